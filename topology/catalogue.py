@@ -1,0 +1,145 @@
+"""Host models with their published figures.
+
+Vendors write GB for the GiB of their memory modules; memory here is GiB times 1024.
+NVLink is published as the sum of both directions; a `Link` holds one direction, so half of it.
+Latencies are not published: one switch hop of NVLink or PCIe is taken as 1 microsecond and a
+direct NVLink as 0.7; they order paths and no more.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from placewright.topology.links import Link, from_gigabytes, pcie_mbps
+
+
+@dataclass(frozen=True, slots=True)
+class HostModel:
+    """One kind of GPU host.
+
+    Parameters
+    ----------
+    name, gpu_model : str
+        The key in `CATALOGUE`; the name of its GPUs.
+    gpus : int
+        GPUs per host.
+    gpu_memory_mib : int
+        Memory of one GPU.
+    cpu_milli, memory_mib : int
+        Physical cores times 1000 and main memory of the whole host.
+    intra : {"nvswitch", "nvlink-mesh", "pcie"}
+        How the host's GPUs reach each other.
+    gpu_link : Link
+        What one GPU sends (and receives) over NVLink, all lanes together, or over PCIe.
+    nvswitches : int
+        NVSwitch chips of one NVLink domain; every GPU has an equal share of its link to each.
+    nvlink_hosts : int
+        Hosts that share one NVLink domain. Above 1 the switches belong to the domain that holds
+        the host (the rack), not to the host.
+    mesh : tuple of (int, int, int)
+        For "nvlink-mesh": GPU, GPU and how many of the GPU's lanes join them.
+    nic_rails : int
+        NICs for GPU traffic, NIC i on rail i; GPU g uses NIC ``g * nic_rails // gpus``.
+    nic_link, pcie_link : Link
+        One such NIC; the PCIe link of a GPU to its NIC.
+    source : str
+        Where the figures are published.
+    """
+
+    name: str
+    gpu_model: str
+    gpus: int
+    gpu_memory_mib: int
+    cpu_milli: int
+    memory_mib: int
+    intra: Literal["nvswitch", "nvlink-mesh", "pcie"]
+    gpu_link: Link
+    nvswitches: int
+    nic_rails: int
+    nic_link: Link
+    pcie_link: Link
+    source: str
+    nvlink_hosts: int = 1
+    mesh: tuple[tuple[int, int, int], ...] = ()
+
+
+_GIB = 1024
+_SWITCHED_US = 1.0
+_DIRECT_US = 0.7
+_NIC_US = 1.5
+
+# Two squares of four fully joined GPUs, corner i joined to corner i + 4; six lanes a GPU.
+_HYBRID_CUBE_MESH = (
+    *((0, 1, 1), (0, 2, 1), (0, 3, 2), (1, 2, 2), (1, 3, 1), (2, 3, 2)),
+    *((4, 5, 1), (4, 6, 1), (4, 7, 2), (5, 6, 2), (5, 7, 1), (6, 7, 2)),
+    *((0, 4, 2), (1, 5, 2), (2, 6, 1), (3, 7, 1)),
+)
+
+_MODELS = (
+    HostModel(
+        name="dgx-a100",
+        gpu_model="A100-SXM4-80GB",
+        gpus=8,
+        gpu_memory_mib=80 * _GIB,
+        cpu_milli=128_000,
+        memory_mib=2048 * _GIB,
+        intra="nvswitch",
+        gpu_link=Link(from_gigabytes(300), _SWITCHED_US),
+        nvswitches=6,
+        nic_rails=8,
+        nic_link=Link(200_000, _NIC_US),
+        pcie_link=Link(pcie_mbps(4), _SWITCHED_US),
+        source="NVIDIA DGX A100 User Guide (DU-09821-001), hardware overview, 640 GB system",
+    ),
+    HostModel(
+        name="dgx-h100",
+        gpu_model="H100-SXM5-80GB",
+        gpus=8,
+        gpu_memory_mib=80 * _GIB,
+        cpu_milli=112_000,
+        memory_mib=2048 * _GIB,
+        intra="nvswitch",
+        gpu_link=Link(from_gigabytes(450), _SWITCHED_US),
+        nvswitches=4,
+        nic_rails=8,
+        nic_link=Link(400_000, _NIC_US),
+        pcie_link=Link(pcie_mbps(5), _SWITCHED_US),
+        source="NVIDIA DGX H100/H200 User Guide, hardware overview",
+    ),
+    HostModel(
+        name="gb200-nvl72-tray",
+        gpu_model="GB200",
+        gpus=4,
+        gpu_memory_mib=186 * _GIB,
+        cpu_milli=144_000,
+        memory_mib=960 * _GIB,
+        intra="nvswitch",
+        gpu_link=Link(from_gigabytes(900), _SWITCHED_US),
+        nvswitches=18,
+        nvlink_hosts=18,
+        nic_rails=4,
+        nic_link=Link(400_000, _NIC_US),
+        pcie_link=Link(pcie_mbps(5), _SWITCHED_US),
+        source="NVIDIA DGX GB200 User Guide, hardware; NVIDIA GB200 NVL72 data sheet",
+    ),
+    HostModel(
+        name="hgx-v100-8",
+        gpu_model="V100-SXM2-32GB",
+        gpus=8,
+        gpu_memory_mib=32 * _GIB,
+        cpu_milli=40_000,
+        memory_mib=512 * _GIB,
+        intra="nvlink-mesh",
+        gpu_link=Link(from_gigabytes(150), _DIRECT_US),
+        nvswitches=0,
+        mesh=_HYBRID_CUBE_MESH,
+        nic_rails=4,
+        nic_link=Link(100_000, _NIC_US),
+        pcie_link=Link(pcie_mbps(3), _SWITCHED_US),
+        source="NVIDIA DGX-1 With Tesla V100 System Architecture (WP-08437), section 3.1",
+    ),
+)
+
+CATALOGUE: Mapping[str, HostModel] = MappingProxyType({model.name: model for model in _MODELS})
+"""Host models by name."""

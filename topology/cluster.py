@@ -1,0 +1,268 @@
+"""The static part of a cluster: containment, capacity and links as read-only arrays.
+
+A `Cluster` never changes and may be shared by rounds and threads; what changes lies in `State`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from placewright.topology.catalogue import HostModel
+from placewright.topology.links import Link
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+    from placewright.topology.state import State
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Cluster:
+    """Hosts, the domains that hold them, what they have, and how they are linked.
+
+    Parameters
+    ----------
+    name : str
+        Name of the cluster.
+    levels : tuple of str
+        Names of the levels, outermost first; the last is ``"host"``.
+    names : tuple of tuple of str
+        ``names[l][i]`` is the name of domain i of level l, unique in its level.
+    parent : tuple of int32 arrays
+        ``parent[l][i]`` is the index in level l - 1 of the domain that holds domain i of level l;
+        ``parent[0]`` is all zeros.
+    resources : tuple of str
+        What hosts have besides GPUs, such as ``("cpu", "memory")``.
+    capacity : int64 array (hosts, resources)
+        CPU in millicores, memory in MiB, other resources in their own unit.
+    gpu_count : int32 array (hosts,)
+        GPUs of each host.
+    gpu_models : tuple of str
+        Names of the GPU models.
+    gpu_model : int32 array (hosts,)
+        Index in `gpu_models`; -1 exactly where a host has no GPU.
+    host_models : tuple of HostModel
+        The kinds of hardware that occur.
+    host_model : int32 array (hosts,)
+        Index in `host_models`; -1 where the hardware is unknown.
+    links : mapping of str to Link
+        By level: what joins a domain of that level to the domain that holds it.
+    wan : mapping of (str, str) to Link
+        By pair of outermost domains, each pair once.
+
+    Attributes
+    ----------
+    domain : int32 array (levels, hosts)
+        The domain that holds each host, at each level; the last row is ``arange(hosts)``.
+    gpu_start : int64 array (hosts + 1,)
+        The GPUs of host h are ``gpu_start[h]:gpu_start[h + 1]`` in every flat per-GPU array.
+    host_index : dict of str to int
+        Index of each host by name.
+
+    Raises
+    ------
+    ValueError
+        If a shape, an index, a count or a name does not fit.
+    """
+
+    name: str
+    levels: tuple[str, ...]
+    names: tuple[tuple[str, ...], ...]
+    parent: tuple[NDArray[np.int32], ...]
+    resources: tuple[str, ...]
+    capacity: NDArray[np.int64]
+    gpu_count: NDArray[np.int32]
+    gpu_models: tuple[str, ...]
+    gpu_model: NDArray[np.int32]
+    host_models: tuple[HostModel, ...]
+    host_model: NDArray[np.int32]
+    links: Mapping[str, Link] = field(default_factory=dict)
+    wan: Mapping[tuple[str, str], Link] = field(default_factory=dict)
+    domain: NDArray[np.int32] = field(init=False, repr=False)
+    gpu_start: NDArray[np.int64] = field(init=False, repr=False)
+    host_index: Mapping[str, int] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.levels or self.levels[-1] != "host":
+            raise ValueError(f"levels {self.levels} do not end with 'host'; expected it last")
+        check_unique("level", self.levels)
+        check_unique("resource", self.resources)
+        check_unique("GPU model", self.gpu_models)
+        if not len(self.names) == len(self.parent) == len(self.levels):
+            raise ValueError(
+                f"names for {len(self.names)} levels and parents for {len(self.parent)} do not "
+                f"fit; expected {len(self.levels)} of each"
+            )
+        for level, names in zip(self.levels, self.names, strict=True):
+            check_unique(level, names)
+        self._fix_containment()
+        self._fix_hosts()
+        self._check_links()
+        self._set("host_index", {name: h for h, name in enumerate(self.hosts)})
+
+    def _set(self, attribute: str, value: Any) -> None:
+        object.__setattr__(self, attribute, value)
+
+    def _fix_containment(self) -> None:
+        parents = []
+        for depth, (level, names) in enumerate(zip(self.levels, self.names, strict=True)):
+            above = len(self.names[depth - 1]) if depth else 1
+            parents.append(
+                _indices(f"parent of {level}", self.parent[depth], (len(names),), 0, above)
+            )
+        domain = np.empty((len(self.levels), self.num_hosts), dtype=np.int32)
+        domain[-1] = np.arange(self.num_hosts)
+        for depth in range(len(self.levels) - 1, 0, -1):
+            domain[depth - 1] = parents[depth][domain[depth]]
+        domain.flags.writeable = False
+        self._set("parent", tuple(parents))
+        self._set("domain", domain)
+
+    def _fix_hosts(self) -> None:
+        hosts = (self.num_hosts,)
+        capacity = _frozen(
+            "capacity", self.capacity, np.dtype(np.int64), (*hosts, len(self.resources))
+        )
+        if capacity.size and capacity.min() < 0:
+            host, resource = (int(i) for i in np.argwhere(capacity < 0)[0])
+            raise ValueError(
+                f"{self.resources[resource]} {capacity[host, resource]} of host "
+                f"{self.hosts[host]!r} is negative; expected 0 or more"
+            )
+        # 2**20 GPUs in one host is far beyond any hardware and keeps every sum within int64.
+        gpu_count = _indices("gpu_count", self.gpu_count, hosts, 0, 2**20)
+        gpu_model = _indices("gpu_model", self.gpu_model, hosts, -1, len(self.gpu_models))
+        odd = np.flatnonzero((gpu_count == 0) != (gpu_model == -1))
+        if odd.size:
+            raise ValueError(
+                f"host {self.hosts[odd[0]]!r} has {gpu_count[odd[0]]} GPUs and GPU model index "
+                f"{gpu_model[odd[0]]}; expected a model exactly where there are GPUs"
+            )
+        host_model = _indices("host_model", self.host_model, hosts, -1, len(self.host_models))
+        for index, model in enumerate(self.host_models):
+            over = np.flatnonzero((host_model == index) & (gpu_count > model.gpus))
+            if over.size:
+                raise ValueError(
+                    f"host {self.hosts[over[0]]!r} has {gpu_count[over[0]]} GPUs, more than its "
+                    f"model {model.name!r}; expected at most {model.gpus}"
+                )
+        start = np.zeros(self.num_hosts + 1, dtype=np.int64)
+        np.cumsum(gpu_count, out=start[1:])
+        start.flags.writeable = False
+        self._set("capacity", capacity)
+        self._set("gpu_count", gpu_count)
+        self._set("gpu_model", gpu_model)
+        self._set("host_model", host_model)
+        self._set("gpu_start", start)
+
+    def _check_links(self) -> None:
+        self._set("links", dict(self.links))
+        self._set("wan", dict(self.wan))
+        for level in self.links:
+            self.level_index(level)
+        outermost = set(self.names[0])
+        for a, b in self.wan:
+            for end in (a, b):
+                if end not in outermost:
+                    raise ValueError(
+                        f"WAN link end {end!r} is not a {self.levels[0]}; "
+                        f"expected the name of an outermost domain"
+                    )
+            if a == b or (b, a) in self.wan:
+                raise ValueError(
+                    f"WAN link {(a, b)} joins a domain to itself or occurs twice; "
+                    f"expected each pair of domains once"
+                )
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Names of the hosts."""
+        return self.names[-1]
+
+    @property
+    def num_hosts(self) -> int:
+        """How many hosts there are."""
+        return len(self.names[-1])
+
+    @property
+    def num_gpus(self) -> int:
+        """How many GPUs there are."""
+        return int(self.gpu_start[-1])
+
+    def level_index(self, level: str) -> int:
+        """Return the index of a level in `levels`.
+
+        Raises
+        ------
+        ValueError
+            If the cluster has no such level.
+        """
+        if level not in self.levels:
+            raise ValueError(f"level {level!r} is unknown; expected one of {list(self.levels)}")
+        return self.levels.index(level)
+
+    def hosts_of(self, level: str, domain: str) -> NDArray[np.int64]:
+        """Return the indices of the hosts in a domain, ascending.
+
+        Raises
+        ------
+        ValueError
+            If the cluster has no such level or the level no such domain.
+        """
+        depth = self.level_index(level)
+        if domain not in self.names[depth]:
+            raise ValueError(f"{level} {domain!r} is unknown; expected a name of that level")
+        return np.flatnonzero(self.domain[depth] == self.names[depth].index(domain))
+
+    def graph(
+        self, detail: Literal["host", "gpu"] = "host", state: State | None = None
+    ) -> nx.Graph[tuple[str | int, ...]]:
+        """Build a NetworkX view of the cluster; see `placewright.topology.graph.build_graph`."""
+        from placewright.topology.graph import build_graph
+
+        return build_graph(self, detail, state)
+
+
+def check_unique(what: str, names: Iterable[str]) -> None:
+    """Raise ValueError if a name occurs twice."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ValueError(f"{what} {name!r} occurs twice; expected unique names")
+        seen.add(name)
+
+
+def _frozen(
+    what: str, values: ArrayLike, dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> NDArray[Any]:
+    """Return a read-only copy of integers in the given type, or raise ValueError."""
+    array = np.asarray(values)
+    if array.size == 0 and array.shape != shape and 0 in shape:
+        array = np.empty(shape, dtype=dtype)
+    if array.shape != shape:
+        raise ValueError(f"{what} has shape {array.shape}; expected {shape}")
+    if array.dtype.kind not in "iu" and array.size:
+        raise ValueError(f"{what} has type {array.dtype}; expected integers")
+    if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(dtype).max:
+        raise ValueError(f"{what} {array.max()} is too large; expected {dtype}")
+    copy = array.astype(dtype)
+    copy.flags.writeable = False
+    return copy
+
+
+def _indices(
+    what: str, values: ArrayLike, shape: tuple[int, ...], low: int, high: int
+) -> NDArray[np.int32]:
+    """Return a read-only int32 copy whose entries lie in ``range(low, high)``."""
+    array = _frozen(what, values, np.dtype(np.int64), shape)
+    wrong = array[(array < low) | (array >= high)]
+    if wrong.size:
+        raise ValueError(f"{what} {wrong[0]} is out of range; expected {low} to {high - 1}")
+    copy = array.astype(np.int32)
+    copy.flags.writeable = False
+    return copy

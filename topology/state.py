@@ -1,0 +1,55 @@
+"""What changes from round to round: free capacity, health, and which hosts are in use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.topology.cluster import Cluster
+
+GPU_MILLI = 1000
+"""Milli-GPU of one whole GPU."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class State:
+    """The changing part of a cluster; the arrays are the owner's to write.
+
+    Parameters
+    ----------
+    free : int64 array (hosts, resources)
+        Free capacity per host, in the units of `Cluster.capacity`.
+    gpu_free : int32 array (gpus,)
+        Free milli-GPU of each GPU, 0 to 1000; the order is that of `Cluster.gpu_start`.
+    healthy : bool array (hosts,)
+        False where nothing may be placed.
+    busy : bool array (hosts,)
+        True where some task runs.
+    """
+
+    free: NDArray[np.int64]
+    gpu_free: NDArray[np.int32]
+    healthy: NDArray[np.bool_]
+    busy: NDArray[np.bool_]
+
+    @classmethod
+    def empty(cls, cluster: Cluster) -> State:
+        """Return the state in which every host is healthy and nothing runs."""
+        return cls(
+            free=cluster.capacity.copy(),
+            gpu_free=np.full(cluster.num_gpus, GPU_MILLI, dtype=np.int32),
+            healthy=np.ones(cluster.num_hosts, dtype=np.bool_),
+            busy=np.zeros(cluster.num_hosts, dtype=np.bool_),
+        )
+
+    def copy(self) -> State:
+        """Return a state that shares no array with this one."""
+        return State(self.free.copy(), self.gpu_free.copy(), self.healthy.copy(), self.busy.copy())
+
+    def whole_free(self, cluster: Cluster) -> NDArray[np.int32]:
+        """Return per host how many of its GPUs are wholly free, whether it is healthy or not."""
+        free_before = np.zeros(cluster.num_gpus + 1, dtype=np.int32)
+        np.cumsum(self.gpu_free == GPU_MILLI, out=free_before[1:])
+        return np.diff(free_before[cluster.gpu_start])
