@@ -1,0 +1,82 @@
+"""What all documents share: a strict base class, names, counts and quantities.
+
+Inside everything is an integer: GPUs in milli-GPU, CPU in millicores, memory in MiB.
+A plain integer in a file is already in that unit; CPU and memory may also be written with a
+suffix (`"500m"`, `"4Gi"`). A bare `"8"` is refused, since it could mean 8 cores or 8 millicores.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+API_VERSION = "placewright/v1alpha1"
+MAX_AMOUNT = 10**12
+MAX_COUNT = 100_000
+MAX_GPU = 1_000_000_000
+WHOLE_GPU = 1000
+
+_SUFFIXES = {
+    "Ki": (1, 1024),
+    "Mi": (1, 1),
+    "Gi": (1024, 1),
+    "Ti": (1024**2, 1),
+    "Pi": (1024**3, 1),
+}
+_MEMORY = re.compile(r"^(\d{1,15})(Ki|Mi|Gi|Ti|Pi)$")
+_CPU = re.compile(r"^(\d{1,15})m$")
+
+
+class Document(BaseModel):
+    """Base of every document: immutable, and an unknown field is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _cpu(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    match = _CPU.match(value)
+    if not match:
+        raise ValueError('expected millicores, as an integer (8000) or with its suffix ("8000m")')
+    return int(match[1])
+
+
+def _memory(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    match = _MEMORY.match(value)
+    if not match:
+        raise ValueError('expected MiB, as an integer (4096) or with a suffix ("4Gi", "512Mi")')
+    times, per = _SUFFIXES[match[2]]
+    amount, rest = divmod(int(match[1]) * times, per)
+    if rest:
+        raise ValueError("expected a whole number of MiB")
+    return amount
+
+
+def _gpu_share(value: int) -> int:
+    if value > WHOLE_GPU and value % WHOLE_GPU:
+        raise ValueError(
+            "expected milli-GPU: up to 1000 for a share of one GPU, above that a multiple of 1000"
+        )
+    return value
+
+
+Name = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[A-Za-z0-9._:/@|+=-]+$")]
+Amount = Annotated[int, Field(strict=True, ge=0, le=MAX_AMOUNT)]
+Count = Annotated[int, Field(strict=True, ge=1, le=MAX_COUNT)]
+Index = Annotated[int, Field(strict=True, ge=0, le=MAX_AMOUNT)]
+MilliGpu = Annotated[int, Field(strict=True, ge=0, le=MAX_GPU), AfterValidator(_gpu_share)]
+MilliCpu = Annotated[
+    int,
+    BeforeValidator(_cpu, json_schema_input_type=Amount | str),
+    Field(strict=True, ge=0, le=MAX_AMOUNT),
+]
+Mib = Annotated[
+    int,
+    BeforeValidator(_memory, json_schema_input_type=Amount | str),
+    Field(strict=True, ge=0, le=MAX_AMOUNT),
+]

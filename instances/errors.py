@@ -1,0 +1,73 @@
+"""The one error of bad input: it names the file, the place inside it, the value and what was expected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+MAX_VALUE_CHARS = 60
+
+
+def path_text(path: Sequence[str | int]) -> str:
+    """Write a path inside a document as `jobs[17].options[0].groups[0].count`."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += f".{part}" if text else part
+    return text
+
+
+def value_text(value: object) -> str:
+    """Show a value in at most `MAX_VALUE_CHARS` printable characters of one line."""
+    try:
+        text = repr(value)
+    except (RecursionError, ValueError):  # ValueError: an int of over 4,300 digits
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= MAX_VALUE_CHARS else text[: MAX_VALUE_CHARS - 3] + "..."
+
+
+class InvalidInputError(ValueError):
+    """A file or document that cannot be used.
+
+    Parameters
+    ----------
+    expected
+        What would have been right, as one clause.
+    file
+        The file's name as the caller gave it, `-` for standard input, None for objects in memory.
+    path
+        Keys and indices that lead to the value.
+    value
+        The offending value; left out of the message when `show_value` is False.
+    """
+
+    def __init__(
+        self,
+        expected: str,
+        *,
+        file: str | None = None,
+        path: Sequence[str | int] = (),
+        value: object = None,
+        show_value: bool = True,
+    ) -> None:
+        self.expected, self.file, self.path = expected, file, tuple(path)
+        self.value, self.show_value = value, show_value
+        super().__init__(expected)
+
+    def __str__(self) -> str:
+        parts = [self.file, path_text(self.path)]
+        if self.show_value:
+            parts.append(value_text(self.value))
+        parts.append(self.expected)
+        return ": ".join(part for part in parts if part).replace("\n", " ")
+
+    def inside(self, file: str) -> InvalidInputError:
+        """Return the same error, told of this file unless it names one already."""
+        return InvalidInputError(
+            self.expected,
+            file=self.file or file,
+            path=self.path,
+            value=self.value,
+            show_value=self.show_value,
+        )

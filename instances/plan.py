@@ -1,0 +1,114 @@
+"""The Plan document: a decision per job, a place per task, and the certificate."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from placewright.instances.documents import API_VERSION, Document, Index, Name
+
+Number = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class DecisionKind(StrEnum):
+    """What happens to a job in this round."""
+
+    START = "start"
+    KEEP = "keep"
+    WAIT = "wait"
+
+
+class Reason(StrEnum):
+    """Why a job waits; each is claimed only when it is proven.
+
+    `never_fits`: no option fits the empty, healthy cluster. `quota`: every option exceeds what is
+    left of the tenant's quota. `capacity`: no option fits what was free before the round.
+    `displaced_by_priority`: nor what is left beside the started jobs of strictly higher priority.
+    `not_chosen`: it could have started, others were worth more.
+    """
+
+    NEVER_FITS = "never_fits"
+    QUOTA = "quota"
+    CAPACITY = "capacity"
+    DISPLACED_BY_PRIORITY = "displaced_by_priority"
+    NOT_CHOSEN = "not_chosen"
+
+
+class Task(Document):
+    """The place of one task: index of its group in the option, index in the group, host, GPUs.
+
+    `gpus` are indices on the host: one for a share of a GPU, as many as asked for whole GPUs.
+    """
+
+    group: Index = 0
+    index: Index = 0
+    host: Name
+    gpus: tuple[Index, ...] = ()
+
+
+class Decision(Document):
+    """What one job gets. `option` and `tasks` are given exactly when it holds GPUs afterwards."""
+
+    job: Name
+    decision: DecisionKind
+    option: Index | None = None
+    reason: Reason | None = None
+    tasks: tuple[Task, ...] = ()
+
+
+class TermResult(Document):
+    """An objective term: the verified value, the bounds on it, and the gap (formulations, section 0).
+
+    `bound` is the tighter of `certified` (recomputed here) and `claimed` (by a solver's search);
+    `proof` says which. `conditional`: a term between was not proven optimal.
+    """
+
+    name: Name
+    sense: Literal["max", "min"]
+    value: int
+    bound: Number | None = None
+    proof: Literal["certified", "claimed"] | None = None
+    certified: Number | None = None
+    claimed: Number | None = None
+    gap: Number | None = None
+    conditional: bool = False
+
+
+class Run(Document):
+    """What the plan cost: wall and CPU seconds, peak memory in MiB, solver processes included."""
+
+    wall_s: Number
+    cpu_s: Number
+    peak_mib: Number
+
+
+class Certificate(Document):
+    """How good the plan is proven to be, and by what.
+
+    `status`: `optimal` (every term proven), `within_gap` (the asked gap is met) or `feasible`.
+    `gap` is that of the first term. `degraded` says what went wrong on the way, if anything did.
+    """
+
+    status: Literal["optimal", "within_gap", "feasible"]
+    gap: Number | None
+    terms: tuple[TermResult, ...]
+    backend: str
+    versions: dict[str, str]
+    seed: int
+    deterministic: bool = False
+    repeatable: bool = False
+    degraded: tuple[str, ...] = ()
+    run: Run | None = None
+
+
+class Plan(Document):
+    """A plan for one round. `round` is the sha256 of the canonical Round it was made for."""
+
+    apiVersion: Literal["placewright/v1alpha1"] = API_VERSION  # noqa: N815
+    kind: Literal["Plan"] = "Plan"
+    round: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    decisions: tuple[Decision, ...]
+    sections: tuple[dict[str, Any], ...] = ()
+    certificate: Certificate | None = None

@@ -1,0 +1,24 @@
+"""Sections of a Round: who may carry what. A section that the policy does not use is an error.
+
+A policy that needs a section registers it here beside its own document file; the core reads none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+SECTION_POLICIES = {"sharing": "interleaving", "leases": "deadline", "geo": "geo"}
+
+
+def refuse_unused_sections(raw: Any) -> Any:
+    """Return a raw Round unchanged, or raise ValueError for a section its policy does not use."""
+    if isinstance(raw, dict):
+        policy = raw.get("policy")
+        formulation = policy.get("formulation", "gang") if isinstance(policy, dict) else "gang"
+        for section, owner in SECTION_POLICIES.items():
+            if section in raw and formulation != owner:
+                raise ValueError(
+                    f"section {section!r} is not used by policy {formulation!r}; "
+                    "expected the round without it"
+                )
+    return raw
