@@ -21,6 +21,7 @@ import numpy.typing as npt
 from placewright.instances.cluster import ClusterDocument, DomainEntry, HostEntry
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.errors import InvalidInputError
+from placewright.instances.load import load_of
 from placewright.instances.mixes import (
     ANY_MODEL,
     MIXES,
@@ -35,6 +36,8 @@ from placewright.instances.mixes import (
 )
 from placewright.instances.plan import Task
 from placewright.instances.round import Job, Option, Round, Running, TaskGroup
+
+__all__ = ["generate_cluster", "generate_round", "load_of"]
 
 HOST_GPUS = 8
 HOST_CORES = 96

@@ -1,0 +1,13 @@
+"""Converters from published traces to rounds, by the name of the trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from placewright.instances.converters.conversion import Conversion
+from placewright.instances.converters.openb import convert_openb, read_openb
+
+CONVERTERS: Mapping[str, Callable[..., Conversion]] = MappingProxyType({"openb": read_openb})
+
+__all__ = ["CONVERTERS", "Conversion", "convert_openb", "read_openb"]
