@@ -1,0 +1,65 @@
+"""The independent check of a plan.
+
+It reads documents and names only, shares no code with the formulations, and recomputes every
+objective term from the round and the plan alone.
+"""
+
+from __future__ import annotations
+
+from placewright.instances.plan import Plan
+from placewright.instances.round import Round
+from placewright.instances.verify import (
+    capacity,
+    certificate,
+    decisions,
+    levels,
+    quotas,
+    sections,
+    tasks,
+)
+from placewright.instances.verify.reading import Reading, read
+from placewright.instances.verify.result import Rule, Verification, Violation
+from placewright.instances.verify.terms import TERMS
+
+__all__ = ["RULE_IDS", "Verification", "Violation", "verify"]
+
+_PLAN_RULES: tuple[Rule[Reading], ...] = (
+    Rule("same_round", certificate.same_round),
+    *decisions.RULES,
+    *tasks.RULES,
+    *capacity.RULES,
+    *levels.RULES,
+    *quotas.RULES,
+    *sections.RULES,
+)
+
+RULE_IDS = tuple([rule.id for rule in _PLAN_RULES] + [rule.id for rule in certificate.RULES])
+"""The ids of all rules, in the order in which `verify` applies them."""
+
+
+def verify(round: Round, plan: Plan) -> Verification:  # noqa: A002
+    """Check a plan against its round, rule by rule, and recompute its objective terms.
+
+    Parameters
+    ----------
+    round
+        A round that `references.check_round` accepts, as the loaders return it.
+    plan
+        Any plan, also one that another scheduler made.
+
+    Returns
+    -------
+    Verification
+        The broken rules, and every term of the round's policy.
+
+    Notes
+    -----
+    Time and memory grow with jobs, tasks and hosts, not with GPUs.
+    """
+    reading = read(round, plan)
+    terms: dict[str, int] = {name: TERMS[name].recompute(reading) for name in round.policy.terms}
+    violations = [found for rule in _PLAN_RULES for found in rule.violations(reading)]
+    if plan.certificate is not None:
+        claim = certificate.Claim(plan.certificate, terms)
+        violations += [found for rule in certificate.RULES for found in rule.violations(claim)]
+    return Verification(tuple(violations), terms)

@@ -1,0 +1,182 @@
+"""Rules about what the plan claims of itself: its round, its values, its bounds and gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import isclose
+from typing import NamedTuple
+
+from placewright.instances.plan import Certificate, TermResult
+from placewright.instances.verify.reading import Reading
+from placewright.instances.verify.result import Finding, Rule
+from placewright.instances.verify.terms import TERMS
+
+GAP_TOLERANCE = 1e-9
+
+
+class Claim(NamedTuple):
+    """A plan's certificate beside the terms recomputed, which are in the policy's order."""
+
+    certificate: Certificate
+    terms: Mapping[str, int]
+
+
+def same_round(reading: Reading) -> Iterator[Finding]:
+    """Require that the plan was made for this round, if it says for which."""
+    claimed = reading.plan.round
+    if claimed is None:
+        return
+    from placewright.instances.digest import round_digest
+
+    digest = round_digest(reading.round)
+    if claimed != digest:
+        yield Finding(("round",), f"the plan is for round {claimed}; expected this round, {digest}")
+
+
+def certificate_terms(claim: Claim) -> Iterator[Finding]:
+    """Require the policy's terms in their order, each in its sense."""
+    given = [term.name for term in claim.certificate.terms]
+    if given != list(claim.terms):
+        yield Finding(
+            ("certificate", "terms"),
+            f"terms {', '.join(given) or 'none'} are not the policy's; "
+            f"expected {', '.join(claim.terms)}",
+        )
+    for index, term in enumerate(claim.certificate.terms):
+        if term.name in TERMS and term.sense != TERMS[term.name].sense:
+            yield Finding(
+                ("certificate", "terms", index, "sense"),
+                f"sense {term.sense} of term {term.name!r} is wrong; "
+                f"expected {TERMS[term.name].sense}",
+            )
+
+
+def certificate_value(claim: Claim) -> Iterator[Finding]:
+    """Require that each recorded value equals the one recomputed."""
+    for index, term in enumerate(claim.certificate.terms):
+        if term.name in claim.terms and term.value != claim.terms[term.name]:
+            yield Finding(
+                ("certificate", "terms", index, "value"),
+                f"value {term.value} of term {term.name!r} is not the plan's; "
+                f"expected {claim.terms[term.name]}",
+            )
+
+
+def certificate_bound(claim: Claim) -> Iterator[Finding]:
+    """Refuse a bound, whatever proves it, that the value recomputed beats."""
+    for index, term in enumerate(claim.certificate.terms):
+        value = claim.terms.get(term.name, term.value)
+        for field, bound in (
+            ("bound", term.bound),
+            ("certified", term.certified),
+            ("claimed", term.claimed),
+        ):
+            if bound is not None and (value > bound if term.sense == "max" else value < bound):
+                side = "at least" if term.sense == "max" else "at most"
+                yield Finding(
+                    ("certificate", "terms", index, field),
+                    f"{field} {bound} of term {term.name!r} is beaten by the plan; "
+                    f"expected {side} the value {value}",
+                )
+
+
+def certificate_proof(claim: Claim) -> Iterator[Finding]:
+    """Require the tighter of the certified and the claimed bound, and its name in `proof`."""
+    tighter = {"max": min, "min": max}
+    for index, term in enumerate(claim.certificate.terms):
+        path = ("certificate", "terms", index)
+        sources = {"certified": term.certified, "claimed": term.claimed}
+        known = [bound for bound in sources.values() if bound is not None]
+        best = tighter[term.sense](known) if known else None
+        if term.bound != best:
+            yield Finding(
+                (*path, "bound"),
+                f"bound {_text(term.bound)} of term {term.name!r} is not the tighter of certified "
+                f"{_text(term.certified)} and claimed {_text(term.claimed)}; "
+                f"expected {_text(best)}",
+            )
+        elif (term.proof is None) != (best is None) or (
+            term.proof is not None and sources[term.proof] != best
+        ):
+            proofs = [source for source, bound in sources.items() if bound == best is not None]
+            yield Finding(
+                (*path, "proof"),
+                f"proof {_text(term.proof)} is not that of term {term.name!r}'s bound; "
+                f"expected {' or '.join(proofs) or 'none'}",
+            )
+
+
+def certificate_gap(claim: Claim) -> Iterator[Finding]:
+    """Require gaps that follow from value and bound; the certificate's is the first term's.
+
+    Notes
+    -----
+    |bound - value| / max(|bound|, |value|); 0 where they are equal, null without a bound.
+    """
+    for index, term in enumerate(claim.certificate.terms):
+        yield from _compare(("certificate", "terms", index, "gap"), term.gap, _gap(term))
+    if claim.certificate.terms:
+        first = _gap(claim.certificate.terms[0])
+        yield from _compare(("certificate", "gap"), claim.certificate.gap, first)
+
+
+def certificate_status(claim: Claim) -> Iterator[Finding]:
+    """Refuse status `optimal` with a term not proven, and a condition left unsaid.
+
+    From the third term on a bound is conditional unless the terms between the first and it are
+    proven.
+    """
+    terms = claim.certificate.terms
+    unproven = [index for index, term in enumerate(terms) if _gap(term) != 0]
+    if claim.certificate.status == "optimal" and unproven:
+        yield Finding(
+            ("certificate", "status"),
+            f"status optimal with term {terms[unproven[0]].name!r} not proven; "
+            "expected within_gap or feasible",
+        )
+    for index, term in enumerate(terms):
+        if (
+            term.bound is not None
+            and not term.conditional
+            and any(0 < earlier < index for earlier in unproven)
+        ):
+            yield Finding(
+                ("certificate", "terms", index, "conditional"),
+                f"bound of term {term.name!r} is not marked conditional, but a term between the "
+                "first and it is not proven; expected conditional: true",
+            )
+
+
+def _gap(term: TermResult) -> float | None:
+    if term.bound is None:
+        return None
+    if term.bound == term.value:
+        return 0.0
+    return abs(term.bound - term.value) / max(abs(term.bound), abs(term.value))
+
+
+def _compare(
+    path: tuple[str | int, ...], given: float | None, right: float | None
+) -> Iterator[Finding]:
+    if given is None or right is None:
+        same = given is right
+    else:
+        same = isclose(given, right, rel_tol=GAP_TOLERANCE, abs_tol=GAP_TOLERANCE)
+    if not same:
+        yield Finding(
+            path, f"gap {_text(given)} does not follow from the bound; expected {_text(right)}"
+        )
+
+
+def _text(value: float | str | None) -> str:
+    return "none" if value is None else str(value)
+
+
+RULES: tuple[Rule[Claim], ...] = (
+    Rule("certificate_terms", certificate_terms),
+    Rule("certificate_value", certificate_value),
+    Rule("certificate_bound", certificate_bound),
+    Rule("certificate_proof", certificate_proof),
+    Rule("certificate_gap", certificate_gap),
+    Rule("certificate_status", certificate_status),
+)

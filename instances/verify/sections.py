@@ -1,0 +1,33 @@
+"""The rule about plan sections: each kind has its own check here, an unknown kind fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from placewright.instances.errors import value_text
+from placewright.instances.verify.reading import Reading
+from placewright.instances.verify.result import Finding, Rule
+
+SectionCheck = Callable[[Reading, Mapping[str, Any], tuple[str | int, ...]], Iterable[Finding]]
+
+# The gang policy needs no section; a policy that does registers its check by the section's kind.
+SECTIONS: dict[str, SectionCheck] = {}
+
+
+def section(reading: Reading) -> Iterator[Finding]:
+    """Require that every section is of a known kind and passes that kind's check."""
+    for index, entry in enumerate(reading.plan.sections):
+        kind = entry.get("kind")
+        check = SECTIONS.get(kind) if isinstance(kind, str) else None
+        if check is None:
+            yield Finding(
+                ("sections", index, "kind"),
+                f"section kind {value_text(kind)} is unknown; "
+                f"expected {', '.join(sorted(SECTIONS)) or 'no sections'}",
+            )
+        else:
+            yield from check(reading, entry, ("sections", index))
+
+
+RULES: tuple[Rule[Reading], ...] = (Rule("section", section),)
