@@ -1,8 +1,20 @@
 """The cluster: arrays are the truth, the NetworkX graph is a view of them."""
 
+from placewright.topology.assemble import assemble
+from placewright.topology.builders import nvl72_racks, tree
 from placewright.topology.catalogue import CATALOGUE, HostModel
 from placewright.topology.cluster import Cluster
 from placewright.topology.links import Link
 from placewright.topology.state import GPU_MILLI, State
 
-__all__ = ["CATALOGUE", "GPU_MILLI", "Cluster", "HostModel", "Link", "State"]
+__all__ = [
+    "CATALOGUE",
+    "GPU_MILLI",
+    "Cluster",
+    "HostModel",
+    "Link",
+    "State",
+    "assemble",
+    "nvl72_racks",
+    "tree",
+]
