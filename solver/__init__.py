@@ -1,0 +1,37 @@
+"""Linear models as arrays, and the solvers behind one small protocol; no solver is imported here.
+
+Build a `Model`, take its `arrays` and give them to a `Worker` (a process that can be killed) or,
+for tiny models, to `InProcess`.
+"""
+
+from __future__ import annotations
+
+from placewright.solver.arrays import ALWAYS, Arrays, Sense
+from placewright.solver.backends import BACKENDS, Backend, Report, available, get_backend
+from placewright.solver.bigm import big_m
+from placewright.solver.errors import BackendUnavailableError, UnsupportedModelError
+from placewright.solver.model import Block, Model
+from placewright.solver.outcome import Limits, Outcome, Progress, Status
+from placewright.solver.process import InProcess, Worker
+
+__all__ = [
+    "ALWAYS",
+    "BACKENDS",
+    "Arrays",
+    "Backend",
+    "BackendUnavailableError",
+    "Block",
+    "InProcess",
+    "Limits",
+    "Model",
+    "Outcome",
+    "Progress",
+    "Report",
+    "Sense",
+    "Status",
+    "UnsupportedModelError",
+    "Worker",
+    "available",
+    "big_m",
+    "get_backend",
+]

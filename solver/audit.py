@@ -1,0 +1,98 @@
+"""What a backend said, checked against the arrays: nothing unverified leaves this package."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from placewright.solver.arrays import Arrays, Floats
+from placewright.solver.outcome import Outcome, Status
+
+__all__ = ["TOLERANCE", "audit", "known_objective", "settled"]
+
+TOLERANCE = 1e-6
+"""Relative feasibility tolerance, and by how much an objective may pass a bound."""
+
+INTEGRALITY = 1e-5
+"""How far from a whole number a solver's value of an integer column may lie."""
+
+
+def settled(arrays: Arrays, values: Floats) -> Floats | None:
+    """Round a solver's point to exact integers, and to the bounds it misses by a tolerance.
+
+    Returns
+    -------
+    The point, shape (columns,), or None when it is not integral or not feasible.
+    """
+    if values.shape != arrays.cost.shape or not np.isfinite(values).all():
+        return None
+    whole = np.rint(values)
+    if (np.abs(values - whole)[arrays.integer] > INTEGRALITY).any():
+        return None
+    point = np.where(arrays.integer, whole, values)
+    if not arrays.feasible(point, TOLERANCE):
+        return None
+    return np.clip(point, arrays.lower, arrays.upper)
+
+
+def known_objective(arrays: Arrays, start: Floats | None) -> float | None:
+    """Give the objective of a start of shape (columns,), or None when it is not feasible."""
+    point = None if start is None else settled(arrays, start)
+    return None if point is None else arrays.objective_of(point)
+
+
+def audit(arrays: Arrays, outcome: Outcome, known: float | None = None) -> Outcome:
+    """Check an outcome that was not verified yet.
+
+    Parameters
+    ----------
+    arrays
+        The model that was solved.
+    outcome
+        What the backend returned.
+    known
+        The best objective among feasible points known from elsewhere (a start, streamed points).
+
+    Returns
+    -------
+    The outcome with a settled point, the objective recomputed and the bound never worse than the
+    tolerance allows; or status FAILED with a message that names the backend and its lie.
+    """
+    objective, values = outcome.objective, outcome.values
+    if values is not None:
+        values = settled(arrays, values)
+        if values is None:
+            return _failed(outcome, "returned a point that is not feasible")
+        objective = arrays.objective_of(values)
+    points = [point for point in (objective, known) if point is not None]
+    best = max(points, key=lambda point: arrays.sign * point, default=None)
+    if best is not None and outcome.status is Status.INFEASIBLE:
+        return _failed(outcome, "claimed infeasibility although a feasible point is known")
+
+    bound = outcome.bound
+    if bound is not None:
+        if not math.isfinite(bound):
+            return _failed(outcome, f"returned the bound {bound}, which is not finite")
+        if best is not None and _beats(arrays, best, bound):
+            return _failed(outcome, f"claimed the bound {bound}, which the point {best} beats")
+        if best is not None and arrays.sign * (best - bound) > 0:
+            bound = best
+    return replace(outcome, values=values, objective=objective, bound=bound)
+
+
+def _failed(outcome: Outcome, lie: str) -> Outcome:
+    return replace(
+        outcome,
+        status=Status.FAILED,
+        values=None,
+        objective=None,
+        bound=None,
+        row_duals=None,
+        message=f"backend {outcome.backend!r} lied: it {lie}",
+    )
+
+
+def _beats(arrays: Arrays, objective: float, bound: float) -> bool:
+    return arrays.sign * (objective - bound) > TOLERANCE * max(1.0, abs(objective))

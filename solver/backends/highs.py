@@ -1,0 +1,191 @@
+"""HiGHS: mixed-integer and continuous models."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import highspy
+import numpy as np
+
+from placewright.solver.arrays import ALWAYS, Arrays, Floats
+from placewright.solver.audit import audit, settled
+from placewright.solver.backends import Report
+from placewright.solver.backends.trace import Trace
+from placewright.solver.bigm import big_m
+from placewright.solver.outcome import Limits, Outcome, Status
+
+__all__ = ["solve"]
+
+NODES_PER_WORK = 200
+"""Branch-and-bound nodes that count as one unit of `Limits.work`."""
+
+_STOPPED = "stopped"
+
+# OPTIMAL and INFEASIBLE are claims; _STOPPED becomes FEASIBLE or NO_SOLUTION.
+_STATUS: dict[highspy.HighsModelStatus, str] = {
+    highspy.HighsModelStatus.kOptimal: Status.OPTIMAL,
+    highspy.HighsModelStatus.kModelEmpty: Status.OPTIMAL,
+    highspy.HighsModelStatus.kInfeasible: Status.INFEASIBLE,
+    highspy.HighsModelStatus.kUnbounded: Status.UNBOUNDED,
+    highspy.HighsModelStatus.kUnboundedOrInfeasible: Status.UNBOUNDED,
+    highspy.HighsModelStatus.kTimeLimit: _STOPPED,
+    highspy.HighsModelStatus.kIterationLimit: _STOPPED,
+    highspy.HighsModelStatus.kSolutionLimit: _STOPPED,
+    highspy.HighsModelStatus.kInterrupt: _STOPPED,
+    highspy.HighsModelStatus.kHighsInterrupt: _STOPPED,
+    highspy.HighsModelStatus.kMemoryLimit: _STOPPED,
+    highspy.HighsModelStatus.kUnknown: _STOPPED,
+    highspy.HighsModelStatus.kObjectiveBound: Status.FAILED,
+    highspy.HighsModelStatus.kObjectiveTarget: Status.FAILED,
+    highspy.HighsModelStatus.kNotset: Status.FAILED,
+    highspy.HighsModelStatus.kLoadError: Status.FAILED,
+    highspy.HighsModelStatus.kModelError: Status.FAILED,
+    highspy.HighsModelStatus.kPresolveError: Status.FAILED,
+    highspy.HighsModelStatus.kSolveError: Status.FAILED,
+    highspy.HighsModelStatus.kPostsolveError: Status.FAILED,
+}
+
+
+def solve(
+    arrays: Arrays,
+    limits: Limits,
+    start: Floats | None = None,
+    report: Report | None = None,
+) -> Outcome:
+    """Solve with HiGHS; row duals come with continuous models that have no conditional rows.
+
+    Raises
+    ------
+    UnsupportedModelError
+        When a conditional row has no finite big-M.
+    """
+    trace = Trace(arrays, report)
+    highs = _loaded(big_m(arrays), limits)
+    if arrays.integer.any():
+        _listen(highs, trace)
+        if start is not None:
+            columns = np.arange(arrays.columns, dtype=np.int32)
+            highs.setSolution(arrays.columns, columns, start)
+    highs.run()
+    code = highs.getModelStatus()
+    outcome = _outcome(arrays, highs, code, trace)
+    if code == highspy.HighsModelStatus.kUnboundedOrInfeasible:
+        outcome = _which(arrays, limits, outcome, trace)
+    outcome = replace(
+        outcome,
+        seconds=trace.seconds(),
+        backend="highs",
+        version=highs.version(),
+        trajectory=tuple(trace.best.trajectory),
+        wall_stopped=code == highspy.HighsModelStatus.kTimeLimit,
+    )
+    return audit(arrays, outcome)
+
+
+def _loaded(plain: Arrays, limits: Limits) -> Any:
+    # The thread pool is global to the process and keeps its first size unless it is reset.
+    highspy.Highs.resetGlobalScheduler(True)
+    highs = highspy.Highs()
+    options: dict[str, bool | int | float] = {
+        "output_flag": False,
+        "threads": limits.threads,
+        "random_seed": limits.seed % 2**31,
+        "time_limit": limits.seconds,
+        "mip_rel_gap": limits.gap,
+        "mip_abs_gap": 1e-6,
+    }
+    if limits.work is not None:
+        options["mip_max_nodes"] = max(1, round(min(limits.work * NODES_PER_WORK, 2**31 - 1)))
+    for name, value in options.items():
+        _require(highs.setOptionValue(name, value), f"option {name} = {value}")
+    sense = highspy.ObjSense.kMaximize if plain.sense == "max" else highspy.ObjSense.kMinimize
+    loaded = highs.passModel(
+        plain.columns,
+        plain.rows,
+        len(plain.data),
+        int(highspy.MatrixFormat.kRowwise),
+        int(sense),
+        plain.constant,
+        plain.cost,
+        plain.lower,
+        plain.upper,
+        plain.row_lower,
+        plain.row_upper,
+        plain.indptr.astype(np.int32),
+        plain.indices.astype(np.int32),
+        plain.data,
+        plain.integer.astype(np.int32),
+    )
+    _require(loaded, "the model")
+    return highs
+
+
+def _require(status: highspy.HighsStatus, what: str) -> None:
+    # A warning is normal: HiGHS warns of coefficients that it drops as too small.
+    if status == highspy.HighsStatus.kError:
+        raise RuntimeError(f"HiGHS refused {what}")
+
+
+def _listen(highs: Any, trace: Trace) -> None:
+    def improved(event: Any) -> None:
+        out = event.data_out
+        trace.add(np.asarray(out.mip_solution, dtype=np.float64), out.mip_dual_bound)
+
+    def logged(event: Any) -> None:
+        trace.add(None, event.data_out.mip_dual_bound)
+
+    highs.cbMipImprovingSolution.subscribe(improved)
+    highs.cbMipLogging.subscribe(logged)
+
+
+def _outcome(arrays: Arrays, highs: Any, code: highspy.HighsModelStatus, trace: Trace) -> Outcome:
+    status = _STATUS[code]
+    message = "" if status == Status.OPTIMAL else highs.modelStatusToString(code)
+    if code == highspy.HighsModelStatus.kModelEmpty and not arrays.feasible(arrays.lower):
+        return Outcome(Status.INFEASIBLE, message=message)
+    if status in (Status.INFEASIBLE, Status.UNBOUNDED, Status.FAILED):
+        return Outcome(Status(status), message=message)
+
+    info, solution = highs.getInfo(), highs.getSolution()
+    if arrays.integer.any():
+        bound = info.mip_dual_bound
+    else:
+        bound = info.objective_function_value if status == Status.OPTIMAL else math.inf
+    values = None
+    if code == highspy.HighsModelStatus.kModelEmpty:
+        values, bound = arrays.lower, arrays.constant
+    elif solution.value_valid:
+        values = settled(arrays, np.asarray(solution.col_value, dtype=np.float64))
+        if values is None:
+            message = f"{message}; its point breaks a row once rounded".lstrip("; ")
+            values = trace.best.values
+    proven = bound if math.isfinite(bound) else None
+    if values is None:
+        return Outcome(Status.NO_SOLUTION, bound=proven, message=message)
+    optimal = status == Status.OPTIMAL and not message
+    plain = not arrays.integer.any() and not (arrays.when != ALWAYS).any()
+    duals = np.asarray(solution.row_dual) if plain and optimal and solution.dual_valid else None
+    return Outcome(
+        Status.OPTIMAL if optimal else Status.FEASIBLE,
+        values=values,
+        objective=arrays.objective_of(values),
+        bound=proven,
+        row_duals=duals,
+        message=message,
+    )
+
+
+def _which(arrays: Arrays, limits: Limits, outcome: Outcome, trace: Trace) -> Outcome:
+    """Tell infeasible from unbounded: without an objective only the first can remain."""
+    left = max(0.0, limits.seconds - trace.seconds())
+    question = replace(arrays, cost=np.zeros_like(arrays.cost))
+    highs = _loaded(big_m(question), replace(limits, seconds=left))
+    highs.run()
+    answer = _STATUS[highs.getModelStatus()]
+    if answer == Status.OPTIMAL:
+        return replace(outcome, status=Status.UNBOUNDED, message="Unbounded")
+    if answer == Status.INFEASIBLE:
+        return replace(outcome, status=Status.INFEASIBLE, message="Infeasible")
+    return replace(outcome, status=Status.NO_SOLUTION)
