@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from placewright.topology.catalogue import CATALOGUE
 from placewright.topology.cluster import Cluster, check_unique
@@ -56,7 +56,8 @@ def assemble(
         If a level, a parent or a host model is unknown, a domain is not one level below its
         parent, or anything that `Cluster` checks does not fit.
     """
-    check_unique("level", levels)
+    all_levels = (*levels, "host")
+    check_unique("level", all_levels)
     names: dict[str, list[str]] = {level: [] for level in levels}
     parents: dict[str, list[str | None]] = {level: [] for level in levels}
     for domain, level, parent in domains:
@@ -69,7 +70,6 @@ def assemble(
     names["host"] = [host for host, _ in hosts]
     parents["host"] = [parent for _, parent in hosts]
 
-    all_levels = (*levels, "host")
     parent_index = []
     above: str | None = None
     for level in all_levels:
@@ -106,7 +106,7 @@ def _look_up(
     parents: Sequence[str | None],
     above: str | None,
     above_names: Sequence[str],
-) -> "np.ndarray[tuple[int], np.dtype[np.int32]]":
+) -> NDArray[np.int32]:
     """Return the index of each parent among the domains of the level above."""
     if above is None:
         for name, parent in zip(names, parents, strict=True):
@@ -129,7 +129,7 @@ def _look_up(
 
 def _encode(
     values: Sequence[str | None],
-) -> "tuple[tuple[str, ...], np.ndarray[tuple[int], np.dtype[np.int32]]]":
+) -> tuple[tuple[str, ...], NDArray[np.int32]]:
     """Return the distinct values in order of appearance and each value's index, None as -1."""
     distinct = tuple(value for value in dict.fromkeys(values) if value is not None)
     index: dict[str | None, int] = {value: i for i, value in enumerate(distinct)}

@@ -1,0 +1,105 @@
+"""Published figures of the host models, and NCCL's own topology files of like machines."""
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from placewright.topology import CATALOGUE
+from placewright.topology.links import Link, from_gigabytes, pcie_mbps
+
+NCCL = Path(__file__).parents[2].parent / "shared" / "data" / "topology" / "nccl"
+GPU_CLASS = "0x0302"
+NIC_CLASSES = ("0x0200", "0x0207")
+
+needs_nccl = pytest.mark.skipif(
+    not NCCL.is_dir(), reason="needs NCCL's topology files in ../shared/data/topology/nccl"
+)
+
+
+def devices(element: ElementTree.Element, *classes: str) -> list[ElementTree.Element]:
+    """Return the PCI devices below an element whose class begins with one of those given."""
+    return [pci for pci in element.iter("pci") if pci.get("class", "").startswith(classes)]
+
+
+def test_models_are_listed_by_name_with_a_source() -> None:
+    assert set(CATALOGUE) == {"dgx-a100", "dgx-h100", "gb200-nvl72-tray", "hgx-v100-8"}
+    for name, model in CATALOGUE.items():
+        assert model.name == name
+        assert model.source
+
+
+@pytest.mark.parametrize(
+    ("name", "both_directions_gigabytes"),
+    [("dgx-a100", 600), ("dgx-h100", 900), ("gb200-nvl72-tray", 1800), ("hgx-v100-8", 300)],
+)
+def test_nvlink_is_half_of_the_published_sum_of_both_directions(
+    name: str, both_directions_gigabytes: int
+) -> None:
+    assert CATALOGUE[name].gpu_link.bandwidth_mbps * 2 == both_directions_gigabytes * 8_000
+
+
+def test_an_nvl72_rack_has_72_gpus_and_18_switch_chips() -> None:
+    tray = CATALOGUE["gb200-nvl72-tray"]
+    assert tray.gpus * tray.nvlink_hosts == 72
+    assert tray.nvswitches == 9 * 2
+
+
+def test_each_v100_of_the_hybrid_cube_mesh_uses_its_six_lanes() -> None:
+    mesh = CATALOGUE["hgx-v100-8"].mesh
+    for gpu in range(8):
+        assert sum(lanes for a, b, lanes in mesh if gpu in (a, b)) == 6
+    assert all(a < b for a, b, _ in mesh)
+    assert len({(a, b) for a, b, _ in mesh}) == 16
+    # NCCL issue 671 prints GPU 0 and 1 of a DGX-1 with V100.
+    lanes_of = {(a, b): lanes for a, b, lanes in mesh}
+    assert [lanes_of[0, b] for b in (1, 2, 3, 4)] == [1, 1, 2, 2]
+    assert [lanes_of[1, b] for b in (2, 3, 5)] == [2, 1, 2]
+
+
+def test_bandwidths_follow_from_published_rates() -> None:
+    assert from_gigabytes(25) == 200_000
+    # 16 lanes of PCIe 3.0 are published as 15.75 GB/s, of 5.0 as 63 GB/s.
+    assert pcie_mbps(3) // 8 == 15_753
+    assert pcie_mbps(5) // 8 == 63_015
+    assert pcie_mbps(4, lanes=8) == pcie_mbps(3)
+    assert Link(100, 2.0).share(3) == Link(33, 2.0)
+    assert Link(100, 2.0).bundle(3) == Link(300, 2.0)
+
+
+@needs_nccl
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("aws_p4d-24xl-topo.xml", "dgx-a100"),
+        ("aws_p5.48xl-topo_79565c0e.xml", "dgx-h100"),
+        ("azure_ndv5-topo.xml", "dgx-h100"),
+        ("azure_ndv2-topo.xml", "hgx-v100-8"),
+    ],
+)
+def test_nccl_lists_as_many_gpus_as_the_catalogue(file: str, name: str) -> None:
+    system = ElementTree.parse(NCCL / file).getroot()
+    assert len(devices(system, GPU_CLASS)) == CATALOGUE[name].gpus
+
+
+@needs_nccl
+def test_nccl_puts_one_nic_beside_each_h100_at_the_catalogues_pcie_rate() -> None:
+    model = CATALOGUE["dgx-h100"]
+    system = ElementTree.parse(NCCL / "azure_ndv5-topo.xml").getroot()
+    switches = [pci for cpu in system.iter("cpu") for pci in cpu.findall("pci")]
+    assert len(switches) == model.nic_rails
+    for switch in switches:
+        (gpu,) = devices(switch, GPU_CLASS)
+        assert len(devices(switch, *NIC_CLASSES)) == 1
+        lanes, rate = int(gpu.get("link_width", "")), gpu.get("link_speed", "")
+        assert rate.startswith("32")
+        assert pcie_mbps(5, lanes) == model.pcie_link.bandwidth_mbps
+
+
+@needs_nccl
+def test_nccl_gives_each_h100_of_p5_as_much_network_as_one_nic_of_the_catalogue() -> None:
+    system = ElementTree.parse(NCCL / "aws_p5.48xl-topo_79565c0e.xml").getroot()
+    for switch in (pci for cpu in system.iter("cpu") for pci in cpu.findall("pci")):
+        assert len(devices(switch, GPU_CLASS)) == 1
+        speeds = [int(net.get("speed", "0")) for net in switch.iter("net")]
+        assert sum(speeds) == CATALOGUE["dgx-h100"].nic_link.bandwidth_mbps
