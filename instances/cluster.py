@@ -8,19 +8,20 @@ from pydantic import Field
 
 from placewright.instances.documents import (
     API_VERSION,
-    Amount,
     Document,
+    Flag,
     Index,
+    Many,
     Mib,
     MilliCpu,
     Name,
+    Resources,
 )
 
 MAX_GPUS_PER_HOST = 1024
 
-HostName = Annotated[
-    str, Field(min_length=1, max_length=253, pattern=r"^[A-Za-z0-9._:/@|+=-]+(\[\d{1,9}-\d{1,9}\])?$")
-]
+HOST_NAME = r"^[A-Za-z0-9._:/@|+=-]+(\[[0-9]{1,9}-[0-9]{1,9}\])?$"
+HostName = Annotated[str, Field(min_length=1, max_length=253, pattern=HOST_NAME)]
 
 
 class DomainEntry(Document):
@@ -45,15 +46,15 @@ class HostEntry(Document):
     gpu_model: Name | None = None
     cpu: MilliCpu | None = None
     memory: Mib | None = None
-    resources: dict[Name, Amount] = {}
-    healthy: bool = True
+    resources: Resources = {}
+    healthy: Flag = True
 
 
 class LinkEntry(Document):
     """A link's bandwidth (Mbit/s) and latency (microseconds)."""
 
     bandwidth_mbps: Index
-    latency_us: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+    latency_us: Annotated[float, Field(strict=True, ge=0, le=1e9, allow_inf_nan=False)]
 
 
 class WanEntry(LinkEntry):
@@ -71,8 +72,8 @@ class ClusterDocument(Document):
     apiVersion: Literal["placewright/v1alpha1"] = API_VERSION  # noqa: N815
     kind: Literal["Cluster"] = "Cluster"
     name: Name = "cluster"
-    levels: tuple[Name, ...] = Field(default=(), max_length=16)
-    domains: tuple[DomainEntry, ...] = ()
-    hosts: tuple[HostEntry, ...] = Field(min_length=1)
+    levels: Many[Name] = Field(default=(), max_length=16)
+    domains: Many[DomainEntry] = ()
+    hosts: Many[HostEntry] = Field(min_length=1)
     links: dict[Name, LinkEntry] = {}
-    wan: tuple[WanEntry, ...] = ()
+    wan: Many[WanEntry] = ()

@@ -8,7 +8,7 @@ suffix (`"500m"`, `"4Gi"`). A bare `"8"` is refused, since it could mean 8 cores
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -17,6 +17,11 @@ MAX_AMOUNT = 10**12
 MAX_COUNT = 100_000
 MAX_GPU = 1_000_000_000
 WHOLE_GPU = 1000
+CORE_RESOURCES = ("gpu", "cpu", "memory")
+
+T = TypeVar("T")
+Many = Annotated[tuple[T, ...], Field(fail_fast=True)]
+"""A list of which only the first wrong entry is told: millions of complaints fill the memory."""
 
 _SUFFIXES = {
     "Ki": (1, 1024),
@@ -57,6 +62,13 @@ def _memory(value: Any) -> Any:
     return amount
 
 
+def _named(resources: dict[str, int]) -> dict[str, int]:
+    for name in CORE_RESOURCES:
+        if name in resources:
+            raise ValueError(f"{name!r} has a field of its own; expected other resources only")
+    return resources
+
+
 def _gpu_share(value: int) -> int:
     if value > WHOLE_GPU and value % WHOLE_GPU:
         raise ValueError(
@@ -65,10 +77,13 @@ def _gpu_share(value: int) -> int:
     return value
 
 
-Name = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[A-Za-z0-9._:/@|+=-]+$")]
+NAME = r"^[A-Za-z0-9._:/@|+=-]+$"
+Name = Annotated[str, Field(min_length=1, max_length=253, pattern=NAME)]
+Flag = Annotated[bool, Field(strict=True)]
 Amount = Annotated[int, Field(strict=True, ge=0, le=MAX_AMOUNT)]
 Count = Annotated[int, Field(strict=True, ge=1, le=MAX_COUNT)]
 Index = Annotated[int, Field(strict=True, ge=0, le=MAX_AMOUNT)]
+Resources = Annotated[dict[Name, Amount], AfterValidator(_named)]
 MilliGpu = Annotated[int, Field(strict=True, ge=0, le=MAX_GPU), AfterValidator(_gpu_share)]
 MilliCpu = Annotated[
     int,

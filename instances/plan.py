@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from placewright.instances.documents import API_VERSION, Document, Index, Name
+from placewright.instances.documents import API_VERSION, Document, Flag, Index, Many, Name
 
-Number = Annotated[float, Field(allow_inf_nan=False)]
+SHA256 = r"^[0-9a-f]{64}$"
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 
 
 class DecisionKind(StrEnum):
@@ -45,7 +46,7 @@ class Task(Document):
     group: Index = 0
     index: Index = 0
     host: Name
-    gpus: tuple[Index, ...] = ()
+    gpus: Many[Index] = ()
 
 
 class Decision(Document):
@@ -55,7 +56,7 @@ class Decision(Document):
     decision: DecisionKind
     option: Index | None = None
     reason: Reason | None = None
-    tasks: tuple[Task, ...] = ()
+    tasks: Many[Task] = ()
 
 
 class TermResult(Document):
@@ -67,13 +68,13 @@ class TermResult(Document):
 
     name: Name
     sense: Literal["max", "min"]
-    value: int
+    value: Annotated[int, Field(strict=True)]
     bound: Number | None = None
     proof: Literal["certified", "claimed"] | None = None
     certified: Number | None = None
     claimed: Number | None = None
     gap: Number | None = None
-    conditional: bool = False
+    conditional: Flag = False
 
 
 class Run(Document):
@@ -93,13 +94,13 @@ class Certificate(Document):
 
     status: Literal["optimal", "within_gap", "feasible"]
     gap: Number | None
-    terms: tuple[TermResult, ...]
+    terms: Many[TermResult]
     backend: str
     versions: dict[str, str]
-    seed: int
-    deterministic: bool = False
-    repeatable: bool = False
-    degraded: tuple[str, ...] = ()
+    seed: Index
+    deterministic: Flag = False
+    repeatable: Flag = False
+    degraded: Many[str] = ()
     run: Run | None = None
 
 
@@ -108,7 +109,7 @@ class Plan(Document):
 
     apiVersion: Literal["placewright/v1alpha1"] = API_VERSION  # noqa: N815
     kind: Literal["Plan"] = "Plan"
-    round: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
-    decisions: tuple[Decision, ...]
-    sections: tuple[dict[str, Any], ...] = ()
+    round: Annotated[str, Field(pattern=SHA256)] | None = None
+    decisions: Many[Decision]
+    sections: Many[dict[str, Any]] = ()
     certificate: Certificate | None = None

@@ -9,14 +9,18 @@ from pydantic import Field, field_validator, model_validator
 from placewright.instances.cluster import ClusterDocument
 from placewright.instances.documents import (
     API_VERSION,
+    MAX_AMOUNT,
     Amount,
     Count,
     Document,
+    Flag,
     Index,
+    Many,
     Mib,
     MilliCpu,
     MilliGpu,
     Name,
+    Resources,
 )
 from placewright.instances.plan import Task
 from placewright.instances.sections import refuse_unused_sections
@@ -24,7 +28,6 @@ from placewright.instances.sections import refuse_unused_sections
 TermName = Literal["value", "spread", "proximity", "opened", "leftover"]
 DEFAULT_TERMS: tuple[TermName, ...] = ("value", "spread", "opened")
 DEFAULT_SPREAD_WEIGHTS = {"rack": 1, "block": 4}
-MAX_VALUE = 10**12
 
 
 class TaskGroup(Document):
@@ -41,10 +44,10 @@ class TaskGroup(Document):
     gpu: MilliGpu
     cpu: MilliCpu = 0
     memory: Mib = 0
-    resources: dict[Name, Amount] = {}
-    gpu_models: tuple[Name, ...] | None = Field(default=None, min_length=1)
+    resources: Resources = {}
+    gpu_models: Many[Name] | None = Field(default=None, min_length=1)
     required: Name | None = None
-    preferred: tuple[Name, ...] | None = None
+    preferred: Many[Name] | None = None
 
     @property
     def milli_gpu(self) -> int:
@@ -59,8 +62,8 @@ class Option(Document):
     """
 
     name: Name = "default"
-    groups: tuple[TaskGroup, ...] = Field(min_length=1, max_length=64)
-    value: Annotated[int, Field(strict=True, ge=0, le=MAX_VALUE)] | None = None
+    groups: Many[TaskGroup] = Field(min_length=1, max_length=64)
+    value: Annotated[int, Field(strict=True, ge=0, le=MAX_AMOUNT)] | None = None
 
     @property
     def milli_gpu(self) -> int:
@@ -72,7 +75,7 @@ class Running(Document):
     """Where a running job is: the index of its option, and the place of each of its tasks."""
 
     option: Index = 0
-    tasks: tuple[Task, ...] = Field(min_length=1)
+    tasks: Many[Task] = Field(min_length=1)
 
 
 class Job(Document):
@@ -82,7 +85,7 @@ class Job(Document):
     tenant: Name | None = None
     priority: Annotated[int, Field(strict=True, ge=-(10**9), le=10**9)] = 0
     weight: Annotated[int, Field(strict=True, ge=0, le=10**6)] = 1
-    options: tuple[Option, ...] = Field(min_length=1, max_length=64)
+    options: Many[Option] = Field(min_length=1, max_length=64)
     running: Running | None = None
 
     def value_of(self, option: int) -> int:
@@ -102,7 +105,7 @@ class Policy(Document):
     """What is decided, and by which objective terms, in lexicographic order."""
 
     formulation: Literal["gang"] = "gang"
-    terms: tuple[TermName, ...] = Field(default=DEFAULT_TERMS, min_length=1)
+    terms: Many[TermName] = Field(default=DEFAULT_TERMS, min_length=1)
     spread_weights: dict[Name, Annotated[int, Field(strict=True, ge=0, le=10**6)]] | None = None
 
     @field_validator("terms")
@@ -116,11 +119,11 @@ class Policy(Document):
 class RoundLimits(Document):
     """When to stop: seconds, a relative gap of the first term, a work limit instead of the clock."""
 
-    time_s: Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)] = 60.0
-    gap: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 1e-4
+    time_s: Annotated[float, Field(strict=True, ge=0, le=86_400, allow_inf_nan=False)] = 60.0
+    gap: Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)] = 1e-4
     seed: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] = 0
-    deterministic: bool = False
-    memory_mib: Annotated[int, Field(strict=True, ge=64)] | None = None
+    deterministic: Flag = False
+    memory_mib: Annotated[int, Field(strict=True, ge=64, le=MAX_AMOUNT)] | None = None
 
 
 class Round(Document):
@@ -129,10 +132,10 @@ class Round(Document):
     apiVersion: Literal["placewright/v1alpha1"] = API_VERSION  # noqa: N815
     kind: Literal["Round"] = "Round"
     name: Name = "round"
-    now: Annotated[int, Field(strict=True, ge=0)] = 0
+    now: Index = 0
     cluster: ClusterDocument
-    jobs: tuple[Job, ...] = ()
-    tenants: tuple[Tenant, ...] = ()
+    jobs: Many[Job] = ()
+    tenants: Many[Tenant] = ()
     policy: Policy = Policy()
     limits: RoundLimits = RoundLimits()
 

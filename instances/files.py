@@ -1,0 +1,226 @@
+"""Reading and writing documents: Round, Cluster and Plan, as JSON or YAML; `-` is a standard stream.
+
+Whatever is wrong with a file is one `InvalidInputError`; nothing half-read is ever returned.
+A file is JSON or YAML by its suffix; without either suffix, text that starts with `{` is JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from placewright.instances import markup, streams
+from placewright.instances.cluster import ClusterDocument
+from placewright.instances.documents import API_VERSION, Document
+from placewright.instances.errors import InvalidInputError
+from placewright.instances.plan import Plan
+from placewright.instances.references import check_cluster, check_round
+from placewright.instances.round import Round
+from placewright.instances.wording import invalid_input
+
+MAX_JSON_MIB = 512
+MAX_YAML_MIB = 16
+
+AnyPath = str | os.PathLike[str]
+_YAML_SUFFIXES = (".yaml", ".yml")
+_MIB = 1024**2
+_D = TypeVar("_D", bound=Document)
+
+
+def load(path: AnyPath) -> Round | ClusterDocument | Plan:
+    """Read a document of any kind and check its references.
+
+    Raises
+    ------
+    InvalidInputError
+        The file cannot be read, or is not a valid document.
+    """
+    file = os.fspath(path)
+    raw = _raw(file, "Round", "Cluster", "Plan")
+    if raw["kind"] == "Round":
+        return parse_round(raw, file)
+    return parse_cluster(raw, file) if raw["kind"] == "Cluster" else parse_plan(raw, file)
+
+
+def load_round(path: AnyPath) -> Round:
+    """Read a Round and check its references.
+
+    Raises
+    ------
+    InvalidInputError
+        The file cannot be read, or is not a valid Round.
+    """
+    file = os.fspath(path)
+    return parse_round(_raw(file, "Round"), file)
+
+
+def load_cluster(path: AnyPath) -> ClusterDocument:
+    """Read a Cluster and check its references.
+
+    Raises
+    ------
+    InvalidInputError
+        The file cannot be read, or is not a valid Cluster.
+    """
+    file = os.fspath(path)
+    return parse_cluster(_raw(file, "Cluster"), file)
+
+
+def load_plan(path: AnyPath) -> Plan:
+    """Read a Plan; whether it suits a round is for `verify` to say.
+
+    Raises
+    ------
+    InvalidInputError
+        The file cannot be read, or is not a valid Plan.
+    """
+    file = os.fspath(path)
+    return parse_plan(_raw(file, "Plan"), file)
+
+
+def parse_round(raw: Mapping[str, Any], file: str | None = None) -> Round:
+    """Turn plain values into a Round and check its references.
+
+    Parameters
+    ----------
+    raw
+        The document; its cluster may be `{"ref": path}`, a path as seen from the folder of `file`.
+    file
+        Where it comes from, None for values in memory.
+
+    Raises
+    ------
+    InvalidInputError
+        It is not a valid Round; an error inside a referred cluster names that cluster's file.
+    """
+    cluster = raw.get("cluster")
+    if isinstance(cluster, dict) and "ref" in cluster:
+        raw = {**raw, "cluster": _referred(cluster, file)}
+    return _document(Round, raw, file, check_round)
+
+
+def parse_cluster(raw: Mapping[str, Any], file: str | None = None) -> ClusterDocument:
+    """Turn plain values into a Cluster and check its references.
+
+    Raises
+    ------
+    InvalidInputError
+        It is not a valid Cluster.
+    """
+    return _document(ClusterDocument, raw, file, check_cluster)
+
+
+def parse_plan(raw: Mapping[str, Any], file: str | None = None) -> Plan:
+    """Turn plain values into a Plan.
+
+    Raises
+    ------
+    InvalidInputError
+        It is not a valid Plan.
+    """
+    return _document(Plan, raw, file)
+
+
+def write(document: Document, path: AnyPath) -> None:
+    """Write a document: YAML if the path ends so, else JSON.
+
+    A Plan is written in full, a Round or Cluster without what equals the default.
+
+    Raises
+    ------
+    InvalidInputError
+        The file cannot be written.
+    """
+    file = os.fspath(path)
+    values = document.model_dump(mode="json", exclude_defaults=not isinstance(document, Plan))
+    values = {"apiVersion": API_VERSION, "kind": type(document).model_fields["kind"].default} | values
+    if file.lower().endswith(_YAML_SUFFIXES):
+        text = markup.dump_yaml(values)
+    else:
+        text = json.dumps(values, indent=1) + "\n"
+    streams.write(file, text.encode())
+
+
+def _raw(file: str, *kinds: str) -> dict[str, Any]:
+    """Return the mapping that a file holds, of a known version and one of these kinds."""
+    try:
+        raw = _parse(_text(file), file)
+        if not isinstance(raw, dict):
+            raise InvalidInputError("expected a mapping with apiVersion and kind", value=raw)
+        for key, known in (("apiVersion", (API_VERSION,)), ("kind", kinds)):
+            if key not in raw:
+                raise InvalidInputError(
+                    f"missing; expected {' or '.join(known)}", path=(key,), show_value=False
+                )
+            if raw[key] not in known:
+                raise InvalidInputError(
+                    f"expected {' or '.join(known)}", path=(key,), value=raw[key]
+                )
+    except InvalidInputError as error:
+        raise error.inside(file) from None
+    return raw
+
+
+def _text(file: str) -> str:
+    content = streams.read(file, MAX_JSON_MIB * _MIB)
+    if len(content) > MAX_JSON_MIB * _MIB:
+        raise InvalidInputError(
+            f"too long; expected at most {MAX_JSON_MIB} MiB", show_value=False
+        )
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(
+            f"byte {error.start}: expected text in UTF-8", show_value=False
+        ) from None
+    if not text.strip():
+        raise InvalidInputError("empty; expected a JSON or YAML document", show_value=False)
+    return text
+
+
+def _parse(text: str, file: str) -> Any:
+    suffix = Path(file).suffix.lower()
+    if suffix == ".json" or (suffix not in _YAML_SUFFIXES and text.lstrip().startswith("{")):
+        return markup.parse_json(text)
+    if len(text) > MAX_YAML_MIB * _MIB:
+        raise InvalidInputError(
+            f"too long; expected at most {MAX_YAML_MIB} MiB of YAML, or JSON", show_value=False
+        )
+    return markup.parse_yaml(text)
+
+
+def _referred(cluster: dict[str, Any], file: str | None) -> ClusterDocument:
+    reference = cluster["ref"]
+    if not isinstance(reference, str) or not reference or len(cluster) > 1:
+        raise InvalidInputError(
+            'expected {"ref": "path of a Cluster file"}', file=file, path=("cluster",), value=cluster
+        )
+    if file is None or file == streams.STANDARD_STREAM:
+        raise InvalidInputError(
+            "has no folder to look in; expected the cluster itself, or the round as a file",
+            file=file,
+            path=("cluster", "ref"),
+            value=reference,
+        )
+    return load_cluster(Path(file).parent / reference)
+
+
+def _document(
+    kind: type[_D],
+    raw: Mapping[str, Any],
+    file: str | None,
+    check: Callable[[_D], None] = lambda _: None,
+) -> _D:
+    try:
+        document = kind.model_validate(raw)
+        check(document)
+    except ValidationError as error:
+        raise invalid_input(error, kind, file) from None
+    except InvalidInputError as error:
+        raise (error.inside(file) if file else error) from None
+    return document

@@ -1,0 +1,26 @@
+"""Host ranges: `h[000-127]` stands for `h000` to `h127`."""
+
+from __future__ import annotations
+
+import re
+
+_RANGE = re.compile(r"(.*)\[(\d{1,9})-(\d{1,9})\]\Z")
+
+
+def size(name: str) -> int:
+    """Count the hosts that a name stands for: 1 if it is no range, below 1 if it runs backwards."""
+    match = _RANGE.match(name)
+    return int(match[3]) - int(match[2]) + 1 if match else 1
+
+
+def expand(name: str) -> list[str]:
+    """Return the names that `name` stands for, in order; numbers keep the first one's zeros.
+
+    A range's `size` should have been checked before it is expanded.
+    """
+    match = _RANGE.match(name)
+    if not match:
+        return [name]
+    prefix, first, last = match.groups()
+    width = len(first)
+    return [f"{prefix}{number:0{width}d}" for number in range(int(first), int(last) + 1)]
