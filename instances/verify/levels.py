@@ -20,11 +20,11 @@ def required_level(reading: Reading) -> Iterator[Finding]:
                 domains[task.group].add(host.domains[reading.cluster.levels[group.required]])
         for number, used in domains.items():
             if len(used) > 1:
+                level = placed.option.groups[number].required
                 yield Finding(
                     (*placed.path, "tasks"),
-                    f"group {number} of job {placed.job.name!r} uses {len(used)} domains of level "
-                    f"{placed.option.groups[number].required!r} ({', '.join(sorted(used)[:3])}, "
-                    "...); expected one",
+                    f"group {number} of job {placed.job.name!r} is in {len(used)} domains of level "
+                    f"{level!r}, {min(used)!r} and {max(used)!r} among them; expected one",
                 )
 
 

@@ -31,9 +31,14 @@ class Placed(NamedTuple):
 
     path: tuple[str | int, ...]
     job: Job
+    chosen: int
     decision: Decision
-    option: Option
     tasks: tuple[PlacedTask, ...]
+
+    @property
+    def option(self) -> Option:
+        """The option chosen."""
+        return self.job.options[self.chosen]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +82,13 @@ def read(round: Round, plan: Plan) -> Reading:  # noqa: A002
         if job is None or chosen is None or chosen >= len(job.options):
             continue
         path = ("decisions", index)
-        option = job.options[chosen]
+        groups = job.options[chosen].groups
         tasks = tuple(
-            PlacedTask((*path, "tasks", number), task, option.groups[task.group], host)
+            PlacedTask((*path, "tasks", number), task, groups[task.group], host)
             for number, task in enumerate(decision.tasks)
-            if task.group < len(option.groups)
-            and (host := cluster.hosts.get(task.host)) is not None
+            if task.group < len(groups) and (host := cluster.hosts.get(task.host)) is not None
         )
-        placed[decision.decision].append(Placed(path, job, decision, option, tasks))
+        placed[decision.decision].append(Placed(path, job, chosen, decision, tasks))
     return Reading(
         round=round,
         plan=plan,

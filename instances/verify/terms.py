@@ -24,11 +24,7 @@ class Term(NamedTuple):
 
 def value(reading: Reading) -> int:
     """Sum of the chosen options' values."""
-    return sum(
-        placed.job.value_of(placed.decision.option)
-        for placed in reading.started
-        if placed.decision.option is not None
-    )
+    return sum(placed.job.value_of(placed.chosen) for placed in reading.started)
 
 
 def spread(reading: Reading) -> int:

@@ -1,0 +1,688 @@
+"""Each single corruption of a valid plan is rejected, by exactly the rules that it breaks."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from placewright.instances.digest import round_digest
+from placewright.instances.plan import Plan
+from placewright.instances.round import Round
+from placewright.instances.verify import RULE_IDS, Verification, sections, verify
+from placewright.instances.verify.result import Finding
+
+Raw = dict[str, Any]
+Edit = Callable[[Raw], object]
+
+HOST = {"gpus": 4, "gpu_model": "A100", "cpu": 16000, "memory": "64Gi", "resources": {"nic": 2}}
+ROUND = Round.model_validate(
+    {
+        "cluster": {
+            "levels": ["rack"],
+            "domains": [{"name": name, "level": "rack"} for name in ("k0", "k1", "k2")],
+            "hosts": [
+                {**HOST, "name": "k0-h[0-2]", "parent": "k0"},
+                {**HOST, "name": "k1-h[0-1]", "parent": "k1"},
+                {**HOST, "name": "k1-h2", "parent": "k1", "healthy": False},
+                {**HOST, "name": "k2-h0", "parent": "k2", "gpu_model": "V100"},
+            ],
+        },
+        "tenants": [{"name": "red", "quota": {"gpu": 2000, "cpu": 100000}}],
+        "jobs": [
+            {
+                "name": "run",
+                "tenant": "red",
+                "options": [{"groups": [{"gpu": 1000, "cpu": 4000}]}, {"groups": [{"gpu": 1000}]}],
+                "running": {"tasks": [{"host": "k0-h0", "gpus": [0]}]},
+            },
+            {
+                "name": "gang",
+                "options": [
+                    {
+                        "groups": [
+                            {
+                                "count": 2,
+                                "gpu": 4000,
+                                "cpu": 8000,
+                                "required": "rack",
+                                "gpu_models": ["A100"],
+                            }
+                        ]
+                    }
+                ],
+            },
+            {
+                "name": "half",
+                "options": [
+                    {
+                        "groups": [
+                            {"gpu": 500, "cpu": 4000, "memory": "20Gi", "gpu_models": ["A100"]}
+                        ]
+                    }
+                ],
+            },
+            {"name": "other", "options": [{"groups": [{"gpu": 500, "cpu": 4000}]}]},
+            {
+                "name": "menu",
+                "tenant": "red",
+                "options": [
+                    {"groups": [{"gpu": 2000}]},
+                    {"groups": [{"gpu": 1000, "cpu": 8000, "resources": {"nic": 2}}]},
+                ],
+            },
+            {
+                "name": "team",
+                "options": [
+                    {
+                        "groups": [
+                            {"gpu": 0, "cpu": 1000, "resources": {"nic": 1}},
+                            {"count": 2, "gpu": 1000, "cpu": 1000, "memory": "24Gi"},
+                        ]
+                    }
+                ],
+            },
+            {"name": "lone", "options": [{"groups": [{"gpu": 4000}]}]},
+        ],
+    }
+)
+RUN, GANG, HALF, OTHER, MENU, TEAM, LONE = range(7)
+
+
+def started(job: str, option: int, *tasks: Raw) -> Raw:
+    return {"job": job, "decision": "start", "option": option, "tasks": list(tasks)}
+
+
+PLAN: Raw = {
+    "decisions": [
+        {
+            "job": "run",
+            "decision": "keep",
+            "option": 0,
+            "tasks": [{"group": 0, "index": 0, "host": "k0-h0", "gpus": [0]}],
+        },
+        started(
+            "gang",
+            0,
+            {"group": 0, "index": 0, "host": "k1-h0", "gpus": [0, 1, 2, 3]},
+            {"group": 0, "index": 1, "host": "k1-h1", "gpus": [0, 1, 2, 3]},
+        ),
+        started("half", 0, {"group": 0, "index": 0, "host": "k0-h0", "gpus": [1]}),
+        started("other", 0, {"group": 0, "index": 0, "host": "k0-h0", "gpus": [1]}),
+        started("menu", 1, {"group": 0, "index": 0, "host": "k0-h1", "gpus": [0]}),
+        started(
+            "team",
+            0,
+            {"group": 0, "index": 0, "host": "k0-h0", "gpus": []},
+            {"group": 1, "index": 0, "host": "k0-h1", "gpus": [2]},
+            {"group": 1, "index": 1, "host": "k0-h1", "gpus": [3]},
+        ),
+        {"job": "lone", "decision": "wait", "reason": "not_chosen"},
+    ]
+}
+TERMS = {"value": 8000 + 500 + 500 + 1000 + 2000, "spread": 0, "opened": 3}
+CERTIFICATE: Raw = {
+    "status": "feasible",
+    "gap": 0.25,
+    "terms": [
+        {
+            "name": "value",
+            "sense": "max",
+            "value": 12000,
+            "bound": 16000,
+            "proof": "certified",
+            "certified": 16000,
+            "claimed": 17000,
+            "gap": 0.25,
+        },
+        {
+            "name": "spread",
+            "sense": "min",
+            "value": 0,
+            "bound": 0,
+            "proof": "claimed",
+            "claimed": 0,
+            "gap": 0,
+        },
+        {"name": "opened", "sense": "min", "value": 3},
+    ],
+    "backend": "highs",
+    "versions": {},
+    "seed": 0,
+}
+
+
+def check(edit: Edit, raw: Raw = PLAN) -> Verification:
+    corrupted = copy.deepcopy(raw)
+    edit(corrupted)
+    return verify(ROUND, Plan.model_validate(corrupted))
+
+
+def set_in(*path: str | int, to: Any) -> Edit:
+    """An edit that sets the value at a path."""
+
+    def edit(raw: Any) -> None:
+        for part in path[:-1]:
+            raw = raw[part]
+        raw[path[-1]] = to
+
+    return edit
+
+
+def set_task(job: int, task: int = 0, /, **fields: Any) -> Edit:
+    return lambda raw: raw["decisions"][job]["tasks"][task].update(fields)
+
+
+def set_decision(job: int, /, **fields: Any) -> Edit:
+    return lambda raw: raw["decisions"][job].update(fields)
+
+
+def add_decision(decision: Raw) -> Edit:
+    return lambda raw: raw["decisions"].append(decision)
+
+
+def drop(job: int, task: int) -> Edit:
+    return lambda raw: raw["decisions"][job]["tasks"].pop(task)
+
+
+def repeat_task(raw: Raw) -> None:
+    tasks = raw["decisions"][GANG]["tasks"]
+    tasks.append(copy.deepcopy(tasks[1]))
+
+
+WAIT = {"job": "lone", "decision": "wait"}
+
+CORRUPTIONS: dict[str, tuple[Edit, set[str], str]] = {
+    "a task dropped": (drop(GANG, 1), {"gang"}, "decisions[1].tasks"),
+    "all tasks dropped": (set_decision(GANG, tasks=[]), {"gang"}, "decisions[1].tasks"),
+    "a task twice": (repeat_task, {"gang", "gpu_capacity"}, "decisions[1].tasks[2]"),
+    "one task in place of another": (set_task(GANG, 1, index=0), {"gang"}, "decisions[1].tasks[1]"),
+    "a task beyond the count": (
+        set_task(GANG, 1, index=2),
+        {"gang"},
+        "decisions[1].tasks[1].index",
+    ),
+    "a group that is not there": (
+        set_task(GANG, 1, group=1),
+        {"gang"},
+        "decisions[1].tasks[1].group",
+    ),
+    "an unknown host": (
+        set_task(HALF, host="k9-h0"),
+        {"known_host"},
+        "decisions[2].tasks[0].host",
+    ),
+    "an unhealthy host": (set_task(HALF, host="k1-h2"), {"healthy"}, "decisions[2].tasks[0].host"),
+    "a wrong GPU model": (
+        set_task(HALF, host="k2-h0"),
+        {"gpu_model"},
+        "decisions[2].tasks[0].host",
+    ),
+    "a GPU out of range": (set_task(HALF, gpus=[4]), {"gpus"}, "decisions[2].tasks[0].gpus"),
+    "a share of two GPUs": (set_task(HALF, gpus=[1, 2]), {"gpus"}, "decisions[2].tasks[0].gpus"),
+    "a share of no GPU": (set_task(HALF, gpus=[]), {"gpus"}, "decisions[2].tasks[0].gpus"),
+    "too few GPUs": (set_task(GANG, gpus=[0, 1, 2]), {"gpus"}, "decisions[1].tasks[0].gpus"),
+    "a GPU twice in a task": (
+        set_task(GANG, gpus=[0, 1, 2, 2]),
+        {"gpus", "gpu_capacity"},
+        "decisions[1].tasks[0].gpus",
+    ),
+    "a GPU that was not asked": (set_task(TEAM, gpus=[2]), {"gpus"}, "decisions[5].tasks[0].gpus"),
+    "a GPU of two jobs": (set_task(MENU, gpus=[2]), {"gpu_capacity"}, "decisions[5].tasks[1].gpus"),
+    "shares above one GPU": (
+        set_task(OTHER, gpus=[0]),
+        {"gpu_capacity"},
+        "decisions[3].tasks[0].gpus",
+    ),
+    "CPU exceeded": (
+        set_task(MENU, host="k0-h0", gpus=[2]),
+        {"host_capacity"},
+        "decisions[5].tasks[0]",
+    ),
+    "memory exceeded": (
+        set_task(HALF, host="k0-h1"),
+        {"host_capacity"},
+        "decisions[5].tasks[2]",
+    ),
+    "a named resource exceeded": (
+        set_task(TEAM, host="k0-h1"),
+        {"host_capacity"},
+        "decisions[5].tasks[0]",
+    ),
+    "a required level broken": (
+        set_task(GANG, 1, host="k0-h2"),
+        {"required_level"},
+        "decisions[1].tasks",
+    ),
+    "a quota exceeded": (
+        lambda raw: (set_decision(MENU, option=0)(raw), set_task(MENU, gpus=[0, 1])(raw)),
+        {"quota"},
+        "decisions[4]",
+    ),
+    "an option out of range": (set_decision(MENU, option=2), {"option"}, "decisions[4].option"),
+    "a start without option": (set_decision(MENU, option=None), {"option"}, "decisions[4].option"),
+    "a wait with option": (set_decision(LONE, option=0), {"option"}, "decisions[6].option"),
+    "the tasks of another option": (
+        set_decision(MENU, option=0),
+        {"gpus", "quota"},
+        "decisions[4].tasks[0].gpus",
+    ),
+    "an unknown job": (
+        add_decision({"job": "ghost", "decision": "wait"}),
+        {"known_job"},
+        "decisions[7].job",
+    ),
+    "a job renamed": (
+        set_decision(LONE, job="ghost"),
+        {"known_job", "one_decision"},
+        "decisions",
+    ),
+    "a job twice": (add_decision(WAIT), {"one_decision"}, "decisions[7].job"),
+    "a job missing": (lambda raw: raw["decisions"].pop(LONE), {"one_decision"}, "decisions"),
+    "no decision at all": (set_in("decisions", to=[]), {"one_decision"}, "decisions"),
+    "a kept job moved to another host": (
+        set_task(RUN, host="k0-h2"),
+        {"kept_in_place"},
+        "decisions[0].tasks",
+    ),
+    "a kept job moved to another GPU": (
+        set_task(RUN, gpus=[2]),
+        {"kept_in_place"},
+        "decisions[0].tasks",
+    ),
+    "a kept job without tasks": (
+        set_decision(RUN, tasks=[]),
+        {"kept_in_place"},
+        "decisions[0].tasks",
+    ),
+    "a kept job with another option": (
+        set_decision(RUN, option=1),
+        {"kept_in_place"},
+        "decisions[0].option",
+    ),
+    "a running job that waits": (
+        lambda raw: raw["decisions"].__setitem__(RUN, {"job": "run", "decision": "wait"}),
+        {"legal_decision"},
+        "decisions[0].decision",
+    ),
+    "a running job started": (
+        set_decision(RUN, decision="start"),
+        {"legal_decision", "quota"},
+        "decisions[0].decision",
+    ),
+    "a pending job kept": (
+        set_decision(HALF, decision="keep"),
+        {"legal_decision"},
+        "decisions[2].decision",
+    ),
+    "a waiting job with tasks": (
+        set_decision(LONE, tasks=[{"host": "k2-h0", "gpus": [0, 1, 2, 3]}]),
+        {"waits_hold_nothing"},
+        "decisions[6].tasks",
+    ),
+    "a started job with a reason": (
+        set_decision(HALF, reason="capacity"),
+        {"reason"},
+        "decisions[2].reason",
+    ),
+    "another round's plan": (set_in("round", to="0" * 64), {"same_round"}, "round"),
+    "an unknown section": (
+        set_in("sections", to=[{"kind": "groups"}]),
+        {"section"},
+        "sections[0].kind",
+    ),
+    "a section without kind": (set_in("sections", to=[{}]), {"section"}, "sections[0].kind"),
+    "a section of a strange kind": (
+        set_in("sections", to=[{"kind": ["groups"]}]),
+        {"section"},
+        "sections[0].kind",
+    ),
+}
+
+CERTIFIED = {**PLAN, "certificate": CERTIFICATE}
+
+
+def set_term(index: int, /, **fields: Any) -> Edit:
+    return lambda raw: raw["certificate"]["terms"][index].update(fields)
+
+
+def set_first_gap(gap: float | None, **fields: Any) -> Edit:
+    """An edit of the first term that keeps the certificate's own gap in step."""
+    return lambda raw: (
+        set_term(0, gap=gap, **fields)(raw),
+        set_in("certificate", "gap", to=gap)(raw),
+    )
+
+
+def swap_terms(raw: Raw) -> None:
+    terms = raw["certificate"]["terms"]
+    terms[1], terms[2] = terms[2], terms[1]
+
+
+FALSE_CLAIMS: dict[str, tuple[Edit, set[str], str]] = {
+    "a wrong value": (
+        set_first_gap(0.1875, value=13000),
+        {"certificate_value"},
+        "certificate.terms[0].value",
+    ),
+    "a bound that the value beats": (
+        set_first_gap(1 / 12, bound=11000, certified=11000),
+        {"certificate_bound"},
+        "certificate.terms[0].bound",
+    ),
+    "a bound of a minimum above the value": (
+        set_term(1, bound=1, claimed=1, gap=1),
+        {"certificate_bound"},
+        "certificate.terms[1].claimed",
+    ),
+    "a looser proof that the value beats": (
+        set_first_gap(1 / 12, bound=11000, claimed=11000, proof="claimed"),
+        {"certificate_bound"},
+        "certificate.terms[0].claimed",
+    ),
+    "a bound that nothing proves": (
+        set_term(2, bound=2, proof="claimed", gap=1 / 3),
+        {"certificate_proof"},
+        "certificate.terms[2].bound",
+    ),
+    "the looser of two bounds": (
+        set_first_gap(5 / 17, bound=17000),
+        {"certificate_proof"},
+        "certificate.terms[0].bound",
+    ),
+    "a proven bound left out": (
+        set_first_gap(None, bound=None, proof=None),
+        {"certificate_proof"},
+        "certificate.terms[0].bound",
+    ),
+    "the wrong proof": (
+        set_term(0, proof="claimed"),
+        {"certificate_proof"},
+        "certificate.terms[0].proof",
+    ),
+    "a proof without bound": (
+        set_term(2, proof="claimed"),
+        {"certificate_proof"},
+        "certificate.terms[2].proof",
+    ),
+    "a bound without proof": (
+        set_term(0, proof=None),
+        {"certificate_proof"},
+        "certificate.terms[0].proof",
+    ),
+    "a wrong gap": (set_first_gap(0.2), {"certificate_gap"}, "certificate.terms[0].gap"),
+    "a gap without bound": (set_term(2, gap=0), {"certificate_gap"}, "certificate.terms[2].gap"),
+    "a gap left out": (set_term(1, gap=None), {"certificate_gap"}, "certificate.terms[1].gap"),
+    "a gap that is not the first term's": (
+        set_in("certificate", "gap", to=0.0),
+        {"certificate_gap"},
+        "certificate.gap",
+    ),
+    "optimal with a gap": (
+        set_in("certificate", "status", to="optimal"),
+        {"certificate_status"},
+        "certificate.status",
+    ),
+    "a condition left unsaid": (
+        lambda raw: (
+            set_term(1, bound=None, claimed=None, proof=None, gap=None)(raw),
+            set_term(2, bound=3, claimed=3, proof="claimed", gap=0)(raw),
+        ),
+        {"certificate_status"},
+        "certificate.terms[2].conditional",
+    ),
+    "terms in another order": (
+        swap_terms,
+        {"certificate_terms", "certificate_status"},
+        "certificate.terms",
+    ),
+    "a term left out": (
+        lambda raw: raw["certificate"]["terms"].pop(),
+        {"certificate_terms"},
+        "certificate.terms",
+    ),
+    "an unknown term": (
+        set_term(2, name="beauty"),
+        {"certificate_terms"},
+        "certificate.terms",
+    ),
+    "a wrong sense": (
+        set_term(1, sense="max"),
+        {"certificate_terms"},
+        "certificate.terms[1].sense",
+    ),
+}
+
+
+def test_the_plan_is_valid_before_it_is_corrupted() -> None:
+    assert check(lambda raw: None) == Verification((), TERMS)
+    assert check(lambda raw: None, CERTIFIED) == Verification((), TERMS)
+    assert check(lambda raw: None).ok
+
+
+def assert_broken(found: Verification, rules: set[str], where: str) -> None:
+    assert {violation.rule for violation in found.violations} == rules
+    assert where in [violation.where for violation in found.violations]
+    assert not found.ok
+    assert all("; expected " in violation.message for violation in found.violations)
+
+
+@pytest.mark.parametrize("name", CORRUPTIONS)
+def test_a_corrupted_plan_is_rejected(name: str) -> None:
+    edit, rules, where = CORRUPTIONS[name]
+    assert_broken(check(edit), rules, where)
+
+
+@pytest.mark.parametrize("name", FALSE_CLAIMS)
+def test_a_false_claim_is_rejected(name: str) -> None:
+    edit, rules, where = FALSE_CLAIMS[name]
+    assert_broken(check(edit, CERTIFIED), rules, where)
+
+
+def test_every_rule_is_broken_alone_by_some_corruption() -> None:
+    cases = [*CORRUPTIONS.values(), *FALSE_CLAIMS.values()]
+    alone = {next(iter(rules)) for _, rules, _ in cases if len(rules) == 1}
+    assert alone == set(RULE_IDS)
+    assert len(set(RULE_IDS)) == len(RULE_IDS)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "CPU exceeded",
+            "tasks on host 'k0-h0' ask 21000 of cpu together; expected at most 16000",
+        ),
+        (
+            "memory exceeded",
+            "tasks on host 'k0-h1' ask 69632 of memory together; expected at most 65536",
+        ),
+        (
+            "a quota exceeded",
+            (
+                "started jobs of tenant 'red' ask 2000 of gpu together; "
+                "expected at most 1000 (quota 2000, running 1000)"
+            ),
+        ),
+        (
+            "shares above one GPU",
+            "tasks on GPU 0 of host 'k0-h0' take 1500 milli-GPU together; expected at most 1000",
+        ),
+        (
+            "a required level broken",
+            (
+                "group 0 of job 'gang' is in 2 domains of level 'rack', 'k0' and 'k1' among them; "
+                "expected one"
+            ),
+        ),
+    ],
+)
+def test_messages_name_job_host_and_amount(name: str, message: str) -> None:
+    assert message in [violation.message for violation in check(CORRUPTIONS[name][0]).violations]
+
+
+def test_a_violation_reads_as_one_line() -> None:
+    (violation,) = check(set_task(HALF, host="k9-h0")).violations
+    assert str(violation) == (
+        "decisions[2].tasks[0].host: host 'k9-h0' of job 'half' is not in the cluster; "
+        "expected one of its hosts [known_host]"
+    )
+
+
+def test_a_plan_that_names_its_round_is_accepted() -> None:
+    assert check(set_in("round", to=round_digest(ROUND))).ok
+
+
+def test_gpus_and_tasks_may_come_in_any_order() -> None:
+    def reverse(raw: Raw) -> None:
+        for decision in raw["decisions"]:
+            decision.get("tasks", []).reverse()
+        raw["decisions"][GANG]["tasks"][0]["gpus"].reverse()
+        raw["decisions"].reverse()
+
+    assert check(reverse) == Verification((), TERMS)
+
+
+def test_a_condition_that_is_said_is_accepted() -> None:
+    def edit(raw: Raw) -> None:
+        set_term(1, bound=None, claimed=None, proof=None, gap=None)(raw)
+        set_term(2, bound=3, claimed=3, proof="claimed", gap=0, conditional=True)(raw)
+
+    assert check(edit, CERTIFIED).ok
+
+
+def test_everything_proven_is_optimal() -> None:
+    def edit(raw: Raw) -> None:
+        set_first_gap(0, bound=12000, certified=12000)(raw)
+        set_term(2, bound=3, claimed=3, proof="claimed", gap=0)(raw)
+        set_in("certificate", "status", to="optimal")(raw)
+
+    assert check(edit, CERTIFIED).ok
+
+
+def test_a_gap_is_compared_as_numbers_are() -> None:
+    assert check(set_first_gap(0.25 + 1e-12), CERTIFIED).ok
+
+
+def test_running_jobs_above_their_quota_leave_nothing_but_are_kept() -> None:
+    raw = ROUND.model_dump(mode="json")
+    raw["tenants"] = [{"name": "red", "quota": {"gpu": 500}}]
+    lowered = Round.model_validate(raw)
+    assert [v.rule for v in verify(lowered, Plan.model_validate(PLAN)).violations] == ["quota"]
+    waiting = copy.deepcopy(PLAN)
+    waiting["decisions"][MENU] = {"job": "menu", "decision": "wait", "reason": "quota"}
+    assert verify(lowered, Plan.model_validate(waiting)).ok
+
+
+@pytest.mark.parametrize(
+    ("resource", "limit", "ok"),
+    [
+        ("cpu", 12000, True),
+        ("cpu", 11999, False),
+        ("nic", 2, True),
+        ("nic", 1, False),
+        ("memory", 0, True),
+    ],
+)
+def test_a_quota_may_cap_any_resource(resource: str, limit: int, ok: bool) -> None:
+    raw = ROUND.model_dump(mode="json")
+    raw["tenants"] = [{"name": "red", "quota": {resource: limit}}]
+    assert verify(Round.model_validate(raw), Plan.model_validate(PLAN)).ok is ok
+
+
+def test_a_job_is_kept_on_an_unhealthy_host() -> None:
+    raw = ROUND.model_dump(mode="json")
+    raw["cluster"]["hosts"][0] |= {"name": "k0-h0", "healthy": False}
+    raw["cluster"]["hosts"] += [{**HOST, "name": "k0-h[1-2]", "parent": "k0"}]
+    found = verify(Round.model_validate(raw), Plan.model_validate(PLAN))
+    assert {(v.rule, v.where) for v in found.violations} == {
+        ("healthy", f"decisions[{job}].tasks[0].host") for job in (HALF, OTHER, TEAM)
+    }
+
+
+def test_required_level_host_means_one_host() -> None:
+    round_ = Round.model_validate(
+        {
+            "cluster": {"hosts": [{"name": "h[0-1]", "gpus": 2, "gpu_model": "T4"}]},
+            "jobs": [
+                {
+                    "name": "a",
+                    "options": [{"groups": [{"gpu": 1000, "count": 2, "required": "host"}]}],
+                }
+            ],
+        }
+    )
+
+    def rules(*hosts: str) -> list[str]:
+        tasks = [{"index": i, "host": host, "gpus": [i]} for i, host in enumerate(hosts)]
+        plan = Plan.model_validate({"decisions": [started("a", 0, *tasks)]})
+        return [violation.rule for violation in verify(round_, plan).violations]
+
+    assert rules("h0", "h0") == []
+    assert rules("h0", "h1") == ["required_level"]
+
+
+def test_the_catalogue_fills_what_a_host_leaves_out() -> None:
+    round_ = Round.model_validate(
+        {
+            "cluster": {
+                "hosts": [
+                    {"name": "a", "model": "dgx-a100"},
+                    {"name": "b", "model": "dgx-a100", "gpus": 2, "cpu": 1},
+                ]
+            },
+            "jobs": [{"name": "a", "options": [{"groups": [{"gpu": 8000, "cpu": 1000}]}]}],
+        }
+    )
+
+    def rules(host: str) -> list[str]:
+        task = {"host": host, "gpus": list(range(8))}
+        plan = Plan.model_validate({"decisions": [started("a", 0, task)]})
+        return [violation.rule for violation in verify(round_, plan).violations]
+
+    assert rules("a") == []
+    assert rules("b") == ["gpus", "host_capacity"]
+
+
+def test_a_registered_section_is_checked_by_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    def owner(reading: object, entry: Any, path: tuple[str | int, ...]) -> list[Finding]:
+        return [] if entry["good"] else [Finding((*path, "good"), "bad section; expected good")]
+
+    monkeypatch.setitem(sections.SECTIONS, "groups", owner)
+    good = {"kind": "groups", "good": True}
+    assert check(set_in("sections", to=[good])).ok
+    (violation,) = check(set_in("sections", to=[good, {**good, "good": False}])).violations
+    assert (violation.rule, violation.where) == ("section", "sections[1].good")
+
+
+task_noise = st.fixed_dictionaries(
+    {
+        "group": st.integers(0, 2),
+        "index": st.integers(0, 3),
+        "host": st.sampled_from(["k0-h0", "k0-h1", "k1-h2", "k2-h0", "nowhere"]),
+        "gpus": st.lists(st.integers(0, 5), max_size=5),
+    }
+)
+decision_noise = st.fixed_dictionaries(
+    {
+        "job": st.sampled_from([*(job.name for job in ROUND.jobs), "ghost"]),
+        "decision": st.sampled_from(["start", "keep", "wait"]),
+        "option": st.none() | st.integers(0, 2),
+        "reason": st.none() | st.just("quota"),
+        "tasks": st.lists(task_noise, max_size=4),
+    }
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(noise=st.lists(decision_noise, max_size=8))
+def test_no_plan_makes_the_verifier_stumble(noise: list[Raw]) -> None:
+    for terms in (["value", "spread", "opened"], ["proximity", "leftover"]):
+        round_ = ROUND.model_copy(
+            update={"policy": ROUND.policy.model_copy(update={"terms": tuple(terms)})}
+        )
+        assert list(verify(round_, Plan.model_validate({"decisions": noise})).terms) == terms
