@@ -46,7 +46,7 @@ class HostEntry(Document):
     gpu_model: Name | None = None
     cpu: MilliCpu | None = None
     memory: Mib | None = None
-    resources: Resources = {}
+    resources: Resources = Field(default_factory=dict)
     healthy: Flag = True
 
 
@@ -75,5 +75,5 @@ class ClusterDocument(Document):
     levels: Many[Name] = Field(default=(), max_length=16)
     domains: Many[DomainEntry] = ()
     hosts: Many[HostEntry] = Field(min_length=1)
-    links: dict[Name, LinkEntry] = {}
+    links: dict[Name, LinkEntry] = Field(default_factory=dict)
     wan: Many[WanEntry] = ()

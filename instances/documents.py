@@ -8,11 +8,11 @@ suffix (`"500m"`, `"4Gi"`). A bare `"8"` is refused, since it could mean 8 cores
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-API_VERSION = "placewright/v1alpha1"
+API_VERSION: Final = "placewright/v1alpha1"
 MAX_AMOUNT = 10**12
 MAX_COUNT = 100_000
 MAX_GPU = 1_000_000_000

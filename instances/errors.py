@@ -1,18 +1,28 @@
-"""The one error of bad input: it names the file, the place inside it, the value and what was expected."""
+"""The error of bad input: it names file, path, value and what was expected."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 MAX_VALUE_CHARS = 60
 
+Path = tuple[str | int, ...]
+
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,253}\Z")
+
 
 def path_text(path: Sequence[str | int]) -> str:
-    """Write a path inside a document as `jobs[17].options[0].groups[0].count`."""
+    """Write a path inside a document as `jobs[17].options[0].groups[0].count`.
+
+    A key with other characters than letters, digits, `_` and `-` is quoted: `resources['a.b']`.
+    """
     text = ""
     for part in path:
         if isinstance(part, int):
             text += f"[{part}]"
+        elif not _PLAIN_KEY.match(part):
+            text += f"[{value_text(part)}]"
         else:
             text += f".{part}" if text else part
     return text
@@ -60,7 +70,7 @@ class InvalidInputError(ValueError):
         if self.show_value:
             parts.append(value_text(self.value))
         parts.append(self.expected)
-        return ": ".join(part for part in parts if part).replace("\n", " ")
+        return " ".join(": ".join(part for part in parts if part).splitlines())
 
     def inside(self, file: str) -> InvalidInputError:
         """Return the same error, told of this file unless it names one already."""
@@ -68,6 +78,16 @@ class InvalidInputError(ValueError):
             self.expected,
             file=self.file or file,
             path=self.path,
+            value=self.value,
+            show_value=self.show_value,
+        )
+
+    def under(self, *prefix: str | int) -> InvalidInputError:
+        """Return the same error, its path continued upwards."""
+        return InvalidInputError(
+            self.expected,
+            file=self.file,
+            path=(*prefix, *self.path),
             value=self.value,
             show_value=self.show_value,
         )

@@ -1,4 +1,4 @@
-"""Reading and writing documents: Round, Cluster and Plan, as JSON or YAML; `-` is a standard stream.
+"""Reading and writing documents as JSON or YAML; `-` is standard input or output.
 
 Whatever is wrong with a file is one `InvalidInputError`; nothing half-read is ever returned.
 A file is JSON or YAML by its suffix; without either suffix, text that starts with `{` is JSON.
@@ -138,7 +138,10 @@ def write(document: Document, path: AnyPath) -> None:
     """
     file = os.fspath(path)
     values = document.model_dump(mode="json", exclude_defaults=not isinstance(document, Plan))
-    values = {"apiVersion": API_VERSION, "kind": type(document).model_fields["kind"].default} | values
+    values = {
+        "apiVersion": API_VERSION,
+        "kind": type(document).model_fields["kind"].default,
+    } | values
     if file.lower().endswith(_YAML_SUFFIXES):
         text = markup.dump_yaml(values)
     else:
@@ -169,9 +172,7 @@ def _raw(file: str, *kinds: str) -> dict[str, Any]:
 def _text(file: str) -> str:
     content = streams.read(file, MAX_JSON_MIB * _MIB)
     if len(content) > MAX_JSON_MIB * _MIB:
-        raise InvalidInputError(
-            f"too long; expected at most {MAX_JSON_MIB} MiB", show_value=False
-        )
+        raise InvalidInputError(f"too long; expected at most {MAX_JSON_MIB} MiB", show_value=False)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -198,7 +199,10 @@ def _referred(cluster: dict[str, Any], file: str | None) -> ClusterDocument:
     reference = cluster["ref"]
     if not isinstance(reference, str) or not reference or len(cluster) > 1:
         raise InvalidInputError(
-            'expected {"ref": "path of a Cluster file"}', file=file, path=("cluster",), value=cluster
+            'expected {"ref": "path of a Cluster file"}',
+            file=file,
+            path=("cluster",),
+            value=cluster,
         )
     if file is None or file == streams.STANDARD_STREAM:
         raise InvalidInputError(

@@ -60,7 +60,7 @@ class Decision(Document):
 
 
 class TermResult(Document):
-    """An objective term: the verified value, the bounds on it, and the gap (formulations, section 0).
+    """An objective term: its verified value, the bounds on it, and the gap between them.
 
     `bound` is the tighter of `certified` (recomputed here) and `claimed` (by a solver's search);
     `proof` says which. `conditional`: a term between was not proven optimal.

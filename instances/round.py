@@ -1,4 +1,4 @@
-"""The Round document: cluster, jobs (pending and running), tenants, policy and limits, at one instant."""
+"""The Round document: cluster, jobs pending and running, tenants, policy, at one instant."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TaskGroup(Document):
     gpu: MilliGpu
     cpu: MilliCpu = 0
     memory: Mib = 0
-    resources: Resources = {}
+    resources: Resources = Field(default_factory=dict)
     gpu_models: Many[Name] | None = Field(default=None, min_length=1)
     required: Name | None = None
     preferred: Many[Name] | None = None
@@ -98,7 +98,7 @@ class Tenant(Document):
     """Who owns jobs; `quota` caps what they hold together, per resource (`gpu` in milli-GPU)."""
 
     name: Name
-    quota: dict[Name, Amount] = {}
+    quota: dict[Name, Amount] = Field(default_factory=dict)
 
 
 class Policy(Document):
@@ -117,7 +117,7 @@ class Policy(Document):
 
 
 class RoundLimits(Document):
-    """When to stop: seconds, a relative gap of the first term, a work limit instead of the clock."""
+    """When to stop: after seconds, at a relative gap of the first term, or by work done."""
 
     time_s: Annotated[float, Field(strict=True, ge=0, le=86_400, allow_inf_nan=False)] = 60.0
     gap: Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)] = 1e-4

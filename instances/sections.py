@@ -7,18 +7,28 @@ from __future__ import annotations
 
 from typing import Any
 
+from placewright.instances.errors import InvalidInputError, value_text
+
 SECTION_POLICIES = {"sharing": "interleaving", "leases": "deadline", "geo": "geo"}
 
 
 def refuse_unused_sections(raw: Any) -> Any:
-    """Return a raw Round unchanged, or raise ValueError for a section its policy does not use."""
+    """Return a raw Round unchanged.
+
+    Raises
+    ------
+    InvalidInputError
+        It has a section that its policy does not use.
+    """
     if isinstance(raw, dict):
         policy = raw.get("policy")
         formulation = policy.get("formulation", "gang") if isinstance(policy, dict) else "gang"
         for section, owner in SECTION_POLICIES.items():
             if section in raw and formulation != owner:
-                raise ValueError(
-                    f"section {section!r} is not used by policy {formulation!r}; "
-                    "expected the round without it"
+                raise InvalidInputError(
+                    f"section not used by policy {value_text(formulation)}; "
+                    "expected the round without it",
+                    path=(section,),
+                    value=raw[section],
                 )
     return raw

@@ -28,7 +28,7 @@ def read(file: str, limit: int) -> bytes:
             return _read(sys.stdin.buffer, limit)
         # Without O_NONBLOCK, opening a pipe would wait for a writer before it can be refused.
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as stream:
+        with os.fdopen(descriptor, "rb") as stream:
             mode = os.fstat(descriptor).st_mode
             if not stat.S_ISREG(mode):
                 what = "a directory" if stat.S_ISDIR(mode) else "a device, pipe or socket"

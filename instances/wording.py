@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from placewright.instances.cluster import HOST_NAME
 from placewright.instances.documents import NAME
@@ -43,12 +44,19 @@ def invalid_input(
     error: ValidationError, document: type[BaseModel], file: str | None
 ) -> InvalidInputError:
     """Return the first error, and how many more there are in the same entry of the document."""
-    first, *others = error.errors(include_url=False)
-    path = tuple(part for part in first["loc"] if part != "[key]")
-    expected = _expected(first["type"], first.get("ctx", {}), first["msg"], document, path)
+    # A list that stopped at a wrong entry is also told to be too short: that is no second error.
+    told = error.errors(include_url=False)
+    within = {e["loc"][:length] for e in told for length in range(len(e["loc"]))}
+    first, *others = (e for e in told if e["loc"] not in within)
     more = f" (and {len(others)} more)" if others else ""
+    path = tuple(part for part in first["loc"] if part != "[key]")
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, InvalidInputError):
+        return InvalidInputError(
+            cause.expected + more, file=file, path=path + cause.path, value=cause.value
+        )
     return InvalidInputError(
-        expected + more,
+        _expected(first, document, path) + more,
         file=file,
         path=path,
         value=first["input"],
@@ -56,21 +64,16 @@ def invalid_input(
     )
 
 
-def _expected(
-    kind: str,
-    context: dict[str, Any],
-    message: str,
-    document: type[BaseModel],
-    path: Sequence[str | int],
-) -> str:
-    if kind == "missing":
+def _expected(told: ErrorDetails, document: type[BaseModel], path: Sequence[str | int]) -> str:
+    context = told.get("ctx", {})
+    if told["type"] == "missing":
         return "missing; expected a value"
-    if kind == "extra_forbidden":
+    if told["type"] == "extra_forbidden":
         return f"unknown field; expected one of {', '.join(_fields(document, path[:-1]))}"
-    if kind == "string_pattern_mismatch":
+    if told["type"] == "string_pattern_mismatch":
         return _PATTERNS[context["pattern"]]
-    text = _TEXTS.get(kind)
-    return text.format(**context) if text else f"expected otherwise: {message}"
+    text = _TEXTS.get(told["type"])
+    return text.format(**context) if text else f"expected otherwise: {told['msg']}"
 
 
 def _fields(document: type[BaseModel], path: Sequence[str | int]) -> list[str]:

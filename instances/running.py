@@ -1,0 +1,151 @@
+"""Whether the running jobs of a round can be where it says they are.
+
+A running job on an unhealthy host is legal: the host failed under it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from placewright.instances import ranges
+from placewright.instances.cluster import ClusterDocument
+from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.errors import InvalidInputError, Path
+from placewright.instances.hardware import Hardware, hardware
+from placewright.instances.plan import Task
+from placewright.instances.round import Option, Round, Running, TaskGroup
+
+
+def check_running(round_: Round) -> None:
+    """Refuse running jobs whose tasks are not all placed, not where they may be, or do not fit.
+
+    The cluster must have passed `check_cluster`.
+
+    Raises
+    ------
+    InvalidInputError
+        The first fault, with its path in the Round document.
+    """
+    hosts = _hosts(round_.cluster)
+    held: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    held_gpus: defaultdict[str, dict[int, int]] = defaultdict(dict)
+    for i, job in enumerate(round_.jobs):
+        if job.running is None:
+            continue
+        path: Path = ("jobs", i, "running")
+        if job.running.option >= len(job.options):
+            raise InvalidInputError(
+                f"expected the index of an option, at most {len(job.options) - 1}",
+                path=(*path, "option"),
+                value=job.running.option,
+            )
+        option = job.options[job.running.option]
+        _check_tasks(job.running, option, path)
+        for j, task in enumerate(job.running.tasks):
+            task_path: Path = (*path, "tasks", j)
+            group = option.groups[task.group]
+            host = hosts.get(task.host)
+            if host is None:
+                raise InvalidInputError(
+                    "unknown host; expected a host of the cluster",
+                    path=(*task_path, "host"),
+                    value=task.host,
+                )
+            _check_gpus(task, group, host, task_path)
+            _hold(task, group, host, held[task.host], task_path)
+            _hold_gpus(task, group, held_gpus[task.host], task_path)
+
+
+def _hosts(cluster: ClusterDocument) -> dict[str, Hardware]:
+    hosts: dict[str, Hardware] = {}
+    for entry in cluster.hosts:
+        hosts.update(dict.fromkeys(ranges.expand(entry.name), hardware(entry)))
+    return hosts
+
+
+def _check_tasks(running: Running, option: Option, path: Path) -> None:
+    """Refuse tasks that are not each task of each group of the option, once."""
+    seen: set[tuple[int, int]] = set()
+    for j, task in enumerate(running.tasks):
+        if task.group >= len(option.groups):
+            raise InvalidInputError(
+                f"expected the index of a task group, at most {len(option.groups) - 1}",
+                path=(*path, "tasks", j, "group"),
+                value=task.group,
+            )
+        count = option.groups[task.group].count
+        if task.index >= count or (task.group, task.index) in seen:
+            raise InvalidInputError(
+                f"expected each of 0 to {count - 1} once in group {task.group}",
+                path=(*path, "tasks", j, "index"),
+                value=task.index,
+            )
+        seen.add((task.group, task.index))
+    expected = sum(group.count for group in option.groups)
+    if len(seen) < expected:
+        raise InvalidInputError(
+            f"{len(seen)} tasks; expected all {expected} of the option",
+            path=(*path, "tasks"),
+            show_value=False,
+        )
+
+
+def _check_gpus(task: Task, group: TaskGroup, host: Hardware, path: Path) -> None:
+    if group.gpu_models is not None and host.gpu_model not in group.gpu_models:
+        raise InvalidInputError(
+            f"has GPU model {host.gpu_model}; expected {' or '.join(group.gpu_models)}",
+            path=(*path, "host"),
+            value=task.host,
+        )
+    asked = -(-group.gpu // WHOLE_GPU)
+    if len(task.gpus) != asked or len(set(task.gpus)) != asked:
+        raise InvalidInputError(
+            f"expected {asked} different GPU indices", path=(*path, "gpus"), value=task.gpus
+        )
+    for k, gpu in enumerate(task.gpus):
+        if gpu >= host.gpus:
+            raise InvalidInputError(
+                f"expected a GPU of host {task.host}, which has {host.gpus} (from 0)",
+                path=(*path, "gpus", k),
+                value=gpu,
+            )
+
+
+def _hold(task: Task, group: TaskGroup, host: Hardware, held: dict[str, int], path: Path) -> None:
+    """Add a task's resources to what its host holds, or refuse it for those it lacks."""
+    for resource, amount in _demand(group):
+        total = held.get(resource, 0) + amount
+        capacity = host.capacity.get(resource, 0)
+        if total > capacity:
+            raise InvalidInputError(
+                f"running tasks hold {total} of {resource} there; expected at most {capacity}",
+                path=(*path, "host"),
+                value=task.host,
+            )
+        held[resource] = total
+
+
+def _hold_gpus(task: Task, group: TaskGroup, held: dict[int, int], path: Path) -> None:
+    """Add a task's share of each of its GPUs to what is held of it, or refuse it."""
+    share = min(group.gpu, WHOLE_GPU)
+    for k, gpu in enumerate(task.gpus):
+        total = held.get(gpu, 0) + share
+        if total > WHOLE_GPU:
+            raise InvalidInputError(
+                f"running tasks hold {total} milli-GPU of this GPU of host {task.host}; "
+                f"expected at most {WHOLE_GPU}",
+                path=(*path, "gpus", k),
+                value=gpu,
+            )
+        held[gpu] = total
+
+
+def _demand(group: TaskGroup) -> Iterator[tuple[str, int]]:
+    if group.cpu:
+        yield "cpu", group.cpu
+    if group.memory:
+        yield "memory", group.memory
+    for resource, amount in group.resources.items():
+        if amount:
+            yield resource, amount
