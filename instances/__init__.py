@@ -1,0 +1,71 @@
+"""Cluster, Round and Plan documents: reading, checking, writing; `verify`, the independent check.
+
+Names are loaded when first used: importing this package alone costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from placewright.instances.cluster import ClusterDocument
+    from placewright.instances.digest import round_digest
+    from placewright.instances.errors import InvalidInputError
+    from placewright.instances.files import (
+        load,
+        load_cluster,
+        load_plan,
+        load_round,
+        parse_cluster,
+        parse_plan,
+        parse_round,
+        write,
+    )
+    from placewright.instances.plan import Plan
+    from placewright.instances.round import Round
+    from placewright.instances.verify import Verification, verify
+
+__all__ = [
+    "ClusterDocument",
+    "InvalidInputError",
+    "Plan",
+    "Round",
+    "Verification",
+    "load",
+    "load_cluster",
+    "load_plan",
+    "load_round",
+    "parse_cluster",
+    "parse_plan",
+    "parse_round",
+    "round_digest",
+    "verify",
+    "write",
+]
+
+_HOMES = {
+    "cluster": ("ClusterDocument",),
+    "digest": ("round_digest",),
+    "errors": ("InvalidInputError",),
+    "files": (
+        "load",
+        "load_cluster",
+        "load_plan",
+        "load_round",
+        "parse_cluster",
+        "parse_plan",
+        "parse_round",
+        "write",
+    ),
+    "plan": ("Plan",),
+    "round": ("Round",),
+    "verify": ("Verification", "verify"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
