@@ -1,0 +1,33 @@
+"""The colours of maps and pictures: one per large started job, shades for the rest.
+
+The hues of the large jobs stay apart for readers with a colour vision deficiency; what runs
+already is grey, so that a plan stands out from what it found.
+"""
+
+from __future__ import annotations
+
+LARGE = (
+    "#e69f00",
+    "#009e73",
+    "#d55e00",
+    "#cc79a7",
+    "#7e57c2",
+    "#c0b000",
+    "#882255",
+    "#0f5ea8",
+)
+SMALL = ("#56b4e9", "#8fcdf0", "#3b9ad6")
+STARTED = SMALL[0]
+RUNNING = "#a6a6a6"
+FREE = ("#ececec", "#d9ead3", "#e4ddf0", "#f8e8cc", "#d5ebf2", "#f4dada")
+UNHEALTHY = "#333333"
+
+
+def free_colour(model: int) -> str:
+    """Return the pale colour of a free GPU by the index of its model."""
+    return FREE[model % len(FREE)]
+
+
+def job_colour(index: int) -> str:
+    """Return the colour of a started job by its rank in size."""
+    return LARGE[index] if index < len(LARGE) else SMALL[index % len(SMALL)]

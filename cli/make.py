@@ -1,0 +1,146 @@
+"""The verbs that make documents: `generate`, `convert` and `schema`."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from placewright.cli.streams import STANDARD, check_output, note
+
+if TYPE_CHECKING:
+    from placewright.instances.errors import InvalidInputError
+
+generate = typer.Typer(
+    name="generate", help="Make a cluster or a round from a seed.", no_args_is_help=True
+)
+convert = typer.Typer(
+    name="convert", help="Turn a published trace into a round.", no_args_is_help=True
+)
+
+
+class Mix(StrEnum):
+    """The generator's mixes of jobs."""
+
+    EASY = "easy"
+    HARD = "hard"
+    TIGHT = "tight"
+
+
+class Kind(StrEnum):
+    """The kinds of documents."""
+
+    ROUND = "Round"
+    PLAN = "Plan"
+    CLUSTER = "Cluster"
+
+
+Gpus = Annotated[int, typer.Option(metavar="N", help="GPUs of the cluster, a multiple of 8.")]
+Seed = Annotated[int, typer.Option(metavar="S", min=0, help="Same seed, same document.")]
+Output = Annotated[
+    str, typer.Option("-o", "--output", metavar="FILE", help="Where to write it; - is stdout.")
+]
+
+
+@generate.command("cluster")
+def generate_cluster(gpus: Gpus, seed: Seed = 0, output: Output = STANDARD) -> None:
+    """Make an empty cluster of 8-GPU hosts in racks, blocks and datacenters.
+
+    Example: placewright generate cluster --gpus 4096 -o cluster.yaml
+    """
+    check_output(output)
+    from placewright.cli.summary import document_text
+    from placewright.instances.errors import InvalidInputError
+    from placewright.instances.files import write
+    from placewright.instances.generator import generate_cluster as make_cluster
+
+    try:
+        cluster = make_cluster(gpus, seed=seed)
+    except InvalidInputError as error:
+        raise _usage(error) from error
+    write(cluster, output)
+    note(f"made cluster {cluster.name}: {document_text(cluster)}")
+
+
+@generate.command("round")
+def generate_round(
+    gpus: Gpus,
+    jobs: Annotated[int, typer.Option(metavar="M", min=0, help="Pending jobs.")],
+    mix: Annotated[Mix, typer.Option(help="Which shares of sizes, cores and memory.")] = Mix.EASY,
+    seed: Seed = 0,
+    output: Output = STANDARD,
+) -> None:
+    """Make a round: a partly used cluster and pending jobs of a mix.
+
+    Example: placewright generate round --gpus 4096 --jobs 1000 --mix hard --seed 1 -o round.json
+    """
+    check_output(output)
+    from placewright.cli.summary import document_text
+    from placewright.instances.errors import InvalidInputError
+    from placewright.instances.files import write
+    from placewright.instances.generator import generate_round as make_round
+    from placewright.instances.load import load_of
+
+    try:
+        round_ = make_round(gpus, jobs, mix=mix.value, seed=seed)
+    except InvalidInputError as error:
+        raise _usage(error) from error
+    write(round_, output)
+    note(f"made round {round_.name}: {document_text(round_)}, load {load_of(round_):.2f}")
+
+
+@convert.command("openb")
+def convert_openb(
+    nodes: Annotated[str, typer.Argument(metavar="NODES", help="CSV of the trace's nodes.")],
+    pods: Annotated[str, typer.Argument(metavar="PODS", help="CSV of the trace's pods.")],
+    output: Output,
+    all_pending: Annotated[
+        bool, typer.Option("--all-pending", help="Every pod waits; the cluster is empty (default).")
+    ] = False,
+    at: Annotated[
+        int | None, typer.Option(metavar="T", help="The pods alive at this second of the trace.")
+    ] = None,
+    running: Annotated[
+        float | None,
+        typer.Option(
+            metavar="F", min=0, max=1, help="This fraction of the demand runs, by best fit."
+        ),
+    ] = None,
+    seed: Seed = 0,
+) -> None:
+    """Turn Alibaba's openb trace (GPU pods on GPU nodes) into a round.
+
+    The trace records no host, so --running and --at place what runs by best fit, in file order.
+
+    Example: placewright convert openb nodes.csv pods.csv --running 0.7 -o openb.json
+    """
+    if sum((all_pending, at is not None, running is not None)) > 1:
+        raise typer.BadParameter("--all-pending, --at and --running exclude one another; give one")
+    check_output(output, nodes, pods)
+    from placewright.instances.converters import read_openb
+    from placewright.instances.files import write
+
+    made = read_openb(nodes, pods, running=running, at=at, seed=seed)
+    write(made.round, output)
+    note(made.summary)
+
+
+def schema(
+    kind: Annotated[Kind, typer.Argument(metavar="[Round|Plan|Cluster]")] = Kind.ROUND,
+) -> None:
+    """Print the JSON Schema of a kind of document.
+
+    Example: placewright schema Plan > plan.schema.json
+    """
+    from placewright.instances.schema import json_schema
+
+    typer.echo(json.dumps(json_schema(kind.value), indent=2))
+
+
+def _usage(error: InvalidInputError) -> typer.BadParameter:
+    """Tell a wrong argument of the generator as the wrong option that it is."""
+    return typer.BadParameter(
+        f"{error.value}: {error.expected}", param_hint="".join(f"--{part}" for part in error.path)
+    )

@@ -1,0 +1,205 @@
+"""The map of a cluster, round or plan as a picture: PNG or SVG, by matplotlib."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from placewright.cli.colours import LARGE, RUNNING, STARTED, UNHEALTHY, free_colour, job_colour
+from placewright.cli.layout import GPU_LEVEL, Layout, layout_of
+from placewright.cli.occupancy import Occupancy
+from placewright.cli.text import count, count_gpus
+from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.streams import write
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.patches import Patch
+
+SUFFIXES = (".png", ".svg")
+MAX_TITLES = 400
+CELL_INCHES = 0.15
+MIN_INCHES, MAX_INCHES = 3.0, 14.0
+LEGEND_INCHES, TITLE_INCHES, MARGIN = 2.6, 0.5, 0.15
+DPI = 150
+GAP = 0.14
+"""Width of the line between cells, as a fraction of a cell."""
+
+Floats = NDArray[np.float64]
+
+
+def check_picture(path: str) -> None:
+    """Refuse early what could only fail after a document was read.
+
+    Raises
+    ------
+    typer.BadParameter
+        If the suffix is none of `SUFFIXES`, or matplotlib is not installed.
+    """
+    if Path(path).suffix.lower() not in SUFFIXES:
+        raise typer.BadParameter(
+            f"{path} is no picture's name; expected it to end in {' or '.join(SUFFIXES)}",
+            param_hint="-o",
+        )
+    if find_spec("matplotlib") is None:
+        raise typer.BadParameter(
+            "a picture needs matplotlib, which is not installed; "
+            "expected what pip install 'placewright[plot]' brings",
+            param_hint="-o",
+        )
+
+
+def draw(occupancy: Occupancy, path: str, title: str) -> None:
+    """Write a picture of a cluster; the path's suffix decides its format.
+
+    GPUs are drawn one by one, filled from below as far as they are used, where
+    `layout.MAX_CELLS` allows it; else a cell stands for a host, a rack or more and mixes the
+    colours of what its GPUs do.
+
+    Raises
+    ------
+    ValueError
+        If the cluster has no GPUs.
+    InvalidInputError
+        If the file cannot be written.
+    """
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    layout = layout_of(occupancy.cluster)
+    inches = min(max(CELL_INCHES * layout.width, MIN_INCHES), MAX_INCHES)
+    map_height = layout.height * inches / layout.width
+    width = inches + LEGEND_INCHES + 2 * MARGIN
+    height = max(map_height, MIN_INCHES) + TITLE_INCHES + MARGIN
+    figure = Figure(figsize=(width, height))
+    axes = figure.add_axes(
+        (
+            MARGIN / width,
+            1 - (TITLE_INCHES + map_height) / height,
+            inches / width,
+            map_height / height,
+        )
+    )
+    axes.set_xlim(0, layout.width)
+    axes.set_ylim(layout.height, 0)
+    axes.set_axis_off()
+    if layout.level == GPU_LEVEL:
+        _add_gpus(axes, occupancy, layout)
+    else:
+        _add_mixtures(axes, occupancy, layout)
+    _add_labels(axes, layout)
+    figure.text(MARGIN / width, 1 - MARGIN / height, title, va="top", size=11, weight="bold")
+    figure.legend(
+        handles=_legend(occupancy, layout.level),
+        title=f"a cell is one {layout.level}",
+        loc="upper left",
+        bbox_to_anchor=((inches + 2 * MARGIN) / width, 1 - TITLE_INCHES / height),
+        frameon=False,
+        fontsize=8,
+        title_fontsize=8,
+        alignment="left",
+        borderaxespad=0,
+    )
+    content = BytesIO()
+    # A fixed salt and no date: the same plan gives the same bytes.
+    with rc_context({"svg.hashsalt": "placewright", "svg.fonttype": "none"}):
+        suffix = Path(path).suffix.lower()[1:]
+        metadata = {"Date": None} if suffix == "svg" else None
+        figure.savefig(content, format=suffix, dpi=DPI, metadata=metadata)
+    write(path, content.getvalue())
+
+
+def _add_gpus(axes: Axes, occupancy: Occupancy, layout: Layout) -> None:
+    """Draw GPUs one by one, running work at the bottom of a cell and started work above it."""
+    running = occupancy.running / WHOLE_GPU
+    started = occupancy.started / WHOLE_GPU
+    unused = np.zeros_like(running)
+    palette = _rgb(*(job_colour(index) for index in range(max(len(occupancy.jobs), 1))))
+    _add_bars(axes, layout, unused, unused + 1, _resting(occupancy))
+    _add_bars(axes, layout, unused, running, np.broadcast_to(_rgb(RUNNING), (running.size, 3)))
+    _add_bars(axes, layout, running, running + started, palette[occupancy.owner])
+
+
+def _add_bars(axes: Axes, layout: Layout, low: Floats, high: Floats, colours: Floats) -> None:
+    """Fill each cell from one height to another, as fractions of the cell from below."""
+    from matplotlib.collections import PolyCollection
+
+    some = high > low
+    left, right = layout.x[some] + GAP / 2, layout.x[some] + 1 - GAP / 2
+    bottom = layout.y[some] + 1 - GAP / 2
+    lower, upper = bottom - low[some] * (1 - GAP), bottom - high[some] * (1 - GAP)
+    corners = [(left, lower), (right, lower), (right, upper), (left, upper)]
+    boxes = np.stack([np.stack(corner, axis=-1) for corner in corners], axis=1)
+    axes.add_collection(PolyCollection(list(boxes), facecolors=colours[some], linewidths=0))
+
+
+def _add_mixtures(axes: Axes, occupancy: Occupancy, layout: Layout) -> None:
+    """Draw cells of many GPUs, each in the mean colour of what they do."""
+    running = occupancy.running[:, None] / WHOLE_GPU
+    started = occupancy.started[:, None] / WHOLE_GPU
+    colours = (
+        running * _rgb(RUNNING)
+        + started * _rgb(STARTED)
+        + (1 - running - started) * _resting(occupancy)
+    )
+    cells = layout.x.size
+    gpus = np.bincount(layout.cell_of_gpu, minlength=cells)
+    sums = [np.bincount(layout.cell_of_gpu, weights=band, minlength=cells) for band in colours.T]
+    # A cell without GPUs stays white.
+    means = np.where(gpus > 0, np.stack(sums) / np.maximum(gpus, 1), 1.0).T
+    _add_bars(axes, layout, np.zeros(cells), np.ones(cells), means)
+
+
+def _resting(occupancy: Occupancy) -> Floats:
+    """Colour of each GPU where nobody uses it: by model, or that of unhealthy hosts."""
+    cluster = occupancy.cluster
+    models = _rgb(*(free_colour(model) for model in range(len(cluster.gpu_models))))
+    by_host = np.where(occupancy.healthy[:, None], models[cluster.gpu_model], _rgb(UNHEALTHY))
+    return np.repeat(by_host, cluster.gpu_count, axis=0)
+
+
+def _rgb(*colours: str) -> Floats:
+    """Red, green and blue of each colour, 0 to 1."""
+    from matplotlib.colors import to_rgb
+
+    return np.array([to_rgb(colour) for colour in colours])
+
+
+def _add_labels(axes: Axes, layout: Layout) -> None:
+    """Name tiles, if they are few enough to be read, and what holds them, if it is not alone."""
+    if len(layout.titles) <= MAX_TITLES:
+        for label in layout.titles:
+            axes.text(label.x, label.y, label.text, size=6, va="bottom", color="#555555")
+    if len(layout.headings) > 1:
+        for label in layout.headings:
+            axes.text(label.x, label.y, label.text, size=9, va="bottom", weight="bold")
+
+
+def _legend(occupancy: Occupancy, level: str) -> list[Patch]:
+    """Name the colours: what is free, broken or running, then the started jobs, largest first."""
+    from matplotlib.patches import Patch
+
+    patches = [
+        Patch(color=free_colour(index), label=f"free {model}")
+        for index, model in enumerate(occupancy.cluster.gpu_models)
+    ]
+    if not occupancy.healthy.all():
+        patches.append(Patch(color=UNHEALTHY, label="unhealthy"))
+    if occupancy.running.any():
+        patches.append(Patch(color=RUNNING, label="running"))
+    named = occupancy.jobs[: len(LARGE)] if level == GPU_LEVEL else ()
+    patches += [
+        Patch(color=job_colour(index), label=f"{name}: {count_gpus(milli)}")
+        for index, (name, milli, _) in enumerate(named)
+    ]
+    others = occupancy.jobs[len(named) :]
+    if others:
+        label = f"{count(len(others), 'smaller job')}" if named else "started"
+        patches.append(Patch(color=STARTED, label=label))
+    return patches

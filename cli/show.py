@@ -1,0 +1,102 @@
+"""The verb `show`: a cluster as a tree, a round as tree and jobs, a plan as a map."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from placewright.cli.check import check_one_stdin, check_pair, report_violations
+from placewright.cli.streams import check_output, out
+
+if TYPE_CHECKING:
+    from placewright.instances.cluster import ClusterDocument
+    from placewright.instances.plan import Plan
+    from placewright.instances.round import Round
+
+
+def show(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="Cluster, round or plan; - is stdin.")
+    ],
+    plan_file: Annotated[
+        str | None, typer.Option("--plan", metavar="PLAN", help="Plan to draw, if FILE is a round.")
+    ] = None,
+    round_file: Annotated[
+        str | None, typer.Option("--round", metavar="ROUND", help="Its round, if FILE is a plan.")
+    ] = None,
+    picture: Annotated[
+        str | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Draw a map as .png or .svg instead."),
+    ] = None,
+) -> None:
+    """Draw a cluster as a tree, a round as a tree with its jobs, a plan as a map of its GPUs.
+
+    A plan is drawn on the cluster of its round, and only if it is valid (else exit 7).
+
+    Example: placewright show round.yaml --plan plan.json -o plan.png
+    """
+    check_one_stdin(file, plan_file, round_file)
+    if picture is not None:
+        from placewright.cli.picture import check_picture
+
+        check_picture(picture)
+        check_output(picture, file)
+    document, plan = _read(file, plan_file, round_file)
+    from placewright.cli.occupancy import occupancy_of
+    from placewright.cli.summary import document_text
+    from placewright.instances.round import Round
+
+    round_ = document if isinstance(document, Round) else Round(cluster=document)
+    occupancy = occupancy_of(round_, plan)
+    what = f"{document.kind} {document.name}"
+    title = f"Plan for {what}" if plan else what
+    summary = document_text(plan or document)
+    if picture is not None:
+        from placewright.cli.picture import draw
+
+        draw(occupancy, picture, f"{title}\n{summary}")
+        return
+    console = out()
+    console.print(f"{title}: {summary}", soft_wrap=True)
+    console.print()
+    if plan is not None:
+        from placewright.cli.map import print_map
+
+        print_map(console, occupancy)
+        return
+    from placewright.cli.tree import cluster_tree
+
+    console.print(cluster_tree(occupancy))
+    if round_.jobs:
+        from placewright.cli.jobs import print_jobs
+
+        print_jobs(console, round_)
+
+
+def _read(
+    file: str, plan_file: str | None, round_file: str | None
+) -> tuple[Round | ClusterDocument, Plan | None]:
+    """Read what is to be drawn; a plan comes with its round, checked against it."""
+    from placewright.instances.files import load, load_plan, load_round
+    from placewright.instances.plan import Plan
+    from placewright.instances.round import Round
+    from placewright.instances.verify import verify
+
+    document = load(file)
+    if plan_file is None and round_file is None and not isinstance(document, Plan):
+        return document, None
+    if isinstance(document, Plan) and round_file is not None and plan_file is None:
+        plan, plan_file, round_ = document, file, load_round(round_file)
+    elif isinstance(document, Round) and plan_file is not None and round_file is None:
+        plan, round_file, round_ = load_plan(plan_file), file, document
+    else:
+        raise typer.BadParameter(
+            f"{file} is a {document.kind}; expected a Round with --plan, a Plan with --round, "
+            "or a Round or Cluster alone"
+        )
+    check_pair(round_, plan, round_file, plan_file)
+    verification = verify(round_, plan)
+    if not verification.ok:
+        raise typer.Exit(report_violations(verification, plan_file))
+    return round_, plan

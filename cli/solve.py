@@ -1,0 +1,114 @@
+"""The verb `solve`: a round in, a verified plan with its certificate out."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from placewright.cli.streams import STANDARD, check_output, err, note, out
+
+if TYPE_CHECKING:
+    from placewright.instances.plan import Certificate
+
+EXIT_GAP_MISSED = 5
+EXIT_INTERRUPTED = 130
+
+
+class Format(StrEnum):
+    """What `solve` prints to stdout."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+class BackendName(StrEnum):
+    """The solvers that can be asked for."""
+
+    AUTO = "auto"
+    HIGHS = "highs"
+    CP_SAT = "cp-sat"
+    CBC = "cbc"
+
+
+def solve(
+    round_file: Annotated[
+        str, typer.Argument(metavar="ROUND", help="Round to solve, YAML or JSON; - is stdin.")
+    ],
+    output: Annotated[
+        str | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Also write the plan; - is stdout."),
+    ] = None,
+    output_format: Annotated[
+        Format, typer.Option("--format", help="What to print: tables, or the plan as JSON.")
+    ] = Format.TABLE,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(metavar="S", min=0, max=86_400, help="Seconds; the round's own if left out."),
+    ] = None,
+    gap: Annotated[
+        float | None,
+        typer.Option(
+            metavar="G",
+            min=0,
+            max=1,
+            help="Stop at this relative gap of the first term (0.01 is 1 %); missed: exit 5.",
+        ),
+    ] = None,
+    backend: Annotated[BackendName, typer.Option(help="Solver to use.")] = BackendName.AUTO,
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", min=0, max=2**31 - 1, help="Seed of the search.")
+    ] = None,
+    deterministic: Annotated[
+        bool,
+        typer.Option("--deterministic", help="Same round, same plan: work limits, not the clock."),
+    ] = False,
+) -> None:
+    """Plan one round: which jobs start, where, and how close that is to the best.
+
+    Ctrl-C stops the search; the best plan so far is printed and written (exit 130).
+
+    Example: placewright solve round.yaml -o plan.json --time-limit 10
+    """
+    check_output(output, round_file)
+    from placewright.cli.progress import progress_of
+    from placewright.instances.files import load_round, write
+    from placewright.rounds import solve_round
+
+    round_ = load_round(round_file)
+    with progress_of(err()) as progress:
+        plan = solve_round(
+            round_,
+            time_limit=time_limit,
+            gap=gap,
+            backend=backend.value,
+            seed=seed,
+            # Without the option the round's own limits decide.
+            deterministic=deterministic or None,
+            progress=progress,
+        )
+    if output is not None and output != STANDARD:
+        write(plan, output)
+    if output == STANDARD or output_format is Format.JSON:
+        write(plan, STANDARD)
+    else:
+        from placewright.cli.tables import print_plan
+
+        print_plan(out(), round_, plan)
+    if plan.certificate is not None:
+        raise typer.Exit(_judge(plan.certificate, gap))
+
+
+def _judge(certificate: Certificate, gap: float | None) -> int:
+    """Say on stderr what fell short, and return the exit code."""
+    from placewright.cli.text import percent
+
+    for what in certificate.degraded:
+        note(f"placewright: degraded: {what}")
+    if any("interrupted" in what for what in certificate.degraded):
+        return EXIT_INTERRUPTED
+    if gap is not None and (certificate.gap is None or certificate.gap > gap):
+        note(f"placewright: gap {percent(certificate.gap)} missed; asked for {percent(gap)}")
+        return EXIT_GAP_MISSED
+    return 0

@@ -1,0 +1,59 @@
+"""Where things are printed: results to stdout, everything else to stderr, documents to files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+STANDARD = "-"
+
+
+def out() -> Console:
+    """Return the console of results; rich drops colour for NO_COLOR and where no terminal is."""
+    from rich.console import Console
+
+    return Console(highlight=False, markup=False, emoji=False)
+
+
+def err() -> Console:
+    """Return the console of notes, errors and progress."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False, markup=False, emoji=False)
+
+
+def note(text: str) -> None:
+    """Print one unwrapped line to stderr."""
+    typer.echo(text, err=True)
+
+
+def check_output(path: str | None, *inputs: str) -> None:
+    """Refuse an output that cannot be written, before time is spent on making it.
+
+    Raises
+    ------
+    typer.BadParameter
+        If the path is a folder, lies in none, is not writable, or is one of the inputs.
+    """
+    if path is None or path == STANDARD:
+        return
+    target = Path(path)
+    if target.is_dir():
+        raise _unusable(path, "is a folder; expected a file's name")
+    if not target.parent.is_dir():
+        raise _unusable(path, "lies in no existing folder; expected one that exists")
+    if not os.access(target if target.exists() else target.parent, os.W_OK):
+        raise _unusable(path, "cannot be written; expected a place with write permission")
+    sources = [Path(source) for source in inputs if source != STANDARD]
+    if target.exists() and any(source.exists() and target.samefile(source) for source in sources):
+        raise _unusable(path, "is an input; expected another name")
+
+
+def _unusable(path: str, why: str) -> typer.BadParameter:
+    return typer.BadParameter(f"{path} {why}", param_hint="-o")

@@ -1,0 +1,56 @@
+"""One line about a document: how large it is."""
+
+from __future__ import annotations
+
+from placewright.cli.occupancy import Occupancy, occupancy_of
+from placewright.cli.text import count, gpus
+from placewright.instances.cluster import ClusterDocument
+from placewright.instances.plan import DecisionKind, Plan
+from placewright.instances.round import Round
+
+OUTCOMES = {
+    DecisionKind.START: "started",
+    DecisionKind.KEEP: "kept",
+    DecisionKind.WAIT: "waiting",
+}
+
+
+def document_text(document: Round | ClusterDocument | Plan) -> str:
+    """Count what a document holds."""
+    if isinstance(document, Plan):
+        return plan_text(document)
+    if isinstance(document, ClusterDocument):
+        return capacity_text(occupancy_of(Round(cluster=document)))
+    occupancy = occupancy_of(document)
+    pending = [job for job in document.jobs if job.running is None]
+    asked = sum(max(option.milli_gpu for option in job.options) for job in pending)
+    return (
+        f"{capacity_text(occupancy)}, {gpus(occupancy.free_milli)} free; "
+        f"{count(len(document.jobs) - len(pending), 'job')} running, {len(pending):,} pending "
+        f"and asking {gpus(asked)}"
+    )
+
+
+def plan_text(plan: Plan) -> str:
+    """Count the jobs by what the plan decides."""
+    kinds = [decision.decision for decision in plan.decisions]
+    return ", ".join(
+        [
+            count(len(kinds), "job"),
+            *(f"{kinds.count(kind):,} {OUTCOMES[kind]}" for kind in OUTCOMES),
+        ]
+    )
+
+
+def capacity_text(occupancy: Occupancy) -> str:
+    """Count GPUs by model, hosts, and hosts that are not healthy."""
+    cluster = occupancy.cluster
+    by_model = [
+        f"{int(cluster.gpu_count[cluster.gpu_model == index].sum()):,} {model}"
+        for index, model in enumerate(cluster.gpu_models)
+    ]
+    models = f" ({', '.join(by_model)})" if by_model else ""
+    sick = int((~occupancy.healthy).sum())
+    return f"{count(cluster.num_gpus, 'GPU')}{models} on {count(cluster.num_hosts, 'host')}" + (
+        f", {sick:,} unhealthy" if sick else ""
+    )

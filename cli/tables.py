@@ -1,0 +1,161 @@
+"""The tables of a plan: what was decided, how good that is, and why jobs wait."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from placewright.cli.summary import OUTCOMES
+from placewright.cli.text import NONE, count, gpus, number, percent, place
+from placewright.instances.plan import DecisionKind, Reason
+
+if TYPE_CHECKING:
+    from placewright.instances.plan import Certificate, Decision, Plan
+    from placewright.instances.round import Job, Round
+
+MAX_ROWS = 20
+
+REASONS = {
+    Reason.NEVER_FITS: "fits not even the empty, healthy cluster",
+    Reason.QUOTA: "exceeds what is left of its tenant's quota",
+    Reason.CAPACITY: "did not fit what was free before the round",
+    Reason.DISPLACED_BY_PRIORITY: "did not fit beside started jobs of higher priority",
+    Reason.NOT_CHOSEN: "could have started; others were worth more",
+}
+
+
+def table(title: str, *columns: str, right: Iterable[str] = ()) -> Table:
+    """Return an empty table in the one style of the command line."""
+    made = Table(
+        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False
+    )
+    for column in columns:
+        made.add_column(
+            column, justify="right" if column in right else "left", overflow="fold", no_wrap=False
+        )
+    return made
+
+
+def print_plan(console: Console, round_: Round, plan: Plan) -> None:
+    """Print a valid plan of this round: counts, objective terms, waiting jobs, and single jobs."""
+    jobs = {job.name: job for job in round_.jobs}
+    console.print(f"Plan for round {round_.name}")
+    console.print()
+    console.print(outcome_table(jobs, plan))
+    if plan.certificate is not None:
+        console.print(terms_table(plan.certificate))
+    waiting = [d for d in plan.decisions if d.decision is DecisionKind.WAIT]
+    if waiting:
+        console.print(waiting_table(jobs, waiting))
+    _print_jobs(console, jobs, plan)
+    if plan.certificate is not None:
+        console.print(certificate_line(plan.certificate))
+
+
+def outcome_table(jobs: Mapping[str, Job], plan: Plan) -> Table:
+    """Count jobs and GPUs by decision."""
+    made = table("Decisions", "jobs are", "jobs", "GPUs", right=("jobs", "GPUs"))
+    for kind, word in OUTCOMES.items():
+        chosen = [d for d in plan.decisions if d.decision is kind]
+        made.add_row(
+            word, number(len(chosen)), gpus(sum(_milli_gpu(jobs[d.job], d) for d in chosen))
+        )
+    return made
+
+
+def terms_table(certificate: Certificate) -> Table:
+    """Show each objective term with its bound, gap and proof, in order of importance."""
+    made = table(
+        "Objective, most important first",
+        "term",
+        "sense",
+        "value",
+        "bound",
+        "gap",
+        "proof",
+        right=("value", "bound", "gap"),
+    )
+    for term in certificate.terms:
+        proof = term.proof or NONE
+        made.add_row(
+            term.name,
+            term.sense,
+            number(term.value),
+            number(term.bound),
+            percent(term.gap),
+            f"{proof}, conditional" if term.conditional else proof,
+        )
+    return made
+
+
+def waiting_table(jobs: Mapping[str, Job], waiting: Iterable[Decision]) -> Table:
+    """Count the waiting jobs and what they ask by reason, in the order of the reasons."""
+    number_of: Counter[Reason | None] = Counter()
+    milli_of: Counter[Reason | None] = Counter()
+    for decision in waiting:
+        number_of[decision.reason] += 1
+        milli_of[decision.reason] += _milli_gpu(jobs[decision.job], decision)
+    made = table("Why jobs wait", "reason", "jobs", "GPUs", "meaning", right=("jobs", "GPUs"))
+    for reason in (*REASONS, None):
+        if number_of[reason]:
+            made.add_row(
+                reason or NONE,
+                number(number_of[reason]),
+                gpus(milli_of[reason]),
+                REASONS[reason] if reason else "the plan gives no reason",
+            )
+    return made
+
+
+def certificate_line(certificate: Certificate) -> str:
+    """Say in one line by what the plan was found, and what that cost."""
+    version = certificate.versions.get(certificate.backend)
+    parts = [
+        f"status {certificate.status}",
+        f"backend {certificate.backend}" + (f" {version}" if version else ""),
+        f"seed {certificate.seed}",
+    ]
+    if certificate.deterministic:
+        parts.append("repeatable" if certificate.repeatable else "not repeatable")
+    if certificate.run is not None:
+        run = certificate.run
+        parts += [
+            f"{run.wall_s:.2f} s",
+            f"{run.cpu_s:.2f} CPU s",
+            f"peak {run.peak_mib:,.0f} MiB",
+        ]
+    return ", ".join(parts)
+
+
+def _print_jobs(console: Console, jobs: Mapping[str, Job], plan: Plan) -> None:
+    """Print the largest jobs by decision, and how many more there are."""
+    order = list(OUTCOMES)
+    decisions = sorted(
+        plan.decisions, key=lambda d: (order.index(d.decision), -_milli_gpu(jobs[d.job], d))
+    )
+    made = table("Jobs", "job", "is", "GPUs", "option", "where, or why not", right=("GPUs",))
+    for decision in decisions[:MAX_ROWS]:
+        job = jobs[decision.job]
+        made.add_row(
+            job.name,
+            OUTCOMES[decision.decision],
+            gpus(_milli_gpu(job, decision)),
+            NONE if decision.option is None else job.options[decision.option].name,
+            place(decision.tasks) if decision.tasks else (decision.reason or NONE),
+        )
+    console.print(made)
+    if len(decisions) > MAX_ROWS:
+        console.print(f"... and {count(len(decisions) - MAX_ROWS, 'more job')}")
+        console.print()
+
+
+def _milli_gpu(job: Job, decision: Decision) -> int:
+    """GPUs that the job holds, or the most that it asks if it waits."""
+    if decision.option is not None:
+        return job.options[decision.option].milli_gpu
+    return max(option.milli_gpu for option in job.options)

@@ -1,0 +1,66 @@
+"""Numbers and names as short text, the same in every table and picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from placewright.instances.plan import Task
+
+NONE = "-"
+WHOLE_GPU = 1000
+
+
+def gpus(milli: int) -> str:
+    """Write milli-GPU as GPUs: 8000 is `8`, 250 is `0.25`."""
+    whole, rest = divmod(milli, WHOLE_GPU)
+    return f"{whole:,}" + (f".{rest:03d}".rstrip("0") if rest else "")
+
+
+def count_gpus(milli: int) -> str:
+    """Write milli-GPU with their noun: `1 GPU`, `0.25 GPUs`."""
+    return f"{gpus(milli)} GPU{'' if milli == WHOLE_GPU else 's'}"
+
+
+def number(value: float | None) -> str:
+    """Write a value or a bound, with decimals only where it has some."""
+    if value is None:
+        return NONE
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
+
+
+def percent(fraction: float | None) -> str:
+    """Write a fraction as a percentage of three significant digits: 0.00012 is `0.012 %`."""
+    return NONE if fraction is None else f"{100 * fraction:.3g} %"
+
+
+def count(amount: int, noun: str) -> str:
+    """Write a number of things: `1 host`, `1,213 hosts`."""
+    return f"{amount:,} {noun}{'' if amount == 1 else 's'}"
+
+
+def spans(indices: Sequence[int]) -> str:
+    """Write indices as spans: 0, 1, 2, 5 is `0-2,5`."""
+    parts: list[list[int]] = []
+    for index in sorted(indices):
+        if parts and index == parts[-1][-1] + 1:
+            parts[-1][1:] = [index]
+        else:
+            parts.append([index])
+    return ",".join("-".join(str(end) for end in part) for part in parts)
+
+
+def place(tasks: Sequence[Task]) -> str:
+    """Say where a job is: host and GPUs of its first task, and how many hosts more."""
+    first = tasks[0]
+    others = len({task.host for task in tasks}) - 1
+    where = f"{first.host}:{spans(first.gpus)}" if first.gpus else first.host
+    return f"{where} and {count(others, 'more host')}" if others else where
+
+
+def short(name: str, holder: str) -> str:
+    """Drop the holder's name from the front of a name: `b0-r1-h3` in `b0-r1` is `h3`."""
+    if name.startswith(holder) and len(name) > len(holder):
+        return name[len(holder) :].lstrip("-._:/") or name
+    return name

@@ -1,0 +1,65 @@
+"""Placewright decides which jobs of a GPU cluster start, and where, with a proven bound.
+
+The public names below are imported when they are first used, so that ``import placewright`` is
+quick and loads no solver.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from placewright.instances.cluster import ClusterDocument
+    from placewright.instances.errors import InvalidInputError
+    from placewright.instances.files import load_cluster, load_plan, load_round, write
+    from placewright.instances.plan import Plan
+    from placewright.instances.round import Round
+    from placewright.instances.verify import Verification, verify
+    from placewright.rounds import solve_round
+    from placewright.topology import Cluster
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Cluster",
+    "ClusterDocument",
+    "InvalidInputError",
+    "Plan",
+    "Round",
+    "Verification",
+    "__version__",
+    "load_cluster",
+    "load_plan",
+    "load_round",
+    "solve_round",
+    "verify",
+    "write",
+]
+
+_HOMES = {
+    "Cluster": "placewright.topology",
+    "ClusterDocument": "placewright.instances.cluster",
+    "InvalidInputError": "placewright.instances.errors",
+    "Plan": "placewright.instances.plan",
+    "Round": "placewright.instances.round",
+    "Verification": "placewright.instances.verify",
+    "load_cluster": "placewright.instances.files",
+    "load_plan": "placewright.instances.files",
+    "load_round": "placewright.instances.files",
+    "solve_round": "placewright.rounds",
+    "verify": "placewright.instances.verify",
+    "write": "placewright.instances.files",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
