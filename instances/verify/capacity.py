@@ -20,7 +20,7 @@ def host_capacity(reading: Reading) -> Iterator[Finding]:
                 used[host.name, resource] += amount
                 last[host.name, resource] = path
     for (name, resource), amount in used.items():
-        capacity = reading.cluster.hosts[name].capacity.get(resource, 0)
+        capacity = reading.cluster.hosts[name].hardware.capacity.get(resource, 0)
         if amount > capacity:
             yield Finding(
                 last[name, resource],
@@ -60,10 +60,10 @@ def healthy(reading: Reading) -> Iterator[Finding]:
 def gpu_model(reading: Reading) -> Iterator[Finding]:
     """Require of each started task a host of a GPU model that its group allows."""
     for path, _, group, host in reading.started_tasks():
-        if group.gpu_models is not None and host.gpu_model not in group.gpu_models:
+        if group.gpu_models is not None and host.hardware.gpu_model not in group.gpu_models:
             yield Finding(
                 (*path, "host"),
-                f"host {host.name!r} has GPU model {host.gpu_model or 'none'}; "
+                f"host {host.name!r} has GPU model {host.hardware.gpu_model or 'none'}; "
                 f"expected one of {', '.join(group.gpu_models)}",
             )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from math import isclose
 from typing import NamedTuple
 
+from placewright.instances.digest import round_digest
 from placewright.instances.plan import Certificate, TermResult
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
@@ -24,12 +25,7 @@ class Claim(NamedTuple):
 def same_round(reading: Reading) -> Iterator[Finding]:
     """Require that the plan was made for this round, if it says for which."""
     claimed = reading.plan.round
-    if claimed is None:
-        return
-    from placewright.instances.digest import round_digest
-
-    digest = round_digest(reading.round)
-    if claimed != digest:
+    if claimed is not None and claimed != (digest := round_digest(reading.round)):
         yield Finding(("round",), f"the plan is for round {claimed}; expected this round, {digest}")
 
 

@@ -73,9 +73,9 @@ def gpus(reading: Reading) -> Iterator[Finding]:
         elif len(set(given)) != asked:
             problem = f"GPUs {list(given)} name one twice"
             expected = f"{asked} different ones"
-        elif given and max(given) >= host.gpus:
+        elif given and max(given) >= host.hardware.gpus:
             problem = f"GPU {max(given)} is not on host {host.name!r}"
-            expected = f"an index below its {host.gpus} GPUs"
+            expected = f"an index below its {host.hardware.gpus} GPUs"
         else:
             continue
         yield Finding((*path, "gpus"), f"{problem}; expected {expected}")

@@ -83,7 +83,7 @@ def leftover(reading: Reading) -> int:
     """Milli-GPU still free on the hosts that receive a task of a started job."""
     hosts = {placed.host.name: placed.host for placed in reading.started_tasks()}
     used = sum(placed.group.gpu for placed in reading.placed_tasks() if placed.host.name in hosts)
-    return sum(host.gpus * WHOLE_GPU for host in hosts.values()) - used
+    return sum(host.hardware.gpus * WHOLE_GPU for host in hosts.values()) - used
 
 
 TERMS: Mapping[str, Term] = {
