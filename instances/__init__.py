@@ -1,6 +1,7 @@
-"""Cluster, Round and Plan documents: reading, checking, writing; `verify`, the independent check.
+"""Cluster, Round and Plan documents: reading, checking, writing.
 
-Names are loaded when first used: importing this package alone costs next to nothing.
+Names are loaded when first used: importing this package alone costs next to nothing. The
+independent check is in `placewright.instances.verify`.
 """
 
 from __future__ import annotations
@@ -24,14 +25,12 @@ if TYPE_CHECKING:
     )
     from placewright.instances.plan import Plan
     from placewright.instances.round import Round
-    from placewright.instances.verify import Verification, verify
 
 __all__ = [
     "ClusterDocument",
     "InvalidInputError",
     "Plan",
     "Round",
-    "Verification",
     "load",
     "load_cluster",
     "load_plan",
@@ -40,7 +39,6 @@ __all__ = [
     "parse_plan",
     "parse_round",
     "round_digest",
-    "verify",
     "write",
 ]
 
@@ -60,7 +58,6 @@ _HOMES = {
     ),
     "plan": ("Plan",),
     "round": ("Round",),
-    "verify": ("Verification", "verify"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -30,8 +30,8 @@ _SUFFIXES = {
     "Ti": (1024**2, 1),
     "Pi": (1024**3, 1),
 }
-_MEMORY = re.compile(r"^(\d{1,15})(Ki|Mi|Gi|Ti|Pi)$")
-_CPU = re.compile(r"^(\d{1,15})m$")
+_MEMORY = re.compile(r"^([0-9]{1,15})(Ki|Mi|Gi|Ti|Pi)$")
+_CPU = re.compile(r"^([0-9]{1,15})m$")
 
 
 class Document(BaseModel):
@@ -43,7 +43,7 @@ class Document(BaseModel):
 def _cpu(value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    match = _CPU.match(value)
+    match = _CPU.fullmatch(value)
     if not match:
         raise ValueError('expected millicores, as an integer (8000) or with its suffix ("8000m")')
     return int(match[1])
@@ -52,7 +52,7 @@ def _cpu(value: Any) -> Any:
 def _memory(value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    match = _MEMORY.match(value)
+    match = _MEMORY.fullmatch(value)
     if not match:
         raise ValueError('expected MiB, as an integer (4096) or with a suffix ("4Gi", "512Mi")')
     times, per = _SUFFIXES[match[2]]
@@ -87,11 +87,15 @@ Resources = Annotated[dict[Name, Amount], AfterValidator(_named)]
 MilliGpu = Annotated[int, Field(strict=True, ge=0, le=MAX_GPU), AfterValidator(_gpu_share)]
 MilliCpu = Annotated[
     int,
-    BeforeValidator(_cpu, json_schema_input_type=Amount | str),
+    BeforeValidator(
+        _cpu, json_schema_input_type=Amount | Annotated[str, Field(pattern=_CPU.pattern)]
+    ),
     Field(strict=True, ge=0, le=MAX_AMOUNT),
 ]
 Mib = Annotated[
     int,
-    BeforeValidator(_memory, json_schema_input_type=Amount | str),
+    BeforeValidator(
+        _memory, json_schema_input_type=Amount | Annotated[str, Field(pattern=_MEMORY.pattern)]
+    ),
     Field(strict=True, ge=0, le=MAX_AMOUNT),
 ]
