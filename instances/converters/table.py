@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import re
-import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import TypeAdapter, ValidationError
 
+from placewright.instances import streams
 from placewright.instances.documents import Name
-from placewright.instances.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError, value_text
 
 MAX_BYTES = 512 * 1024**2
 _DIGITS = re.compile(r"[0-9]{1,15}")
@@ -32,12 +32,8 @@ class Table:
 
     def error(self, row: int, column: str, expected: str) -> InvalidInputError:
         """Return the error of one cell."""
-        return InvalidInputError(
-            expected,
-            file=self.file,
-            path=(f"line {self.lines[row]}, column {column}",),
-            value=self.columns[column][row],
-        )
+        value = value_text(self.columns[column][row])
+        return _unusable(self.file, f"line {self.lines[row]}, column {column}: {value}: {expected}")
 
     def has(self, column: str) -> bool:
         """Say whether the header names this column."""
@@ -47,12 +43,8 @@ class Table:
         """Raise InvalidInputError for the first of these columns that the header lacks."""
         for column in columns:
             if column not in self.columns:
-                raise InvalidInputError(
-                    f"expected a column {column}",
-                    file=self.file,
-                    path=("line 1",),
-                    value=",".join(self.columns),
-                )
+                header = value_text(",".join(self.columns))
+                raise _unusable(self.file, f"line 1: {header}: expected a column {column}")
 
     def integers(
         self, column: str, maximum: int, *, blank: int | None = None
@@ -89,8 +81,8 @@ class Table:
             ) from None
 
 
-def read_table(path: str | Path) -> Table:
-    """Read a CSV file in UTF-8 whose first line names the columns.
+def read_table(path: str | os.PathLike[str]) -> Table:
+    """Read a CSV file in UTF-8 whose first line names the columns; `-` is standard input.
 
     Raises
     ------
@@ -98,8 +90,8 @@ def read_table(path: str | Path) -> Table:
         If the file cannot be read, is no CSV, names a column twice, or a line has another number
         of fields than the header.
     """
-    file = str(path)
-    reader = csv.reader(io.StringIO(_read_text(Path(path)), newline=""), strict=True)
+    file = os.fspath(path)
+    reader = csv.reader(io.StringIO(_read_text(file), newline=""), strict=True)
     rows: list[list[str]] = []
     lines: list[int] = []
     try:
@@ -108,44 +100,35 @@ def read_table(path: str | Path) -> Table:
             if not fields:
                 continue
             if len(fields) != len(header):
-                raise InvalidInputError(
-                    f"expected {len(header)} fields, as the header has",
-                    file=file,
-                    path=(f"line {reader.line_num}",),
-                    value=f"{len(fields)} fields",
+                raise _unusable(
+                    file,
+                    f"line {reader.line_num}: {len(fields)} fields; "
+                    f"expected {len(header)} as in the header",
                 )
             rows.append(fields)
             lines.append(reader.line_num)
     except csv.Error as error:
-        raise InvalidInputError(
-            f"expected CSV ({error})",
-            file=file,
-            path=(f"line {reader.line_num}",),
-            show_value=False,
-        ) from None
+        raise _unusable(file, f"line {reader.line_num}: {error}; expected CSV") from None
     if len(set(header)) != len(header):
-        raise InvalidInputError(
-            "expected each column once", file=file, path=("line 1",), value=",".join(header)
-        )
+        names = value_text(",".join(header))
+        raise _unusable(file, f"line 1: {names}: expected each column once")
     cells = zip(*rows, strict=True) if rows else ((),) * len(header)
     return Table(file, dict(zip(header, cells, strict=True)), lines)
 
 
-def _read_text(path: Path) -> str:
-    """Return the text of a regular, non-empty UTF-8 file of at most `MAX_BYTES`."""
+def _read_text(file: str) -> str:
+    """Return the text of a non-empty UTF-8 file of at most `MAX_BYTES`."""
+    content = streams.read(file, MAX_BYTES)
+    if len(content) > MAX_BYTES:
+        raise _unusable(file, f"too large; expected at most {MAX_BYTES} bytes")
     try:
-        about = path.stat()
-        if not stat.S_ISREG(about.st_mode):
-            problem = "expected a CSV file, not a directory or device"
-        elif about.st_size > MAX_BYTES:
-            problem = f"expected at most {MAX_BYTES} bytes"
-        else:
-            text = path.read_text(encoding="utf-8-sig")
-            if text.strip():
-                return text
-            problem = "expected a CSV file with a header, not an empty file"
-    except UnicodeDecodeError:
-        problem = "expected UTF-8 text"
-    except OSError as error:
-        problem = f"expected a readable CSV file ({error.strerror})"
-    raise InvalidInputError(problem, file=str(path), show_value=False)
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _unusable(file, f"byte {error.start} is not UTF-8; expected UTF-8 text") from None
+    if not text.strip():
+        raise _unusable(file, "empty; expected CSV whose first line names the columns")
+    return text
+
+
+def _unusable(file: str, message: str) -> InvalidInputError:
+    return InvalidInputError(message, file=file, show_value=False)

@@ -1,0 +1,312 @@
+"""The generator keeps the promises of its mixes, and the same arguments give the same round."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from placewright.instances.cluster import ClusterDocument
+from placewright.instances.digest import round_digest
+from placewright.instances.errors import InvalidInputError
+from placewright.instances.generator import generate_cluster, generate_round, load_of
+from placewright.instances.mixes import MIXES, MixName
+from placewright.instances.ranges import expand
+from placewright.instances.references import check_round
+from placewright.instances.round import Job, Round, TaskGroup
+
+GIB = 1024
+MIX_NAMES = st.sampled_from(sorted(MIXES))
+
+
+def pending(round_: Round) -> list[Job]:
+    return [job for job in round_.jobs if job.running is None]
+
+
+def gpus_of(job: Job) -> int:
+    return job.options[0].milli_gpu // 1000
+
+
+def group_of(job: Job) -> TaskGroup:
+    return job.options[0].groups[0]
+
+
+def model_of_host(cluster: ClusterDocument) -> dict[str, str | None]:
+    return {name: entry.gpu_model for entry in cluster.hosts for name in expand(entry.name)}
+
+
+def free_per_host(round_: Round) -> dict[str, int]:
+    free = dict.fromkeys(model_of_host(round_.cluster), 8)
+    for job in round_.jobs:
+        if job.running is not None:
+            for task in job.running.tasks:
+                free[task.host] -= len(task.gpus)
+    return free
+
+
+def shares_of(values: list[int]) -> dict[int, float]:
+    return {value: count / len(values) for value, count in Counter(values).items()}
+
+
+def close(found: dict[int, float], expected: dict[int, float], draws: int) -> bool:
+    """Every share within five standard deviations of its binomial draw."""
+    return found.keys() <= expected.keys() and all(
+        abs(found.get(value, 0) - share) <= 5 * (share * (1 - share) / draws) ** 0.5
+        for value, share in expected.items()
+    )
+
+
+@pytest.mark.parametrize(
+    ("gpus", "datacenters", "blocks", "racks", "hosts_per_rack"),
+    [
+        (8, 1, 1, 1, 1),
+        (512, 1, 4, 16, 4),
+        (520, 1, 1, 9, 8),
+        (4096, 1, 4, 64, 8),
+        (32 * 1024 + 8, 2, 33, 513, 8),
+    ],
+)
+def test_racks_blocks_and_datacenters_have_the_fixed_shape(
+    gpus: int, datacenters: int, blocks: int, racks: int, hosts_per_rack: int
+) -> None:
+    cluster = generate_cluster(gpus)
+    levels = Counter(domain.level for domain in cluster.domains)
+    assert levels == {"datacenter": datacenters, "block": blocks, "rack": racks}
+    hosts = [len(expand(entry.name)) for entry in cluster.hosts]
+    assert sum(hosts) == gpus // 8
+    assert set(hosts[:-1]) <= {hosts_per_rack}
+    assert hosts[-1] <= hosts_per_rack
+    assert {(e.gpus, e.cpu, e.memory) for e in cluster.hosts} == {(8, 96_000, 1024 * GIB)}
+
+
+def test_from_four_blocks_on_a_block_has_one_model() -> None:
+    cluster = generate_cluster(7 * 1024)
+    models: dict[str, set[str | None]] = {}
+    for entry in cluster.hosts:
+        models.setdefault(str(entry.parent).split("-")[0], set()).add(entry.gpu_model)
+    assert models == {f"b{i}": {"V100" if i % 5 >= 3 else "A100"} for i in range(7)}
+
+
+def test_below_four_blocks_a_rack_has_one_model() -> None:
+    cluster = generate_cluster(1000)
+    assert [entry.gpu_model for entry in cluster.hosts] == [
+        "V100" if rack % 5 >= 3 else "A100" for rack in range(16)
+    ]
+
+
+@pytest.mark.parametrize("mix", sorted(MIXES))
+def test_hosts_are_full_empty_or_partly_free_as_the_mix_says(mix: MixName) -> None:
+    round_ = generate_round(80_000, 0, mix=mix, seed=3)
+    free = list(free_per_host(round_).values())
+    full, empty = (0.25, 0.12) if mix == "hard" else (0.35, 0.30)
+    partly = (1 - full - empty) / 7
+    expected = {0: full, 8: empty} | dict.fromkeys(range(1, 8), partly)
+    assert close(shares_of(free), expected, len(free))
+
+
+def test_running_jobs_are_equally_likely_among_the_sizes_that_fit() -> None:
+    round_ = generate_round(80_000, 0, seed=4)
+    free = free_per_host(round_)
+    first = {
+        job.running.tasks[0].host: gpus_of(job)
+        for job in reversed(round_.jobs)
+        if job.running is not None
+    }
+    on_full_hosts = [size for host, size in first.items() if free[host] == 0]
+    assert close(shares_of(on_full_hosts), dict.fromkeys((1, 2, 4, 8), 0.25), len(on_full_hosts))
+    three_used = [size for host, size in first.items() if free[host] == 5]
+    assert close(shares_of(three_used), {1: 0.5, 2: 0.5}, len(three_used))
+
+
+def test_running_jobs_ask_cores_and_memory_by_the_fixed_shares() -> None:
+    jobs = generate_round(40_000, 0, mix="hard", seed=5).jobs
+    cores = [group_of(job).cpu // gpus_of(job) for job in jobs]
+    gib = [group_of(job).memory // gpus_of(job) // GIB for job in jobs]
+    assert close(shares_of(cores), {4000: 0.35, 8000: 0.45, 12_000: 0.2}, len(jobs))
+    assert close(shares_of(gib), {32: 0.35, 64: 0.45, 128: 0.2}, len(jobs))
+
+
+def test_running_jobs_fill_a_host_from_its_first_gpu_up() -> None:
+    round_ = generate_round(4096, 0, seed=6)
+    used: dict[str, list[int]] = {}
+    for job in round_.jobs:
+        assert job.running is not None
+        (task,) = job.running.tasks
+        used.setdefault(task.host, []).extend(task.gpus)
+    assert all(gpus == list(range(len(gpus))) for gpus in used.values())
+
+
+@pytest.mark.parametrize("mix", sorted(MIXES))
+def test_pending_sizes_models_and_weights_follow_the_shares(mix: MixName) -> None:
+    jobs = pending(generate_round(4096, 40_000, mix=mix, seed=7))
+    sizes = dict(
+        zip(
+            (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512),
+            (0.7, 0.1, 0.07, 0.06, 0.025, 0.005, 0.014, 0.004, 0.01, 0.002, 0.005, 0.003, 0.002),
+            strict=True,
+        )
+    )
+    assert close(shares_of([gpus_of(job) for job in jobs]), sizes, len(jobs))
+    weights = [job.weight for job in jobs]
+    assert close(shares_of(weights), {1: 0.4, 2: 0.3, 4: 0.2, 8: 0.1}, len(jobs))
+    assert all(job.weight == 2**job.priority for job in jobs)
+
+    models = [
+        -1
+        if len(job.options) == 2 or (spec := group_of(job).gpu_models) is None
+        else ("A100", "V100").index(spec[0])
+        for job in jobs
+    ]
+    expected = {0: 0.6, 1: 0.4} if mix == "tight" else {-1: 0.3, 0: 0.5, 1: 0.2}
+    assert close(shares_of(models), expected, len(jobs))
+
+
+@pytest.mark.parametrize(
+    ("mix", "single", "gang"),
+    [
+        ("easy", (0.3, 0.4, 0.2, 0.1), (0.3, 0.4, 0.2, 0.1)),
+        ("hard", (0.15, 0.3, 0.3, 0.25), (0.15, 0.3, 0.3, 0.25)),
+        ("tight", (0.25, 0.15, 0.2, 0.2, 0.2), (0.3, 0.4, 0.2, 0.1)),
+    ],
+)
+def test_pending_cores_and_memory_follow_the_shares_up_to_a_whole_host(
+    mix: MixName, single: tuple[float, ...], gang: tuple[float, ...]
+) -> None:
+    jobs = pending(generate_round(4096, 40_000, mix=mix, seed=8))
+    cores = {4: (4, 8, 12, 16), 5: (4, 8, 16, 24, 32)}
+    gib = {4: (32, 64, 128, 192), 5: (32, 64, 128, 256, 384)}
+    for gpus, shares in ((1, single), (8, single), (16, gang)):
+        groups = [group_of(job) for job in jobs if gpus_of(job) == gpus]
+        per_task = min(gpus, 8)
+        for found, per_gpu, most in (
+            ([group.cpu // 1000 for group in groups], cores[len(shares)], 96),
+            ([group.memory // GIB for group in groups], gib[len(shares)], 1024),
+        ):
+            expected: Counter[int] = Counter()
+            for amount, share in zip(per_gpu, shares, strict=True):
+                expected[min(amount * per_task, most)] += share  # type: ignore[assignment]
+            assert close(shares_of(found), dict(expected), len(found))
+
+
+def test_a_gang_asks_whole_hosts_of_one_model_inside_one_datacenter() -> None:
+    gangs = [job for job in pending(generate_round(4096, 5000, seed=9)) if gpus_of(job) > 8]
+    assert {len(job.options) for job in gangs} == {1, 2}
+    for job in gangs:
+        assert len({option.milli_gpu for option in job.options}) == 1
+        for option in job.options:
+            (group,) = option.groups
+            assert group.gpu == 8000
+            assert (group.required, group.preferred) == ("datacenter", ("rack", "block"))
+            assert group.gpu_models == (option.name,)
+        if len(job.options) == 2:
+            assert [option.name for option in job.options] == ["A100", "V100"]
+
+
+@pytest.mark.parametrize(("gpus", "cap"), [(8, 2), (24, 6), (56, 8), (512, 128), (992, 248)])
+def test_below_a_thousand_gpus_sizes_are_capped_at_a_quarter_in_whole_hosts(
+    gpus: int, cap: int
+) -> None:
+    sizes = {gpus_of(job) for job in pending(generate_round(gpus, 3000, seed=10))}
+    assert max(sizes) == cap
+    assert all(size <= 8 or size % 8 == 0 for size in sizes)
+
+
+def test_from_a_thousand_gpus_on_sizes_are_not_capped() -> None:
+    sizes = {gpus_of(job) for job in pending(generate_round(1000, 5000, seed=10))}
+    assert max(sizes) == 512
+
+
+def test_where_only_the_first_model_exists_nobody_asks_for_the_second() -> None:
+    round_ = generate_round(64, 500, mix="tight", seed=11)
+    assert set(model_of_host(round_.cluster).values()) == {"A100"}
+    asked = {group.gpu_models for job in round_.jobs for o in job.options for group in o.groups}
+    assert asked <= {None, ("A100",)}
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    hosts=st.integers(1, 300),
+    jobs=st.integers(0, 60),
+    mix=MIX_NAMES,
+    seed=st.integers(0, 2**32),
+)
+def test_every_generated_round_is_valid(hosts: int, jobs: int, mix: MixName, seed: int) -> None:
+    round_ = generate_round(8 * hosts, jobs, mix=mix, seed=seed)
+    check_round(round_)
+    assert len(pending(round_)) == jobs
+    assert load_of(round_) >= 0
+
+
+def test_the_seed_decides_everything() -> None:
+    one = generate_round(512, 50, seed=1)
+    assert one == generate_round(512, 50, seed=1)
+    assert one != generate_round(512, 50, seed=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "digest"),
+    [
+        (
+            {"gpus": 512, "jobs": 100, "mix": "easy", "seed": 0},
+            "c0958e6675ccfede2c16314bc2fe22c5152d456414a229a2123525a048db531e",
+        ),
+        (
+            {"gpus": 4096, "jobs": 1000, "mix": "hard", "seed": 1},
+            "7247fb949ac8c5863705b46b97253b3db26810e528c725dc2a7fc74c8d46d071",
+        ),
+        (
+            {"gpus": 1024, "jobs": 300, "mix": "tight", "seed": 2},
+            "3e43a224bf89fa644b53d957e91997ce105478fe5e26ac83d01916091642fdec",
+        ),
+    ],
+)
+def test_generated_rounds_never_change(arguments: dict[str, object], digest: str) -> None:
+    assert round_digest(generate_round(**arguments)) == digest  # type: ignore[arg-type]
+
+
+def test_load_is_gpus_asked_over_gpus_free_on_healthy_hosts() -> None:
+    job = {"name": "run", "options": [{"groups": [{"gpu": 2000}]}]}
+    round_ = Round.model_validate(
+        {
+            "cluster": {
+                "hosts": [
+                    {"name": "h0", "gpus": 8, "gpu_model": "A100"},
+                    {"name": "h1", "gpus": 8, "gpu_model": "A100", "healthy": False},
+                ]
+            },
+            "jobs": [
+                {**job, "running": {"tasks": [{"host": "h0", "gpus": [0, 1]}]}},
+                {"name": "share", "options": [{"groups": [{"gpu": 500}]}]},
+                {
+                    "name": "menu",
+                    "options": [{"groups": [{"gpu": 1000}]}, {"groups": [{"gpu": 4000}]}],
+                },
+            ],
+        }
+    )
+    assert load_of(round_) == 4500 / 6000
+    full = round_.model_copy(update={"cluster": ClusterDocument(hosts=round_.cluster.hosts[1:])})
+    waiting = full.model_copy(update={"jobs": round_.jobs[1:]})
+    assert load_of(waiting) == float("inf")
+    assert load_of(full.model_copy(update={"jobs": ()})) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"gpus": 0}, "gpus: 0: expected a multiple of 8"),
+        ({"gpus": -8}, "gpus: -8: expected a multiple of 8"),
+        ({"gpus": 12}, "gpus: 12: expected a multiple of 8"),
+        ({"gpus": 8 * 10**9}, "gpus: 8000000000: expected a multiple of 8"),
+        ({"jobs": -1}, "jobs: -1: expected 0 to"),
+        ({"jobs": 10**9}, "jobs: 1000000000: expected 0 to"),
+        ({"seed": -1}, "seed: -1: expected 0 or more"),
+        ({"mix": "soft"}, "mix: 'soft': expected one of easy, hard, tight"),
+    ],
+)
+def test_an_argument_out_of_range_is_refused(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidInputError) as error:
+        generate_round(**({"gpus": 64, "jobs": 1} | arguments))  # type: ignore[arg-type]
+    assert str(error.value).startswith(message)
