@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from placewright.instances import mixes
 from placewright.instances.cluster import ClusterDocument
 from placewright.instances.digest import round_digest
 from placewright.instances.errors import InvalidInputError
@@ -79,6 +80,14 @@ def test_racks_blocks_and_datacenters_have_the_fixed_shape(
     assert set(hosts[:-1]) <= {hosts_per_rack}
     assert hosts[-1] <= hosts_per_rack
     assert {(e.gpus, e.cpu, e.memory) for e in cluster.hosts} == {(8, 96_000, 1024 * GIB)}
+
+
+def test_the_shares_of_every_table_sum_to_a_thousand() -> None:
+    tables = [value for value in vars(mixes).values() if isinstance(value, mixes.Shares)]
+    for mix in MIXES.values():
+        tables += [mix.models, mix.single_cores, mix.single_gib, mix.gang_cores, mix.gang_gib]
+    assert {sum(table.per_mille) for table in tables} == {1000}
+    assert all(len(table.values) == len(table.per_mille) for table in tables)
 
 
 def test_from_four_blocks_on_a_block_has_one_model() -> None:
