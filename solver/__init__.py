@@ -9,8 +9,9 @@ from __future__ import annotations
 from placewright.solver.arrays import ALWAYS, Arrays, Sense
 from placewright.solver.backends import BACKENDS, Backend, Report, available, get_backend
 from placewright.solver.bigm import big_m
+from placewright.solver.blocks import Block
 from placewright.solver.errors import BackendUnavailableError, UnsupportedModelError
-from placewright.solver.model import Block, Model
+from placewright.solver.model import Model
 from placewright.solver.outcome import Limits, Outcome, Progress, Status
 from placewright.solver.process import InProcess, Worker
 

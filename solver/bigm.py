@@ -37,8 +37,8 @@ def big_m(arrays: Arrays) -> Arrays:
     takes_lower = below[origin] & ~takes_upper
 
     smallest, largest = _activity_without_literal(arrays)
-    excess = np.maximum(0.0, largest - arrays.row_upper)[origin]
-    deficit = np.minimum(0.0, smallest - arrays.row_lower)[origin]
+    excess = np.maximum(0.0, largest - np.where(above, arrays.row_upper, 0.0))[origin]
+    deficit = np.minimum(0.0, smallest - np.where(below, arrays.row_lower, 0.0))[origin]
     factor = np.where(takes_upper, excess, np.where(takes_lower, deficit, 0.0))
     wrong = np.flatnonzero(~np.isfinite(factor))
     if wrong.size:

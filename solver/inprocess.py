@@ -11,11 +11,40 @@ from placewright.solver.backends import Report, get_backend
 from placewright.solver.errors import BackendUnavailableError, UnsupportedModelError
 from placewright.solver.outcome import Limits, Outcome, Status
 
-__all__ = ["InProcess"]
+__all__ = ["InProcess", "attempt"]
+
+
+def attempt(
+    backend: str, arrays: Arrays, limits: Limits, start: Floats | None, report: Report | None
+) -> Outcome:
+    """Call a backend by name; whatever it raises becomes status FAILED.
+
+    Raises
+    ------
+    BackendUnavailableError, UnsupportedModelError
+        These two are for the caller.
+    """
+    call = get_backend(backend)
+    began = time.monotonic()
+    try:
+        outcome = call(arrays, limits, start, report)
+        if not isinstance(outcome, Outcome):
+            raise TypeError(f"answer {type(outcome).__name__} is no outcome; Outcome was expected")
+    except (BackendUnavailableError, UnsupportedModelError):
+        raise
+    # A backend may raise anything, and that must not end the round.
+    except Exception as error:  # noqa: BLE001
+        return Outcome(
+            Status.FAILED,
+            message=f"backend {backend!r} raised {type(error).__name__}: {error}",
+            seconds=time.monotonic() - began,
+            backend=backend,
+        )
+    return outcome
 
 
 class InProcess:
-    """The same `solve` as `Worker`, but nothing stops a backend that ignores its limits."""
+    """The same methods as `Worker`, but nothing stops a backend that ignores its limits."""
 
     def solve(
         self,
@@ -26,20 +55,7 @@ class InProcess:
         report: Report | None = None,
     ) -> Outcome:
         """Solve and check, as `Worker.solve`; `Limits.memory_mib` is not kept."""
-        began = time.monotonic()
-        call = get_backend(backend)
-        try:
-            outcome = call(arrays, limits, start, report)
-        except (BackendUnavailableError, UnsupportedModelError):
-            raise
-        # A backend may raise anything; that must not end the round.
-        except Exception as error:  # noqa: BLE001
-            return Outcome(
-                Status.FAILED,
-                message=f"backend {backend!r} raised {type(error).__name__}: {error}",
-                seconds=time.monotonic() - began,
-                backend=backend,
-            )
+        outcome = attempt(backend, arrays, limits, start, report)
         return audit(arrays, outcome, known_objective(arrays, start))
 
     def warm(self, backend: str) -> None:

@@ -8,41 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from placewright.solver.arrays import ALWAYS, Arrays, Bools, Floats, Ints, Sense, csr
+from placewright.solver.blocks import (
+    Block,
+    Numbers,
+    check_finite,
+    check_indices,
+    check_interval,
+    end,
+    explain,
+    indices,
+    interval,
+    new_block,
+)
 
-__all__ = ["Block", "Model"]
-
-Numbers: TypeAlias = npt.ArrayLike
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """A run of columns or rows that were appended together.
-
-    Parameters
-    ----------
-    name
-        Several blocks may share a name.
-    start, size
-        The block holds the indices ``start`` to ``start + size - 1``.
-    keys
-        One key per index, or None: then the key is the position inside the block.
-    """
-
-    name: str
-    start: int
-    size: int
-    keys: Sequence[Hashable] | None
-
-    def key(self, index: int) -> Hashable:
-        """Give the key of the column or row with this index in the model."""
-        position = index - self.start
-        return position if self.keys is None else self.keys[position]
+__all__ = ["Model"]
 
 
 @dataclass(slots=True)
@@ -80,12 +64,12 @@ class Model:
     @property
     def columns(self) -> int:
         """The number of variables so far."""
-        return _end(self.variable_blocks)
+        return end(self.variable_blocks)
 
     @property
     def row_count(self) -> int:
         """The number of rows so far."""
-        return _end(self.row_blocks)
+        return end(self.row_blocks)
 
     def variables(
         self,
@@ -113,17 +97,17 @@ class Model:
         ValueError
             When a bound is not a number, or a lower bound exceeds its upper bound.
         """
-        block = _block(self.variable_blocks, name, size, keys)
+        block = new_block(self.variable_blocks, name, size, keys)
         whole = np.broadcast_to(np.asarray(integer, dtype=np.bool_), size).copy()
-        low, high = _interval(block, lower, upper)
+        low, high = interval(block, lower, upper)
         low[whole] = np.ceil(low[whole])
         high[whole] = np.floor(high[whole])
-        _check_interval(block, low, high)
+        check_interval(block, low, high)
         self._lower.append(low)
         self._upper.append(high)
         self._integer.append(whole)
         self.variable_blocks.append(block)
-        return _indices(block)
+        return indices(block)
 
     def rows(
         self,
@@ -154,9 +138,9 @@ class Model:
         ValueError
             As `variables`; also when `when` names a column that is not a 0/1 variable.
         """
-        block = _block(self.row_blocks, name, size, keys)
-        low, high = _interval(block, lower, upper)
-        _check_interval(block, low, high)
+        block = new_block(self.row_blocks, name, size, keys)
+        low, high = interval(block, lower, upper)
+        check_interval(block, low, high)
         literal = np.broadcast_to(
             np.asarray(ALWAYS if when is None else when, dtype=np.int64), size
         ).copy()
@@ -166,7 +150,7 @@ class Model:
         self._row_upper.append(high)
         self._when.append(literal)
         self.row_blocks.append(block)
-        return _indices(block)
+        return indices(block)
 
     def add(self, rows: npt.ArrayLike, columns: npt.ArrayLike, coefficients: Numbers) -> None:
         """Add coefficients to rows; the three arguments broadcast, repeated entries add up.
@@ -181,9 +165,9 @@ class Model:
             np.asarray(columns, dtype=np.int64),
             np.asarray(coefficients, dtype=np.float64),
         )
-        _check_indices("row", at, self.row_count)
-        _check_indices("column", column, self.columns)
-        _check_finite("coefficient", value)
+        check_indices("row", at, self.row_count)
+        check_indices("column", column, self.columns)
+        check_finite("coefficient", value)
         self._entry_row.append(at.ravel())
         self._entry_column.append(column.ravel())
         self._entry_value.append(value.ravel())
@@ -208,9 +192,9 @@ class Model:
         column, value = np.broadcast_arrays(
             np.asarray(columns, dtype=np.int64), np.asarray(coefficients, dtype=np.float64)
         )
-        _check_indices("column", column, self.columns)
-        _check_finite("coefficient", value)
-        _check_finite("constant", np.asarray(constant))
+        check_indices("column", column, self.columns)
+        check_finite("coefficient", value)
+        check_finite("constant", np.asarray(constant))
         known = self._terms.setdefault(name, _Term(sense))
         if known.sense != sense:
             raise ValueError(f"sense {sense!r} of term {name!r} must be {known.sense!r} as before")
@@ -224,26 +208,34 @@ class Model:
         return float(cost @ values[: len(cost)]) + constant
 
     def hold(self, term: str, value: float, slack: float = 0.0) -> None:
-        """Append the row "this term is no worse than this value, less the slack".
+        """Add the row "this term is no worse than this value, less the slack".
 
-        The block is named ``hold:<term>``. The slack is absolute and not negative.
+        The block is named ``hold:<term>``; holding a term again replaces its row's bounds. The
+        slack is absolute and not negative.
         """
         cost, constant, sense = self._objective(term)
         limit = value - constant
-        if sense == "max":
-            row = self.rows(f"hold:{term}", 1, lower=limit - slack)
-        else:
-            row = self.rows(f"hold:{term}", 1, upper=limit + slack)
+        low, high = (limit - slack, np.inf) if sense == "max" else (-np.inf, limit + slack)
+        name = f"hold:{term}"
+        for i, block in enumerate(self.row_blocks):
+            if block.name == name:
+                self._row_lower[i][:], self._row_upper[i][:] = low, high
+                return
         used = np.flatnonzero(cost)
-        self.add(row, used, cost[used])
+        self.add(self.rows(name, 1, lower=low, upper=high), used, cost[used])
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """Names of the row blocks that `hold` made."""
+        return tuple(b.name for b in self.row_blocks if b.name.startswith("hold:"))
 
     def explain_row(self, row: int) -> tuple[str, Hashable]:
         """Give the block name and the key of a row; IndexError when there is no such row."""
-        return _explain(self.row_blocks, row)
+        return explain(self.row_blocks, row)
 
     def explain_column(self, column: int) -> tuple[str, Hashable]:
         """Give the block name and the key of a column; IndexError when there is none."""
-        return _explain(self.variable_blocks, column)
+        return explain(self.variable_blocks, column)
 
     def arrays(
         self, objective: str | None, *, relax: bool = False, without: Collection[str] = ()
@@ -311,7 +303,7 @@ class Model:
         return cost, term.constant, term.sense
 
     def _check_literals(self, block: Block, literal: Ints) -> None:
-        _check_indices("column", literal, self.columns)
+        check_indices("column", literal, self.columns)
         bad = ~np.concatenate(self._integer)
         bad |= (np.concatenate(self._lower) < 0) | (np.concatenate(self._upper) > 1)
         wrong = np.flatnonzero(bad[literal])
@@ -321,57 +313,3 @@ class Model:
                 f"condition {name}[{key!r}] of rows {block.name!r} is not a 0/1 variable; "
                 "an integer variable with bounds inside 0 to 1 was expected"
             )
-
-
-def _end(blocks: list[Block]) -> int:
-    return blocks[-1].start + blocks[-1].size if blocks else 0
-
-
-def _block(blocks: list[Block], name: str, size: int, keys: Sequence[Hashable] | None) -> Block:
-    if size < 0:
-        raise ValueError(f"size {size} of block {name!r} is negative; 0 or more was expected")
-    if keys is not None and len(keys) != size:
-        raise ValueError(f"block {name!r} has {len(keys)} keys; {size} were expected")
-    return Block(name, _end(blocks), size, keys)
-
-
-def _indices(block: Block) -> Ints:
-    return np.arange(block.start, block.start + block.size, dtype=np.int64)
-
-
-def _interval(block: Block, lower: Numbers, upper: Numbers) -> tuple[Floats, Floats]:
-    low = np.broadcast_to(np.asarray(lower, dtype=np.float64), block.size).copy()
-    high = np.broadcast_to(np.asarray(upper, dtype=np.float64), block.size).copy()
-    return low, high
-
-
-def _check_interval(block: Block, low: Floats, high: Floats) -> None:
-    # Written so that NaN fails, too; an interval at one infinity holds no number.
-    wrong = np.flatnonzero(~((low <= high) & (low < np.inf) & (high > -np.inf)))
-    if wrong.size:
-        i = int(wrong[0])
-        raise ValueError(
-            f"bounds {low[i]} to {high[i]} of {block.name}[{block.key(block.start + i)!r}] "
-            "hold no number; lower <= upper was expected"
-        )
-
-
-def _check_indices(what: str, index: Ints, size: int) -> None:
-    wrong = index[(index < 0) | (index >= size)]
-    if wrong.size:
-        raise ValueError(
-            f"{what} {wrong.flat[0]} is not in the model; 0 to {size - 1} was expected"
-        )
-
-
-def _check_finite(what: str, value: npt.NDArray[np.float64]) -> None:
-    wrong = value[~np.isfinite(value)]
-    if wrong.size:
-        raise ValueError(f"{what} {wrong.flat[0]} is not finite; a number was expected")
-
-
-def _explain(blocks: list[Block], index: int) -> tuple[str, Hashable]:
-    for block in blocks:
-        if block.start <= index < block.start + block.size:
-            return block.name, block.key(index)
-    raise IndexError(f"index {index} is not in the model; 0 to {_end(blocks) - 1} was expected")

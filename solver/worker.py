@@ -5,6 +5,7 @@ It keeps nothing between requests. Its parent ends it; it ends itself when the p
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -13,7 +14,8 @@ from dataclasses import replace
 
 from placewright.solver.backends import get_backend
 from placewright.solver.errors import BackendUnavailableError, UnsupportedModelError
-from placewright.solver.outcome import Outcome, Progress, Status
+from placewright.solver.inprocess import attempt
+from placewright.solver.outcome import Progress
 from placewright.solver.wire import Refusal, Request, Warm, receive, send
 
 __all__ = ["main"]
@@ -30,20 +32,15 @@ def main() -> None:
     os.dup2(2, 1)
     while (message := receive(requests)) is not None:
         try:
+            if isinstance(message, Request | Warm):
+                # Loaded before the clock is read: it takes its share of the limit. A backend that
+                # cannot be loaded is reported by the request that needs it.
+                with contextlib.suppress(BackendUnavailableError):
+                    get_backend(message.backend)
             if isinstance(message, Request):
                 _answer(message, answers)
-            elif isinstance(message, Warm):
-                _warm(message)
         except BrokenPipeError:
             return
-
-
-def _warm(message: Warm) -> None:
-    # A backend that cannot be loaded is reported by the request that needs it.
-    try:
-        get_backend(message.backend)
-    except Exception:  # noqa: BLE001
-        return
 
 
 def _answer(request: Request, answers: int) -> None:
@@ -54,25 +51,14 @@ def _answer(request: Request, answers: int) -> None:
         with one_at_a_time:
             send(answers, progress)
 
-    began = time.monotonic()
+    left = max(0.0, request.limits.seconds - (time.monotonic() - request.sent))
+    limits = replace(request.limits, seconds=left)
     try:
-        backend = get_backend(request.backend)
-        left = max(0.0, request.limits.seconds - (time.monotonic() - request.sent))
-        limits = replace(request.limits, seconds=left)
-        answer = backend(request.arrays, limits, request.start, report)
+        answer = attempt(request.backend, request.arrays, limits, request.start, report)
     except BackendUnavailableError as error:
         send(answers, Refusal(available=False, message=str(error)))
     except UnsupportedModelError as error:
         send(answers, Refusal(available=True, message=str(error)))
-    except BrokenPipeError:
-        raise
-    except Exception as error:  # noqa: BLE001
-        message = f"backend {request.backend!r} raised {type(error).__name__}: {error}"
-        seconds = time.monotonic() - began
-        send(
-            answers,
-            Outcome(Status.FAILED, message=message, seconds=seconds, backend=request.backend),
-        )
     else:
         send(answers, answer)
 

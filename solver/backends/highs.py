@@ -145,6 +145,15 @@ def _outcome(arrays: Arrays, highs: Any, code: highspy.HighsModelStatus, trace: 
     message = "" if status == Status.OPTIMAL else highs.modelStatusToString(code)
     if code == highspy.HighsModelStatus.kModelEmpty and not arrays.feasible(arrays.lower):
         return Outcome(Status.INFEASIBLE, message=message)
+    if status == Status.FAILED and trace.best.values is not None:
+        # HiGHS calls it an error when its last point misses a tolerance; earlier ones still hold.
+        return Outcome(
+            Status.FEASIBLE,
+            values=trace.best.values,
+            objective=trace.best.objective,
+            bound=trace.best.bound,
+            message=message,
+        )
     if status in (Status.INFEASIBLE, Status.UNBOUNDED, Status.FAILED):
         return Outcome(Status(status), message=message)
 

@@ -108,7 +108,7 @@ def _scale(numbers: Floats, where: str) -> int:
     factor = 1
     for number in np.unique(np.abs(numbers[numbers != np.rint(numbers)])).tolist():
         fraction = Fraction(number).limit_denominator(LARGEST_SCALE)
-        if abs(float(fraction) - number) > 1e-12 * number:
+        if abs(float(fraction) - number) > 1e-14 * number:
             raise UnsupportedModelError(
                 f"coefficient {number} of {where} is not a fraction with a denominator up to "
                 f"{LARGEST_SCALE}; a number that scales to an integer was expected"

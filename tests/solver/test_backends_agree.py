@@ -76,17 +76,15 @@ def mixed_models(draw: st.DrawFn) -> Model:
     size, rows = draw(st.integers(2, 8)), draw(st.integers(1, 5))
     model = Model()
     lower = rng.integers(-5, 3, size)
+    width = rng.integers(1, 9, size)
     columns = model.variables(
-        "x",
-        size,
-        lower=lower,
-        upper=lower + rng.integers(1, 9, size),
-        integer=rng.random(size) < 0.5,
+        "x", size, lower=lower, upper=lower + width, integer=rng.random(size) < 0.5
     )
-    middle = rng.integers(-10, 20, rows)
-    low = np.where(rng.random(rows) < 0.3, middle, -np.inf)
-    at = model.rows("row", rows, lower=low, upper=middle + rng.integers(0, 3, rows))
     matrix = rng.integers(-9, 10, (rows, size)) * (rng.random((rows, size)) < 0.7)
+    # Rows around the activity of one point of the box, so that most models are feasible.
+    middle = matrix @ (lower + rng.integers(0, width + 1)) + rng.integers(-2, 3, rows) / 2
+    low = np.where(rng.random(rows) < 0.4, middle - rng.integers(0, 3, rows), -np.inf)
+    at = model.rows("row", rows, lower=low, upper=middle + rng.integers(0, 3, rows))
     model.add(at[:, None], columns[None, :], matrix)
     sense = "max" if rng.random() < 0.5 else "min"
     model.term("value", columns, rng.integers(-20, 21, size), sense=sense)

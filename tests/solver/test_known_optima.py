@@ -1,0 +1,77 @@
+"""Small programs whose optimum is known by a formula, where solvers have been wrong before.
+
+HiGHS 1.13 and 1.14 return wrong optima for mixed-integer programs with status Optimal (HiGHS
+issues 2957, 2961, 2975, 2980): presolve let a continuous column that stands in one row only cover
+that row together with integer columns, and counted the row's activity wrongly.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from placewright.solver import InProcess, Limits, Model, Status
+
+LIMITS = Limits(seconds=30.0, gap=0.0)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    need=st.integers(1, 60).map(lambda quarters: quarters / 4),
+    prices=st.tuples(st.integers(1, 9), st.integers(1, 9), st.integers(1, 9)),
+    gains=st.tuples(st.integers(1, 4), st.integers(1, 4), st.integers(1, 4)),
+    tops=st.tuples(st.integers(1, 6), st.integers(1, 4), st.integers(1, 4)),
+)
+def test_cheapest_cover_with_a_continuous_singleton_column(need, prices, gains, tops) -> None:
+    model = Model()
+    columns = model.variables("x", 3, upper=tops, integer=[False, True, True])
+    model.add(model.rows("need", 1, lower=need), columns, gains)
+    model.term("price", columns, prices, sense="min")
+
+    expected = np.inf
+    for counts in itertools.product(range(tops[1] + 1), range(tops[2] + 1)):
+        rest = max(0.0, need - np.dot(gains[1:], counts)) / gains[0]
+        if rest <= tops[0]:
+            expected = min(expected, prices[0] * rest + np.dot(prices[1:], counts))
+    for backend in ("highs", "cbc"):
+        outcome = InProcess().solve(backend, model.arrays("price"), LIMITS)
+        if np.isinf(expected):
+            assert outcome.status is Status.INFEASIBLE
+        else:
+            assert outcome.status is Status.OPTIMAL
+            assert outcome.objective == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("backend", ["highs", "cbc"])
+def test_continuous_column_fills_what_an_integer_column_may_leave(backend: str) -> None:
+    model = Model()
+    part, whole = model.variables("x", 2, upper=10, integer=[False, True])
+    model.add(model.rows("need", 1, lower=6.25), [part, whole], [1, 1])
+    model.term("price", [part, whole], [3, 5], sense="min")
+    outcome = InProcess().solve(backend, model.arrays("price"), LIMITS)
+    assert outcome.objective == pytest.approx(18.75)
+    assert outcome.values.tolist() == pytest.approx([6.25, 0.0])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_highs_and_cp_sat_agree_on_packing_with_general_integers(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    model = Model()
+    opened = model.variables("bin", 4, upper=1)
+    items = model.variables("item", (4 * 6), upper=8).reshape(4, 6)
+    sizes, demand = rng.integers(7, 40, 6), rng.integers(2, 9, 6)
+    capacity = model.rows("capacity", 4, upper=0)
+    model.add(capacity[:, None], items, sizes[None, :])
+    model.add(capacity, opened, -100)
+    supply = model.rows("supply", 6, upper=demand)
+    model.add(supply[None, :], items, 1)
+    model.term("value", items, sizes[None, :] * 3 + rng.integers(0, 3, 6), sense="max")
+    model.term("value", opened, -rng.integers(40, 160, 4), sense="max")
+    arrays = model.arrays("value")
+    highs, cp_sat = (InProcess().solve(name, arrays, LIMITS) for name in ("highs", "cp-sat"))
+    assert highs.status is cp_sat.status is Status.OPTIMAL
+    assert highs.objective == cp_sat.objective

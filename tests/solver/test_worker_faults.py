@@ -1,0 +1,248 @@
+"""A backend that misbehaves costs quality, never the next solve."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from placewright.solver import (
+    BackendUnavailableError,
+    InProcess,
+    Limits,
+    Model,
+    Status,
+    UnsupportedModelError,
+    Worker,
+)
+
+HERE = str(Path(__file__).parent)
+SHORT = Limits(seconds=1.0)
+LONG = Limits(seconds=30.0)
+
+_spec = importlib.util.spec_from_file_location(
+    "planted_backends", Path(HERE, "planted_backends.py")
+)
+planted = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(planted)
+OPTIMUM, tiny = planted.OPTIMUM, planted.tiny
+
+
+@pytest.fixture(scope="module")
+def worker():
+    sys.path.insert(0, HERE)
+    with Worker() as one:
+        yield one
+    sys.path.remove(HERE)
+
+
+def solve(worker, name, limits=LONG, start=None, report=None):
+    return worker.solve(f"planted_backends:{name}", tiny(), limits, start, report)
+
+
+def still_works(worker) -> None:
+    outcome = worker.solve("highs", tiny(), LONG)
+    assert outcome.status is Status.OPTIMAL
+    assert outcome.objective == 7.0
+    assert outcome.values.tolist() == OPTIMUM.tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("raises", "raised ValueError: no luck"),
+        ("answers_nothing", "answer NoneType is no outcome"),
+        ("exits", "exit code 7: last words"),
+        ("is_killed", "signal SIGKILL"),
+        ("lies_about_the_point", "lied: it returned a point that is not feasible"),
+        ("lies_with_a_fraction", "lied: it returned a point that is not feasible"),
+        ("lies_about_the_shape", "lied: it returned a point that is not feasible"),
+        ("lies_about_the_bound", "lied: it claimed the bound 6.5, which the point 7.0 beats"),
+        ("lies_with_nan", "lied: it returned the bound nan"),
+        ("denies_its_own_point", "lied: it claimed infeasibility"),
+        ("underbids_its_own_point", "lied: it claimed the bound 6.0"),
+    ],
+)
+def test_fault_becomes_a_failed_outcome_with_its_reason(worker, name: str, words: str) -> None:
+    outcome = solve(worker, name)
+    assert outcome.status is Status.FAILED
+    assert words in outcome.message
+    assert outcome.values is None
+    assert outcome.bound is None
+    still_works(worker)
+
+
+def test_backend_that_hangs_is_killed_at_the_limit(worker) -> None:
+    still_works(worker)
+    outcome = solve(worker, "hangs", SHORT)
+    assert outcome.status is Status.NO_SOLUTION
+    assert outcome.message == "killed at the limit"
+    assert outcome.wall_stopped
+    still_works(worker)
+
+
+def test_last_point_and_bound_of_a_killed_backend_are_kept(worker) -> None:
+    still_works(worker)
+    heard = []
+    outcome = solve(worker, "hangs_with_a_point", SHORT, report=heard.append)
+    assert outcome.status is Status.FEASIBLE
+    assert outcome.values.tolist() == [2.0, 1.0]
+    assert (outcome.objective, outcome.bound) == (5.0, 7.5)
+    assert [news.objective for news in heard] == [5.0]
+    assert outcome.trajectory == ((0.0, 5.0, 7.5),)
+    still_works(worker)
+
+
+def test_last_point_of_a_crashed_backend_is_kept(worker) -> None:
+    outcome = solve(worker, "exits_with_a_point")
+    assert outcome.status is Status.FEASIBLE
+    assert (outcome.objective, outcome.bound) == (5.0, 7.5)
+    assert "exit code 7" in outcome.message
+    still_works(worker)
+
+
+def test_streamed_point_that_is_not_feasible_is_dropped(worker) -> None:
+    still_works(worker)
+    heard = []
+    outcome = solve(worker, "hangs_with_a_lie", SHORT, report=heard.append)
+    assert outcome.status is Status.NO_SOLUTION
+    assert heard == []
+
+
+def test_backend_that_takes_too_much_memory_is_killed(worker) -> None:
+    outcome = solve(worker, "takes_memory", Limits(seconds=30.0, memory_mib=300))
+    assert outcome.status is Status.FAILED
+    assert "of memory; at most 300 MiB was expected" in outcome.message
+    assert worker.peak_mib() > 300
+    still_works(worker)
+
+
+def test_program_started_by_a_killed_backend_is_killed_too(worker, tmp_path, monkeypatch) -> None:
+    note = tmp_path / "pid"
+    monkeypatch.setenv("PLANTED_FILE", str(note))
+    with Worker() as fresh:
+        outcome = solve(fresh, "hangs_with_a_program", Limits(seconds=3.0))
+        assert outcome.message == "killed at the limit"
+    assert is_gone(int(note.read_text()))
+
+
+def is_gone(process: int) -> bool:
+    for _ in range(100):
+        try:
+            state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_objective_is_recomputed_from_the_point(worker) -> None:
+    assert solve(worker, "lies_about_the_objective").objective == 7.0
+
+
+def test_almost_integral_point_becomes_exactly_integral(worker) -> None:
+    outcome = solve(worker, "almost_integral")
+    assert outcome.values.tolist() == OPTIMUM.tolist()
+    assert outcome.objective == 7.0
+
+
+def test_claimed_infeasibility_is_checked_against_the_start(worker) -> None:
+    assert solve(worker, "denies").status is Status.INFEASIBLE
+    assert solve(worker, "denies", start=OPTIMUM).status is Status.FAILED
+    assert solve(worker, "denies", start=np.array([3.0, 3.0])).status is Status.INFEASIBLE
+    assert solve(InProcess(), "denies", start=OPTIMUM).status is Status.FAILED
+
+
+def test_prints_of_a_backend_do_not_reach_the_pipe(worker) -> None:
+    assert solve(worker, "prints").objective == 7.0
+
+
+def test_interrupt_does_not_reach_the_worker(worker) -> None:
+    assert solve(worker, "hears_an_interrupt").objective == 7.0
+
+
+def test_interrupt_of_the_parent_kills_the_worker_and_goes_on(worker) -> None:
+    def interrupt(_):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(5)
+
+    with pytest.raises(KeyboardInterrupt):
+        solve(worker, "hangs_with_a_point", report=interrupt)
+    still_works(worker)
+
+
+def test_limit_of_zero_seconds_is_kept(worker) -> None:
+    assert solve(worker, "seconds_left", LONG).status is Status.NO_SOLUTION
+    assert float(solve(worker, "seconds_left", Limits(0.0)).message) == 0.0
+    for backend in ("highs", "cp-sat", "cbc"):
+        assert worker.solve(backend, tiny(), Limits(0.0)).status in Status
+
+
+def test_worker_ends_when_it_is_closed(worker) -> None:
+    with Worker() as fresh:
+        process = int(solve(fresh, "almost_integral").message)
+        assert not is_gone_now(process)
+        assert fresh.cpu_seconds() > 0
+        assert fresh.peak_mib() > 0
+    assert is_gone_now(process)
+    assert fresh.cpu_seconds() > 0
+    fresh.close()
+
+
+def is_gone_now(process: int) -> bool:
+    return not Path(f"/proc/{process}").exists()
+
+
+def test_one_worker_serves_many_solves_and_a_new_one_follows_a_fault(worker) -> None:
+    first, second = (solve(worker, "almost_integral").message for _ in range(2))
+    assert first == second
+    cpu = worker.cpu_seconds()
+    solve(worker, "exits")
+    assert solve(worker, "almost_integral").message != first
+    assert worker.cpu_seconds() >= cpu
+
+
+def test_warming_is_optional_and_forgives_an_unknown_backend(worker) -> None:
+    with Worker() as fresh:
+        fresh.warm("highs")
+        fresh.warm("no_such_module:solve")
+        still_works(fresh)
+
+
+@pytest.mark.parametrize("make", [Worker, InProcess])
+def test_errors_of_the_caller_are_raised(make) -> None:
+    model = Model()
+    column = model.variables("x", 1, upper=3, integer=False)
+    model.term("value", column, 1, sense="max")
+    with make() as solver:
+        with pytest.raises(UnsupportedModelError, match="column 0 is continuous"):
+            solver.solve("cp-sat", model.arrays("value"), LONG)
+        with pytest.raises(BackendUnavailableError, match="'nonsense' is unknown"):
+            solver.solve("nonsense", model.arrays("value"), LONG)
+        with pytest.raises(BackendUnavailableError, match="no_such_module"):
+            solver.solve("no_such_module:solve", model.arrays("value"), LONG)
+
+
+@pytest.mark.parametrize("name", ["raises", "answers_nothing", "lies_about_the_point"])
+def test_faults_without_isolation_become_failed_outcomes(worker, name: str) -> None:
+    assert solve(InProcess(), name).status is Status.FAILED
+
+
+def test_large_model_goes_through_the_pipe(worker) -> None:
+    model = Model()
+    columns = model.variables("x", 20_000, upper=1)
+    rows = model.rows("cap", 20_000, upper=1)
+    model.add(rows, columns, 1)
+    model.add(rows, np.roll(columns, 1), 1)
+    model.term("value", columns, 1, sense="max")
+    outcome = worker.solve("highs", model.arrays("value", relax=True), LONG)
+    assert outcome.objective == pytest.approx(10_000)
+    assert outcome.row_duals.shape == (20_000,)
