@@ -1,0 +1,124 @@
+"""Host classes: hosts that the count model does not tell apart.
+
+The key of a class starts as everything a round can see of a host besides its place in the tree
+(place matters to gangs only, and those are counted per domain): GPU model, whole free GPUs, whether
+it is empty, free shares, other free resources. Where that gives more classes than the model can
+carry, the parts that matter least are left out, last first; the sums of a class are kept exactly,
+so a coarser key is a relaxation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.problem import Problem
+
+MAX_CELLS = 8_000
+"""Most (shape, class) pairs that a count model should have."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class HostClasses:
+    """Classes of the hosts that can take a task.
+
+    Attributes
+    ----------
+    of_host : int64 (hosts,)
+        Class of each host, -1 where nothing fits.
+    size : int64 (classes,)
+        Hosts in each class.
+    whole : int64 (classes,)
+        Free whole GPUs of each host of the class (the same for all).
+    idle : bool (classes,)
+        Whether nothing runs on its hosts.
+    free : int64 (classes, resources)
+        Sum of the free resources of the class.
+    most_free : int64 (classes, resources)
+        Most that one host of the class has free.
+    room : int64 (shapes, classes)
+        Sum over the hosts of how many tasks of the shape fit one host alone.
+    residual : tuple of (milli-GPU, GPUs) pairs per class
+        Partly used GPUs with something left.
+    """
+
+    of_host: NDArray[np.int64]
+    size: NDArray[np.int64]
+    whole: NDArray[np.int64]
+    idle: NDArray[np.bool_]
+    free: NDArray[np.int64]
+    most_free: NDArray[np.int64]
+    room: NDArray[np.int64]
+    residual: tuple[tuple[tuple[int, int], ...], ...]
+
+    def __len__(self) -> int:
+        return len(self.size)
+
+
+def host_classes(problem: Problem, room: NDArray[np.int64]) -> HostClasses:
+    """Group the hosts of an empty placement; `room` (shapes, hosts) is how many tasks fit each."""
+    placement = Placement(problem)
+    of_host = np.full(problem.cluster.num_hosts, -1, dtype=np.int64)
+    hosts = np.flatnonzero(room.any(axis=0))
+    shares = np.sort(placement.partial[hosts], axis=1)
+    parts = [
+        np.column_stack(
+            [
+                problem.cluster.gpu_model[hosts],
+                placement.whole[hosts],
+                ~problem.state.busy[hosts],
+            ]
+        ),
+        shares.sum(axis=1, keepdims=True),
+        _per_gpu(placement, problem, hosts),
+        np.column_stack([placement.free[hosts], shares]),
+    ]
+    members = _coarsest_first(parts, len(room))
+    of_host[hosts] = members
+    first = np.unique(members, return_index=True)[1]
+    size = np.bincount(members, minlength=len(first))
+    count = len(first)
+
+    def total(columns: NDArray[np.int64]) -> NDArray[np.int64]:
+        result = np.zeros((count, columns.shape[1]), dtype=np.int64)
+        np.add.at(result, members, columns)
+        return result
+
+    most_free = np.zeros((count, placement.free.shape[1]), dtype=np.int64)
+    np.maximum.at(most_free, members, placement.free[hosts])
+    return HostClasses(
+        of_host=of_host,
+        size=size,
+        whole=placement.whole[hosts][first],
+        idle=~problem.state.busy[hosts][first],
+        free=total(placement.free[hosts]),
+        most_free=most_free,
+        room=total(room[:, hosts].T).T,
+        residual=tuple(_residual(shares[members == c]) for c in range(count)),
+    )
+
+
+def _per_gpu(placement: Placement, problem: Problem, hosts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Coarse view of the other resources: how many of the largest demand the free amount serves."""
+    if not len(problem.shape_demand):
+        return np.zeros((len(hosts), 0), dtype=np.int64)
+    step = np.maximum(np.quantile(problem.shape_demand, 0.5, axis=0).astype(np.int64), 1)
+    return np.minimum(placement.free[hosts] // step, 4 * (placement.whole[hosts][:, None] + 1))
+
+
+def _coarsest_first(parts: list[NDArray[np.int64]], shapes: int) -> NDArray[np.int64]:
+    """Class of each host under the finest key with few enough (shape, class) pairs."""
+    for upto in range(len(parts), 0, -1):
+        key = np.column_stack(parts[:upto])
+        classes, members = np.unique(key, axis=0, return_inverse=True)
+        if len(classes) * shapes <= MAX_CELLS:
+            break
+    return members.ravel()
+
+
+def _residual(shares: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
+    sizes, counts = np.unique(shares[shares > 0], return_counts=True)
+    return tuple(zip(sizes.tolist(), counts.tolist(), strict=True))

@@ -1,0 +1,248 @@
+r"""The count model: how many jobs of each class start, and how many tasks each host class takes.
+
+    y[c,o]  jobs of class c with option o                     sum_o y[c,o] <= jobs of c
+    x[s,a]  tasks of shape s on hosts of class a              sum_a x[s,a]  = tasks that y starts
+    o[a]    empty hosts of class a that become used
+    u[q,d]  gangs of kind q in domain d (gangs.py)            sum_d u[q,d]  = gangs that y starts
+    v[g,p]  GPUs of kind g cut by pattern p (patterns.py)
+
+    capacity   sum_s demand[s,r] x[s,a]            <= free[a,r]            per class and resource
+    gpus       sum_s gpus(s) x[s,a] + sum_p v[a,p] <= free whole GPUs of a
+    floor      sum_s floor(gpus(s)/t) x[s,a]       <= hosts of a * floor(whole/t),  t = 2, 4, 8 ...
+    (for classes of empty hosts the right-hand sides grow with o[a])
+    share      tasks of a fraction on a            <= places that its patterns offer
+    domain     gangs in and below a domain         <= what its hosts hold
+    quota      what a tenant's jobs take           <= what is left of its quota
+
+Exact for GPUs and levels when single-host sizes are powers of two and gangs take whole hosts; in CPU,
+memory and for other sizes a relaxation, since a class knows only the sums over its hosts
+(Placewright, docs/formulations/gang.md). Every placement of the round maps to a point of the model
+with the same value and opened hosts and at most the same spread, so its bounds hold for the round.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.classes import HostClasses
+from placewright.formulations.gang.gangs import (
+    GangColumns,
+    Kind,
+    domain_rows,
+    gang_columns,
+    kinds_of,
+)
+from placewright.formulations.gang.problem import Group, Problem
+from placewright.instances.documents import WHOLE_GPU
+from placewright.solver import Model
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """The model and where its variables are.
+
+    Attributes
+    ----------
+    y, y_class, y_choice : columns, job class and choice of each y
+    x, x_shape, x_class : columns, shape and host class of each x
+    opened : column of o per host class, -1 for classes in use
+    u, gangs : columns of u and what each stands for
+    kinds, kind_of : the gang kinds, and the kind of each group that has one
+    gpu_row, share_row : row per host class (-1: none), row per (fraction index, host class)
+    fractions : the distinct shares of a GPU that some shape asks for, in milli-GPU
+    """
+
+    problem: Problem
+    classes: HostClasses
+    model: Model
+    y: Ints
+    y_class: Ints
+    y_choice: Ints
+    x: Ints
+    x_shape: Ints
+    x_class: Ints
+    opened: Ints
+    u: Ints
+    gangs: GangColumns
+    kinds: list[Kind]
+    kind_of: dict[Group, int]
+    gpu_row: Ints
+    share_row: Ints
+    fractions: Ints
+
+
+def build(problem: Problem, classes: HostClasses, room: Ints, whole: Ints) -> Counts:
+    """Append all blocks; `room` (shapes, hosts) and `whole` (hosts,) describe the free hosts."""
+    model = Model()
+    y_class, y_choice = _pairs(problem)
+    y = model.variables("y", len(y_class), upper=problem.counts[y_class])
+    x_shape, x_class = np.nonzero(classes.room)
+    x = model.variables("x", len(x_shape), upper=classes.room[x_shape, x_class])
+    opened = np.full(len(classes), -1, dtype=np.int64)
+    idle = np.flatnonzero(classes.idle)
+    opened[idle] = model.variables("opened", len(idle), upper=classes.size[idle])
+    kinds, kind_of = kinds_of(problem, room)
+    gangs = gang_columns(problem, kinds)
+    u = model.variables("gang", len(gangs.kind), upper=gangs.most)
+    fractions = np.unique(problem.shape_gpu[problem.shared])
+    counts = Counts(
+        problem,
+        classes,
+        model,
+        y,
+        y_class,
+        y_choice,
+        x,
+        x_shape,
+        x_class,
+        opened,
+        u,
+        gangs,
+        kinds,
+        kind_of,
+        np.full(len(classes), -1, dtype=np.int64),
+        np.full((len(fractions), len(classes)), -1, dtype=np.int64),
+        fractions,
+    )
+    _one_option(counts)
+    _tasks(counts)
+    _gang_totals(counts)
+    _capacity(counts)
+    _gpus(counts)
+    _floor(counts)
+    _shares(counts)
+    _domains(counts, whole)
+    _quota(counts)
+    _terms(counts)
+    return counts
+
+
+def _pairs(problem: Problem) -> tuple[Ints, Ints]:
+    pairs = [(c, o) for c, k in enumerate(problem.classes) for o in range(len(k.choices))]
+    table = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    return table[:, 0], table[:, 1]
+
+
+def _one_option(m: Counts) -> None:
+    rows = m.model.rows("one option", len(m.problem.classes), upper=m.problem.counts)
+    m.model.add(rows[m.y_class], m.y, 1.0)
+
+
+def _tasks(m: Counts) -> None:
+    """Tasks placed = tasks started, per shape."""
+    rows = m.model.rows("tasks", len(m.problem.shape_gpu), lower=0.0, upper=0.0)
+    m.model.add(rows[m.x_shape], m.x, 1.0)
+    entries = [
+        (column, group.shape, group.count)
+        for column, c, o in zip(m.y.tolist(), m.y_class, m.y_choice, strict=True)
+        for group in m.problem.classes[c].choices[o].groups
+    ]
+    columns, shapes, numbers = np.array(entries, dtype=np.int64).reshape(-1, 3).T
+    m.model.add(rows[shapes], columns, -numbers)
+
+
+def _gang_totals(m: Counts) -> None:
+    """Gangs placed in domains = gangs started, per kind."""
+    rows = m.model.rows("gangs", len(m.kinds), lower=0.0, upper=0.0)
+    m.model.add(rows[m.gangs.kind], m.u, 1.0)
+    entries = [
+        (column, m.kind_of[group])
+        for column, c, o in zip(m.y.tolist(), m.y_class, m.y_choice, strict=True)
+        for group in m.problem.classes[c].choices[o].groups
+        if group in m.kind_of
+    ]
+    columns, kinds = np.array(entries, dtype=np.int64).reshape(-1, 2).T
+    m.model.add(rows[kinds], columns, -1.0)
+
+
+def _per_class(m: Counts, name: str, coefficient: Ints, total: Ints, each: Ints) -> Ints:
+    """Rows sum coefficient x <= total per class; for empty hosts <= each * opened.
+
+    `coefficient` is per entry of x, `total` and `each` (most of one host) per class. Returns the row
+    of each class to which further columns may be charged, -1 for classes without one.
+    """
+    used = np.zeros(len(m.classes), dtype=np.bool_)
+    used[m.x_class[coefficient > 0]] = True
+    row_of = np.full(len(m.classes), -1, dtype=np.int64)
+    entries = np.flatnonzero(coefficient)
+    by_host = used & m.classes.idle
+    # Hosts of one class may differ in what the key leaves out: then the sum is a row of its own.
+    by_sum = used & ~(by_host & (each * m.classes.size <= total))
+    for chosen, upper in ((by_sum, total), (by_host, np.zeros_like(total))):
+        index = np.flatnonzero(chosen)
+        row_of[index] = m.model.rows(name, len(index), upper=upper[index], keys=index.tolist())
+        mine = entries[chosen[m.x_class[entries]]]
+        m.model.add(row_of[m.x_class[mine]], m.x[mine], coefficient[mine])
+        if chosen is by_host:
+            m.model.add(row_of[index], m.opened[index], -each[index])
+    return row_of
+
+
+def _capacity(m: Counts) -> None:
+    for r in range(m.problem.shape_demand.shape[1]):
+        demand = m.problem.shape_demand[m.x_shape, r]
+        _per_class(m, "capacity", demand, m.classes.free[:, r], m.classes.most_free[:, r])
+
+
+def _gpus(m: Counts) -> None:
+    whole = m.problem.shape_gpu[m.x_shape] // WHOLE_GPU
+    # A class that takes shares needs the row too, for the GPUs that patterns cut.
+    row_of = _per_class(m, "gpus", whole, m.classes.whole * m.classes.size, m.classes.whole)
+    missing = np.flatnonzero((row_of < 0) & (m.classes.whole > 0))
+    idle = m.classes.idle[missing]
+    upper = np.where(idle, 0, (m.classes.whole * m.classes.size)[missing])
+    row_of[missing] = m.model.rows("gpus", len(missing), upper=upper, keys=missing.tolist())
+    opened = missing[idle]
+    m.model.add(row_of[opened], m.opened[opened], -m.classes.whole[opened])
+    m.gpu_row[:] = row_of
+
+
+def _floor(m: Counts) -> None:
+    whole = m.problem.shape_gpu[m.x_shape] // WHOLE_GPU
+    t = 2
+    while t <= whole.max(initial=0):
+        each = m.classes.whole // t
+        _per_class(m, "floor", whole // t, each * m.classes.size, each)
+        t *= 2
+
+
+def _shares(m: Counts) -> None:
+    """Rows that patterns.py fills: tasks of a fraction <= places that patterns offer."""
+    for f, fraction in enumerate(m.fractions):
+        mine = np.flatnonzero(m.problem.shape_gpu[m.x_shape] == fraction)
+        index = np.unique(m.x_class[mine])
+        m.share_row[f, index] = m.model.rows("share", len(index), upper=0.0)
+        m.model.add(m.share_row[f, m.x_class[mine]], m.x[mine], 1.0)
+
+
+def _domains(m: Counts, whole: Ints) -> None:
+    for capacity, domain, entries, tasks in domain_rows(m.problem, m.kinds, m.gangs, whole):
+        used = np.unique(domain)
+        rows = m.model.rows("domain", len(used), upper=capacity[used])
+        m.model.add(rows[np.searchsorted(used, domain)], m.u[entries], tasks)
+
+
+def _quota(m: Counts) -> None:
+    for (tenant, resource), left in m.problem.quota.items():
+        mine = [i for i, c in enumerate(m.y_class) if m.problem.classes[c].tenant == tenant]
+        demand = [
+            m.problem.demand_of(m.problem.classes[m.y_class[i]].choices[m.y_choice[i]], resource)
+            for i in mine
+        ]
+        row = m.model.rows("quota", 1, upper=left, keys=[(tenant, resource)])
+        m.model.add(row, m.y[mine], np.array(demand, dtype=np.float64))
+
+
+def _terms(m: Counts) -> None:
+    values = [
+        m.problem.classes[c].choices[o].value for c, o in zip(m.y_class, m.y_choice, strict=True)
+    ]
+    m.model.term("value", m.y, np.array(values, dtype=np.float64), sense="max")
+    m.model.term("spread", m.u, m.gangs.spread, sense="min")
+    idle = m.opened[m.opened >= 0]
+    m.model.term("opened", idle, np.ones(len(idle)), sense="min")

@@ -1,0 +1,208 @@
+"""The greedy plan: jobs by value per GPU, each where it leaves the least behind.
+
+It exists before any solver starts, fills what an expansion leaves free, and serves as a baseline.
+A task goes to the host with the fewest GPUs left that has room (best fit); a gang goes to the
+smallest domain that holds it, level by level, and inside it to as few sub-domains as possible.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.placement import Placement, Put
+from placewright.formulations.gang.problem import NO_LEVEL, Choice, Group, Problem
+from placewright.instances.documents import WHOLE_GPU
+
+
+class QuotaLeft:
+    """What tenants may still take, kept up to date as jobs start."""
+
+    def __init__(self, placement: Placement) -> None:
+        self.problem = placement.problem
+        self.left = dict(self.problem.quota)
+        for _, job_class, choice, _ in placement.started():
+            self.take(job_class, self.problem.classes[job_class].choices[choice])
+
+    def allows(self, job_class: int, choice: Choice) -> bool:
+        """Whether one more job of the class stays inside its tenant's quota."""
+        tenant = self.problem.classes[job_class].tenant
+        return all(
+            self.problem.demand_of(choice, r) <= amount
+            for (t, r), amount in self.left.items()
+            if t == tenant
+        )
+
+    def take(self, job_class: int, choice: Choice) -> None:
+        """Count one more started job."""
+        tenant = self.problem.classes[job_class].tenant
+        for t, r in self.left:
+            if t == tenant:
+                self.left[t, r] -= self.problem.demand_of(choice, r)
+
+
+def order_of(problem: Problem) -> list[tuple[int, int]]:
+    """(class, choice) pairs by value per GPU, then by size, largest first."""
+    pairs = []
+    for c, job_class in enumerate(problem.classes):
+        for o, choice in enumerate(job_class.choices):
+            size = problem.demand_of(choice, -1)
+            pairs.append((-choice.value / max(size, 1), -size, c, o))
+    return [(c, o) for _, _, c, o in sorted(pairs)]
+
+
+def fill(
+    placement: Placement,
+    deadline: float = float("inf"),
+    order: list[tuple[int, int]] | None = None,
+) -> bool:
+    """Start every waiting job that still fits, in greedy order; False if time ran out first."""
+    problem = placement.problem
+    quota = QuotaLeft(placement)
+    for c, o in order or order_of(problem):
+        choice = problem.classes[c].choices[o]
+        if time.monotonic() > deadline:
+            return False
+        if _is_single(choice):
+            _fill_singles(placement, quota, c, o)
+            continue
+        while placement.waiting[c] and quota.allows(c, choice):
+            puts = place_choice(placement, choice)
+            if puts is None:
+                break
+            placement.start(c, o, puts)
+            quota.take(c, choice)
+    return True
+
+
+def _is_single(choice: Choice) -> bool:
+    return len(choice.groups) == 1 and choice.groups[0].count == 1
+
+
+def _fill_singles(placement: Placement, quota: QuotaLeft, c: int, o: int) -> None:
+    """Best fit of one-task jobs of one shape: a host, once chosen, stays the best until full.
+
+    With shares the same holds for a GPU: it is filled before the next one is chosen.
+    """
+    choice = placement.problem.classes[c].choices[o]
+    shape = choice.groups[0].shape
+    share = bool(placement.problem.shared[shape])
+    while placement.waiting[c]:
+        room = placement.fits(shape)
+        hosts = np.flatnonzero(room)
+        order = _best_fit_order(placement, shape, hosts)
+        for host in hosts[order[:1] if share else order]:
+            for _ in range(int(room[host])):
+                if not placement.waiting[c] or not quota.allows(c, choice):
+                    return
+                gpus = placement.put(shape, int(host))
+                placement.start(c, o, [Put(0, int(host), 1, gpus)])
+                quota.take(c, choice)
+                if share and placement.partial[host].max() < placement.problem.shape_gpu[shape]:
+                    break
+        if not share or not len(hosts):
+            return
+
+
+def _best_fit_order(
+    placement: Placement, shape: int, hosts: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Positions of `hosts`, the one that would have the fewest GPUs left first."""
+    problem = placement.problem
+    gpu = int(problem.shape_gpu[shape])
+    left = placement.whole[hosts] * WHOLE_GPU
+    if 0 < gpu < WHOLE_GPU:
+        partial = placement.partial[hosts]
+        tightest = np.where(partial >= gpu, partial, 10 * WHOLE_GPU).min(axis=1)
+        return np.lexsort((placement.free[hosts, 0], left, tightest))
+    idle = ~problem.state.busy[hosts]
+    return np.lexsort((placement.free[hosts, 0], idle, left))
+
+
+def place_choice(
+    placement: Placement,
+    choice: Choice,
+    within: Mapping[int, NDArray[np.bool_]] | None = None,
+) -> list[Put] | None:
+    """Put all groups of an option where they fit, or leave the placement as it was.
+
+    `within` restricts a group, by its index, to some hosts.
+    """
+    puts: list[Put] = []
+    for k in sorted(range(len(choice.groups)), key=lambda k: -choice.groups[k].milli_gpu):
+        group = choice.groups[k]
+        placed = place_group(placement, group, k, (within or {}).get(k))
+        if placed is None:
+            undo(placement, choice, puts)
+            return None
+        puts += placed
+    return puts
+
+
+def undo(placement: Placement, choice: Choice, puts: list[Put]) -> None:
+    """Give back what `puts` of an option took."""
+    for put in puts:
+        placement.lift(choice.groups[put.group].shape, put)
+
+
+def place_group(
+    placement: Placement,
+    group: Group,
+    index: int,
+    within: NDArray[np.bool_] | None = None,
+) -> list[Put] | None:
+    """Put a group on the smallest domain that holds it, optionally only on hosts `within`."""
+    cluster = placement.problem.cluster
+    room = placement.fits(group.shape)
+    if within is not None:
+        room = np.where(within, room, 0)
+    room = np.minimum(room, group.count)
+    if room.sum() < group.count:
+        return None
+    levels = sorted({level for level, _ in group.weights} | ({group.required} - {NO_LEVEL}))
+    for level in reversed(levels):
+        domain = cluster.domain[level]
+        capacity = np.bincount(domain, weights=room, minlength=len(cluster.names[level]))
+        enough = np.flatnonzero(capacity >= group.count)
+        if len(enough):
+            best = enough[capacity[enough].argmin()]
+            room = np.where(domain == best, room, 0)
+            break
+        if level == group.required:
+            return None
+    chosen: list[tuple[int, int]] = []
+    _gather(placement, room, np.flatnonzero(room), group.count, 0, chosen)
+    return [Put(index, h, n, placement.put(group.shape, h, n)) for h, n in chosen]
+
+
+def _gather(
+    placement: Placement,
+    room: NDArray[np.int64],
+    hosts: NDArray[np.int64],
+    count: int,
+    level: int,
+    chosen: list[tuple[int, int]],
+) -> None:
+    """Spread `count` tasks over `hosts` by as few sub-domains per level as best fit finds."""
+    domain = placement.problem.cluster.domain[level]
+    parts, part_of = np.unique(domain[hosts], return_inverse=True)
+    is_host = level == len(placement.problem.cluster.levels) - 1
+    capacity = np.bincount(part_of, weights=room[hosts], minlength=len(parts)).astype(np.int64)
+    # Among equal hosts the one in use or with fewer free GPUs goes first.
+    tie = placement.whole[hosts] if is_host else np.zeros(len(parts))
+    order = np.lexsort((tie, capacity))
+    while count:
+        enough = np.searchsorted(capacity[order], count)
+        at = int(enough) if enough < len(order) else len(order) - 1
+        part = order[at]
+        taken = min(count, int(capacity[part]))
+        if is_host:
+            chosen.append((int(hosts[part]), taken))
+        else:
+            inside = hosts[part_of == part]
+            _gather(placement, room, inside, taken, level + 1, chosen)
+        count -= taken
+        order = np.delete(order, at)

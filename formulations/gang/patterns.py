@@ -1,0 +1,137 @@
+"""Patterns that cut one GPU into shares, found by column generation.
+
+    v[g,p]  GPUs of kind g (host class, free milli-GPU) cut by pattern p, a multiset of fractions
+
+A milli-GPU sum per host is wrong (three tasks of 600 do not fit two GPUs); patterns are right. There
+are too many to list, so the linear relaxation asks for those that help (Gilmore and Gomory 1961):
+with the price pi[a,f] of a place for fraction f on class a and mu[g] of a GPU, the best pattern of
+kind g is an unbounded knapsack over its free milli-GPU, one table for all kinds of all classes.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.counts import Counts
+from placewright.instances.documents import WHOLE_GPU
+
+TOLERANCE = 1e-7
+"""Relative to the highest price: below it a pattern does not count as an improvement."""
+
+
+class Patterns:
+    """The pattern columns of a count model.
+
+    Attributes
+    ----------
+    columns : int64 (patterns,)
+        Column in the model of each pattern so far.
+    kind : int64 (patterns,)
+        The kind of GPU that each pattern cuts.
+    cuts : int64 (patterns, fractions)
+        How many shares of each fraction a pattern gives.
+    kind_class, kind_free, kind_size : int64 (kinds,)
+        Host class, free milli-GPU of one GPU, and number of GPUs of each kind.
+    """
+
+    def __init__(self, counts: Counts) -> None:
+        self.counts = counts
+        fractions = counts.fractions
+        kinds: list[tuple[int, int, int, int]] = []  # class, free, GPUs, row
+        for a in np.flatnonzero((counts.share_row >= 0).any(axis=0)).tolist():
+            if counts.gpu_row[a] >= 0:
+                total = int(counts.classes.whole[a] * counts.classes.size[a])
+                kinds.append((a, WHOLE_GPU, total, int(counts.gpu_row[a])))
+            useful = [(r, n) for r, n in counts.classes.residual[a] if r >= fractions[0]]
+            rows = counts.model.rows("residual", len(useful), upper=[n for _, n in useful])
+            kinds += [(a, r, n, int(row)) for (r, n), row in zip(useful, rows, strict=True)]
+        table = np.array(kinds, dtype=np.int64).reshape(-1, 4)
+        self.kind_class, self.kind_free, self.kind_size, self._kind_row = table.T
+        self._unit = gcd(*fractions.tolist(), WHOLE_GPU)
+        self._steps = fractions // self._unit
+        self.columns = np.zeros(0, dtype=np.int64)
+        self.kind = np.zeros(0, dtype=np.int64)
+        self.cuts = np.zeros((0, len(fractions)), dtype=np.int64)
+        self._seen: set[tuple[int, bytes]] = set()
+        most = self.kind_free[:, None] // fractions
+        for f in range(len(fractions)):
+            usable = np.flatnonzero(
+                (most[:, f] > 0) & (counts.share_row[f, self.kind_class] >= 0)
+            )
+            cuts = np.zeros((len(usable), len(fractions)), dtype=np.int64)
+            cuts[:, f] = most[usable, f]
+            self._append(usable, cuts)
+
+    def improve(self, duals: NDArray[np.float64], sense: str) -> tuple[bool, float]:
+        """Add the best pattern of every kind that improves the relaxation.
+
+        Returns whether one was added, and by how much at the most the missing patterns can still
+        improve the relaxation's optimum (Lagrange's bound: prices times the GPUs of each kind).
+        """
+        counts = self.counts
+        sign = 1.0 if sense == "max" else -1.0
+        rows = counts.share_row
+        price = np.where(rows >= 0, sign * duals[rows], 0.0).clip(min=0.0)
+        classes, position = np.unique(self.kind_class, return_inverse=True)
+        best, choice = self._knapsack(price[:, classes].T)
+        room = self.kind_free // self._unit
+        gain = best[position, room] - sign * duals[self._kind_row]
+        threshold = TOLERANCE * max(float(price.max(initial=0.0)), 1e-12)
+        better = np.flatnonzero(gain > threshold)
+        cuts = np.zeros((len(better), len(counts.fractions)), dtype=np.int64)
+        for i, g in enumerate(better):
+            left = int(room[g])
+            while (f := int(choice[position[g], left])) >= 0:
+                cuts[i, f] += 1
+                left -= int(self._steps[f])
+        added = self._append(better, cuts)
+        return added, float((gain.clip(min=0.0) * self.kind_size).sum())
+
+    def _knapsack(
+        self, price: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Best total price within each capacity, per class, and the fraction taken there first.
+
+        A choice of -1 ends the pattern. A capacity that no fraction fills exactly inherits the
+        entry below through the fraction taken there, so following choices never overruns.
+        """
+        steps, top = self._steps, WHOLE_GPU // self._unit
+        best = np.zeros((len(price), top + 1))
+        choice = np.full((len(price), top + 1), -1, dtype=np.int64)
+        for capacity in range(1, top + 1):
+            usable = int(np.searchsorted(steps, capacity, side="right"))
+            best[:, capacity] = best[:, capacity - 1]
+            choice[:, capacity] = choice[:, capacity - 1]
+            if usable:
+                offers = best[:, capacity - steps[:usable]] + price[:, :usable]
+                winner = offers.argmax(axis=1)
+                offered = offers[np.arange(len(price)), winner]
+                better = offered > best[:, capacity] + 1e-12
+                best[better, capacity] = offered[better]
+                choice[better, capacity] = winner[better]
+        return best, choice
+
+    def _append(self, kinds: NDArray[np.int64], cuts: NDArray[np.int64]) -> bool:
+        fresh = []
+        for i, (kind, cut) in enumerate(zip(kinds.tolist(), cuts, strict=True)):
+            key = (kind, cut.tobytes())
+            if cut.any() and key not in self._seen:
+                self._seen.add(key)
+                fresh.append(i)
+        if not fresh:
+            return False
+        kinds, cuts = kinds[fresh], cuts[fresh]
+        counts = self.counts
+        columns = counts.model.variables("pattern", len(kinds), upper=self.kind_size[kinds])
+        counts.model.add(self._kind_row[kinds], columns, 1.0)
+        at, f = np.nonzero(cuts)
+        rows = counts.share_row[f, self.kind_class[kinds[at]]]
+        wanted = rows >= 0
+        counts.model.add(rows[wanted], columns[at[wanted]], -cuts[at, f][wanted])
+        self.columns = np.concatenate([self.columns, columns])
+        self.kind = np.concatenate([self.kind, kinds])
+        self.cuts = np.concatenate([self.cuts, cuts])
+        return True

@@ -1,0 +1,141 @@
+"""The gang formulation: greedy at once, then exact on small rounds, counts on large ones.
+
+`exact.py` and `counts.py` say what each model is exact for. Bounds are those of docs/bounds.md: the
+first term over a relaxation, every later term with the earlier ones held no worse than the best
+plan's verified values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from placewright.formulations.gang import exact
+from placewright.formulations.gang.classes import host_classes
+from placewright.formulations.gang.counts import Counts, build
+from placewright.formulations.gang.expand import expand
+from placewright.formulations.gang.greedy import fill
+from placewright.formulations.gang.patterns import Patterns
+from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.problem import SENSE, Problem
+from placewright.formulations.gang.repair import repair
+from placewright.formulations.session import Bound, Candidate, Session, rounded, tighter
+from placewright.solver import Outcome, Status
+
+MAX_EXACT_CELLS = 6_000
+"""Most task variables of a host-indexed model that is still solved whole."""
+
+
+def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
+    """Yield the greedy plan and the bounds that need no solver, then better ones of both."""
+    placement = Placement(problem)
+    fill(placement)
+    yield Candidate(placement.places(), "greedy")
+    yield from trivial_bounds(problem)
+    if session.satisfied() or session.remaining() <= 0:
+        return
+    if exact.size_of(problem) <= MAX_EXACT_CELLS:
+        yield from exact.run(problem, session)
+    else:
+        yield from _run_counts(problem, session)
+
+
+def trivial_bounds(problem: Problem) -> Iterator[Bound]:
+    """Every job with its best option; no spread, no pair apart, no host opened."""
+    best = sum(len(c.jobs) * max(o.value for o in c.choices) for c in problem.classes)
+    for term in problem.terms:
+        yield Bound(term, best if term == "value" else 0, certified=True)
+
+
+def _run_counts(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
+    empty = Placement(problem)
+    room = np.stack([empty.fits(s) for s in range(len(problem.shape_gpu))])
+    classes = host_classes(problem, room)
+    counts = build(problem, classes, room, empty.whole)
+    patterns = Patterns(counts) if len(counts.fractions) else None
+
+    first = problem.terms[0]
+    bound = relaxation(session, counts, patterns, first)
+    if bound is not None:
+        yield Bound(first, bound)
+    values: np.ndarray | None = None
+    for term in _modelled(problem):
+        outcome = _search(session, counts, term, values)
+        if outcome is None or outcome.values is None:
+            break
+        if term == first and patterns is None and outcome.bound is not None:
+            yield Bound(first, rounded(outcome.bound, SENSE[first]))
+        values = outcome.values
+        assert outcome.objective is not None
+        counts.model.hold(term, outcome.objective)
+    if values is not None:
+        placement = expand(counts, patterns, values)
+        yield Candidate(placement.places(), "counts")
+        if not session.satisfied():
+            yield from repair(problem, session, placement)
+    yield from _later_bounds(session, counts, patterns)
+
+
+def _modelled(problem: Problem) -> list[str]:
+    """Terms that the count model has; the others keep their trivial bound."""
+    return [t for t in problem.terms if t in ("value", "spread", "opened")]
+
+
+def _search(
+    session: Session, counts: Counts, term: str, start: np.ndarray | None
+) -> Outcome | None:
+    """Branch and bound over the columns at hand; later terms get less time and a looser gap."""
+    arrays = counts.model.arrays(term)
+    if start is None:
+        return session.optimise(arrays, share=0.5)
+    return session.optimise(arrays, share=0.2, most=10.0, gap=1e-2, start=start)
+
+
+def _later_bounds(
+    session: Session, counts: Counts, patterns: Patterns | None
+) -> Iterator[Bound]:
+    """Bound each later term over the relaxation, the earlier terms held at the best plan's values."""
+    modelled = _modelled(counts.problem)
+    pending = set(counts.model.held)
+    holds: list[tuple[str, int]] = []
+    for term in counts.problem.terms:
+        if session.best is None:
+            return
+        if term in modelled:
+            if holds:
+                bound = relaxation(session, counts, patterns, term, tuple(pending))
+                if bound is not None:
+                    yield Bound(term, rounded(bound, SENSE[term]), tuple(holds))
+            counts.model.hold(term, session.best[term])
+            pending -= {f"hold:{term}"}
+        holds.append((term, session.best[term]))
+
+
+def relaxation(
+    session: Session,
+    counts: Counts,
+    patterns: Patterns | None,
+    term: str,
+    without: tuple[str, ...] = (),
+) -> float | None:
+    """Bound of a term over the linear relaxation with all patterns, by column generation.
+
+    Each round of it gives a valid bound: the optimum over the patterns so far plus the most that the
+    missing ones can add. `without` names row blocks to leave out; they must be the last rows.
+    """
+    best: float | None = None
+    while True:
+        arrays = counts.model.arrays(term, relax=True, without=without)
+        outcome = session.optimise(arrays, share=0.5)
+        if outcome is None or outcome.status is not Status.OPTIMAL or outcome.bound is None:
+            return best
+        if patterns is None:
+            return outcome.bound
+        if outcome.row_duals is None:
+            return best
+        added, missing = patterns.improve(outcome.row_duals, SENSE[term])
+        sign = 1.0 if SENSE[term] == "max" else -1.0
+        best = tighter(best, outcome.bound + sign * missing, SENSE[term])
+        if not added or missing <= 1e-5 * abs(outcome.bound):
+            return best

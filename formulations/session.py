@@ -1,0 +1,137 @@
+"""What passes between a formulation and the round that runs it.
+
+A formulation is a generator `run(problem, session)`. It yields a `Candidate` for each plan it finds
+and a `Bound` for each bound it proves. The round verifies a candidate before the generator goes on,
+and leaves the verified term values of the best plan so far in `session.best`.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.solver import Arrays, Limits, Outcome, Status
+
+Solve: TypeAlias = Callable[[str, Arrays, Limits, NDArray[np.float64] | None], Outcome]
+Place: TypeAlias = tuple[int, int, int, tuple[int, ...]]
+"""The place of one task: (group, index in the group, host, GPUs on the host)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A plan to verify: for each started job (its index in the round) the option and task places."""
+
+    starts: Mapping[int, tuple[int, tuple[Place, ...]]]
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """No plan that is at least as good in `holds` beats `value` in `term`.
+
+    `holds` are (term, value) pairs: the earlier terms, held no worse than the best plan's values.
+    `certified`: recomputed in our own code; otherwise claimed by a solver.
+    """
+
+    term: str
+    value: float
+    holds: tuple[tuple[str, int], ...] = ()
+    certified: bool = False
+
+
+@dataclass(slots=True)
+class Session:
+    """A round's clock, its way to a solver, and the best verified plan so far.
+
+    Parameters
+    ----------
+    solve
+        `solve(backend, arrays, limits, start)`; it returns an outcome whatever the solver does.
+    deadline
+        `time.monotonic()` at which the formulation should be done.
+    gap
+        Relative gap of the first term at which the search may stop.
+    """
+
+    solve: Solve
+    deadline: float
+    backend: str = "highs"
+    gap: float = 1e-4
+    seed: int = 0
+    deterministic: bool = False
+    memory_mib: int | None = None
+    best: Mapping[str, int] | None = None
+    first_gap: float | None = None
+    degraded: list[str] = field(default_factory=list)
+    wall_stopped: bool = False
+
+    def remaining(self) -> float:
+        """Seconds left before the deadline; negative after it."""
+        return self.deadline - time.monotonic()
+
+    def satisfied(self) -> bool:
+        """Whether the first term of the best plan is proven within the gap that was asked for."""
+        return self.first_gap is not None and self.first_gap <= self.gap
+
+    def optimise(
+        self,
+        arrays: Arrays,
+        *,
+        share: float = 1.0,
+        most: float = float("inf"),
+        gap: float | None = None,
+        start: NDArray[np.float64] | None = None,
+    ) -> Outcome | None:
+        """Solve with at most `share` of the time left and `most` seconds.
+
+        Returns None when no time is left. A failure is recorded in `degraded`. Continuous models go
+        to HiGHS unless the backend is CBC: CP-SAT knows integers only.
+        """
+        seconds = min(self.remaining() * share, most)
+        if seconds <= 0:
+            self.wall_stopped = True
+            return None
+        backend = self.backend
+        if backend == "cp-sat" and not arrays.integer.all():
+            backend = "highs"
+        limits = Limits(
+            seconds=self.remaining() if self.deterministic else seconds,
+            gap=self.gap / 2 if gap is None else gap,
+            seed=self.seed,
+            work=min(most, WORK) * share if self.deterministic else None,
+            memory_mib=self.memory_mib,
+        )
+        outcome = self.solve(backend, arrays, limits, start)
+        self.wall_stopped |= outcome.wall_stopped
+        if outcome.status is Status.FAILED or outcome.message:
+            self.degraded.append(f"{backend}: {outcome.message or outcome.status.value}")
+        return outcome
+
+
+def tighter(first: float | None, second: float | None, sense: str) -> float | None:
+    """The tighter of two bounds of a term with this sense; None is no bound."""
+    if first is None or second is None:
+        return second if first is None else first
+    return min(first, second) if sense == "max" else max(first, second)
+
+
+def rounded(bound: float, sense: str) -> float:
+    """Round a bound of an integer term to the integer that it still allows, with a tolerance.
+
+    Solvers stop within tolerances: a bound of 6.9999999 on a minimum does not prove 7 wrong, and one
+    of 7.0000004 does not prove 8.
+    """
+    slack = 1e-6 * max(1.0, abs(bound))
+    return float(math.floor(bound + slack) if sense == "max" else math.ceil(bound - slack))
+
+
+WORK = 30.0
+"""Deterministic work of one solve, in units of about one second."""
+
+Terms: TypeAlias = tuple[tuple[str, Literal["max", "min"]], ...]

@@ -1,0 +1,88 @@
+"""Which bounds hold for a plan, and what they prove of it (docs/bounds.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from placewright.formulations.gang.problem import SENSE
+from placewright.formulations.session import Bound, tighter
+from placewright.instances.plan import TermResult
+
+
+class Bounds:
+    """All bounds that were proven so far."""
+
+    def __init__(self) -> None:
+        self._known: list[Bound] = []
+
+    def add(self, bound: Bound) -> None:
+        """Keep a bound."""
+        self._known.append(bound)
+
+    def tightest(
+        self, term: str, values: Mapping[str, int], *, certified: bool
+    ) -> float | None:
+        """Tightest bound of a term that holds for a plan with these values.
+
+        A bound speaks of all plans at least as good as its holds, so it holds for a plan that is no
+        worse than every one of them.
+        """
+        best: float | None = None
+        for bound in self._known:
+            if bound.term == term and bound.certified == certified:
+                if all(_no_worse(values[t], v, SENSE[t]) for t, v in bound.holds):
+                    best = tighter(best, bound.value, SENSE[term])
+        return best
+
+    def results(self, terms: tuple[str, ...], values: Mapping[str, int]) -> tuple[TermResult, ...]:
+        """Value, bounds and gap of each term for a plan with these values."""
+        results: list[TermResult] = []
+        for index, term in enumerate(terms):
+            certified = self.tightest(term, values, certified=True)
+            claimed = self.tightest(term, values, certified=False)
+            bound = tighter(certified, claimed, SENSE[term])
+            proof: Literal["certified", "claimed"] | None = None
+            if bound is not None:
+                proof = "certified" if bound == certified else "claimed"
+            unproven = any(result.gap != 0 for result in results[1:index])
+            results.append(
+                TermResult(
+                    name=term,
+                    sense=SENSE[term],
+                    value=values[term],
+                    bound=bound,
+                    proof=proof,
+                    certified=certified,
+                    claimed=claimed,
+                    gap=gap_of(values[term], bound),
+                    conditional=unproven and bound is not None,
+                )
+            )
+        return tuple(results)
+
+
+def gap_of(value: int, bound: float | None) -> float | None:
+    """|bound - value| / max(|bound|, |value|); 0 if equal, None without a bound."""
+    if bound is None:
+        return None
+    return 0.0 if bound == value else abs(bound - value) / max(abs(bound), abs(value))
+
+
+def beaten(result: TermResult) -> bool:
+    """Whether a verified value beats its bound."""
+    if result.bound is None:
+        return False
+    return _no_worse(result.value, result.bound, result.sense) and result.value != result.bound
+
+
+def better(first: Mapping[str, int], second: Mapping[str, int], terms: tuple[str, ...]) -> bool:
+    """Whether the first values are lexicographically better than the second."""
+    for term in terms:
+        if first[term] != second[term]:
+            return _no_worse(first[term], second[term], SENSE[term])
+    return False
+
+
+def _no_worse(value: float, other: float, sense: str) -> bool:
+    return value >= other if sense == "max" else value <= other

@@ -1,0 +1,56 @@
+"""From a candidate to the decisions of a Plan document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from placewright.formulations.session import Candidate
+from placewright.instances.plan import Decision, DecisionKind, Reason, Task
+from placewright.instances.round import Round
+
+
+def keeps(round_: Round) -> dict[int, Decision]:
+    """Decisions of the running jobs, by index in the round: each stays where it is."""
+    return {
+        index: Decision(
+            job=job.name,
+            decision=DecisionKind.KEEP,
+            option=job.running.option,
+            tasks=job.running.tasks,
+        )
+        for index, job in enumerate(round_.jobs)
+        if job.running is not None
+    }
+
+
+def decide(
+    round_: Round,
+    hosts: tuple[str, ...],
+    kept: Mapping[int, Decision],
+    candidate: Candidate,
+    reasons: Mapping[int, Reason],
+) -> tuple[Decision, ...]:
+    """One decision per job in the round's order; a job without a reason waits as `not_chosen`."""
+    decisions = []
+    for index, job in enumerate(round_.jobs):
+        if index in kept:
+            decisions.append(kept[index])
+        elif index in candidate.starts:
+            option, places = candidate.starts[index]
+            tasks = tuple(
+                Task.model_construct(group=g, index=i, host=hosts[h], gpus=gpus)
+                for g, i, h, gpus in places
+            )
+            decisions.append(
+                Decision.model_construct(
+                    job=job.name,
+                    decision=DecisionKind.START,
+                    option=option,
+                    reason=None,
+                    tasks=tasks,
+                )
+            )
+        else:
+            reason = reasons.get(index, Reason.NOT_CHOSEN)
+            decisions.append(Decision(job=job.name, decision=DecisionKind.WAIT, reason=reason))
+    return tuple(decisions)

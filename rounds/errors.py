@@ -1,0 +1,16 @@
+"""Errors of this folder."""
+
+from __future__ import annotations
+
+from placewright.instances.plan import Plan
+
+
+class InternalError(RuntimeError):
+    """A formulation made an invalid plan, or a verified plan beats a bound: a bug, never clipped.
+
+    `plan` is the best verified plan that was known then, if there was one.
+    """
+
+    def __init__(self, message: str, plan: Plan | None = None) -> None:
+        super().__init__(message)
+        self.plan = plan

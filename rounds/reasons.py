@@ -1,0 +1,89 @@
+"""Why a job waits; only what is proven is claimed.
+
+Each reason rests on a necessary condition: an option cannot start where one of its groups alone
+finds too few places (in every domain of the level that it requires).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.problem import NO_LEVEL, Choice, JobClass, Problem
+from placewright.formulations.session import Candidate
+from placewright.instances.plan import Reason
+from placewright.topology import State
+
+
+def reasons_of(problem: Problem, candidate: Candidate) -> dict[int, Reason]:
+    """Return the reason of every pending job that the candidate does not start."""
+    empty = Placement(replace(problem, state=State.empty(problem.cluster)))
+    before = Placement(problem)
+    reasons: dict[int, Reason] = {}
+    open_jobs: list[tuple[int, int]] = []  # (job, class)
+    for c, job_class in enumerate(problem.classes):
+        waiting = [j for j in job_class.jobs if j not in candidate.starts]
+        if not waiting:
+            continue
+        if not _may_start(empty, job_class):
+            reason = Reason.NEVER_FITS
+        elif not any(_within_quota(problem, job_class, o) for o in job_class.choices):
+            reason = Reason.QUOTA
+        elif not _may_start(before, job_class):
+            reason = Reason.CAPACITY
+        else:
+            open_jobs += [(j, c) for j in waiting]
+            continue
+        reasons |= dict.fromkeys(waiting, reason)
+    return reasons | dict(_displaced(problem, candidate, open_jobs))
+
+
+def _displaced(
+    problem: Problem, candidate: Candidate, open_jobs: list[tuple[int, int]]
+) -> Iterator[tuple[int, Reason]]:
+    """Tell who finds no place beside the started jobs of strictly higher priority."""
+    jobs = problem.round.jobs
+    started = sorted(candidate.starts, key=lambda j: jobs[j].priority)
+    class_of = {j: c for c, job_class in enumerate(problem.classes) for j in job_class.jobs}
+    placement = Placement(problem)
+    verdict: dict[tuple[int, int], bool] = {}
+    for job, c in sorted(open_jobs, key=lambda entry: -jobs[entry[0]].priority):
+        priority = jobs[job].priority
+        while started and jobs[started[-1]].priority > priority:
+            above = started.pop()
+            option, places = candidate.starts[above]
+            choice = problem.classes[class_of[above]].choices[option]
+            for group, _, host, gpus in places:
+                placement.hold(choice.groups[group].shape, host, gpus)
+        if (c, priority) not in verdict:
+            verdict[c, priority] = _may_start(placement, problem.classes[c])
+        displaced = not verdict[c, priority]
+        yield job, Reason.DISPLACED_BY_PRIORITY if displaced else Reason.NOT_CHOSEN
+
+
+def _may_start(placement: Placement, job_class: JobClass) -> bool:
+    return any(_may_place(placement, choice) for choice in job_class.choices)
+
+
+def _may_place(placement: Placement, choice: Choice) -> bool:
+    cluster = placement.problem.cluster
+    for group in choice.groups:
+        room = placement.fits(group.shape)
+        if group.required != NO_LEVEL:
+            room = np.bincount(cluster.domain[group.required], weights=np.minimum(room, group.count))
+            if room.max() < group.count:
+                return False
+        elif np.minimum(room, group.count).sum() < group.count:
+            return False
+    return True
+
+
+def _within_quota(problem: Problem, job_class: JobClass, choice: Choice) -> bool:
+    return all(
+        problem.demand_of(choice, resource) <= left
+        for (tenant, resource), left in problem.quota.items()
+        if tenant == job_class.tenant
+    )

@@ -1,0 +1,222 @@
+"""`solve_round`: run the formulation, verify every candidate, keep the best plan and its bounds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal, TypeAlias
+
+from placewright.formulations.gang import run as gang
+from placewright.formulations.gang.problem import Problem, compile_round
+from placewright.formulations.session import Bound, Candidate, Session
+from placewright.instances.digest import round_digest
+from placewright.instances.plan import Certificate, Plan
+from placewright.instances.round import Round
+from placewright.instances.verify import verify
+from placewright.rounds.certificate import Bounds, beaten, better
+from placewright.rounds.decisions import decide, keeps
+from placewright.rounds.errors import InternalError
+from placewright.rounds.reasons import reasons_of
+from placewright.rounds.usage import Meter, versions
+from placewright.solver import InProcess, Worker
+
+BACKENDS = ("auto", "highs", "cp-sat", "cbc")
+DEFAULT_BACKEND = "highs"
+FINISH_SHARE = 3.0
+"""Time kept for the end, in times of what verifying the first candidate took."""
+
+Progress: TypeAlias = Callable[[int, float | None], None]
+Isolation: TypeAlias = Literal["process", "none"]
+
+
+def solve_round(
+    round: Round,  # noqa: A002
+    *,
+    time_limit: float | None = None,
+    gap: float | None = None,
+    backend: str = "auto",
+    seed: int | None = None,
+    deterministic: bool | None = None,
+    progress: Progress | None = None,
+    isolation: Isolation = "process",
+) -> Plan:
+    """Decide one round.
+
+    Pure: no files, no globals, no printing. Limits that are not given are those of the round.
+
+    Parameters
+    ----------
+    round
+        A round that `references.check_round` accepts, as the loaders return it.
+    time_limit
+        Wall-clock seconds; 0 gives the greedy plan.
+    gap
+        Relative gap of the first term at which the search stops.
+    backend
+        `auto` (HiGHS), `highs`, `cp-sat` or `cbc`.
+    seed
+        Passed to the solver.
+    deterministic
+        Work limits instead of the clock decide, so that a repetition gives the same plan; the
+        certificate says `repeatable: false` if the clock had to step in after all.
+    progress
+        Called with the first term's best value and tightest bound whenever either improves.
+    isolation
+        `none` solves in this process, where no limit can be enforced from outside: for tiny rounds.
+
+    Returns
+    -------
+    Plan
+        A verified plan with its certificate. After an interrupt (Ctrl-C), the best plan so far, and
+        the certificate's `degraded` names the interrupt.
+
+    Raises
+    ------
+    InvalidInputError
+        If the round refers to what it does not have.
+    InternalError
+        If no candidate passes verification, or a verified plan beats a proven bound.
+    """
+    return _Solve(round, time_limit, gap, backend, seed, deterministic, progress, isolation).plan()
+
+
+class _Solve:
+    def __init__(
+        self,
+        round_: Round,
+        time_limit: float | None,
+        gap: float | None,
+        backend: str,
+        seed: int | None,
+        deterministic: bool | None,
+        progress: Progress | None,
+        isolation: Isolation,
+    ) -> None:
+        if backend not in BACKENDS:
+            raise ValueError(f"backend {backend!r} is unknown; expected one of {BACKENDS}")
+        limits = round_.limits
+        self.round = round_
+        self.meter = Meter()
+        self.seconds = limits.time_s if time_limit is None else time_limit
+        self.gap = limits.gap if gap is None else gap
+        self.backend = DEFAULT_BACKEND if backend == "auto" else backend
+        self.seed = limits.seed if seed is None else seed
+        self.deterministic = limits.deterministic if deterministic is None else deterministic
+        self.progress = progress
+        self.isolation = isolation
+        self.bounds = Bounds()
+        self.best: Candidate | None = None
+        self.values: dict[str, int] = {}
+
+    def plan(self) -> Plan:
+        self.problem: Problem = compile_round(self.round)
+        self.terms = self.problem.terms
+        self.kept = keeps(self.round)
+        with self._session() as session:
+            steps = gang.run(self.problem, session)
+            try:
+                for step in steps:
+                    if isinstance(step, Candidate):
+                        self._consider(step, session)
+                    else:
+                        self._tighten(step, session)
+            except KeyboardInterrupt:
+                if self.best is None:
+                    raise
+                session.degraded.append("interrupted")
+            return self._finish(session)
+
+    @contextmanager
+    def _session(self) -> Iterator[Session]:
+        solver = Worker() if self.isolation == "process" else InProcess()
+        self.meter.worker = solver if isinstance(solver, Worker) else None
+        if isinstance(solver, Worker) and self.seconds > 0:
+            solver.warm(self.backend)
+        try:
+            yield Session(
+                solve=solver.solve,
+                deadline=self.meter.started + self.seconds,
+                backend=self.backend,
+                gap=self.gap,
+                seed=self.seed,
+                deterministic=self.deterministic,
+                memory_mib=self.round.limits.memory_mib,
+            )
+        finally:
+            if isinstance(solver, Worker):
+                solver.close()
+
+    def _consider(self, candidate: Candidate, session: Session) -> None:
+        """Verify a candidate and keep it if it is the best so far."""
+        began = time.monotonic()
+        plan = self._document(candidate)
+        verification = verify(self.round, plan)
+        if not verification.ok:
+            message = f"{candidate.source}: invalid plan: {verification.violations[0]}"
+            if self.best is None:
+                raise InternalError(message)
+            session.degraded.append(message)
+            return
+        if self.best is None:
+            session.deadline -= FINISH_SHARE * (time.monotonic() - began)
+        if self.best is None or better(verification.terms, self.values, self.terms):
+            self.best, self.values = candidate, dict(verification.terms)
+            session.best = self.values
+            self._tell(session)
+
+    def _tighten(self, bound: Bound, session: Session) -> None:
+        self.bounds.add(bound)
+        if bound.term == self.terms[0]:
+            self._tell(session)
+
+    def _tell(self, session: Session) -> None:
+        first = self.bounds.results(self.terms[:1], self.values)[0]
+        session.first_gap = first.gap
+        if self.progress is not None:
+            self.progress(first.value, first.bound)
+
+    def _document(self, candidate: Candidate) -> Plan:
+        decisions = decide(self.round, self.problem.cluster.hosts, self.kept, candidate, {})
+        return Plan.model_construct(round=None, decisions=decisions, sections=(), certificate=None)
+
+    def _finish(self, session: Session) -> Plan:
+        """Write the best plan with reasons and certificate, and verify the whole once more."""
+        if self.best is None:
+            raise InternalError("the formulation yielded no candidate")
+        results = self.bounds.results(self.terms, self.values)
+        proven = all(result.gap == 0 for result in results)
+        gap = results[0].gap
+        certificate = Certificate(
+            status="optimal"
+            if proven
+            else "within_gap"
+            if gap is not None and gap <= self.gap
+            else "feasible",
+            gap=gap,
+            terms=results,
+            backend=self.backend,
+            versions=versions(self.backend),
+            seed=self.seed,
+            deterministic=self.deterministic,
+            repeatable=self.deterministic and not session.wall_stopped and not session.degraded,
+            degraded=tuple(dict.fromkeys(session.degraded)),
+            run=self.meter.read(),
+        )
+        reasons = reasons_of(self.problem, self.best)
+        plan = Plan(
+            round=round_digest(self.round),
+            decisions=decide(
+                self.round, self.problem.cluster.hosts, self.kept, self.best, reasons
+            ),
+            certificate=certificate,
+        )
+        for result in results:
+            if beaten(result):
+                raise InternalError(
+                    f"the plan's {result.name} {result.value} beats the bound {result.bound}", plan
+                )
+        verification = verify(self.round, plan)
+        if not verification.ok:
+            raise InternalError(f"final plan: {verification.violations[0]}", plan)
+        return plan

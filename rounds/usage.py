@@ -1,0 +1,45 @@
+"""What a round cost: wall clock, CPU seconds and peak memory, solver processes included."""
+
+from __future__ import annotations
+
+import resource
+import time
+from importlib.metadata import PackageNotFoundError, version
+
+from placewright.instances.plan import Run
+from placewright.solver import Worker
+
+_PACKAGES = {"highs": "highspy", "cp-sat": "ortools", "cbc": "pulp"}
+
+
+class Meter:
+    """Measures from its creation on."""
+
+    def __init__(self) -> None:
+        self.started = time.monotonic()
+        self.worker: Worker | None = None
+        self._cpu = time.process_time()
+
+    def read(self) -> Run:
+        """Cost so far. Peak memory is that of this process in its life plus the worker's."""
+        cpu = time.process_time() - self._cpu
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        if self.worker is not None:
+            cpu += self.worker.cpu_seconds()
+            peak += self.worker.peak_mib()
+        return Run(
+            wall_s=round(time.monotonic() - self.started, 3),
+            cpu_s=round(cpu, 3),
+            peak_mib=round(peak, 1),
+        )
+
+
+def versions(backend: str) -> dict[str, str]:
+    """Versions of what made the plan."""
+    found = {}
+    for package in ("placewright", _PACKAGES[backend]):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:  # run from a source tree that is not installed
+            found[package] = "unknown"
+    return found
