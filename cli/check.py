@@ -92,7 +92,7 @@ def check_one_stdin(*files: str | None) -> None:
 
 
 def _print_verification(console: Console, plan: Plan, verification: Verification) -> None:
-    from placewright.cli.tables import table
+    from placewright.cli.tables import print_table, table
     from placewright.cli.text import count, number, percent
     from placewright.instances.verify import RULE_IDS
 
@@ -101,7 +101,7 @@ def _print_verification(console: Console, plan: Plan, verification: Verification
     for rule in RULE_IDS:
         if plan.certificate is not None or not rule.startswith("certificate_"):
             rules.add_row(rule, count(broken[rule], "violation") if broken[rule] else "kept")
-    console.print(rules)
+    print_table(console, rules)
     for violation in verification.violations[:MAX_VIOLATIONS]:
         console.print(str(violation), soft_wrap=True)
     if len(verification.violations) > MAX_VIOLATIONS:
@@ -129,7 +129,7 @@ def _print_verification(console: Console, plan: Plan, verification: Verification
             number(claim.bound if claim else None),
             percent(claim.gap if claim else None),
         )
-    console.print(terms)
+    print_table(console, terms)
 
 
 def report_violations(verification: Verification, plan_file: str) -> int:

@@ -19,7 +19,7 @@ LARGE = (
 SMALL = ("#56b4e9", "#8fcdf0", "#3b9ad6")
 STARTED = SMALL[0]
 RUNNING = "#a6a6a6"
-FREE = ("#ececec", "#d9ead3", "#e4ddf0", "#f8e8cc", "#d5ebf2", "#f4dada")
+FREE = ("#ececec", "#d9ead3", "#e4ddf0", "#f8e8cc", "#d5ebf2", "#f4dada", "#efeebe", "#cfd8e6")
 UNHEALTHY = "#333333"
 
 

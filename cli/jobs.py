@@ -7,7 +7,7 @@ from collections import defaultdict
 from rich.console import Console
 from rich.table import Table
 
-from placewright.cli.tables import MAX_ROWS, table
+from placewright.cli.tables import MAX_ROWS, print_table, table
 from placewright.cli.text import NONE, count, gpus, number, place
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.round import Job, Option, Round, TaskGroup
@@ -16,7 +16,7 @@ from placewright.instances.round import Job, Option, Round, TaskGroup
 def print_jobs(console: Console, round_: Round) -> None:
     """Print the jobs of a round: counts by size, then the first ones, pending before running."""
     console.print()
-    console.print(_size_table(round_))
+    print_table(console, _size_table(round_))
     jobs = sorted(round_.jobs, key=lambda job: job.running is not None)
     made = table(
         "Jobs",
@@ -37,7 +37,7 @@ def print_jobs(console: Console, round_: Round) -> None:
             _asks(job),
             place(job.running.tasks) if job.running else NONE,
         )
-    console.print(made)
+    print_table(console, made)
     if len(jobs) > MAX_ROWS:
         console.print(f"... and {count(len(jobs) - MAX_ROWS, 'more job')}")
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
+from math import log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +22,10 @@ RUN = 32
 GPU_LEVEL = "GPU"
 
 TILE_GAP = 1.0
-TITLE_HEIGHT = 1.4
-HEADING_HEIGHT = 2.6
-HEADING_GAP = 0.4
-ASPECT = 1.6
-
-TILE_ABOVE, HEADING_ABOVE = 1, 2
+TITLE_HEIGHT = 1.6
+HEADING_HEIGHT = 2.0
+ASPECT = 1.5
+MAX_TILES_A_LINE = 48
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -56,7 +55,7 @@ class Layout:
     width, height : float
         Size of the whole.
     titles, headings : tuple of Label
-        Names of tiles, and of what holds them.
+        Names of tiles, and of what holds them, where the cluster has such levels.
     """
 
     level: str
@@ -88,69 +87,34 @@ def layout_of(cluster: Cluster) -> Layout:
     else:
         cell_of_gpu = cluster.domain[depth][host_of_gpu].astype(np.int64)
         row = _holders(cluster, depth, np.arange(sizes[depth]))
+
     columns = np.bincount(row)
     rows = np.flatnonzero(columns)
     tile = _holders(cluster, depth - 1, rows)
-    heading = _holders(cluster, depth - 2, tile) if depth > HEADING_ABOVE else 0 * tile
+    headed = depth - 2 > 0
+    heading = _holders(cluster, depth - 2, tile) if headed else np.zeros_like(tile)
     order = np.lexsort((rows, tile, heading))
     rows, tile, heading = rows[order], tile[order], heading[order]
+    groups = [[rows[group][part] for part in _runs(tile[group])] for group in _runs(heading)]
+    page = _best_page(
+        [[(int(columns[part].max()), part.size) for part in group] for group in groups], headed
+    )
 
-    flow = _Flow(width=float(np.sqrt(ASPECT * (row.size + rows.size))))
-    corner = np.zeros((2, columns.size))
-    titles, headings = [], []
-    for group in _runs(heading):
-        if depth > HEADING_ABOVE:
-            name = cluster.names[depth - HEADING_ABOVE - 1][heading[group.start]]
-            headings.append(flow.heading(name))
-        for part in _runs(tile[group]):
-            members = rows[group][part]
-            x, y = flow.tile(int(columns[members].max()), members.size)
-            corner[0, members], corner[1, members] = x, y + np.arange(members.size)
-            if depth > TILE_ABOVE:
-                name = cluster.names[depth - TILE_ABOVE - 1][tile[group][part.start]]
-                titles.append(Label(name, x, y))
-        flow.end_line()
-    by_row = np.argsort(row, kind="stable")
+    row_x, row_y = np.zeros(columns.size), np.zeros(columns.size)
+    for part, (x, y) in zip(chain.from_iterable(groups), page.tiles, strict=True):
+        row_x[part], row_y[part] = x, y + np.arange(part.size)
     column = np.empty(row.size)
-    column[by_row] = np.concatenate([np.arange(size) for size in columns if size])
+    column[np.argsort(row, kind="stable")] = np.concatenate([np.arange(n) for n in columns if n])
     return Layout(
         level=levels[depth],
         cell_of_gpu=cell_of_gpu,
-        x=corner[0, row] + column,
-        y=corner[1, row],
-        width=flow.right,
-        height=flow.y,
-        titles=tuple(titles),
-        headings=tuple(headings),
+        x=row_x[row] + column,
+        y=row_y[row],
+        width=page.width,
+        height=page.height,
+        titles=_labels(cluster, depth - 2, tile, page.tiles),
+        headings=_labels(cluster, depth - 3, heading, page.headings),
     )
-
-
-class _Flow:
-    """Puts tiles beside each other until a line is full, then below, as words on a page."""
-
-    def __init__(self, width: float) -> None:
-        self.width = width
-        self.x = self.y = self.right = self._line_height = 0.0
-
-    def heading(self, text: str) -> Label:
-        """Take a line for a heading."""
-        self.end_line()
-        self.y += HEADING_HEIGHT
-        return Label(text, 0.0, self.y - HEADING_GAP)
-
-    def tile(self, width: int, height: int) -> tuple[float, float]:
-        """Take the place of a tile and its title; return the tile's upper left corner."""
-        if self.x and self.x + width > self.width:
-            self.end_line()
-        corner = self.x, self.y + TITLE_HEIGHT
-        self.right = max(self.right, self.x + width)
-        self._line_height = max(self._line_height, TITLE_HEIGHT + height)
-        self.x += width + TILE_GAP
-        return corner
-
-    def end_line(self) -> None:
-        """Go below everything that was placed."""
-        self.x, self.y, self._line_height = 0.0, self.y + self._line_height, 0.0
 
 
 def _holders(cluster: Cluster, depth: int, members: Ints) -> Ints:
@@ -158,7 +122,57 @@ def _holders(cluster: Cluster, depth: int, members: Ints) -> Ints:
     return cluster.parent[depth][members].astype(np.int64) if depth > 0 else members // RUN
 
 
-def _runs(sorted_groups: Ints) -> Iterator[slice]:
+def _runs(values: Ints) -> Iterator[slice]:
     """Yield the slice of each run of equal entries."""
-    ends = [*(np.flatnonzero(np.diff(sorted_groups)) + 1).tolist(), sorted_groups.size]
+    ends = [*(np.flatnonzero(np.diff(values)) + 1).tolist(), values.size]
     yield from (slice(start, end) for start, end in pairwise([0, *ends]))
+
+
+def _labels(
+    cluster: Cluster, depth: int, members: Ints, corners: list[tuple[float, float]]
+) -> tuple[Label, ...]:
+    """Name each run of equal members of a level at its corner."""
+    if depth < 0:
+        return ()
+    first = [int(members[run.start]) for run in _runs(members)]
+    return tuple(
+        Label(cluster.names[depth][member], x, y)
+        for member, (x, y) in zip(first, corners, strict=True)
+    )
+
+
+@dataclass(slots=True)
+class _Page:
+    """Tiles beside each other until a line is full, then below, as words on a page."""
+
+    width: float
+    height: float
+    tiles: list[tuple[float, float]]
+    headings: list[tuple[float, float]]
+
+
+def _best_page(groups: list[list[tuple[int, int]]], headed: bool) -> _Page:
+    """Fill pages of several widths with groups of tiles; return the best shaped one."""
+    widest = max(width for group in groups for width, _ in group) + TILE_GAP
+    most = min(max(map(len, groups)), MAX_TILES_A_LINE)
+    pages = [_fill(groups, widest * tiles, headed) for tiles in range(1, most + 1)]
+    return min(pages, key=lambda page: abs(log(page.width / page.height / ASPECT)))
+
+
+def _fill(groups: list[list[tuple[int, int]]], room: float, headed: bool) -> _Page:
+    page = _Page(0.0, 0.0, [], [])
+    for group in groups:
+        if headed:
+            page.height += HEADING_HEIGHT
+            page.headings.append((0.0, page.height))
+        x = line_height = 0.0
+        for width, height in group:
+            if x + width > room:
+                page.height += line_height
+                x = line_height = 0.0
+            page.tiles.append((x, page.height + TITLE_HEIGHT))
+            page.width = max(page.width, x + width)
+            line_height = max(line_height, TITLE_HEIGHT + height)
+            x += width + TILE_GAP
+        page.height += line_height
+    return page

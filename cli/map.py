@@ -69,7 +69,7 @@ def _tile(occupancy: Occupancy, rack: int, hosts: list[int]) -> Text:
         Text.assemble((f"{label:<{width}} ", "dim"), _cells(occupancy, host))
         for label, host in zip(labels, hosts, strict=True)
     ]
-    return Text("\n").join([Text(title), *rows])
+    return Text("\n").join([Text.assemble((f"{cluster.levels[-2]} ", "dim"), title), *rows])
 
 
 def _cells(occupancy: Occupancy, host: int) -> Text:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from placewright.cli.colours import LARGE, RUNNING, STARTED, UNHEALTHY, free_colour, job_colour
 from placewright.cli.layout import GPU_LEVEL, Layout, layout_of
 from placewright.cli.occupancy import Occupancy
-from placewright.cli.text import count, count_gpus
+from placewright.cli.text import count, count_gpus, shortened
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.streams import write
 
@@ -26,7 +26,7 @@ SUFFIXES = (".png", ".svg")
 MAX_TITLES = 400
 CELL_INCHES = 0.15
 MIN_INCHES, MAX_INCHES = 3.0, 14.0
-LEGEND_INCHES, TITLE_INCHES, MARGIN = 2.6, 0.5, 0.15
+MARGIN_INCHES = 0.2
 DPI = 150
 GAP = 0.14
 """Width of the line between cells, as a fraction of a cell."""
@@ -55,7 +55,7 @@ def check_picture(path: str) -> None:
         )
 
 
-def draw(occupancy: Occupancy, path: str, title: str) -> None:
+def draw(occupancy: Occupancy, path: str, title: str, subtitle: str) -> None:
     """Write a picture of a cluster; the path's suffix decides its format.
 
     GPUs are drawn one by one, filled from below as far as they are used, where
@@ -73,19 +73,10 @@ def draw(occupancy: Occupancy, path: str, title: str) -> None:
     from matplotlib.figure import Figure
 
     layout = layout_of(occupancy.cluster)
-    inches = min(max(CELL_INCHES * layout.width, MIN_INCHES), MAX_INCHES)
-    map_height = layout.height * inches / layout.width
-    width = inches + LEGEND_INCHES + 2 * MARGIN
-    height = max(map_height, MIN_INCHES) + TITLE_INCHES + MARGIN
+    width = min(max(CELL_INCHES * layout.width, MIN_INCHES), MAX_INCHES)
+    height = layout.height * width / layout.width
     figure = Figure(figsize=(width, height))
-    axes = figure.add_axes(
-        (
-            MARGIN / width,
-            1 - (TITLE_INCHES + map_height) / height,
-            inches / width,
-            map_height / height,
-        )
-    )
+    axes = figure.add_axes((0, 0, 1, 1))
     axes.set_xlim(0, layout.width)
     axes.set_ylim(layout.height, 0)
     axes.set_axis_off()
@@ -94,12 +85,14 @@ def draw(occupancy: Occupancy, path: str, title: str) -> None:
     else:
         _add_mixtures(axes, occupancy, layout)
     _add_labels(axes, layout)
-    figure.text(MARGIN / width, 1 - MARGIN / height, title, va="top", size=11, weight="bold")
+    # Title and legend lie outside the axes; the tight bounding box makes room for them.
+    figure.text(0, 1 + 0.4 / height, shortened(title), size=11, weight="bold")
+    figure.text(0, 1 + 0.2 / height, subtitle, size=9)
     figure.legend(
         handles=_legend(occupancy, layout.level),
         title=f"a cell is one {layout.level}",
         loc="upper left",
-        bbox_to_anchor=((inches + 2 * MARGIN) / width, 1 - TITLE_INCHES / height),
+        bbox_to_anchor=(1 + 0.2 / width, 1),
         frameon=False,
         fontsize=8,
         title_fontsize=8,
@@ -107,11 +100,17 @@ def draw(occupancy: Occupancy, path: str, title: str) -> None:
         borderaxespad=0,
     )
     content = BytesIO()
+    suffix = Path(path).suffix.lower()[1:]
     # A fixed salt and no date: the same plan gives the same bytes.
-    with rc_context({"svg.hashsalt": "placewright", "svg.fonttype": "none"}):
-        suffix = Path(path).suffix.lower()[1:]
-        metadata = {"Date": None} if suffix == "svg" else None
-        figure.savefig(content, format=suffix, dpi=DPI, metadata=metadata)
+    with rc_context({"svg.hashsalt": "placewright"}):
+        figure.savefig(
+            content,
+            format=suffix,
+            dpi=DPI,
+            bbox_inches="tight",
+            pad_inches=MARGIN_INCHES,
+            metadata={"Date": None} if suffix == "svg" else None,
+        )
     write(path, content.getvalue())
 
 
@@ -194,8 +193,9 @@ def _legend(occupancy: Occupancy, level: str) -> list[Patch]:
     if occupancy.running.any():
         patches.append(Patch(color=RUNNING, label="running"))
     named = occupancy.jobs[: len(LARGE)] if level == GPU_LEVEL else ()
+    # The size comes first: matplotlib leaves out labels that begin with an underscore.
     patches += [
-        Patch(color=job_colour(index), label=f"{name}: {count_gpus(milli)}")
+        Patch(color=job_colour(index), label=f"{count_gpus(milli)}: {shortened(name)}")
         for index, (name, milli, _) in enumerate(named)
     ]
     others = occupancy.jobs[len(named) :]

@@ -55,7 +55,7 @@ def show(
     if picture is not None:
         from placewright.cli.picture import draw
 
-        draw(occupancy, picture, f"{title}\n{summary}")
+        draw(occupancy, picture, title, summary)
         return
     console = out()
     console.print(f"{title}: {summary}", soft_wrap=True)

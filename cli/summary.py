@@ -27,7 +27,7 @@ def document_text(document: Round | ClusterDocument | Plan) -> str:
     return (
         f"{capacity_text(occupancy)}, {gpus(occupancy.free_milli)} free; "
         f"{count(len(document.jobs) - len(pending), 'job')} running, {len(pending):,} pending "
-        f"and asking {gpus(asked)}"
+        f"asking {gpus(asked)}"
     )
 
 

@@ -32,7 +32,7 @@ REASONS = {
 def table(title: str, *columns: str, right: Iterable[str] = ()) -> Table:
     """Return an empty table in the one style of the command line."""
     made = Table(
-        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False
+        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_edge=False
     )
     for column in columns:
         made.add_column(
@@ -41,17 +41,23 @@ def table(title: str, *columns: str, right: Iterable[str] = ()) -> Table:
     return made
 
 
+def print_table(console: Console, made: Table) -> None:
+    """Print a table and an empty line below it."""
+    console.print(made)
+    console.print()
+
+
 def print_plan(console: Console, round_: Round, plan: Plan) -> None:
     """Print a valid plan of this round: counts, objective terms, waiting jobs, and single jobs."""
     jobs = {job.name: job for job in round_.jobs}
     console.print(f"Plan for round {round_.name}")
     console.print()
-    console.print(outcome_table(jobs, plan))
+    print_table(console, outcome_table(jobs, plan))
     if plan.certificate is not None:
-        console.print(terms_table(plan.certificate))
+        print_table(console, terms_table(plan.certificate))
     waiting = [d for d in plan.decisions if d.decision is DecisionKind.WAIT]
     if waiting:
-        console.print(waiting_table(jobs, waiting))
+        print_table(console, waiting_table(jobs, waiting))
     _print_jobs(console, jobs, plan)
     if plan.certificate is not None:
         console.print(certificate_line(plan.certificate))
@@ -148,7 +154,7 @@ def _print_jobs(console: Console, jobs: Mapping[str, Job], plan: Plan) -> None:
             NONE if decision.option is None else job.options[decision.option].name,
             place(decision.tasks) if decision.tasks else (decision.reason or NONE),
         )
-    console.print(made)
+    print_table(console, made)
     if len(decisions) > MAX_ROWS:
         console.print(f"... and {count(len(decisions) - MAX_ROWS, 'more job')}")
         console.print()

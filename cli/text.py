@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 NONE = "-"
 WHOLE_GPU = 1000
+MAX_NAME = 48
+SEPARATORS = tuple("-._:/")
 
 
 def gpus(milli: int) -> str:
@@ -59,8 +61,12 @@ def place(tasks: Sequence[Task]) -> str:
     return f"{where} and {count(others, 'more host')}" if others else where
 
 
+def shortened(name: str) -> str:
+    """Cut a long name to `MAX_NAME` characters, for a picture."""
+    return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 3]}..."
+
+
 def short(name: str, holder: str) -> str:
     """Drop the holder's name from the front of a name: `b0-r1-h3` in `b0-r1` is `h3`."""
-    if name.startswith(holder) and len(name) > len(holder):
-        return name[len(holder) :].lstrip("-._:/") or name
-    return name
+    rest = name.removeprefix(holder)
+    return rest[1:] if holder and rest[:1] in SEPARATORS and rest[1:] else name
