@@ -49,8 +49,9 @@ def show(
 
     round_ = document if isinstance(document, Round) else Round(cluster=document)
     occupancy = occupancy_of(round_, plan)
-    what = f"{document.kind} {document.name}"
-    title = f"Plan for {what}" if plan else what
+    if picture is not None and not occupancy.cluster.num_gpus:
+        raise typer.BadParameter(f"{file} has no GPUs; expected some to draw", param_hint="-o")
+    title = f"{'Plan for round' if plan else document.kind} {document.name}"
     summary = document_text(plan or document)
     if picture is not None:
         from placewright.cli.picture import draw

@@ -65,7 +65,7 @@ def print_plan(console: Console, round_: Round, plan: Plan) -> None:
 
 def outcome_table(jobs: Mapping[str, Job], plan: Plan) -> Table:
     """Count jobs and GPUs by decision."""
-    made = table("Decisions", "jobs are", "jobs", "GPUs", right=("jobs", "GPUs"))
+    made = table("Decisions", "decision", "jobs", "GPUs", right=("jobs", "GPUs"))
     for kind, word in OUTCOMES.items():
         chosen = [d for d in plan.decisions if d.decision is kind]
         made.add_row(
@@ -144,7 +144,7 @@ def _print_jobs(console: Console, jobs: Mapping[str, Job], plan: Plan) -> None:
     decisions = sorted(
         plan.decisions, key=lambda d: (order.index(d.decision), -_milli_gpu(jobs[d.job], d))
     )
-    made = table("Jobs", "job", "is", "GPUs", "option", "where, or why not", right=("GPUs",))
+    made = table("Jobs", "job", "decision", "GPUs", "option", "where, or why not", right=("GPUs",))
     for decision in decisions[:MAX_ROWS]:
         job = jobs[decision.job]
         made.add_row(

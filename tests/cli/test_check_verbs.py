@@ -1,0 +1,123 @@
+"""`placewright verify` and `placewright validate`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from placewright.instances.files import load_plan, write
+from placewright.instances.generator import generate_cluster, generate_round
+from placewright.instances.verify import RULE_IDS
+
+Raw = dict[str, object]
+
+
+def rewrite(path: Path, change) -> None:
+    raw = json.loads(path.read_text())
+    change(raw)
+    path.write_text(json.dumps(raw))
+
+
+def test_a_valid_plan_keeps_every_rule(run, round_file, plan_file):
+    result = run("verify", round_file, plan_file)
+    assert result.code == 0
+    assert not result.err
+    for rule in RULE_IDS:
+        assert rule in result.out
+    assert "violation" not in result.out
+    assert "recomputed" in result.out
+    assert "claimed" in result.out
+
+
+def test_a_plan_without_certificate_is_checked_without_its_rules(run, round_file, plan_file):
+    rewrite(plan_file, lambda raw: raw.update(certificate=None, round=None))
+    result = run("verify", round_file, plan_file)
+    assert result.code == 0
+    assert "certificate_value" not in result.out
+
+
+def test_a_broken_plan_exits_7_and_names_the_rule(run, round_file, plan_file):
+    rewrite(plan_file, lambda raw: raw["decisions"].pop())
+    result = run("verify", round_file, plan_file)
+    assert result.code == 7
+    assert "1 violation" in result.out
+    assert f"{plan_file} breaks" in result.err
+    assert "one_decision" in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_many_violations_are_listed_in_part(run, round_file, plan_file):
+    def empty(raw: Raw) -> None:
+        raw["decisions"] = []
+
+    rewrite(plan_file, empty)
+    result = run("verify", round_file, plan_file)
+    assert result.code == 7
+    assert "more violations" in result.out
+
+
+def test_a_wrong_claim_stands_beside_the_recomputed_value(run, round_file, plan_file):
+    def boast(raw: Raw) -> None:
+        raw["certificate"]["terms"][0]["value"] = 123_456_789
+
+    rewrite(plan_file, boast)
+    result = run("verify", round_file, plan_file)
+    assert result.code == 7
+    assert "123,456,789" in result.out
+    assert "certificate_value" in result.err
+
+
+def test_a_plan_for_another_round_exits_3(run, tmp_path, plan_file):
+    other = tmp_path / "other.json"
+    write(generate_round(64, 30, seed=2), other)
+    result = run("verify", other, plan_file)
+    assert result.code == 3
+    assert not result.out
+    assert result.err.startswith(f"placewright: {plan_file}: round: ")
+    assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_an_unreadable_file_exits_3(run, round_file, plan_file, tmp_path, place):
+    files = [round_file, plan_file]
+    files[place] = tmp_path / "missing.json"
+    result = run("verify", *files)
+    assert result.code == 3
+    assert not result.out
+    assert "missing.json" in result.err
+
+
+def test_a_round_in_place_of_a_plan_exits_3(run, round_file):
+    result = run("verify", round_file, round_file)
+    assert result.code == 3
+    assert "expected Plan" in result.err
+
+
+def test_validate_says_what_each_kind_holds(run, round_file, plan_file, tmp_path):
+    cluster_file = tmp_path / "cluster.yaml"
+    write(generate_cluster(128), cluster_file)
+    jobs = len(load_plan(plan_file).decisions)
+    for path, text in (
+        (round_file, "valid Round, 64 GPUs (64 A100) on 8 hosts"),
+        (cluster_file, "valid Cluster, 128 GPUs (96 A100, 32 V100) on 16 hosts"),
+        (plan_file, f"valid Plan, {jobs} jobs"),
+    ):
+        result = run("validate", path)
+        assert result.code == 0
+        assert result.out.startswith(f"{path}: {text}")
+        assert result.out.count("\n") == 1
+        assert not result.err
+
+
+def test_validate_names_the_place_of_a_fault(run, round_file):
+    def shrink(raw: Raw) -> None:
+        raw["jobs"][-1]["options"][0]["groups"][0]["count"] = -1
+
+    rewrite(round_file, shrink)
+    result = run("validate", round_file)
+    assert result.code == 3
+    assert not result.out
+    assert ".options[0].groups[0].count" in result.err
+    assert "-1" in result.err

@@ -1,0 +1,105 @@
+"""`placewright generate`, `convert` and `schema`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from placewright.instances.files import load_cluster, load_round
+from placewright.instances.generator import generate_round
+
+NODES = "sn,cpu_milli,memory_mib,gpu,model\nn0,64000,262144,2,V100M16\nn1,64000,262144,8,G2\n"
+PODS = (
+    "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,"
+    "deletion_time,scheduled_time\n"
+    "p0,4000,16384,1,500,,LS,Running,0,100,1\n"
+    "p1,8000,32768,2,1000,V100M16|G2,LS,Running,10,50,12\n"
+    "p2,1000,1024,0,0,,LS,Running,10,50,12\n"
+)
+
+
+def test_a_generated_round_goes_to_stdout_and_a_note_to_stderr(run):
+    result = run("generate", "round", "--gpus", "64", "--jobs", "10", "--seed", "3")
+    assert result.code == 0
+    assert json.loads(result.out)["kind"] == "Round"
+    assert result.err.startswith("made round easy-64-10-3: 64 GPUs (64 A100) on 8 hosts")
+    assert ", load " in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_a_generated_round_is_that_of_the_library(run, tmp_path):
+    path = tmp_path / "round.yaml"
+    result = run(
+        *("generate", "round", "--gpus", "128", "--jobs", "9"),
+        *("--mix", "tight", "--seed", "4", "-o", path),
+    )
+    assert result.code == 0
+    assert not result.out
+    assert load_round(path) == generate_round(128, 9, mix="tight", seed=4)
+
+
+def test_a_generated_cluster_can_be_read(run, tmp_path):
+    path = tmp_path / "cluster.json"
+    result = run("generate", "cluster", "--gpus", "1024", "-o", path)
+    assert result.code == 0
+    assert result.err == "made cluster generated-1024: 1,024 GPUs on 128 hosts\n".replace(
+        "GPUs", f"GPUs ({_models(path)})"
+    )
+
+
+def _models(path) -> str:
+    models = {entry.gpu_model for entry in load_cluster(path).hosts}
+    return "1,024 A100" if models == {"A100"} else "640 A100, 384 V100"
+
+
+@pytest.mark.parametrize("gpus", ["0", "-8", "13", "99999999999"])
+def test_a_wrong_size_is_a_usage_error_that_names_the_option(run, gpus, tmp_path):
+    path = tmp_path / "round.json"
+    result = run("generate", "round", "--gpus", gpus, "--jobs", "1", "-o", path)
+    assert result.code == 2
+    assert "--gpus" in result.err
+    assert not path.exists()
+
+
+def test_a_trace_becomes_a_round(run, tmp_path):
+    nodes, pods, path = (tmp_path / name for name in ("nodes.csv", "pods.csv", "round.json"))
+    nodes.write_text(NODES)
+    pods.write_text(PODS)
+    for how in ([], ["--all-pending"], ["--at", "20"], ["--running", "0.5", "--seed", "1"]):
+        result = run("convert", "openb", nodes, pods, *how, "-o", path)
+        assert result.code == 0
+        assert not result.out
+        assert result.err.count("\n") == 1
+        assert len(load_round(path).jobs) == 2
+
+
+def test_ways_to_read_a_trace_exclude_one_another(run, tmp_path):
+    result = run(
+        *("convert", "openb", "n.csv", "p.csv", "--all-pending", "--at", "3"),
+        *("-o", tmp_path / "round.json"),
+    )
+    assert result.code == 2
+    assert "exclude" in result.err
+
+
+def test_a_bad_trace_exits_3_and_writes_nothing(run, tmp_path):
+    nodes, path = tmp_path / "nodes.csv", tmp_path / "round.json"
+    nodes.write_text("sn\nn0\n")
+    for pods in (nodes, tmp_path / "missing.csv"):
+        result = run("convert", "openb", nodes, pods, "-o", path)
+        assert result.code == 3
+        assert result.err.count("\n") == 1
+        assert not path.exists()
+
+
+@pytest.mark.parametrize("kind", ["Round", "Plan", "Cluster"])
+def test_the_schema_of_each_kind_is_json(run, kind):
+    result = run("schema", kind)
+    assert result.code == 0
+    assert not result.err
+    assert kind in json.dumps(json.loads(result.out))
+
+
+def test_the_schema_is_that_of_a_round_unless_told(run):
+    assert run("schema").out == run("schema", "Round").out

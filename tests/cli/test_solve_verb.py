@@ -1,0 +1,142 @@
+"""`placewright solve`: what is printed and written, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from placewright.instances.files import load_plan
+from placewright.instances.plan import Plan
+
+
+@pytest.fixture
+def solver(monkeypatch, plan_file: Path):
+    """Replace the solver by one that returns the plan on disk, changed as the test wants."""
+
+    class Solver:
+        def __init__(self) -> None:
+            self.asked: dict[str, object] = {}
+            self.certificate: dict[str, object] = {}
+
+        def __call__(self, round_, **limits: object) -> Plan:
+            self.asked = limits
+            plan = load_plan(plan_file)
+            certificate = plan.certificate.model_copy(update=self.certificate)
+            return plan.model_copy(update={"certificate": certificate})
+
+    stand_in = Solver()
+    monkeypatch.setattr("placewright.rounds.solve_round", stand_in)
+    return stand_in
+
+
+def test_the_plan_is_printed_as_tables(run, solver, round_file):
+    result = run("solve", round_file)
+    assert result.code == 0
+    assert not result.err
+    for text in ("Plan for round easy-64-30-1", "started", "kept", "waiting", "value", "spread"):
+        assert text in result.out
+    assert "not_chosen" in result.out
+    assert "more job" in result.out
+    assert "backend greedy 1.0, seed 0, 0.50 s, 0.25 CPU s, peak 100 MiB" in result.out
+
+
+def test_options_reach_the_solver(run, solver, round_file):
+    limits = ["--time-limit", "2.5", "--backend", "cp-sat", "--seed", "7", "--deterministic"]
+    assert run("solve", round_file, *limits).code == 0
+    assert solver.asked == {
+        "time_limit": 2.5,
+        "gap": None,
+        "backend": "cp-sat",
+        "seed": 7,
+        "deterministic": True,
+        "progress": None,
+    }
+
+
+def test_without_options_the_limits_of_the_round_stand(run, solver, round_file):
+    assert run("solve", round_file).code == 0
+    assert {solver.asked[name] for name in ("time_limit", "gap", "seed", "deterministic")} == {None}
+
+
+def test_json_goes_to_stdout_without_tables(run, solver, round_file):
+    for args in (["--format", "json"], ["-o", "-"]):
+        result = run("solve", round_file, *args)
+        assert result.code == 0
+        assert not result.err
+        assert json.loads(result.out)["kind"] == "Plan"
+
+
+def test_the_plan_is_written_and_the_table_still_printed(run, solver, round_file, tmp_path):
+    result = run("solve", round_file, "-o", tmp_path / "out.json")
+    assert result.code == 0
+    assert "Plan for round" in result.out
+    assert load_plan(tmp_path / "out.json").kind == "Plan"
+
+
+def test_a_missed_gap_exits_5_with_the_plan_written(run, solver, round_file, tmp_path):
+    solver.certificate = {"gap": 0.02}
+    result = run("solve", round_file, "--gap", "0.01", "-o", tmp_path / "out.json")
+    assert result.code == 5
+    assert result.err == "placewright: gap 2 % missed; asked for 1 %\n"
+    assert (tmp_path / "out.json").exists()
+
+
+def test_an_unproven_gap_is_missed_when_one_was_asked(run, solver, round_file):
+    assert run("solve", round_file, "--gap", "0.5").code == 5
+
+
+def test_a_met_gap_exits_0(run, solver, round_file):
+    solver.certificate = {"gap": 0.01}
+    assert run("solve", round_file, "--gap", "0.01").code == 0
+
+
+def test_a_degraded_plan_says_so_on_stderr(run, solver, round_file):
+    solver.certificate = {"degraded": ("the worker died",)}
+    result = run("solve", round_file)
+    assert result.code == 0
+    assert result.err == "placewright: degraded: the worker died\n"
+
+
+def test_an_interrupt_writes_the_best_plan_and_exits_130(run, solver, round_file, tmp_path):
+    solver.certificate = {"degraded": ("interrupted",)}
+    result = run("solve", round_file, "-o", tmp_path / "out.json", "--gap", "0")
+    assert result.code == 130
+    assert load_plan(tmp_path / "out.json").decisions
+
+
+def test_an_interrupt_before_the_search_exits_130_and_writes_nothing(
+    run, monkeypatch, round_file, tmp_path
+):
+    def interrupted(path: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("placewright.instances.files.load_round", interrupted)
+    result = run("solve", round_file, "-o", tmp_path / "out.json")
+    assert result.code == 130
+    assert not (tmp_path / "out.json").exists()
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_the_search(
+    run, solver, round_file, tmp_path
+):
+    before = round_file.read_bytes()
+    for output in (tmp_path, tmp_path / "nowhere" / "plan.json", round_file):
+        result = run("solve", round_file, "-o", output)
+        assert result.code == 2
+        assert not result.out
+    assert not solver.asked
+    assert round_file.read_bytes() == before
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"kind": "Plan"}', "a: &a [*a]"])
+def test_bad_input_exits_3_with_one_line_and_writes_nothing(run, tmp_path, content):
+    bad = tmp_path / "bad.yaml"
+    bad.write_text(content)
+    result = run("solve", bad, "-o", tmp_path / "plan.json")
+    assert result.code == 3
+    assert not result.out
+    assert result.err.count("\n") == 1
+    assert result.err.startswith(f"placewright: {bad}")
+    assert not (tmp_path / "plan.json").exists()

@@ -1,0 +1,87 @@
+"""Numbers and names as text, and where cells of pictures lie."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from placewright.cli.layout import layout_of
+from placewright.cli.text import (
+    count,
+    count_gpus,
+    gpus,
+    number,
+    percent,
+    place,
+    short,
+    shortened,
+    spans,
+)
+from placewright.instances.arrays import build_cluster
+from placewright.instances.generator import generate_cluster
+from placewright.instances.plan import Task
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (gpus(8000), "8"),
+        (gpus(250), "0.25"),
+        (gpus(6_212_000), "6,212"),
+        (count_gpus(1000), "1 GPU"),
+        (count_gpus(250), "0.25 GPUs"),
+        (count(1, "host"), "1 host"),
+        (count(1213, "host"), "1,213 hosts"),
+        (number(None), "-"),
+        (number(5999.0), "5,999"),
+        (number(5999.66), "5,999.66"),
+        (percent(None), "-"),
+        (percent(0.0), "0 %"),
+        (percent(0.00012), "0.012 %"),
+        (percent(0.05), "5 %"),
+        (spans([]), ""),
+        (spans([3, 0, 1, 2, 5]), "0-3,5"),
+        (short("b0-r1-h3", "b0-r1"), "h3"),
+        (short("a0", "a"), "a0"),
+        (short("x", ""), "x"),
+        (short("a-", "a"), "a-"),
+        (shortened("n" * 50), "n" * 45 + "..."),
+        (place([Task(host="h", gpus=(0, 1))]), "h:0-1"),
+        (place([Task(host="h")]), "h"),
+        (place([Task(host="h", gpus=(0,)), Task(host="i", gpus=(0,))]), "h:0 and 1 more host"),
+    ],
+)
+def test_text(text, expected):
+    assert text == expected
+
+
+@pytest.mark.parametrize(
+    ("num_gpus", "level", "cells"),
+    [(64, "GPU", 64), (16_384, "GPU", 16_384), (32_768, "host", 4096), (800_000, "rack", 12_500)],
+)
+def test_a_cell_is_of_the_deepest_level_that_is_small_enough(num_gpus, level, cells):
+    layout = layout_of(build_cluster(generate_cluster(num_gpus)))
+    assert layout.level == level
+    assert layout.x.size == layout.y.size == cells
+    assert layout.cell_of_gpu.size == num_gpus
+    assert 0.5 < layout.width / layout.height < 5
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 400))
+def test_cells_never_overlap_and_racks_stay_together(hosts):
+    cluster = build_cluster(generate_cluster(8 * hosts))
+    layout = layout_of(cluster)
+    cells = np.stack([layout.x, layout.y], axis=1)
+    assert len(np.unique(cells, axis=0)) == len(cells)
+    assert (layout.x >= 0).all()
+    assert (layout.y >= 0).all()
+    assert (layout.x + 1 <= layout.width + 1e-9).all()
+    assert (layout.y + 1 <= layout.height + 1e-9).all()
+    rack = np.repeat(cluster.domain[-2], cluster.gpu_count)
+    for label, members in zip(layout.titles, np.arange(len(cluster.names[-2])), strict=True):
+        assert label.text == cluster.names[-2][members]
+        assert layout.x[rack == members].min() == label.x
+        assert layout.y[rack == members].min() == label.y
