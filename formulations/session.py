@@ -131,6 +131,9 @@ def rounded(bound: float, sense: str) -> float:
     return float(math.floor(bound + slack) if sense == "max" else math.ceil(bound - slack))
 
 
+HOLD_SLACK = 0.5
+"""Terms are integers: holding one within a half changes nothing, and no solver's tolerance matters."""
+
 WORK = 30.0
 """Deterministic work of one solve, in units of about one second."""
 

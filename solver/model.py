@@ -217,9 +217,11 @@ class Model:
         limit = value - constant
         low, high = (limit - slack, np.inf) if sense == "max" else (-np.inf, limit + slack)
         name = f"hold:{term}"
-        for i, block in enumerate(self.row_blocks):
+        for block, lower, upper in zip(
+            reversed(self.row_blocks), reversed(self._row_lower), reversed(self._row_upper)
+        ):
             if block.name == name:
-                self._row_lower[i][:], self._row_upper[i][:] = low, high
+                lower[:], upper[:] = low, high
                 return
         used = np.flatnonzero(cost)
         self.add(self.rows(name, 1, lower=low, upper=high), used, cost[used])

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.placement import Placement, Put
 from placewright.formulations.gang.problem import NO_LEVEL, SENSE, Choice, Group, Problem
-from placewright.formulations.session import Bound, Candidate, Session, rounded
+from placewright.formulations.session import HOLD_SLACK, Bound, Candidate, Session, rounded
 from placewright.instances.documents import WHOLE_GPU
 from placewright.solver import Model
 
@@ -98,7 +98,7 @@ def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
         placement = Placement(problem)
         apply(exact, start, placement)
         yield Candidate(placement.places(), "exact")
-        exact.model.hold(term, round(outcome.objective))
+        exact.model.hold(term, round(outcome.objective), HOLD_SLACK)
         holds.append((term, round(outcome.objective)))
 
 

@@ -20,7 +20,7 @@ from placewright.formulations.gang.patterns import Patterns
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.problem import SENSE, Problem
 from placewright.formulations.gang.repair import repair
-from placewright.formulations.session import Bound, Candidate, Session, rounded, tighter
+from placewright.formulations.session import HOLD_SLACK, Bound, Candidate, Session, rounded, tighter
 from placewright.solver import Outcome, Status
 
 MAX_EXACT_CELLS = 6_000
@@ -68,7 +68,7 @@ def _run_counts(problem: Problem, session: Session) -> Iterator[Candidate | Boun
             yield Bound(first, rounded(outcome.bound, SENSE[first]))
         values = outcome.values
         assert outcome.objective is not None
-        counts.model.hold(term, outcome.objective)
+        counts.model.hold(term, round(outcome.objective), HOLD_SLACK)
     if values is not None:
         placement = expand(counts, patterns, values)
         yield Candidate(placement.places(), "counts")
@@ -107,7 +107,7 @@ def _later_bounds(
                 bound = relaxation(session, counts, patterns, term, tuple(pending))
                 if bound is not None:
                     yield Bound(term, rounded(bound, SENSE[term]), tuple(holds))
-            counts.model.hold(term, session.best[term])
+            counts.model.hold(term, session.best[term], HOLD_SLACK)
             pending -= {f"hold:{term}"}
         holds.append((term, session.best[term]))
 
