@@ -1,0 +1,243 @@
+"""What a plan claims of itself is believed only if it is so."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from placewright.instances.plan import Plan
+from placewright.instances.round import Round
+from placewright.instances.verify import RULE_IDS, Verification, verify
+
+Raw = dict[str, Any]
+Edit = Callable[[Raw], object]
+
+ROUND = Round.model_validate(
+    {
+        "cluster": {"hosts": [{"name": "h[0-3]", "gpus": 4, "gpu_model": "T4"}]},
+        "jobs": [
+            {"name": "a", "options": [{"groups": [{"gpu": 4000, "count": 3}]}]},
+            {"name": "b", "options": [{"groups": [{"gpu": 4000}]}]},
+        ],
+    }
+)
+TERMS = {"value": 12000, "spread": 0, "opened": 3}
+CERTIFICATE: Raw = {
+    "status": "feasible",
+    "gap": 0.25,
+    "terms": [
+        {
+            "name": "value",
+            "sense": "max",
+            "value": 12000,
+            "bound": 16000,
+            "proof": "certified",
+            "certified": 16000,
+            "claimed": 17000,
+            "gap": 0.25,
+        },
+        {
+            "name": "spread",
+            "sense": "min",
+            "value": 0,
+            "bound": 0,
+            "proof": "claimed",
+            "claimed": 0,
+            "gap": 0,
+        },
+        {"name": "opened", "sense": "min", "value": 3},
+    ],
+    "backend": "highs",
+    "versions": {},
+    "seed": 0,
+}
+
+
+PLAN: Raw = {
+    "decisions": [
+        {
+            "job": "a",
+            "decision": "start",
+            "option": 0,
+            "tasks": [{"index": i, "host": f"h{i}", "gpus": [0, 1, 2, 3]} for i in range(3)],
+        },
+        {"job": "b", "decision": "wait"},
+    ],
+    "certificate": CERTIFICATE,
+}
+
+
+def check(edit: Edit) -> Verification:
+    corrupted = copy.deepcopy(PLAN)
+    edit(corrupted)
+    return verify(ROUND, Plan.model_validate(corrupted))
+
+
+def set_in(*path: str | int, to: Any) -> Edit:
+    """An edit that sets the value at a path."""
+
+    def edit(raw: Any) -> None:
+        for part in path[:-1]:
+            raw = raw[part]
+        raw[path[-1]] = to
+
+    return edit
+
+
+def set_term(index: int, /, **fields: Any) -> Edit:
+    return lambda raw: raw["certificate"]["terms"][index].update(fields)
+
+
+def set_first_gap(gap: float | None, **fields: Any) -> Edit:
+    """An edit of the first term that keeps the certificate's own gap in step."""
+    return lambda raw: (
+        set_term(0, gap=gap, **fields)(raw),
+        set_in("certificate", "gap", to=gap)(raw),
+    )
+
+
+def swap_terms(raw: Raw) -> None:
+    terms = raw["certificate"]["terms"]
+    terms[1], terms[2] = terms[2], terms[1]
+
+
+FALSE_CLAIMS: dict[str, tuple[Edit, set[str], str]] = {
+    "a wrong value": (
+        set_first_gap(0.1875, value=13000),
+        {"certificate_value"},
+        "certificate.terms[0].value",
+    ),
+    "a bound that the value beats": (
+        set_first_gap(1 / 12, bound=11000, certified=11000),
+        {"certificate_bound"},
+        "certificate.terms[0].bound",
+    ),
+    "a bound that only the true value beats": (
+        set_first_gap(1 / 11, value=10000, bound=11000, certified=11000),
+        {"certificate_value", "certificate_bound"},
+        "certificate.terms[0].certified",
+    ),
+    "a bound of a minimum above the value": (
+        set_term(1, bound=1, claimed=1, gap=1),
+        {"certificate_bound"},
+        "certificate.terms[1].claimed",
+    ),
+    "a looser proof that the value beats": (
+        set_first_gap(1 / 12, bound=11000, claimed=11000, proof="claimed"),
+        {"certificate_bound"},
+        "certificate.terms[0].claimed",
+    ),
+    "a bound that nothing proves": (
+        set_term(2, bound=2, proof="claimed", gap=1 / 3),
+        {"certificate_proof"},
+        "certificate.terms[2].bound",
+    ),
+    "the looser of two bounds": (
+        set_first_gap(5 / 17, bound=17000),
+        {"certificate_proof"},
+        "certificate.terms[0].bound",
+    ),
+    "a proven bound left out": (
+        set_first_gap(None, bound=None, proof=None),
+        {"certificate_proof"},
+        "certificate.terms[0].bound",
+    ),
+    "the wrong proof": (
+        set_term(0, proof="claimed"),
+        {"certificate_proof"},
+        "certificate.terms[0].proof",
+    ),
+    "a proof without bound": (
+        set_term(2, proof="claimed"),
+        {"certificate_proof"},
+        "certificate.terms[2].proof",
+    ),
+    "a bound without proof": (
+        set_term(0, proof=None),
+        {"certificate_proof"},
+        "certificate.terms[0].proof",
+    ),
+    "a wrong gap": (set_first_gap(0.2), {"certificate_gap"}, "certificate.terms[0].gap"),
+    "a gap without bound": (set_term(2, gap=0), {"certificate_gap"}, "certificate.terms[2].gap"),
+    "a gap left out": (set_term(1, gap=None), {"certificate_gap"}, "certificate.terms[1].gap"),
+    "a gap that is not the first term's": (
+        set_in("certificate", "gap", to=0.0),
+        {"certificate_gap"},
+        "certificate.gap",
+    ),
+    "optimal with a gap": (
+        set_in("certificate", "status", to="optimal"),
+        {"certificate_status"},
+        "certificate.status",
+    ),
+    "a condition left unsaid": (
+        lambda raw: (
+            set_term(1, bound=None, claimed=None, proof=None, gap=None)(raw),
+            set_term(2, bound=3, claimed=3, proof="claimed", gap=0)(raw),
+        ),
+        {"certificate_status"},
+        "certificate.terms[2].conditional",
+    ),
+    "terms in another order": (
+        swap_terms,
+        {"certificate_terms", "certificate_status"},
+        "certificate.terms",
+    ),
+    "a term left out": (
+        lambda raw: raw["certificate"]["terms"].pop(),
+        {"certificate_terms"},
+        "certificate.terms",
+    ),
+    "an unknown term": (
+        set_term(2, name="beauty"),
+        {"certificate_terms"},
+        "certificate.terms",
+    ),
+    "a wrong sense": (
+        set_term(1, sense="max"),
+        {"certificate_terms"},
+        "certificate.terms[1].sense",
+    ),
+}
+
+
+def test_the_certificate_is_right_before_it_is_corrupted() -> None:
+    assert check(lambda raw: None) == Verification((), TERMS)
+
+
+@pytest.mark.parametrize("name", FALSE_CLAIMS)
+def test_a_false_claim_is_rejected(name: str) -> None:
+    edit, rules, where = FALSE_CLAIMS[name]
+    found = check(edit)
+    assert {violation.rule for violation in found.violations} == rules
+    assert where in [violation.where for violation in found.violations]
+    assert found.terms == TERMS
+
+
+def test_every_rule_is_broken_alone_by_some_claim() -> None:
+    alone = {next(iter(rules)) for _, rules, _ in FALSE_CLAIMS.values() if len(rules) == 1}
+    assert alone == {rule for rule in RULE_IDS if rule.startswith("certificate_")}
+
+
+def test_a_condition_that_is_said_is_accepted() -> None:
+    def edit(raw: Raw) -> None:
+        set_term(1, bound=None, claimed=None, proof=None, gap=None)(raw)
+        set_term(2, bound=3, claimed=3, proof="claimed", gap=0, conditional=True)(raw)
+
+    assert check(edit).ok
+
+
+def test_everything_proven_is_optimal() -> None:
+    def edit(raw: Raw) -> None:
+        set_first_gap(0, bound=12000, certified=12000)(raw)
+        set_term(2, bound=3, claimed=3, proof="claimed", gap=0)(raw)
+        set_in("certificate", "status", to="optimal")(raw)
+
+    assert check(edit).ok
+
+
+def test_a_gap_is_compared_as_numbers_are() -> None:
+    assert check(set_first_gap(0.25 + 1e-12)).ok
