@@ -63,7 +63,7 @@ def parse_json(text: str) -> Any:
     if refused:
         _refuse(value)
     level = [value]
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(MAX_DEPTH):
         level = [c for parent in level for _, c in _children(parent) if isinstance(c, dict | list)]
         if not level:
             return value
@@ -110,7 +110,8 @@ class _Tree:
     def __init__(self) -> None:
         self.root: Any = None
         self._open: list[dict[str, Any] | list[Any]] = []
-        self._keys: list[str | None] = []
+        self._places: list[str | int] = []  # of each open container in the one that holds it
+        self._key: str | None = None  # in the innermost mapping, still without its value
         self._documents = 0
 
     def take(self, event: Any) -> None:
@@ -127,7 +128,7 @@ class _Tree:
                 self._start([], event)
             case yaml.CollectionEndEvent():
                 self._open.pop()
-                self._keys.pop()
+                self._places.pop()
             case yaml.AliasEvent():
                 raise self._error(f"alias *{event.anchor}; expected no anchors or aliases")
             case yaml.DocumentStartEvent():
@@ -135,31 +136,8 @@ class _Tree:
                 if self._documents > 1:
                     raise self._error("a second document; expected one")
 
-    def _start(self, container: dict[str, Any] | list[Any], event: Any) -> None:
-        self._refuse_extras(event)
-        if self._expects_key():
-            raise self._error("a mapping or list as key; expected text")
-        if len(self._open) == MAX_DEPTH:
-            raise _too_deep()
-        self._add(container)
-        self._open.append(container)
-        self._keys.append(None)
-
-    def _add(self, value: Any) -> None:
-        if not self._open:
-            self.root = value
-            return
-        container = self._open[-1]
-        if isinstance(container, list):
-            container.append(value)
-        else:
-            key = self._keys[-1]
-            assert key is not None  # noqa: S101 - `_expects_key` was asked before
-            container[key] = value
-            self._keys[-1] = None
-
     def _expects_key(self) -> bool:
-        return bool(self._open) and isinstance(self._open[-1], dict) and self._keys[-1] is None
+        return bool(self._open) and isinstance(self._open[-1], dict) and self._key is None
 
     def _set_key(self, key: str) -> None:
         mapping = self._open[-1]
@@ -167,7 +145,34 @@ class _Tree:
             raise _given_twice(key, self._path())
         if len(mapping) == MAX_KEYS:
             raise _too_many_keys(self._path())
-        self._keys[-1] = key
+        self._key = key
+
+    def _start(self, container: dict[str, Any] | list[Any], event: Any) -> None:
+        self._refuse_extras(event)
+        if self._expects_key():
+            raise self._error("a mapping or list as key; expected text")
+        if len(self._open) == MAX_DEPTH:
+            raise _too_deep()
+        self._places.append(self._add(container))
+        self._open.append(container)
+
+    def _add(self, value: Any) -> str | int:
+        """Put a value in its place, and return that."""
+        place = self._place()
+        if not self._open:
+            self.root = value
+        elif isinstance(self._open[-1], list):
+            self._open[-1].append(value)
+        else:
+            self._open[-1][str(place)] = value
+            self._key = None
+        return place
+
+    def _place(self) -> str | int:
+        """Return where the next value goes in the innermost container; "" where that is open."""
+        if self._open and isinstance(self._open[-1], list):
+            return len(self._open[-1])
+        return self._key or ""
 
     def _refuse_extras(self, event: Any) -> None:
         if event.anchor is not None:
@@ -176,16 +181,13 @@ class _Tree:
             raise self._error(f"tag {event.tag}; expected no tags")
 
     def _path(self) -> _Path:
-        path: list[str | int] = []
-        for container, key in zip(self._open, self._keys, strict=True):
-            if isinstance(container, list):
-                path.append(len(container))
-            elif key is not None:
-                path.append(key)
-        return tuple(path)
+        return tuple(self._places[1:])
 
     def _error(self, what: str) -> InvalidInputError:
-        return InvalidInputError(what, path=self._path(), show_value=False)
+        path = self._path()
+        if self._open and not self._expects_key():
+            path = (*path, self._place())
+        return InvalidInputError(what, path=path, show_value=False)
 
 
 def _plain(text: str) -> Any:
@@ -195,7 +197,7 @@ def _plain(text: str) -> Any:
         if _INTEGER.match(text):
             return _integer(text)
         if _FLOAT.match(text):
-            return float(text.replace(".inf", "inf").replace(".nan", "nan").lower())
+            return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
     return text
 
 

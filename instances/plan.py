@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from placewright.instances.documents import API_VERSION, Document, Flag, Index, Many, Name
 
+
+def _finite(section: dict[str, Any]) -> dict[str, Any]:
+    waiting: list[Any] = [section]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise ValueError("expected finite numbers only")
+    return section
+
+
 SHA256 = r"^[0-9a-f]{64}$"
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Section = Annotated[dict[str, Any], AfterValidator(_finite)]
 
 
 class DecisionKind(StrEnum):
@@ -111,5 +127,5 @@ class Plan(Document):
     kind: Literal["Plan"] = "Plan"
     round: Annotated[str, Field(pattern=SHA256)] | None = None
     decisions: Many[Decision]
-    sections: Many[dict[str, Any]] = ()
+    sections: Many[Section] = ()
     certificate: Certificate | None = None

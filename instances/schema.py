@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from placewright.instances.cluster import ClusterDocument
+from placewright.instances.documents import Document
 from placewright.instances.plan import Plan
 from placewright.instances.round import Round
 
@@ -18,7 +19,7 @@ Kind = Literal["Round", "Plan", "Cluster"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 FOLDER = Path(__file__).with_name("schema")
 
-_DOCUMENTS = {"Round": Round, "Plan": Plan, "Cluster": ClusterDocument}
+_DOCUMENTS: dict[Kind, type[Document]] = {"Round": Round, "Plan": Plan, "Cluster": ClusterDocument}
 
 
 def json_schema(kind: Kind) -> dict[str, Any]:

@@ -8,7 +8,6 @@ import shutil
 import stat
 import sys
 from pathlib import Path
-from typing import BinaryIO
 
 from placewright.instances.errors import InvalidInputError
 
@@ -25,19 +24,17 @@ def read(file: str, limit: int) -> bytes:
     """
     try:
         if file == STANDARD_STREAM:
-            return _read(sys.stdin.buffer, limit)
+            return sys.stdin.buffer.read(limit + 1)
         # Without O_NONBLOCK, opening a pipe would wait for a writer before it can be refused.
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as stream:
-            mode = os.fstat(descriptor).st_mode
-            if not stat.S_ISREG(mode):
-                what = "a directory" if stat.S_ISDIR(mode) else "a device, pipe or socket"
-                raise InvalidInputError(
-                    f"is {what}; expected a regular file, or - for standard input",
-                    file=file,
-                    show_value=False,
-                )
-            return _read(stream, limit)
+        try:
+            _refuse_irregular(os.fstat(descriptor).st_mode, file)
+            with os.fdopen(descriptor, "rb", closefd=False) as stream:
+                return stream.read(limit + 1)
+        finally:
+            os.close(descriptor)
+    except InvalidInputError:
+        raise
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise _cannot(file, "read", reason, "a file to read") from None
@@ -54,6 +51,7 @@ def write(file: str, content: bytes) -> None:
         It cannot be written.
     """
     if file == STANDARD_STREAM:
+        sys.stdout.flush()
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
         return
@@ -71,8 +69,14 @@ def write(file: str, content: bytes) -> None:
         raise _cannot(file, "written", str(error), "a file name") from None
 
 
-def _read(stream: BinaryIO, limit: int) -> bytes:
-    return stream.read(limit + 1)
+def _refuse_irregular(mode: int, file: str) -> None:
+    if not stat.S_ISREG(mode):
+        what = "a directory" if stat.S_ISDIR(mode) else "a device, pipe or socket"
+        raise InvalidInputError(
+            f"is {what}; expected a regular file, or - for standard input",
+            file=file,
+            show_value=False,
+        )
 
 
 def _replace(target: Path, content: bytes) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, get_args
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -28,8 +29,8 @@ _TEXTS = {
     "string_too_short": "expected at least {min_length} character",
     "string_type": "expected text",
     "string_unicode": "expected valid Unicode text",
-    "too_long": "expected at most {max_length} entries",
-    "too_short": "expected at least {min_length} entries",
+    "too_long": "expected at most {max_length} in the list",
+    "too_short": "expected at least {min_length} in the list",
     "tuple_type": "expected a list",
     "value_error": "{error}",
 }
@@ -78,17 +79,21 @@ def _expected(told: ErrorDetails, document: type[BaseModel], path: Sequence[str 
 
 def _fields(document: type[BaseModel], path: Sequence[str | int]) -> list[str]:
     """Return the field names of the document that a path leads to."""
+    here: Any = document
     for part in path:
-        if isinstance(part, str):
-            document = _document_in(document.model_fields[part].annotation)
-    return sorted(document.model_fields)
+        if isinstance(here, type) and issubclass(here, BaseModel):
+            here = _unwrapped(here.model_fields[str(part)].annotation)
+        else:  # a list or mapping: on to what its entries are
+            here = _unwrapped([entry for entry in get_args(here) if entry is not Ellipsis][-1])
+    return sorted(here.model_fields)
 
 
-def _document_in(annotation: Any) -> type[BaseModel]:
-    """Return the document type that an annotation such as `tuple[Job, ...] | None` mentions."""
-    waiting = [annotation]
-    while True:  # ends: the path came from validating a document there
-        current = waiting.pop()
-        if isinstance(current, type) and issubclass(current, BaseModel):
-            return current
-        waiting.extend(get_args(current))
+def _unwrapped(annotation: Any) -> Any:
+    """Return a type without what `Annotated[...]` and `| None` add to it."""
+    while True:
+        if get_origin(annotation) is Annotated:
+            annotation = get_args(annotation)[0]
+        elif get_origin(annotation) in (Union, UnionType):
+            annotation = next(part for part in get_args(annotation) if part is not NoneType)
+        else:
+            return annotation

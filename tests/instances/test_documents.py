@@ -1,0 +1,113 @@
+"""The documents as objects: defaults, quantities, limits of names, what they compute."""
+
+import pydantic
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from placewright.instances.cluster import ClusterDocument, HostEntry
+from placewright.instances.documents import MAX_AMOUNT
+from placewright.instances.errors import InvalidInputError, path_text, value_text
+from placewright.instances.hardware import Hardware, hardware
+from placewright.instances.round import Job, Option, Policy, Round, TaskGroup
+from placewright.topology import CATALOGUE
+
+HOSTS = ({"name": "h", "gpus": 8, "gpu_model": "A100"},)
+
+
+@pytest.mark.parametrize(
+    ("written", "millicores"), [(0, 0), (8000, 8000), ("500m", 500), ("0m", 0), ("0008m", 8)]
+)
+def test_cpu_is_read_as_millicores(written, millicores):
+    assert TaskGroup(gpu=0, cpu=written).cpu == millicores
+
+
+@pytest.mark.parametrize(
+    ("written", "mib"),
+    [(4096, 4096), ("4Gi", 4096), ("512Mi", 512), ("2048Ki", 2), ("1Ti", 2**20), ("1Pi", 2**30)],
+)
+def test_memory_is_read_as_mib(written, mib):
+    assert TaskGroup(gpu=0, memory=written).memory == mib
+
+
+@given(st.integers(0, MAX_AMOUNT // 1024))
+@settings(max_examples=50)
+def test_spellings_of_the_same_memory_agree(gib):
+    assert HostEntry(name="h", memory=f"{gib}Gi") == HostEntry(name="h", memory=gib * 1024)
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=100)
+def test_gpus_are_a_share_of_one_or_whole_ones(gpu):
+    if gpu <= 1000 or gpu % 1000 == 0:
+        assert TaskGroup(gpu=gpu).gpu == gpu
+    else:
+        with pytest.raises(pydantic.ValidationError):
+            TaskGroup(gpu=gpu)
+
+
+def test_documents_do_not_change():
+    group = TaskGroup(gpu=1000)
+    with pytest.raises(pydantic.ValidationError):
+        group.gpu = 2000
+    assert TaskGroup(gpu=1).resources is not TaskGroup(gpu=1).resources
+
+
+def test_an_option_is_worth_its_value_or_its_gpus_times_the_weight():
+    groups = (TaskGroup(gpu=2000, count=3), TaskGroup(gpu=500, count=2))
+    job = Job(name="j", weight=4, options=(Option(groups=groups), Option(groups=groups, value=7)))
+    assert groups[0].milli_gpu == 6000
+    assert job.options[0].milli_gpu == 7000
+    assert job.value_of(0) == 28_000
+    assert job.value_of(1) == 7
+
+
+def test_spread_weights_default_to_the_levels_that_exist():
+    round_ = Round(cluster=ClusterDocument(hosts=HOSTS))
+    assert round_.spread_weights() == {}
+    levels = Round(cluster=ClusterDocument(hosts=HOSTS, levels=("zone", "rack")))
+    assert levels.spread_weights() == {"rack": 1}
+    own = levels.model_copy(update={"policy": Policy(spread_weights={"zone": 9})})
+    assert own.spread_weights() == {"zone": 9}
+    none = levels.model_copy(update={"policy": Policy(spread_weights={})})
+    assert none.spread_weights() == {}
+
+
+def test_a_policy_has_terms_by_default():
+    assert Policy().terms == ("value", "spread", "opened")
+
+
+def test_hardware_is_what_is_given_and_else_what_the_host_model_has():
+    model = CATALOGUE["dgx-h100"]
+    entry = HostEntry(name="h", model="dgx-h100", cpu="1000m", resources={"nic": 8})
+    assert hardware(entry) == Hardware(
+        model.gpus, model.gpu_model, {"cpu": 1000, "memory": model.memory_mib, "nic": 8}
+    )
+    assert hardware(HostEntry(name="h", model="dgx-h100", gpus=0)).gpu_model is None
+    bare = HostEntry(name="h", gpus=4, gpu_model="T4")
+    assert hardware(bare) == Hardware(4, "T4", {"cpu": 0, "memory": 0})
+
+
+def test_an_error_shows_what_it_knows_in_one_line():
+    full = InvalidInputError(
+        "expected\nless", file="f.json", path=("jobs", 1, "name"), value="x\ny"
+    )
+    assert str(full) == "f.json: jobs[1].name: 'x\\ny': expected less"
+    assert str(InvalidInputError("expected more", value=3)) == "3: expected more"
+    assert str(InvalidInputError("expected more", show_value=False)) == "expected more"
+    assert full.inside("other.json").file == "f.json"
+    assert InvalidInputError("e").inside("other.json").file == "other.json"
+    assert full.under("a", 0).path == ("a", 0, "jobs", 1, "name")
+    assert full.under("a").value == full.value
+
+
+def test_paths_and_values_are_shown_in_few_plain_characters():
+    assert path_text(("a", 1, 2, "b-c_d", "e.f", "")) == "a[1][2].b-c_d['e.f']['']"
+    assert path_text(()) == ""
+    assert len(path_text(("k" * 1000,))) < 70
+    assert value_text("x" * 100) == f"'{'x' * 56}..."
+    assert value_text(10**5000) == "<int>"
+    nested: list[object] = []
+    for _ in range(100_000):
+        nested = [nested]
+    assert value_text(nested) == "<list>"
