@@ -120,10 +120,10 @@ def waiting_table(jobs: Mapping[str, Job], waiting: Iterable[Decision]) -> Table
 
 def certificate_line(certificate: Certificate) -> str:
     """Say in one line by what the plan was found, and what that cost."""
-    version = certificate.versions.get(certificate.backend)
+    versions = [f"{name} {v}" for name, v in certificate.versions.items() if name != "placewright"]
     parts = [
         f"status {certificate.status}",
-        f"backend {certificate.backend}" + (f" {version}" if version else ""),
+        f"backend {certificate.backend}" + (f" ({', '.join(versions)})" if versions else ""),
         f"seed {certificate.seed}",
     ]
     if certificate.deterministic:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 NONE = "-"
 WHOLE_GPU = 1000
 MAX_NAME = 48
+SMALL_FRACTION = 1e-5
 SEPARATORS = tuple("-._:/")
 
 
@@ -34,7 +35,9 @@ def number(value: float | None) -> str:
 
 def percent(fraction: float | None) -> str:
     """Write a fraction as a percentage of three significant digits: 0.00012 is `0.012 %`."""
-    return NONE if fraction is None else f"{100 * fraction:.3g} %"
+    if fraction is None:
+        return NONE
+    return "< 0.001 %" if 0 < fraction < SMALL_FRACTION else f"{100 * fraction:.3g} %"
 
 
 def count(amount: int, noun: str) -> str:
@@ -42,7 +45,7 @@ def count(amount: int, noun: str) -> str:
     return f"{amount:,} {noun}{'' if amount == 1 else 's'}"
 
 
-def spans(indices: Sequence[int]) -> str:
+def spans(indices: Iterable[int]) -> str:
     """Write indices as spans: 0, 1, 2, 5 is `0-2,5`."""
     parts: list[list[int]] = []
     for index in sorted(indices):
@@ -54,10 +57,11 @@ def spans(indices: Sequence[int]) -> str:
 
 
 def place(tasks: Sequence[Task]) -> str:
-    """Say where a job is: host and GPUs of its first task, and how many hosts more."""
-    first = tasks[0]
+    """Say where a job is: its first host, its GPUs there, and how many hosts more."""
+    host = tasks[0].host
     others = len({task.host for task in tasks}) - 1
-    where = f"{first.host}:{spans(first.gpus)}" if first.gpus else first.host
+    held = {gpu for task in tasks if task.host == host for gpu in task.gpus}
+    where = f"{host}:{spans(held)}" if held else host
     return f"{where} and {count(others, 'more host')}" if others else where
 
 

@@ -101,7 +101,7 @@ def first_fit(round_: Round) -> Plan:
         gap=None,
         terms=terms,
         backend="greedy",
-        versions={"greedy": "1.0"},
+        versions={"placewright": "0.0", "packer": "1.0"},
         seed=0,
         run=Run(wall_s=0.5, cpu_s=0.25, peak_mib=100.0),
     )

@@ -41,6 +41,7 @@ from placewright.instances.plan import Task
         (percent(0.0), "0 %"),
         (percent(0.00012), "0.012 %"),
         (percent(0.05), "5 %"),
+        (percent(1e-7), "< 0.001 %"),
         (spans([]), ""),
         (spans([3, 0, 1, 2, 5]), "0-3,5"),
         (short("b0-r1-h3", "b0-r1"), "h3"),
@@ -50,6 +51,7 @@ from placewright.instances.plan import Task
         (shortened("n" * 50), "n" * 45 + "..."),
         (place([Task(host="h", gpus=(0, 1))]), "h:0-1"),
         (place([Task(host="h")]), "h"),
+        (place([Task(host="h", gpus=(2,)), Task(host="h", gpus=(1,))]), "h:1-2"),
         (place([Task(host="h", gpus=(0,)), Task(host="i", gpus=(0,))]), "h:0 and 1 more host"),
     ],
 )
