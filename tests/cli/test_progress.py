@@ -21,4 +21,4 @@ def test_a_terminal_shows_value_and_bound():
         assert progress is not None
         progress(1000, 2000.5)
         progress(1500, None)
-    assert "solving" in stream.getvalue()
+    assert "value 1,500, bound -" in stream.getvalue()
