@@ -60,7 +60,7 @@ def print_plan(console: Console, round_: Round, plan: Plan) -> None:
         print_table(console, waiting_table(jobs, waiting))
     _print_jobs(console, jobs, plan)
     if plan.certificate is not None:
-        console.print(certificate_line(plan.certificate))
+        console.print(certificate_line(plan.certificate), soft_wrap=True)
 
 
 def outcome_table(jobs: Mapping[str, Job], plan: Plan) -> Table:
