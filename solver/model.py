@@ -218,7 +218,7 @@ class Model:
         low, high = (limit - slack, np.inf) if sense == "max" else (-np.inf, limit + slack)
         name = f"hold:{term}"
         for block, lower, upper in zip(
-            reversed(self.row_blocks), reversed(self._row_lower), reversed(self._row_upper)
+            self.row_blocks, self._row_lower[1:], self._row_upper[1:], strict=True
         ):
             if block.name == name:
                 lower[:], upper[:] = low, high

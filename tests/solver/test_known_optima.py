@@ -75,3 +75,16 @@ def test_highs_and_cp_sat_agree_on_packing_with_general_integers(seed: int) -> N
     highs, cp_sat = (InProcess().solve(name, arrays, LIMITS) for name in ("highs", "cp-sat"))
     assert highs.status is cp_sat.status is Status.OPTIMAL
     assert highs.objective == cp_sat.objective
+
+
+@pytest.mark.parametrize("backend", ["highs", "cbc"])
+def test_general_integers_in_a_narrow_row(backend: str) -> None:
+    """CBC 2.10.3 returns 104 when its integer preprocessing is on."""
+    model = Model()
+    columns = model.variables(
+        "x", 4, lower=[-3, -1, -1, -5], upper=[4, 4, 6, -4], integer=[True, False, True, False]
+    )
+    model.add(model.rows("narrow", 1, lower=-0.5, upper=1.5), columns[[0, 2]], [8, -9])
+    model.add(model.rows("cap", 1, upper=48), columns[1:], [4, 6, -7])
+    model.term("value", columns, [-4, -9, 2, -19], sense="max")
+    assert InProcess().solve(backend, model.arrays("value"), LIMITS).objective == 106

@@ -102,6 +102,16 @@ def test_held_term_limits_what_the_next_one_may_cost(slack: float, moves: float)
     assert held.status is expected
 
 
+def test_holding_a_term_again_replaces_its_row() -> None:
+    model = small()
+    model.hold("value", 10.0)
+    model.hold("value", 8.0)
+    assert model.held == ("hold:value",)
+    arrays = model.arrays("moves")
+    assert arrays.rows == 5
+    assert arrays.row_lower[-1] == 8.0
+
+
 def test_violations_name_the_broken_rows() -> None:
     model = small()
     arrays = model.arrays("value")
