@@ -116,6 +116,6 @@ def _print_legend(console: Console, occupancy: Occupancy) -> None:
         console.print(
             Text.assemble(
                 (f"  {STARTED} ", job_colour(len(LARGE))),
-                f"{count(len(rest), 'smaller job')}, {count_gpus(sum(job[1] for job in rest))}",
+                f"{count(len(rest), 'other job')}, {count_gpus(sum(job[1] for job in rest))}",
             )
         )

@@ -200,6 +200,6 @@ def _legend(occupancy: Occupancy, level: str) -> list[Patch]:
     ]
     others = occupancy.jobs[len(named) :]
     if others:
-        label = f"{count(len(others), 'smaller job')}" if named else "started"
+        label = f"{count(len(others), 'other job')}" if named else "started"
         patches.append(Patch(color=STARTED, label=label))
     return patches

@@ -59,7 +59,7 @@ def test_a_plan_is_a_map_of_cells(run, round_file, plan_file):
         racks, _, legend = result.out.partition("running")
         # The last "□" before the partition is the legend's own.
         assert sum(racks.count(cell) for cell in "■□·×▂▄▆") == 64 + 1
-        assert "smaller jobs" in legend
+        assert "other jobs" in legend
         assert "\x1b" not in result.out
 
 
