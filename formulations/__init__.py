@@ -1,0 +1,1 @@
+"""What is decided: formulations turn a round into candidate plans and bounds."""

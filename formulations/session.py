@@ -57,6 +57,13 @@ class Session:
         `time.monotonic()` at which the formulation should be done.
     gap
         Relative gap of the first term at which the search may stop.
+    best, first_bound, proven
+        Kept by the round: values of the best plan, tightest bound of the first term, and whether
+        every term of the best plan is proven.
+    degraded
+        What went wrong on the way.
+    wall_stopped
+        Whether the clock ended some search, so that a repetition may differ.
     """
 
     solve: Solve
@@ -67,7 +74,8 @@ class Session:
     deterministic: bool = False
     memory_mib: int | None = None
     best: Mapping[str, int] | None = None
-    first_gap: float | None = None
+    first_bound: float | None = None
+    proven: bool = False
     degraded: list[str] = field(default_factory=list)
     wall_stopped: bool = False
 
@@ -75,9 +83,16 @@ class Session:
         """Seconds left before the deadline; negative after it."""
         return self.deadline - time.monotonic()
 
-    def satisfied(self) -> bool:
-        """Whether the first term of the best plan is proven within the gap that was asked for."""
-        return self.first_gap is not None and self.first_gap <= self.gap
+    def expired(self, reserve: float = 0.0) -> bool:
+        """Whether no more than `reserve` seconds are left; then the clock has decided something."""
+        late = self.remaining() <= reserve
+        self.wall_stopped |= late
+        return late
+
+    def close_enough(self, value: float) -> bool:
+        """Whether this value of the first term is proven within the gap that was asked for."""
+        bound = self.first_bound
+        return bound is not None and abs(bound - value) <= self.gap * max(abs(bound), abs(value))
 
     def optimise(
         self,
@@ -93,10 +108,9 @@ class Session:
         Returns None when no time is left. A failure is recorded in `degraded`. Continuous models go
         to HiGHS unless the backend is CBC: CP-SAT knows integers only.
         """
-        seconds = min(self.remaining() * share, most)
-        if seconds <= 0:
-            self.wall_stopped = True
+        if self.expired():
             return None
+        seconds = min(self.remaining() * share, most)
         backend = self.backend
         if backend == "cp-sat" and not arrays.integer.all():
             backend = "highs"
@@ -109,7 +123,7 @@ class Session:
         )
         outcome = self.solve(backend, arrays, limits, start)
         self.wall_stopped |= outcome.wall_stopped
-        if outcome.status is Status.FAILED or outcome.message:
+        if outcome.status is Status.FAILED:
             self.degraded.append(f"{backend}: {outcome.message or outcome.status.value}")
         return outcome
 

@@ -20,9 +20,7 @@ class Bounds:
         """Keep a bound."""
         self._known.append(bound)
 
-    def tightest(
-        self, term: str, values: Mapping[str, int], *, certified: bool
-    ) -> float | None:
+    def tightest(self, term: str, values: Mapping[str, int], *, certified: bool) -> float | None:
         """Tightest bound of a term that holds for a plan with these values.
 
         A bound speaks of all plans at least as good as its holds, so it holds for a plan that is no

@@ -73,7 +73,9 @@ def _may_place(placement: Placement, choice: Choice) -> bool:
     for group in choice.groups:
         room = placement.fits(group.shape)
         if group.required != NO_LEVEL:
-            room = np.bincount(cluster.domain[group.required], weights=np.minimum(room, group.count))
+            room = np.bincount(
+                cluster.domain[group.required], weights=np.minimum(room, group.count)
+            )
             if room.max() < group.count:
                 return False
         elif np.minimum(room, group.count).sum() < group.count:

@@ -167,12 +167,13 @@ class _Solve:
 
     def _tighten(self, bound: Bound, session: Session) -> None:
         self.bounds.add(bound)
-        if bound.term == self.terms[0]:
-            self._tell(session)
+        self._tell(session)
 
     def _tell(self, session: Session) -> None:
-        first = self.bounds.results(self.terms[:1], self.values)[0]
-        session.first_gap = first.gap
+        results = self.bounds.results(self.terms, self.values)
+        first = results[0]
+        session.first_bound = first.bound
+        session.proven = all(result.gap == 0 for result in results)
         if self.progress is not None:
             self.progress(first.value, first.bound)
 
@@ -206,9 +207,7 @@ class _Solve:
         reasons = reasons_of(self.problem, self.best)
         plan = Plan(
             round=round_digest(self.round),
-            decisions=decide(
-                self.round, self.problem.cluster.hosts, self.kept, self.best, reasons
-            ),
+            decisions=decide(self.round, self.problem.cluster.hosts, self.kept, self.best, reasons),
             certificate=certificate,
         )
         for result in results:

@@ -1,0 +1,1 @@
+"""Gang placement: every job gets one of its options, all tasks or none."""

@@ -88,9 +88,7 @@ def _place_gangs(
             starts[c, o] -= 1
 
 
-def _masks(
-    counts: Counts, inside: Mapping[int, tuple[int, int]]
-) -> dict[int, NDArray[np.bool_]]:
+def _masks(counts: Counts, inside: Mapping[int, tuple[int, int]]) -> dict[int, NDArray[np.bool_]]:
     domain = counts.problem.cluster.domain
     return {k: domain[level] == d for k, (level, d) in inside.items() if level != ROOT}
 
@@ -132,7 +130,9 @@ class _Singles:
             hosts = np.flatnonzero(counts.classes.of_host == a)
             shares = [s for s in shapes if self.problem.shared[s]]
             items = [
-                _Item(int(self.problem.shape_gpu[s]) // WHOLE_GPU, self.problem.shape_demand[s], (s,))
+                _Item(
+                    int(self.problem.shape_gpu[s]) // WHOLE_GPU, self.problem.shape_demand[s], (s,)
+                )
                 for s in shapes
                 if not self.problem.shared[s]
             ]
@@ -159,9 +159,7 @@ class _Singles:
         self.starts[c, o] -= 1
         return True
 
-    def _fill_residual(
-        self, a: int, hosts: NDArray[np.int64], shares: list[int]
-    ) -> list[int]:
+    def _fill_residual(self, a: int, hosts: NDArray[np.int64], shares: list[int]) -> list[int]:
         """Put shares on partly used GPUs as the patterns of those GPUs say; returns the others."""
         assert self.patterns is not None
         left = _by_fraction(self.problem.shape_gpu, shares)
@@ -239,9 +237,7 @@ class _Singles:
                 self._start(shape, int(open_hosts[best]))
 
 
-def _by_fraction(
-    shape_gpu: NDArray[np.int64], shares: list[int]
-) -> defaultdict[int, list[int]]:
+def _by_fraction(shape_gpu: NDArray[np.int64], shares: list[int]) -> defaultdict[int, list[int]]:
     left: defaultdict[int, list[int]] = defaultdict(list)
     for s in shares:
         left[int(shape_gpu[s])].append(s)

@@ -51,9 +51,7 @@ class GangColumns:
     spread: NDArray[np.int64]
 
 
-def kinds_of(
-    problem: Problem, room: NDArray[np.int64]
-) -> tuple[list[Kind], dict[Group, int]]:
+def kinds_of(problem: Problem, room: NDArray[np.int64]) -> tuple[list[Kind], dict[Group, int]]:
     """Kinds of the groups whose levels matter, and the kind of each such group."""
     kinds: list[Kind] = []
     known: dict[tuple[object, ...], int] = {}
@@ -69,9 +67,7 @@ def kinds_of(
                 if key not in known:
                     known[key] = len(kinds)
                     kinds.append(
-                        Kind(
-                            gpu, group.count, group.milli_gpu, group.required, group.weights, fits
-                        )
+                        Kind(gpu, group.count, group.milli_gpu, group.required, group.weights, fits)
                     )
                 kind_of[group] = known[key]
     return kinds, kind_of

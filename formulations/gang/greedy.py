@@ -23,9 +23,7 @@ class QuotaLeft:
 
     def __init__(self, placement: Placement) -> None:
         self.problem = placement.problem
-        self.left = dict(self.problem.quota)
-        for _, job_class, choice, _ in placement.started():
-            self.take(job_class, self.problem.classes[job_class].choices[choice])
+        self.left = placement.quota_left()
 
     def allows(self, job_class: int, choice: Choice) -> bool:
         """Whether one more job of the class stays inside its tenant's quota."""

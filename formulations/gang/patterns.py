@@ -58,9 +58,7 @@ class Patterns:
         self._seen: set[tuple[int, bytes]] = set()
         most = self.kind_free[:, None] // fractions
         for f in range(len(fractions)):
-            usable = np.flatnonzero(
-                (most[:, f] > 0) & (counts.share_row[f, self.kind_class] >= 0)
-            )
+            usable = np.flatnonzero((most[:, f] > 0) & (counts.share_row[f, self.kind_class] >= 0))
             cuts = np.zeros((len(usable), len(fractions)), dtype=np.int64)
             cuts[:, f] = most[usable, f]
             self._append(usable, cuts)

@@ -111,7 +111,8 @@ class Placement:
 
     def free_gpus(self, host: int) -> list[int]:
         """Wholly free GPUs of a host, last first; as many as are promised to tasks stay unnamed."""
-        return np.flatnonzero(self._gpu[host] == WHOLE_GPU)[::-1].tolist()
+        free: list[int] = np.flatnonzero(self._gpu[host] == WHOLE_GPU)[::-1].tolist()
+        return free
 
     def _share(self, host: int, gpu: int) -> int:
         """Take a share from the fullest GPU that has it, else from a free one."""
@@ -168,6 +169,17 @@ class Placement:
         for start, (job_class, choice, puts) in self._starts.items():
             yield start, job_class, choice, puts
 
+    def quota_left(self) -> dict[tuple[int, int], int]:
+        """Return what tenants may still take, per (tenant, resource or -1 for milli-GPU)."""
+        left = dict(self.problem.quota)
+        if left:
+            for job_class, choice, _ in self._starts.values():
+                option = self.problem.classes[job_class].choices[choice]
+                for tenant, resource in left:
+                    if tenant == self.problem.classes[job_class].tenant:
+                        left[tenant, resource] -= self.problem.demand_of(option, resource)
+        return left
+
     @property
     def value(self) -> int:
         """Sum of the started options' values."""
@@ -187,6 +199,7 @@ class Placement:
             for put in puts:
                 gpus_each = int(problem.shape_gpu[option.groups[put.group].shape]) // WHOLE_GPU
                 for k in range(put.count):
+                    gpus: tuple[int, ...]
                     if put.gpus:
                         gpus = (put.gpus[k],)
                     else:

@@ -22,7 +22,11 @@ from placewright.topology import Cluster, State
 
 NO_LEVEL = -1
 SENSE: dict[str, Literal["max", "min"]] = {
-    "value": "max", "spread": "min", "proximity": "min", "opened": "min", "leftover": "min",
+    "value": "max",
+    "spread": "min",
+    "proximity": "min",
+    "opened": "min",
+    "leftover": "min",
 }
 
 

@@ -1,7 +1,7 @@
 """Small exact repairs: take a few hosts apart and fill them again, provably as well as possible.
 
-The hosts are those with the most left behind and a random few of the same GPU model; their one-task
-jobs go back to the waiting ones, and the host-indexed model (exact.py) decides who gets them.
+The hosts are those with the most to win and a random few of the same GPU model; their one-task jobs
+go back to the waiting ones, and the host-indexed model (exact/) decides who gets the hosts.
 """
 
 from __future__ import annotations
@@ -11,16 +11,21 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang import exact
-from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import Problem
-from placewright.formulations.session import Candidate, Session
+from placewright.formulations.gang.exact.expand import expand_into
+from placewright.formulations.gang.exact.gpus import add_gpus
+from placewright.formulations.gang.exact.model import build
+from placewright.formulations.gang.exact.terms import add_value
+from placewright.formulations.gang.placement import Placement, Put
+from placewright.formulations.gang.problem import Choice, Problem
+from placewright.formulations.session import HOLD_SLACK, Candidate, Session
 from placewright.instances.documents import WHOLE_GPU
 
 HOSTS = 12
-ROUNDS = 400
+REPAIRS = 400
 PATIENCE = 25
 SECONDS = 3.0
+WORTH_TELLING = 1e-3
+"""Relative growth of the value at which an improvement is verified before the end."""
 
 
 def repair(problem: Problem, session: Session, placement: Placement) -> Iterator[Candidate]:
@@ -28,75 +33,98 @@ def repair(problem: Problem, session: Session, placement: Placement) -> Iterator
     if problem.terms[0] != "value":
         return
     rng = np.random.default_rng(session.seed)
-    failures, improved, last = 0, False, placement.value
-    for _ in range(ROUNDS):
-        if session.remaining() <= SECONDS or failures >= PATIENCE:
+    failures, told = 0, placement.value
+    for _ in range(REPAIRS):
+        if failures >= PATIENCE or session.expired(SECONDS):
             break
-        if _repair_once(problem, session, placement, _choose(problem, placement, rng)):
-            improved, failures = True, 0
-            if placement.value >= last * (1 + session.gap):
-                last, improved = placement.value, False
-                yield Candidate(placement.places(), "repair")
-                if session.satisfied():
-                    return
-        else:
-            failures += 1
-    if improved:
+        hosts = _choose(problem, placement, rng)
+        if not len(hosts):
+            break
+        failures = 0 if _refill(problem, session, placement, hosts) else failures + 1
+        if session.close_enough(placement.value):
+            break
+        if placement.value >= told * (1 + WORTH_TELLING):
+            told = placement.value
+            yield Candidate(placement.places(), "repair")
+    if placement.value > told:
         yield Candidate(placement.places(), "repair")
 
 
-def _choose(
-    problem: Problem, placement: Placement, rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """Hosts of one GPU model, drawn by how many milli-GPU each has left."""
-    left = placement.whole * WHOLE_GPU + placement.partial.sum(axis=1)
-    left = np.where(problem.shape_hosts.any(axis=0), left, 0)
-    if not left.any():
+def _choose(problem: Problem, placement: Placement, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Draw hosts of one GPU model by what a waiting job of the highest density could win there."""
+    win = _to_win(problem, placement)
+    if not win.any():
         return np.zeros(0, dtype=np.int64)
-    first = rng.choice(len(left), p=left / left.sum())
+    first = rng.choice(len(win), p=win / win.sum())
     model = problem.cluster.gpu_model
-    same = np.flatnonzero(
-        (model == model[first]) & problem.state.healthy & (np.arange(len(left)) != first)
-    )
-    weight = left[same] + WHOLE_GPU / 4
-    size = min(HOSTS - 1, len(same))
-    others = rng.choice(same, size=size, replace=False, p=weight / weight.sum())
-    return np.sort(np.append(others, first))
+    same = (model == model[first]) & problem.shape_hosts.any(axis=0)
+    same[first] = False
+    others = np.flatnonzero(same)
+    # Hosts with nothing to win come in, too: a job may have to move there.
+    weight = win[others] + win.mean()
+    size = min(HOSTS - 1, len(others))
+    drawn = rng.choice(others, size=size, replace=False, p=weight / weight.sum())
+    return np.sort(np.append(drawn, first))
 
 
-def _repair_once(
+def _to_win(problem: Problem, placement: Placement) -> NDArray[np.float64]:
+    """Per host: free GPUs, and GPUs of less dense one-task jobs, times the density they lack."""
+    waiting = [
+        _density(problem, choice)
+        for c, job_class in enumerate(problem.classes)
+        for choice in job_class.choices
+        if placement.waiting[c] and _is_single(choice)
+    ]
+    densest = max(waiting, default=0.0)
+    win = (placement.whole * WHOLE_GPU + placement.partial.sum(axis=1)) * densest
+    for _, c, o, puts in placement.started():
+        choice = problem.classes[c].choices[o]
+        if _is_single(choice):
+            lack = densest - _density(problem, choice)
+            win[puts[0].host] += max(lack, 0.0) * choice.groups[0].milli_gpu
+    return np.where(problem.shape_hosts.any(axis=0), win, 0.0)
+
+
+def _density(problem: Problem, choice: Choice) -> float:
+    return choice.value / max(problem.demand_of(choice, -1), 1)
+
+
+def _is_single(choice: Choice) -> bool:
+    return len(choice.groups) == 1 and choice.groups[0].count == 1
+
+
+def _refill(
     problem: Problem, session: Session, placement: Placement, hosts: NDArray[np.int64]
 ) -> bool:
-    """Refill the hosts; returns whether the value grew, and leaves the placement as good or better."""
-    inside = np.zeros(problem.cluster.num_hosts, dtype=np.bool_)
-    inside[hosts] = True
-    freed = []
-    for start, c, o, puts in placement.started():
-        if len(puts) == 1 and puts[0].count == 1 and inside[puts[0].host]:
-            freed.append((start, c, o, puts))
-    before = sum(problem.classes[c].choices[o].value for _, c, o, _ in freed)
-    for start, _, _, _ in freed:
-        placement.stop(start)
-    model = exact.build(problem, placement, hosts, _numbers(problem, placement, hosts))
-    model.model.hold("value", before + 1)
-    outcome = session.optimise(model.model.arrays("value"), most=SECONDS, gap=1e-4)
+    """Refill the hosts if that raises the value; returns whether it did."""
+    freed: list[tuple[int, int, list[Put]]] = []
+    inside = set(hosts.tolist())
+    for start, c, o, puts in list(placement.started()):
+        if puts[0].host in inside and _is_single(problem.classes[c].choices[o]):
+            freed.append((c, o, puts))
+            placement.stop(start)
+    before = sum(problem.classes[c].choices[o].value for c, o, _ in freed)
+    exact = build(problem, placement, hosts, _candidates(problem, placement, hosts))
+    slots = add_gpus(exact)
+    add_value(exact)
+    exact.model.hold("value", before + 1, HOLD_SLACK)
+    outcome = session.optimise(exact.model.arrays("value"), most=SECONDS, gap=1e-4)
     if outcome is not None and outcome.values is not None:
-        exact.apply(model, outcome.values, placement)
+        expand_into(exact, slots, outcome.values, placement)
         return True
-    for _, c, o, puts in freed:
+    for c, o, puts in freed:
         placement.restart(c, o, puts)
     return False
 
 
-def _numbers(
+def _candidates(
     problem: Problem, placement: Placement, hosts: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Waiting jobs per class, no more than the hosts could hold, one-task options only."""
+    """Waiting one-task jobs per class, no more than the hosts could hold."""
     numbers = np.zeros(len(problem.classes), dtype=np.int64)
-    room = np.array([placement.fits(s)[hosts].sum() for s in range(len(problem.shape_gpu))])
+    room = [int(placement.fits(s)[hosts].sum()) for s in range(len(problem.shape_gpu))]
     for c, job_class in enumerate(problem.classes):
-        single = all(len(o.groups) == 1 and o.groups[0].count == 1 for o in job_class.choices)
-        if placement.waiting[c] and single:
-            fit = max(int(room[o.groups[0].shape]) for o in job_class.choices)
+        if placement.waiting[c] and all(map(_is_single, job_class.choices)):
+            fit = max(room[choice.groups[0].shape] for choice in job_class.choices)
             numbers[c] = min(placement.waiting[c], fit)
     return numbers

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from placewright.formulations.gang import exact
 from placewright.formulations.gang.classes import host_classes
 from placewright.formulations.gang.counts import Counts, build
+from placewright.formulations.gang.exact.model import size_of
+from placewright.formulations.gang.exact.run import run as run_exact
 from placewright.formulations.gang.expand import expand
 from placewright.formulations.gang.greedy import fill
 from placewright.formulations.gang.patterns import Patterns
@@ -33,10 +34,10 @@ def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
     fill(placement)
     yield Candidate(placement.places(), "greedy")
     yield from trivial_bounds(problem)
-    if session.satisfied() or session.remaining() <= 0:
+    if session.proven or session.expired():
         return
-    if exact.size_of(problem) <= MAX_EXACT_CELLS:
-        yield from exact.run(problem, session)
+    if size_of(problem) <= MAX_EXACT_CELLS:
+        yield from run_exact(problem, session)
     else:
         yield from _run_counts(problem, session)
 
@@ -72,7 +73,7 @@ def _run_counts(problem: Problem, session: Session) -> Iterator[Candidate | Boun
     if values is not None:
         placement = expand(counts, patterns, values)
         yield Candidate(placement.places(), "counts")
-        if not session.satisfied():
+        if not session.close_enough(placement.value):
             yield from repair(problem, session, placement)
     yield from _later_bounds(session, counts, patterns)
 
@@ -92,9 +93,7 @@ def _search(
     return session.optimise(arrays, share=0.2, most=10.0, gap=1e-2, start=start)
 
 
-def _later_bounds(
-    session: Session, counts: Counts, patterns: Patterns | None
-) -> Iterator[Bound]:
+def _later_bounds(session: Session, counts: Counts, patterns: Patterns | None) -> Iterator[Bound]:
     """Bound each later term over the relaxation, the earlier terms held at the best plan's values."""
     modelled = _modelled(counts.problem)
     pending = set(counts.model.held)

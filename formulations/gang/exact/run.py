@@ -1,0 +1,42 @@
+"""A whole round solved exactly, term by term."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.exact.expand import expand_into
+from placewright.formulations.gang.exact.gpus import add_gpus
+from placewright.formulations.gang.exact.model import build
+from placewright.formulations.gang.exact.terms import add_terms
+from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.problem import SENSE, Problem
+from placewright.formulations.session import HOLD_SLACK, Bound, Candidate, Session, rounded
+
+
+def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
+    """Yield, per term, its bound and the plan; the next term holds it at what the plan has."""
+    everywhere = np.arange(problem.cluster.num_hosts)
+    exact = build(problem, Placement(problem), everywhere, problem.counts)
+    slots = add_gpus(exact)
+    add_terms(exact)
+    holds: list[tuple[str, int]] = []
+    start: NDArray[np.float64] | None = None
+    for term in problem.terms:
+        # Proving the first term counts most; what it leaves is for the others.
+        arrays = exact.model.arrays(term)
+        outcome = session.optimise(arrays, share=0.7, gap=0.0, start=start)
+        if outcome is None:
+            return
+        if outcome.bound is not None:
+            yield Bound(term, rounded(outcome.bound, SENSE[term]), tuple(holds))
+        if outcome.values is None or outcome.objective is None:
+            return
+        start = outcome.values
+        placement = Placement(problem)
+        expand_into(exact, slots, start, placement)
+        yield Candidate(placement.places(), "exact")
+        exact.model.hold(term, round(outcome.objective), HOLD_SLACK)
+        holds.append((term, round(outcome.objective)))
