@@ -1,0 +1,316 @@
+"""Every plan of a tiny round, by brute force, from the Round document alone.
+
+Jobs are decided one after the other; what matters to those that follow is only what each host is
+and what it has left, so hosts are anonymous and plans that leave the same behind are one state. No
+other symmetry is used, and nothing is shared with the code under test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import combinations
+from typing import NamedTuple
+
+from placewright.instances import ranges
+from placewright.instances.round import Job, Option, Round
+
+WHOLE = 1000
+MAX_STATES = 30_000
+SENSE = {"value": 1, "spread": -1, "proximity": -1, "opened": -1, "leftover": -1}
+Vector = tuple[int, ...]
+
+
+class TooManyPlansError(Exception):
+    """The round is not tiny."""
+
+
+class Host(NamedTuple):
+    """What a host is and has left; `gpus` is the free milli-GPU of each GPU, sorted."""
+
+    domains: tuple[str, ...]
+    model: str
+    busy: bool
+    touched: bool
+    left: tuple[int, ...]
+    gpus: tuple[int, ...]
+
+
+class Ask(NamedTuple):
+    """A task group: `required` and the keys of `weights` are positions of levels, hosts last."""
+
+    count: int
+    gpu: int
+    wants: tuple[int, ...]
+    models: tuple[str, ...] | None
+    required: int | None
+    weights: tuple[tuple[int, int], ...]
+
+
+class Layout(NamedTuple):
+    """Hosts after a job has started, and what its places cost."""
+
+    hosts: tuple[Host, ...]
+    spread: int
+    proximity: int
+
+
+class Menu(NamedTuple):
+    """An option: what it is worth, takes of each resource in all, and its groups."""
+
+    value: int
+    takes: tuple[int, ...]
+    asks: tuple[Ask, ...]
+
+
+def resources_of(round_: Round) -> tuple[str, ...]:
+    """`gpu` and all that some host has or some task wants."""
+    names = {name for host in round_.cluster.hosts for name in host.resources}
+    for job in round_.jobs:
+        names |= {n for o in job.options for g in o.groups for n in g.resources}
+    return ("gpu", "cpu", "memory", *sorted(names))
+
+
+def hosts_of(round_: Round, *, empty: bool = False) -> tuple[Host, ...]:
+    """Healthy hosts as the running jobs leave them; with `empty` all hosts as if new and whole."""
+    names = resources_of(round_)[1:]
+    parent = {d.name: d.parent for d in round_.cluster.domains}
+    held: dict[str, list[tuple[Ask, tuple[int, ...]]]] = {}
+    for job in round_.jobs:
+        for task in job.running.tasks if job.running else ():
+            asks = menu(round_, job, job.options[job.running.option]).asks
+            held.setdefault(task.host, []).append((asks[task.group], task.gpus))
+    hosts = []
+    for entry in round_.cluster.hosts:
+        path: list[str] = []
+        above = entry.parent
+        while above is not None:
+            path.insert(0, above)
+            above = parent[above]
+        has = {"cpu": entry.cpu or 0, "memory": entry.memory or 0, **entry.resources}
+        for name in ranges.expand(entry.name):
+            left, gpus = [has.get(r, 0) for r in names], [WHOLE] * (entry.gpus or 0)
+            for ask, chosen in () if empty else held.get(name, ()):
+                left = [a - b for a, b in zip(left, ask.wants, strict=True)]
+                for gpu in chosen:
+                    gpus[gpu] -= min(ask.gpu, WHOLE)
+            if entry.healthy or empty:
+                model = entry.gpu_model if entry.gpus else None
+                busy = name in held and not empty
+                hosts.append(
+                    Host(
+                        tuple(path), model or "", busy, False, tuple(left), tuple(sorted(gpus))
+                    )
+                )
+    return tuple(sorted(hosts))
+
+
+def menu(round_: Round, job: Job, option: Option) -> Menu:
+    """An option of a job in numbers."""
+    names = resources_of(round_)
+    levels = (*round_.cluster.levels, "host")
+    weights = round_.spread_weights()
+    takes = dict.fromkeys(names, 0)
+    asks = []
+    for group in option.groups:
+        wants = {"cpu": group.cpu, "memory": group.memory, **group.resources}
+        charged = weights if group.preferred is None else set(group.preferred) & set(weights)
+        asks.append(
+            Ask(
+                group.count,
+                group.gpu,
+                tuple(wants.get(r, 0) for r in names[1:]),
+                None if group.gpu_models is None else tuple(group.gpu_models),
+                None if group.required is None else levels.index(group.required),
+                tuple(sorted((levels.index(name), weights[name]) for name in charged)),
+            )
+        )
+        for name, amount in ({"gpu": group.gpu} | wants).items():
+            takes[name] += amount * group.count
+    value = option.value
+    if value is None:
+        value = takes["gpu"] * job.weight
+    return Menu(value, tuple(takes.values()), tuple(asks))
+
+
+def after_task(host: Host, ask: Ask) -> Iterator[Host]:
+    """Yield a host in each way in which one task can take its part of it."""
+    left = tuple(a - b for a, b in zip(host.left, ask.wants, strict=True))
+    if min(left, default=0) < 0 or (ask.models is not None and host.model not in ask.models):
+        return
+    gpus = list(host.gpus)
+    if ask.gpu >= WHOLE:
+        if gpus.count(WHOLE) < ask.gpu // WHOLE:
+            return
+        for _ in range(ask.gpu // WHOLE):
+            gpus[gpus.index(WHOLE)] = 0
+        choices = [gpus]
+    elif ask.gpu:
+        choices = []
+        for free in set(gpus):
+            if free >= ask.gpu:
+                choices.append([*gpus])
+                choices[-1][gpus.index(free)] -= ask.gpu
+    else:
+        choices = [gpus]
+    for chosen in choices:
+        yield host._replace(left=left, gpus=tuple(sorted(chosen)), touched=True)
+
+
+def after_group(
+    hosts: tuple[Host, ...], ask: Ask
+) -> set[tuple[tuple[Host, ...], tuple[int, ...]]]:
+    """All ways to place a group: the hosts afterwards, and the host of each task, ascending.
+
+    Tasks of a group are identical, so their hosts may be taken in ascending order.
+    """
+    ways: set[tuple[tuple[Host, ...], tuple[int, ...]]] = {(hosts, ())}
+    for _ in range(ask.count):
+        ways = {
+            ((*now[:h], after, *now[h + 1 :]), (*places, h))
+            for now, places in ways
+            for h in range(places[-1] if places else 0, len(hosts))
+            for after in after_task(now[h], ask)
+        }
+    return ways
+
+
+def domain(hosts: tuple[Host, ...], host: int, level: int) -> object:
+    """The domain of a level in which a host is; the host itself on the last level."""
+    return hosts[host].domains[level] if level < len(hosts[host].domains) else host
+
+
+def layouts(hosts: tuple[Host, ...], asks: tuple[Ask, ...]) -> set[Layout]:
+    """All ways to place a job that differ in what they leave or cost."""
+    ways = {(hosts, (), 0)}
+    for ask in asks:
+        following = set()
+        for now, others, spread in ways:
+            for after, places in after_group(now, ask):
+                if ask.required is not None:
+                    if len({domain(hosts, h, ask.required) for h in places}) > 1:
+                        continue
+                extra = sum(
+                    ask.count * ask.gpu * weight * (len({domain(hosts, h, level) for h in places}) - 1)
+                    for level, weight in ask.weights
+                )
+                following.add((after, tuple(sorted((*others, *places))), spread + extra))
+        ways = following
+    return {
+        Layout(tuple(sorted(after)), spread, apart(hosts, places)) for after, places, spread in ways
+    }
+
+
+def apart(hosts: tuple[Host, ...], places: Iterable[int]) -> int:
+    """Levels at which two tasks are in different domains, summed over all pairs of tasks."""
+    if not hosts:
+        return 0
+    levels = range(len(hosts[0].domains) + 1)
+    return sum(
+        domain(hosts, a, level) != domain(hosts, b, level)
+        for a, b in combinations(places, 2)
+        for level in levels
+    )
+
+
+def quotas_of(round_: Round) -> dict[str, tuple[int | None, ...]]:
+    """What each tenant's pending jobs may take of each resource (None: no quota)."""
+    names = resources_of(round_)
+    held = {tenant.name: dict.fromkeys(names, 0) for tenant in round_.tenants}
+    for job in round_.jobs:
+        if job.running is not None and job.tenant is not None:
+            takes = menu(round_, job, job.options[job.running.option]).takes
+            for name, amount in zip(names, takes, strict=True):
+                held[job.tenant][name] += amount
+    return {
+        t.name: tuple(
+            max(0, t.quota[name] - held[t.name][name]) if name in t.quota else None
+            for name in names
+        )
+        for t in round_.tenants
+    }
+
+
+def take(
+    quota: tuple[int | None, ...], takes: tuple[int, ...]
+) -> tuple[int | None, ...] | None:
+    """What is left of a quota, or None when it is not enough."""
+    left = tuple(None if q is None else q - t for q, t in zip(quota, takes, strict=True))
+    return None if any(q is not None and q < 0 for q in left) else left
+
+
+def attainable(round_: Round) -> set[Vector]:
+    """The term values of every plan, in the order of the policy's terms."""
+    terms = round_.policy.terms
+    pairs, uses = "proximity" in terms, {"opened", "leftover"} & set(terms)
+    tenants = [t.name for t in round_.tenants]
+    quotas = quotas_of(round_)
+    known: dict[tuple[object, ...], set[Layout]] = {}
+    states = {(hosts_of(round_), tuple(quotas[t] for t in tenants), 0, 0, 0)}
+    for job in round_.jobs:
+        if job.running is not None:
+            continue
+        following = set(states)
+        for option in job.options:
+            choice = menu(round_, job, option)
+            for hosts, left, value, spread, proximity in states:
+                if job.tenant is not None:
+                    at = tenants.index(job.tenant)
+                    rest = take(left[at], choice.takes)
+                    if rest is None:
+                        continue
+                    left = (*left[:at], rest, *left[at + 1 :])
+                key = (hosts, choice.asks)
+                if key not in known:
+                    known[key] = layouts(*key)
+                for layout in known[key]:
+                    after = layout.hosts
+                    if not uses:
+                        after = tuple(host._replace(touched=False) for host in after)
+                    following.add(
+                        (
+                            after,
+                            left,
+                            value + choice.value,
+                            spread + layout.spread,
+                            proximity + layout.proximity * pairs,
+                        )
+                    )
+            if len(following) > MAX_STATES:
+                raise TooManyPlansError
+        states = following
+    return {
+        tuple(
+            {
+                "value": value,
+                "spread": spread,
+                "proximity": proximity,
+                "opened": sum(host.touched and not host.busy for host in hosts),
+                "leftover": sum(sum(host.gpus) for host in hosts if host.touched),
+            }[term]
+            for term in terms
+        )
+        for hosts, _, value, spread, proximity in states
+    }
+
+
+def optimum(round_: Round, plans: set[Vector] | None = None) -> Vector:
+    """The lexicographically best term values."""
+    senses = [SENSE[term] for term in round_.policy.terms]
+    every = attainable(round_) if plans is None else plans
+    return max(every, key=lambda v: [s * x for s, x in zip(senses, v, strict=True)])
+
+
+def best_given(round_: Round, plans: set[Vector], values: Vector, index: int) -> int:
+    """The best value of term `index` among the plans no worse than `values` in the terms before."""
+    senses = [SENSE[term] for term in round_.policy.terms]
+    among = [
+        plan[index]
+        for plan in plans
+        if all(senses[i] * (plan[i] - values[i]) >= 0 for i in range(index))
+    ]
+    return max(among, key=lambda x: senses[index] * x)
+
+
+def can_start(round_: Round, job: Job, hosts: tuple[Host, ...]) -> bool:
+    """Whether some option of a job finds a place on these hosts, whatever the quota."""
+    return any(layouts(hosts, menu(round_, job, option).asks) for option in job.options)

@@ -1,0 +1,84 @@
+"""On tiny rounds every backend finds the optimum of all plans, and every bound is one."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+
+from placewright.formulations.gang import run
+from placewright.instances.plan import Certificate, Plan
+from placewright.instances.round import Round
+from placewright.instances.verify import verify
+from placewright.rounds import solve_round
+
+BACKENDS = ("highs", "cp-sat", "cbc")
+STABLE = {
+    "derandomize": True,
+    "database": None,
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+}
+
+
+def plans_of(oracle: ModuleType, round_: Round) -> set[tuple[int, ...]]:
+    try:
+        plans: set[tuple[int, ...]] = oracle.attainable(round_)
+    except oracle.TooManyPlansError:
+        assume(False)
+    return plans
+
+
+def certificate_of(plan: Plan) -> Certificate:
+    assert plan.certificate is not None
+    return plan.certificate
+
+
+def values_of(plan: Plan) -> tuple[int, ...]:
+    return tuple(term.value for term in certificate_of(plan).terms)
+
+
+@pytest.mark.parametrize(("backend", "examples"), [("highs", 400), ("cp-sat", 150), ("cbc", 60)])
+def test_the_exact_model_proves_the_optimum_of_all_plans(
+    oracle: ModuleType, tiny: ModuleType, backend: str, examples: int
+) -> None:
+    @settings(max_examples=examples, **STABLE)
+    @given(tiny.rounds())
+    def check(round_: Round) -> None:
+        plans = plans_of(oracle, round_)
+        plan = solve_round(round_, backend=backend, gap=0.0, isolation="none")
+        assert verify(round_, plan).ok
+        assert values_of(plan) == oracle.optimum(round_, plans)
+        assert certificate_of(plan).status == "optimal"
+        assert certificate_of(plan).degraded == ()
+
+    check()
+
+
+@pytest.mark.parametrize(("backend", "examples"), [("highs", 500), ("cp-sat", 150), ("cbc", 60)])
+def test_no_plan_beats_a_bound_of_the_count_model(
+    oracle: ModuleType,
+    tiny: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    backend: str,
+    examples: int,
+) -> None:
+    monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
+
+    @settings(max_examples=examples, **STABLE)
+    @given(tiny.rounds())
+    def check(round_: Round) -> None:
+        plans = plans_of(oracle, round_)
+        plan = solve_round(round_, backend=backend, gap=0.0, isolation="none")
+        assert verify(round_, plan).ok
+        assert certificate_of(plan).degraded == ()
+        values = values_of(plan)
+        assert values in plans
+        for index, term in enumerate(certificate_of(plan).terms):
+            best = oracle.best_given(round_, plans, values, index)
+            for bound in (term.certified, term.claimed):
+                if bound is not None:
+                    assert oracle.SENSE[term.name] * (bound - best) >= 0, (term, best)
+
+    check()

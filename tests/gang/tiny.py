@@ -1,0 +1,152 @@
+"""Hypothesis strategies of tiny rounds that touch every rule of gang placement."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from placewright.instances.references import check_round
+from placewright.instances.round import Round
+
+TERMS = ("value", "spread", "proximity", "opened", "leftover")
+SHARES = (200, 300, 400, 500, 600, 700)
+WHOLES = (1000, 1000, 2000, 1000, 2000, 3000, 4000, 1000, 2000, 0)
+TREES: tuple[tuple[str, ...], ...] = ((), ("rack",), ("block", "rack"))
+Raw = dict[str, Any]
+
+
+def chance(one_in: int) -> st.SearchStrategy[bool]:
+    """True once in so many draws, and seldom when a failing round is made smaller."""
+    return st.integers(0, one_in - 1).map(lambda n: n == one_in - 1)
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> Raw:
+    """2 to 4 hosts of 1 to 4 GPUs, of one or two kinds, in up to three racks and two blocks."""
+    levels = draw(st.sampled_from(TREES))
+    racks = [f"r{i}" for i in range(draw(st.integers(1, 3)))] if levels else [None]
+    domains = [{"name": f"b{i}", "level": "block"} for i in range(2)] if len(levels) == 2 else []
+    for i, rack in enumerate(racks if levels else []):
+        above = {"parent": f"b{i % 2}"} if len(levels) == 2 else {}
+        domains.append({"name": rack, "level": "rack", **above})
+    kinds = [
+        {
+            "gpus": draw(st.sampled_from([4, 4, 3, 2, 1])),
+            "gpu_model": draw(st.sampled_from("AB")),
+            "cpu": draw(st.sampled_from([8, 6, 4])),
+            "memory": draw(st.sampled_from([16, 8])),
+            "resources": {"nic": draw(st.sampled_from([2, 1]))},
+        }
+        for _ in range(draw(st.integers(1, 2)))
+    ]
+    hosts = [
+        {
+            **draw(st.sampled_from(kinds)),
+            "name": f"h{i}",
+            "parent": draw(st.sampled_from(racks)),
+            "healthy": not draw(chance(7)),
+        }
+        for i in range(draw(st.sampled_from([3, 2, 4, 3])))
+    ]
+    return {"levels": levels, "domains": domains, "hosts": hosts}
+
+
+@st.composite
+def groups(draw: st.DrawFn, cluster: Raw, most: int) -> Raw:
+    """Up to `most` tasks that want a share, whole GPUs or, seldom, none."""
+    levels = [*cluster["levels"], "host"]
+    models = sorted({host["gpu_model"] for host in cluster["hosts"]})
+    group: Raw = {
+        "gpu": draw(st.sampled_from(WHOLES + SHARES)),
+        "count": draw(st.integers(1, most)),
+        "cpu": draw(st.sampled_from([0, 1, 2, 0, 3, 5])),
+        "memory": draw(st.sampled_from([0, 0, 2, 0, 5, 9])),
+    }
+    if draw(chance(6)):
+        group["resources"] = {"nic": 1}
+    if draw(chance(3)):
+        group["gpu_models"] = draw(st.lists(st.sampled_from(models), min_size=1, unique=True))
+    if draw(chance(3)):
+        group["required"] = draw(st.sampled_from(levels))
+    if draw(chance(4)):
+        group["preferred"] = draw(st.lists(st.sampled_from(levels), unique=True))
+    return group
+
+
+@st.composite
+def options(draw: st.DrawFn, cluster: Raw) -> Raw:
+    """One or two task groups; mostly worth what they ask."""
+    number = draw(st.sampled_from([1, 1, 1, 2]))
+    option: Raw = {"groups": [draw(groups(cluster, 3 if number == 1 else 2)) for _ in range(number)]}
+    if draw(chance(4)):
+        option["value"] = draw(st.integers(0, 5)) * 700
+    return option
+
+
+@st.composite
+def running(draw: st.DrawFn, cluster: Raw, tenants: list[Raw]) -> list[Raw]:
+    """Up to two jobs of one task that run where the GPUs are still free, also on failed hosts."""
+    free = {host["name"]: [1000] * host["gpus"] for host in cluster["hosts"]}
+    jobs = []
+    for i in range(draw(st.sampled_from([0, 0, 1, 2]))):
+        host = draw(st.sampled_from(cluster["hosts"]))["name"]
+        gpu = draw(st.sampled_from([1000, 400, 700, 2000]))
+        open_gpus = [g for g, left in enumerate(free[host]) if left >= min(gpu, 1000)]
+        chosen = open_gpus[: max(1, gpu // 1000)]
+        if len(chosen) < max(1, gpu // 1000):
+            continue
+        for g in chosen:
+            free[host][g] -= min(gpu, 1000)
+        jobs.append(
+            {
+                "name": f"running-{i}",
+                "tenant": draw(st.sampled_from([None, *(t["name"] for t in tenants)])),
+                "options": [{"groups": [{"gpu": gpu, "cpu": 1, "memory": 1}]}],
+                "running": {"tasks": [{"host": host, "gpus": chosen}]},
+            }
+        )
+    return jobs
+
+
+@st.composite
+def rounds(draw: st.DrawFn, *, terms: tuple[str, ...] = TERMS, jobs: int = 5) -> Round:
+    """A tiny round with 1 to `jobs` pending jobs and some of `terms`, `value` mostly first."""
+    cluster = draw(clusters())
+    tenants = []
+    if draw(chance(3)):
+        quota = {"gpu": draw(st.integers(1, 5)) * 1000}
+        if draw(st.booleans()):
+            quota["cpu"] = draw(st.integers(2, 9))
+        tenants = [{"name": "tenant", "quota": quota}]
+    templates = [
+        [draw(options(cluster)) for _ in range(draw(st.sampled_from([1, 1, 2])))]
+        for _ in range(draw(st.sampled_from([2, 1, 3])))
+    ]
+    pending = [
+        {
+            "name": f"job-{i}",
+            "tenant": draw(st.sampled_from([None, *(t["name"] for t in tenants)])),
+            "priority": draw(st.integers(0, 2)),
+            "weight": draw(st.sampled_from([1, 1, 2])),
+            "options": draw(st.sampled_from(templates)),
+        }
+        for i in range(draw(st.sampled_from([*range(jobs, 0, -1), jobs])))
+    ]
+    order = draw(st.permutations(terms))[: draw(st.integers(1, len(terms)))]
+    if not draw(chance(5)):
+        order = ["value", *(term for term in order if term != "value")]
+    policy: Raw = {"terms": order}
+    if draw(chance(3)):
+        levels = [*cluster["levels"], "host"]
+        policy["spread_weights"] = {level: draw(st.integers(0, 3)) for level in levels}
+    round_ = Round.model_validate(
+        {
+            "cluster": cluster,
+            "tenants": tenants,
+            "jobs": [*draw(running(cluster, tenants)), *pending],
+            "policy": policy,
+        }
+    )
+    check_round(round_)
+    return round_
