@@ -1,0 +1,1 @@
+"""Placewright measured beside other ways to decide, from the repository; see README.md."""

@@ -1,0 +1,122 @@
+"""Ways to decide a round that placewright is compared with; each plan is verified before it counts.
+
+`greedy` is placewright stopped before any solver. `literal` gives the host-indexed model, one
+integer per task shape (or gang) and host, to one solver as it is: no host classes, no patterns, no
+repair, and the first objective term only, with the whole time limit for it.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from benchmarks.report import SKIPPED
+from placewright import Plan, Round, solve_round, verify
+from placewright.formulations.gang.exact.expand import expand_into
+from placewright.formulations.gang.exact.gpus import add_gpus
+from placewright.formulations.gang.exact.model import build, size_of
+from placewright.formulations.gang.exact.terms import add_terms
+from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.problem import SENSE, compile_round
+from placewright.formulations.session import Candidate, rounded
+from placewright.rounds.decisions import decide, keeps
+from placewright.solver import Limits, Status, Worker
+
+__all__ = ["GAP", "MAX_CELLS", "Answer", "InvalidPlanError", "greedy", "literal", "of_plan"]
+
+GAP = 1e-4
+"""Relative gap at which every method may stop: that of a round without limits of its own."""
+
+MAX_CELLS = 200_000
+"""Most variables of a literal model that is tried."""
+
+
+class InvalidPlanError(Exception):
+    """A plan broke a rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a method says of the first objective term of a round.
+
+    `status` is `optimal`, `within_gap`, `feasible`, `no_solution`, `failed` or `skipped`. `value`
+    is recomputed from a verified plan, `bound` is the method's own. `note` says why, where there is
+    something to say.
+    """
+
+    status: str
+    term: str
+    value: int | None = None
+    bound: float | None = None
+    note: str = ""
+
+
+def greedy(seconds: float, round: Round) -> Answer:  # noqa: A002, ARG001
+    """Decide with placewright's greedy alone; it needs no limit, and its bound is trivial."""
+    return of_plan(round, solve_round(round, time_limit=0.0))
+
+
+def of_plan(round: Round, plan: Plan) -> Answer:  # noqa: A002
+    """Answer with a plan that has a certificate, of which only the bound is taken as it is.
+
+    Raises
+    ------
+    InvalidPlanError
+        If the plan breaks a rule or has no certificate.
+    """
+    if plan.certificate is None:
+        raise InvalidPlanError("the plan has no certificate; value and bound were expected")
+    first = plan.certificate.terms[0]
+    value = _verified(round, plan)[first.name]
+    if first.gap is None or first.gap > GAP:
+        status = "feasible"
+    else:
+        status = "within_gap" if first.gap else "optimal"
+    return Answer(status, first.name, value, first.bound, "; ".join(plan.certificate.degraded))
+
+
+def literal(backend: str, seconds: float, round: Round) -> Answer:  # noqa: A002
+    """Decide with the host-indexed model and one solver; building the model is part of the limit.
+
+    Raises
+    ------
+    InvalidPlanError
+        If the plan breaks a rule.
+    """
+    began = time.monotonic()
+    problem = compile_round(round)
+    term = problem.terms[0]
+    if (cells := size_of(problem)) > MAX_CELLS:
+        note = f"{cells:,} variables; at most {MAX_CELLS:,} were expected"
+        return Answer(SKIPPED, term, note=note)
+    problem = replace(problem, terms=(term,))
+    placement = Placement(problem)
+    hosts = np.arange(problem.cluster.num_hosts)
+    model = build(problem, placement, hosts, problem.counts)
+    slots = add_gpus(model)
+    add_terms(model)
+    with Worker() as worker:
+        left = max(0.0, seconds - (time.monotonic() - began))
+        limits = Limits(seconds=left, gap=GAP, memory_mib=round.limits.memory_mib)
+        outcome = worker.solve(backend, model.model.arrays(term), limits)
+    bound = None if outcome.bound is None else rounded(outcome.bound, SENSE[term])
+    if outcome.values is None:
+        return Answer(outcome.status.value, term, None, bound, outcome.message)
+    expand_into(model, slots, outcome.values, placement)
+    starts = Candidate(placement.places(), backend)
+    decisions = decide(round, problem.cluster.hosts, keeps(round), starts, {})
+    value = _verified(round, Plan(decisions=decisions))[term]
+    if outcome.status is Status.FEASIBLE:
+        status = "feasible"
+    else:
+        status = "optimal" if value == bound else "within_gap"
+    return Answer(status, term, value, bound, outcome.message)
+
+
+def _verified(round_: Round, plan: Plan) -> dict[str, int]:
+    verification = verify(round_, plan)
+    if not verification.ok:
+        raise InvalidPlanError(f"the plan is invalid: {verification.violations[0]}")
+    return verification.terms

@@ -1,0 +1,184 @@
+"""What a run costs: each in a process of its own, so that CPU seconds and memory are its own.
+
+Linux only: a run adopts the solver processes that it leaves behind, and the kernel's accounts of
+ended processes are then complete, also for those that were killed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import platform
+import resource
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from placewright.solver import Arrays, InProcess, Limits, Model, Status
+from placewright.solver.usage import usage
+
+__all__ = ["REPEATS", "Measured", "RunError", "calibration", "machine", "measured", "versions"]
+
+REPEATS = 3
+POLL_SECONDS = 0.02
+"""How often the memory of a run's processes is read."""
+
+A = TypeVar("A")
+T = TypeVar("T")
+
+_PACKAGES = ("placewright", "highspy", "ortools", "pulp", "numpy")
+_SET_CHILD_SUBREAPER = 36
+"""Option of prctl(2): processes whose parent ended become children of the caller."""
+
+
+class RunError(Exception):
+    """A run raised, or its process died."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured(Generic[T]):
+    """What a function returned, and what that cost in wall clock, CPU and memory.
+
+    `peak_mib` adds up the peaks of all processes of all repetitions, Python included: an upper
+    estimate of what was in use at one time.
+    """
+
+    result: T
+    seconds: float
+    cpu_seconds: float
+    peak_mib: float
+
+
+def measured(
+    prepare: Callable[[], A], function: Callable[[A], T], repeats: int = REPEATS
+) -> list[Measured[T]]:
+    """Call a function several times in one fresh process; the results by rising CPU seconds.
+
+    Parameters
+    ----------
+    prepare
+        Makes the argument, once, outside what is measured.
+    function
+        Loading what it needs is part of its first call only, so that the median
+        (`[repeats // 2]`) does not count it. Both are picklable, as is the result.
+
+    Raises
+    ------
+    RunError
+        If a call raises or the process ends.
+    """
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_calls, args=(theirs, prepare, function, repeats))
+    process.start()
+    theirs.close()
+    peak = 0.0
+    try:
+        while not ours.poll(POLL_SECONDS):
+            peak = max(peak, usage(process.pid or 0).peak_mib)
+        answer = ours.recv()
+    except EOFError:
+        process.join()
+        raise RunError(f"the run's process ended with exit code {process.exitcode}") from None
+    finally:
+        process.join()
+    if isinstance(answer, str):
+        raise RunError(answer)
+    runs = [Measured(r, wall, cpu, max(peak, own)) for r, wall, cpu, own in answer]
+    return sorted(runs, key=lambda run: run.cpu_seconds)
+
+
+def _calls(
+    pipe: Connection, prepare: Callable[[], A], function: Callable[[A], T], repeats: int
+) -> None:
+    """Call in this process; send the results with seconds, CPU seconds and MiB, or an error."""
+    ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1)
+    results: list[tuple[T, float, float, float]] = []
+    try:
+        argument = prepare()
+        for _ in range(repeats):
+            began, cpu = time.perf_counter(), _cpu_seconds()
+            result = function(argument)
+            seconds = time.perf_counter() - began
+            results.append((result, seconds, _cpu_seconds() - cpu, _peak_mib()))
+    except Exception as error:  # noqa: BLE001 - whatever it is, the report names it
+        pipe.send(f"{type(error).__name__}: {error}")
+    else:
+        pipe.send(results)
+
+
+def _cpu_seconds() -> float:
+    """CPU seconds of this process and its children, once all of these have ended."""
+    while True:
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            break
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def _peak_mib() -> float:
+    """Peak of this process plus that of its largest child; what polling missed if all was brief."""
+    whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    return sum(resource.getrusage(who).ru_maxrss for who in whose) / 1024
+
+
+def calibration() -> float:
+    """CPU seconds (median) that HiGHS needs for one fixed linear program on this machine."""
+    return measured(_fixed_program, _solve)[REPEATS // 2].cpu_seconds
+
+
+def _fixed_program() -> Arrays:
+    """Return a transport problem with 150 sources and 500 sinks; the same numbers everywhere."""
+    sources, sinks = 150, 500
+    draw = np.random.Generator(np.random.PCG64(1)).random(sources * sinks)
+    model = Model()
+    flow = model.variables("flow", sources * sinks, integer=False)
+    given = model.rows("given", sources, upper=sinks)
+    wanted = model.rows("wanted", sinks, lower=sources * 0.9)
+    model.add(np.repeat(given, sinks), flow, 1.0)
+    model.add(np.tile(wanted, sources), flow, 1.0)
+    model.term("cost", flow, 1 + np.floor(draw * 1000), sense="min")
+    return model.arrays("cost")
+
+
+def _solve(program: Arrays) -> None:
+    outcome = InProcess().solve("highs", program, Limits(seconds=600.0))
+    if outcome.status is not Status.OPTIMAL:
+        raise RunError(f"the fixed program ended as {outcome.status}; an optimum was expected")
+
+
+def machine() -> dict[str, str | int]:
+    """Describe what the figures depend on: processor, cores, memory, system."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count() or 1,
+        "memory_gib": round(memory / 2**30),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of every package that computes."""
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found

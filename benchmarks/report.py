@@ -1,0 +1,216 @@
+"""What a benchmark reports: rows, as tables for people, one JSON document, and a plot."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from rich import box
+from rich.table import Table
+
+from benchmarks.measure import calibration, machine, versions
+
+__all__ = [
+    "ERROR",
+    "SKIPPED",
+    "Document",
+    "Row",
+    "document",
+    "failed",
+    "plot",
+    "rows_table",
+    "summary_table",
+]
+
+Document: TypeAlias = dict[str, object]
+
+ERROR, SKIPPED = "error", "skipped"
+OURS = "placewright"
+SHIFT_SECONDS = 1.0
+"""Shift of the geometric mean, so that milliseconds do not decide it."""
+
+PERCENT_FLOOR = 0.001
+"""Gaps of at most this many percent share the bottom line of the plot."""
+
+NONE = "-"
+_MARKS = ("o", "s", "^", "D", "v", "P")
+_COLOURS = ("#0f5ea8", "#7f7f7f", "#e69f00", "#009e73", "#cc79a7", "#d55e00")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One method on one case; None where there is nothing to report.
+
+    Parameters
+    ----------
+    seed
+        Of the case; None if it is a file.
+    status
+        As the method ended; `skipped` and `error` have a note and no figures.
+    term, sense
+        The objective term that is compared, and whether more (`max`) or less is better.
+    value, bound, gap
+        Of a verified plan, as the method proves it, and the fraction between the two.
+    best_gap
+        Fraction between the value and the tightest bound that any method proved for this case.
+    seconds, cpu_seconds, peak_mib
+        Wall clock, and the use of all processes, solvers included.
+    """
+
+    case: str
+    method: str
+    seed: int | None
+    status: str
+    term: str | None = None
+    sense: Literal["max", "min"] = "max"
+    value: int | None = None
+    bound: float | None = None
+    gap: float | None = None
+    best_gap: float | None = None
+    seconds: float | None = None
+    cpu_seconds: float | None = None
+    peak_mib: float | None = None
+    note: str = ""
+
+
+def document(benchmark: str, rows: Sequence[Row]) -> Document:
+    """Return the JSON document of a run; it measures the calibration of the machine."""
+    return {
+        "benchmark": benchmark,
+        "machine": machine(),
+        "versions": versions(),
+        "calibration": calibration(),
+        "rows": [asdict(row) for row in rows],
+    }
+
+
+def failed(rows: Iterable[Row]) -> bool:
+    """Whether any row is an error."""
+    return any(row.status == ERROR for row in rows)
+
+
+def rows_table(rows: Iterable[Row]) -> Table:
+    """Return a line per row, with a blank line between cases."""
+    made = _table(
+        "case", "method", "value", "bound", "gap", "to best", "seconds", "CPU s", "MiB", "", left=2
+    )
+    last: tuple[str, int | None] | None = None
+    for row in rows:
+        if last not in (None, (row.case, row.seed)):
+            made.add_row()
+        same, last = last == (row.case, row.seed), (row.case, row.seed)
+        made.add_row(
+            "" if same else row.case if row.seed is None else f"{row.case} seed {row.seed}",
+            row.method,
+            _number(row.value),
+            _number(row.bound),
+            _percent(row.gap),
+            _percent(row.best_gap),
+            _figure(row.seconds, 2),
+            _figure(row.cpu_seconds, 2),
+            _figure(row.peak_mib, 0),
+            ": ".join(part for part in (row.status, row.note) if part),
+        )
+    return made
+
+
+def summary_table(rows: Sequence[Row]) -> Table:
+    """Return a line per method over the cases that it was tried on.
+
+    The last column divides its mean CPU seconds by placewright's on the same cases.
+    """
+    made = _table(
+        "method", "cases", "plans", "proven", "mean to best", "worst", "CPU s", "x placewright"
+    )
+    ours = {(row.case, row.seed): row for row in rows if row.method == OURS}
+    for method in dict.fromkeys(row.method for row in rows):
+        mine = [row for row in rows if row.method == method and row.cpu_seconds is not None]
+        gaps = [row.best_gap for row in mine if row.best_gap is not None]
+        cpu = shifted_mean(row.cpu_seconds for row in mine)
+        theirs = shifted_mean(
+            ours[row.case, row.seed].cpu_seconds for row in mine if (row.case, row.seed) in ours
+        )
+        made.add_row(
+            method,
+            str(len(mine)),
+            str(sum(row.value is not None for row in mine)),
+            str(sum(row.status in ("optimal", "within_gap") for row in mine)),
+            _percent(sum(gaps) / len(gaps) if gaps else None),
+            _percent(max(gaps, default=None)),
+            _figure(cpu, 2),
+            _figure(cpu / theirs if cpu is not None and theirs else None, 2),
+        )
+    return made
+
+
+def shifted_mean(seconds: Iterable[float | None]) -> float | None:
+    """Geometric mean of the known values, each shifted by a second; None if there are none."""
+    known = [math.log(s + SHIFT_SECONDS) for s in seconds if s is not None]
+    return math.exp(sum(known) / len(known)) - SHIFT_SECONDS if known else None
+
+
+def plot(benchmark: str, rows: Sequence[Row], target: Path) -> None:
+    """Draw the gap to the best bound over CPU seconds, a mark per row; matplotlib does it.
+
+    Raises
+    ------
+    ImportError
+        Without matplotlib.
+    OSError, ValueError
+        If the file cannot be written, or its ending names no kind of picture.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.0, 4.5), layout="constrained")
+    axes = figure.subplots()
+    for i, method in enumerate(dict.fromkeys(row.method for row in rows)):
+        points = [
+            (row.cpu_seconds, max(100 * row.best_gap, PERCENT_FLOOR))
+            for row in rows
+            if row.method == method and row.cpu_seconds is not None and row.best_gap is not None
+        ]
+        axes.scatter(
+            [x for x, _ in points],
+            [y for _, y in points],
+            label=method,
+            marker=_MARKS[i % len(_MARKS)],
+            color=_COLOURS[i % len(_COLOURS)],
+            alpha=0.75,
+            linewidths=0,
+        )
+    axes.set(
+        title=f"{benchmark}: down and to the left is better",
+        xlabel="CPU seconds, all processes",
+        ylabel=f"gap to the best bound, % (at least {PERCENT_FLOOR})",
+        xscale="log",
+        yscale="log",
+    )
+    axes.grid(alpha=0.3, linewidth=0.5)
+    axes.legend(frameon=False)
+    figure.savefig(target, dpi=150)
+
+
+def _table(*columns: str, left: int = 1) -> Table:
+    """Return an empty table whose first columns (and an unnamed one) hold words, others figures."""
+    made = Table(box=box.SIMPLE_HEAD, show_edge=False)
+    for i, column in enumerate(columns):
+        words = i < left or not column
+        made.add_column(
+            column, justify="left" if words else "right", no_wrap=bool(column), overflow="fold"
+        )
+    return made
+
+
+def _number(value: float | None) -> str:
+    return NONE if value is None else f"{value:,.0f}"
+
+
+def _figure(value: float | None, digits: int) -> str:
+    return NONE if value is None else f"{value:,.{digits}f}"
+
+
+def _percent(gap: float | None) -> str:
+    return NONE if gap is None else f"{100 * gap:.3f} %"
