@@ -16,7 +16,14 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.solver import Arrays, Limits, Outcome, Status
+from placewright.solver import (
+    Arrays,
+    BackendUnavailableError,
+    Limits,
+    Outcome,
+    Status,
+    UnsupportedModelError,
+)
 
 Solve: TypeAlias = Callable[[str, Arrays, Limits, NDArray[np.float64] | None], Outcome]
 Place: TypeAlias = tuple[int, int, int, tuple[int, ...]]
@@ -25,7 +32,7 @@ Place: TypeAlias = tuple[int, int, int, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A plan to verify: for each started job (its index in the round) the option and task places."""
+    """A plan to verify: for each started job (index in the round) its option and task places."""
 
     starts: Mapping[int, tuple[int, tuple[Place, ...]]]
     source: str
@@ -121,7 +128,11 @@ class Session:
             work=min(most, WORK) * share if self.deterministic else None,
             memory_mib=self.memory_mib,
         )
-        outcome = self.solve(backend, arrays, limits, start)
+        try:
+            outcome = self.solve(backend, arrays, limits, start)
+        except (BackendUnavailableError, UnsupportedModelError) as error:
+            self.degraded.append(f"{backend}: {error}")
+            return None
         self.wall_stopped |= outcome.wall_stopped
         if outcome.status is Status.FAILED:
             self.degraded.append(f"{backend}: {outcome.message or outcome.status.value}")
@@ -129,7 +140,7 @@ class Session:
 
 
 def tighter(first: float | None, second: float | None, sense: str) -> float | None:
-    """The tighter of two bounds of a term with this sense; None is no bound."""
+    """Return the tighter of two bounds of a term with this sense; None is no bound."""
     if first is None or second is None:
         return second if first is None else first
     return min(first, second) if sense == "max" else max(first, second)
@@ -138,15 +149,15 @@ def tighter(first: float | None, second: float | None, sense: str) -> float | No
 def rounded(bound: float, sense: str) -> float:
     """Round a bound of an integer term to the integer that it still allows, with a tolerance.
 
-    Solvers stop within tolerances: a bound of 6.9999999 on a minimum does not prove 7 wrong, and one
-    of 7.0000004 does not prove 8.
+    Solvers stop within tolerances: for a minimum, 6.9999999 does not rule out 7 less a bit, and
+    7.0000004 does not prove 8.
     """
     slack = 1e-6 * max(1.0, abs(bound))
     return float(math.floor(bound + slack) if sense == "max" else math.ceil(bound - slack))
 
 
 HOLD_SLACK = 0.5
-"""Terms are integers: holding one within a half changes nothing, and no solver's tolerance matters."""
+"""Terms are integers: held within a half, nothing changes and no solver tolerance matters."""
 
 WORK = 30.0
 """Deterministic work of one solve, in units of about one second."""

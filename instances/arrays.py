@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from placewright.instances.cluster import ClusterDocument, HostEntry
+from placewright.instances.cluster import ClusterDocument
 from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.hardware import hardware
 from placewright.instances.ranges import expand
 from placewright.instances.round import Round
-from placewright.topology import CATALOGUE, Cluster, Link, State, assemble
+from placewright.topology import Cluster, Link, State, assemble
 
 CORE_RESOURCES = ("cpu", "memory")
 
@@ -22,16 +23,16 @@ def build_cluster(document: ClusterDocument) -> Cluster:
     hosts: list[tuple[str, str | None]] = []
     gpus: list[int] = []
     models: list[str | None] = []
-    hardware: list[str | None] = []
+    host_models: list[str | None] = []
     capacity: list[tuple[int, ...]] = []
     for entry in document.hosts:
         names = expand(entry.name)
-        count, model, amounts = _equipment(entry)
+        has = hardware(entry)
         hosts += [(name, entry.parent) for name in names]
-        gpus += [count] * len(names)
-        models += [model if count else None] * len(names)
-        hardware += [entry.model] * len(names)
-        capacity += [tuple(amounts.get(name, 0) for name in resources)] * len(names)
+        gpus += [has.gpus] * len(names)
+        models += [has.gpu_model] * len(names)
+        host_models += [entry.model] * len(names)
+        capacity += [tuple(has.capacity.get(name, 0) for name in resources)] * len(names)
     return assemble(
         document.name,
         document.levels,
@@ -41,20 +42,10 @@ def build_cluster(document: ClusterDocument) -> Cluster:
         gpu_model=models,
         resources=resources,
         capacity=capacity,
-        host_model=hardware,
+        host_model=host_models,
         links={level: Link(x.bandwidth_mbps, x.latency_us) for level, x in document.links.items()},
         wan={x.between: Link(x.bandwidth_mbps, x.latency_us) for x in document.wan},
     )
-
-
-def _equipment(entry: HostEntry) -> tuple[int, str | None, dict[str, int]]:
-    """GPUs, GPU model and other resources of a host entry."""
-    model = CATALOGUE[entry.model] if entry.model else None
-    gpus = entry.gpus if entry.gpus is not None else (model.gpus if model else 0)
-    gpu_model = entry.gpu_model or (model.gpu_model if model else None)
-    cpu = entry.cpu if entry.cpu is not None else (model.cpu_milli if model else 0)
-    memory = entry.memory if entry.memory is not None else (model.memory_mib if model else 0)
-    return gpus, gpu_model, {"cpu": cpu, "memory": memory, **entry.resources}
 
 
 def build_state(round_: Round, cluster: Cluster) -> State:

@@ -28,9 +28,9 @@ class Bounds:
         """
         best: float | None = None
         for bound in self._known:
-            if bound.term == term and bound.certified == certified:
-                if all(_no_worse(values[t], v, SENSE[t]) for t, v in bound.holds):
-                    best = tighter(best, bound.value, SENSE[term])
+            holds = all(_no_worse(values[t], v, SENSE[t]) for t, v in bound.holds)
+            if bound.term == term and bound.certified == certified and holds:
+                best = tighter(best, bound.value, SENSE[term])
         return best
 
     def results(self, terms: tuple[str, ...], values: Mapping[str, int]) -> tuple[TermResult, ...]:

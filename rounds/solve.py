@@ -23,6 +23,7 @@ from placewright.solver import InProcess, Worker
 
 BACKENDS = ("auto", "highs", "cp-sat", "cbc")
 DEFAULT_BACKEND = "highs"
+INTERRUPTED = "interrupted"
 FINISH_SHARE = 3.0
 """Time kept for the end, in times of what verifying the first candidate took."""
 
@@ -124,8 +125,16 @@ class _Solve:
             except KeyboardInterrupt:
                 if self.best is None:
                     raise
-                session.degraded.append("interrupted")
+                session.degraded.append(INTERRUPTED)
+            return self._finish_surely(session)
+
+    def _finish_surely(self, session: Session) -> Plan:
+        """Write the plan even if the interrupt comes now; that takes no longer than a check."""
+        try:
             return self._finish(session)
+        except KeyboardInterrupt:
+            session.degraded.append(INTERRUPTED)
+            return self._finish_surely(session)
 
     @contextmanager
     def _session(self) -> Iterator[Session]:

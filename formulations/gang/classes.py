@@ -76,7 +76,7 @@ def host_classes(problem: Problem, room: NDArray[np.int64]) -> HostClasses:
         _per_gpu(placement, problem, hosts),
         np.column_stack([placement.free[hosts], shares]),
     ]
-    members = _coarsest_first(parts, len(room))
+    members = _members(parts, len(room))
     of_host[hosts] = members
     first = np.unique(members, return_index=True)[1]
     size = np.bincount(members, minlength=len(first))
@@ -102,21 +102,23 @@ def host_classes(problem: Problem, room: NDArray[np.int64]) -> HostClasses:
 
 
 def _per_gpu(placement: Placement, problem: Problem, hosts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Coarse view of the other resources: how many of the largest demand the free amount serves."""
+    """Coarse view of the other resources: how many times the median demand they hold, capped."""
     if not len(problem.shape_demand):
         return np.zeros((len(hosts), 0), dtype=np.int64)
     step = np.maximum(np.quantile(problem.shape_demand, 0.5, axis=0).astype(np.int64), 1)
-    return np.minimum(placement.free[hosts] // step, 4 * (placement.whole[hosts][:, None] + 1))
+    cap: NDArray[np.int64] = 4 * (placement.whole[hosts][:, None] + 1)
+    return np.minimum(placement.free[hosts] // step, cap, dtype=np.int64)
 
 
-def _coarsest_first(parts: list[NDArray[np.int64]], shapes: int) -> NDArray[np.int64]:
+def _members(parts: list[NDArray[np.int64]], shapes: int) -> NDArray[np.int64]:
     """Class of each host under the finest key with few enough (shape, class) pairs."""
+    members = np.zeros(len(parts[0]), dtype=np.int64)
     for upto in range(len(parts), 0, -1):
         key = np.column_stack(parts[:upto])
         classes, members = np.unique(key, axis=0, return_inverse=True)
         if len(classes) * shapes <= MAX_CELLS:
             break
-    return members.ravel()
+    return np.asarray(members, dtype=np.int64).reshape(-1)
 
 
 def _residual(shares: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:

@@ -14,10 +14,10 @@ r"""The count model: how many jobs of each class start, and how many tasks each 
     domain     gangs in and below a domain         <= what its hosts hold
     quota      what a tenant's jobs take           <= what is left of its quota
 
-Exact for GPUs and levels when single-host sizes are powers of two and gangs take whole hosts; in CPU,
-memory and for other sizes a relaxation, since a class knows only the sums over its hosts
-(Placewright, docs/formulations/gang.md). Every placement of the round maps to a point of the model
-with the same value and opened hosts and at most the same spread, so its bounds hold for the round.
+Exact for GPUs and levels when single-host sizes are powers of two and gangs take whole hosts; in
+CPU, memory and for other sizes a relaxation, since a class knows only sums over its hosts. Every
+placement of the round maps to a point of the model with the same value and opened hosts and at most
+the same spread, so bounds of the model hold for the round.
 """
 
 from __future__ import annotations
@@ -163,8 +163,8 @@ def _gang_totals(m: Counts) -> None:
 def _per_class(m: Counts, name: str, coefficient: Ints, total: Ints, each: Ints) -> Ints:
     """Rows sum coefficient x <= total per class; for empty hosts <= each * opened.
 
-    `coefficient` is per entry of x, `total` and `each` (most of one host) per class. Returns the row
-    of each class to which further columns may be charged, -1 for classes without one.
+    `coefficient` is per entry of x, `total` and `each` (most of one host) per class. Returns the
+    row of each class to which further columns may be charged, -1 for classes without one.
     """
     used = np.zeros(len(m.classes), dtype=np.bool_)
     used[m.x_class[coefficient > 0]] = True

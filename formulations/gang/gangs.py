@@ -97,10 +97,11 @@ def gang_columns(problem: Problem, kinds: list[Kind]) -> GangColumns:
 def _capacity(problem: Problem, level: int, amount: NDArray[np.int64]) -> NDArray[np.int64]:
     """Sum of a per-host amount over the domains of a level."""
     if level == ROOT:
-        return amount.sum(keepdims=True)
+        return np.array([amount.sum()], dtype=np.int64)
     cluster = problem.cluster
-    size = len(cluster.names[level])
-    return np.bincount(cluster.domain[level], weights=amount, minlength=size).astype(np.int64)
+    total = np.zeros(len(cluster.names[level]), dtype=np.int64)
+    np.add.at(total, cluster.domain[level], amount)
+    return total
 
 
 def _least_spread(
@@ -140,7 +141,7 @@ def domain_rows(
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
     """Yield the rows per level, set of hosts and task size t.
 
-    Each item is (capacity per domain, domain per entry, column per entry, tasks of t GPUs per gang).
+    Each item is (capacity per domain, and per entry the domain, the column, tasks of t GPUs).
     """
     cluster = problem.cluster
     masks = {(k.room > 0).tobytes(): k.room > 0 for k in kinds}
@@ -171,7 +172,7 @@ def domain_rows(
 def _ancestor(
     problem: Problem, columns: GangColumns, entries: NDArray[np.int64], level: int
 ) -> NDArray[np.int64]:
-    """The domain of `level` that holds the domain of each entry."""
+    """Return the domain of `level` that holds the domain of each entry."""
     domain = columns.domain[entries].copy()
     depth = columns.level[entries]
     for below in range(int(depth.max(initial=level)), level, -1):

@@ -2,8 +2,8 @@
 
     v[g,p]  GPUs of kind g (host class, free milli-GPU) cut by pattern p, a multiset of fractions
 
-A milli-GPU sum per host is wrong (three tasks of 600 do not fit two GPUs); patterns are right. There
-are too many to list, so the linear relaxation asks for those that help (Gilmore and Gomory 1961):
+A milli-GPU sum per host is wrong (three tasks of 600 do not fit two GPUs); patterns are right.
+There are too many to list, so the relaxation asks for those that help (Gilmore and Gomory 1961):
 with the price pi[a,f] of a place for fraction f on class a and mu[g] of a GPU, the best pattern of
 kind g is an unbounded knapsack over its free milli-GPU, one table for all kinds of all classes.
 """

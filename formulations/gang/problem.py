@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +52,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """An option of a job class: its groups, what it is worth, and its index in the jobs' options."""
+    """An option of a job class: its groups, its value, and its index in the jobs' options."""
 
     index: int
     value: int
@@ -124,10 +124,14 @@ class Problem:
         return tuple(sorted(levels))
 
     def demand_of(self, choice: Choice, resource: int) -> int:
-        """What an option takes of a resource in all (-1: milli-GPU)."""
+        """Return what an option takes of a resource in all (-1: milli-GPU)."""
         if resource < 0:
             return sum(g.milli_gpu for g in choice.groups)
         return sum(int(self.shape_demand[g.shape, resource]) * g.count for g in choice.groups)
+
+
+ShapeKey: TypeAlias = tuple[int, tuple[tuple[str, int], ...], tuple[str, ...] | None]
+"""Milli-GPU, the other demands by name, the allowed GPU models."""
 
 
 class _Shapes:
@@ -135,13 +139,17 @@ class _Shapes:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.index: dict[tuple[object, ...], int] = {}
+        self.index: dict[ShapeKey, int] = {}
         self.levels = {name: i for i, name in enumerate(cluster.levels)}
 
     def group(self, group: TaskGroup, weights: dict[str, int]) -> Group:
         demand = {"cpu": group.cpu, "memory": group.memory, **group.resources}
         models = None if group.gpu_models is None else tuple(sorted(set(group.gpu_models)))
-        key = (group.gpu, tuple(sorted((k, v) for k, v in demand.items() if v)), models)
+        key: ShapeKey = (
+            group.gpu,
+            tuple(sorted((k, v) for k, v in demand.items() if v)),
+            models,
+        )
         preferred = weights if group.preferred is None else group.preferred
         charged = sorted((self.levels[n], weights[n]) for n in preferred if weights.get(n))
         required = NO_LEVEL if group.required is None else self.levels[group.required]
@@ -165,13 +173,13 @@ class _Shapes:
         hosts = np.ones((len(self.index), cluster.num_hosts), dtype=np.bool_)
         for (milli, wanted, models), s in self.index.items():
             gpu[s] = milli
-            for name, amount in wanted:  # type: ignore[attr-defined]
+            for name, amount in wanted:
                 if name in resources:
                     demand[s, resources[name]] = amount
                 else:
                     hosts[s] = False  # no host has any of it
             if models is not None:
-                allowed = [model_of[m] for m in models if m in model_of]  # type: ignore[attr-defined]
+                allowed = [model_of[m] for m in models if m in model_of]
                 hosts[s] &= np.isin(cluster.gpu_model, allowed)
         return gpu, demand, hosts
 
@@ -211,7 +219,7 @@ def compile_round(round_: Round) -> Problem:
 
 
 def held_by(job: Job) -> dict[str, int]:
-    """What a running job holds, by resource name (`gpu` in milli-GPU)."""
+    """Return what a running job holds, by resource name (`gpu` in milli-GPU)."""
     held: defaultdict[str, int] = defaultdict(int)
     if job.running is not None:
         for group in job.options[job.running.option].groups:
@@ -222,7 +230,7 @@ def held_by(job: Job) -> dict[str, int]:
 
 
 def remaining_quota(round_: Round, cluster: Cluster) -> dict[tuple[int, int], int]:
-    """What pending jobs may take per (tenant, resource): quota less what its running jobs hold."""
+    """Return what pending jobs may take per (tenant, resource): quota less running jobs."""
     index = {name: i for i, name in enumerate(cluster.resources)} | {"gpu": -1}
     tenants = {t.name: i for i, t in enumerate(round_.tenants)}
     left = {

@@ -29,7 +29,7 @@ WORTH_TELLING = 1e-3
 
 
 def repair(problem: Problem, session: Session, placement: Placement) -> Iterator[Candidate]:
-    """Improve a placement's value until time, patience or the gap says stop; yield what improved."""
+    """Improve a placement's value until time, patience or the gap says stop; yield the better."""
     if problem.terms[0] != "value":
         return
     rng = np.random.default_rng(session.seed)
@@ -120,7 +120,7 @@ def _refill(
 def _candidates(
     problem: Problem, placement: Placement, hosts: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Waiting one-task jobs per class, no more than the hosts could hold."""
+    """Count the waiting one-task jobs per class, no more than the hosts could hold."""
     numbers = np.zeros(len(problem.classes), dtype=np.int64)
     room = [int(placement.fits(s)[hosts].sum()) for s in range(len(problem.shape_gpu))]
     for c, job_class in enumerate(problem.classes):

@@ -57,18 +57,17 @@ def _run_counts(problem: Problem, session: Session) -> Iterator[Candidate | Boun
     patterns = Patterns(counts) if len(counts.fractions) else None
 
     first = problem.terms[0]
-    bound = relaxation(session, counts, patterns, first)
+    bound = relaxation(session, counts, patterns, first) if first in _modelled(problem) else None
     if bound is not None:
         yield Bound(first, bound)
     values: np.ndarray | None = None
     for term in _modelled(problem):
         outcome = _search(session, counts, term, values)
-        if outcome is None or outcome.values is None:
+        if outcome is None or outcome.values is None or outcome.objective is None:
             break
         if term == first and patterns is None and outcome.bound is not None:
             yield Bound(first, rounded(outcome.bound, SENSE[first]))
         values = outcome.values
-        assert outcome.objective is not None
         counts.model.hold(term, round(outcome.objective), HOLD_SLACK)
     if values is not None:
         placement = expand(counts, patterns, values)
@@ -94,7 +93,7 @@ def _search(
 
 
 def _later_bounds(session: Session, counts: Counts, patterns: Patterns | None) -> Iterator[Bound]:
-    """Bound each later term over the relaxation, the earlier terms held at the best plan's values."""
+    """Bound each later term over the relaxation, earlier ones held at the best plan's values."""
     modelled = _modelled(counts.problem)
     pending = set(counts.model.held)
     holds: list[tuple[str, int]] = []
@@ -120,8 +119,8 @@ def relaxation(
 ) -> float | None:
     """Bound of a term over the linear relaxation with all patterns, by column generation.
 
-    Each round of it gives a valid bound: the optimum over the patterns so far plus the most that the
-    missing ones can add. `without` names row blocks to leave out; they must be the last rows.
+    Each round of it gives a valid bound: the optimum over the patterns so far plus the most that
+    the missing ones can add. `without` names row blocks to leave out; they must be the last rows.
     """
     best: float | None = None
     while True:

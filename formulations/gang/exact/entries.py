@@ -1,8 +1,8 @@
 """What the host-indexed model counts: entries (started jobs) and task sets (their tasks).
 
-Jobs of a class are one entry, and all tasks of a shape one set, where the place of one task does not
-matter to the others. Where it does (required or charged levels; pairs of tasks), every job is an
-entry of its own and each of its groups a set.
+Jobs of a class are one entry, and all tasks of a shape one set, where the place of one task does
+not matter to the others. Where it does (required or charged levels; pairs of tasks), every job is
+an entry of its own and each of its groups a set.
 """
 
 from __future__ import annotations
