@@ -1,0 +1,75 @@
+"""The pages under docs/ fit the code: links, examples, and names that must be explained."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from placewright.instances.errors import InvalidInputError
+from placewright.instances.files import load
+from placewright.instances.plan import Certificate, DecisionKind, Reason
+from placewright.instances.round import TermName
+from placewright.instances.verify import RULE_IDS
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
+DOCUMENT = re.compile(r"^```yaml\n(apiVersion: .*?)^```$", flags=re.MULTILINE | re.DOTALL)
+
+
+def ids(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_every_link_inside_the_repository_leads_somewhere(page):
+    for target in LINK.findall(page.read_text()):
+        assert target.startswith("https://") or (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=ids)
+def test_every_page_can_be_reached_from_the_readme(page):
+    reached, waiting = set(), [ROOT / "README.md"]
+    while waiting:
+        here = waiting.pop()
+        if here.suffix == ".md" and here not in reached:
+            reached.add(here)
+            targets = [(here.parent / t).resolve() for t in LINK.findall(here.read_text())]
+            waiting += [target for target in targets if target.is_file()]
+    assert page in reached
+
+
+def test_every_document_shown_as_an_example_is_valid(tmp_path):
+    examples = DOCUMENT.findall((DOCS / "file-formats.md").read_text())
+    kinds = set()
+    for number, text in enumerate(examples):
+        file = tmp_path / f"{number}.yaml"
+        file.write_text(text)
+        kinds.add(load(file).kind)
+    assert kinds == {"Cluster", "Round", "Plan"}
+
+
+def test_the_quantity_that_the_page_calls_refused_is_refused(tmp_path):
+    file = tmp_path / "bare.yaml"
+    text = next(t for t in DOCUMENT.findall((DOCS / "file-formats.md").read_text()) if "cpu" in t)
+    file.write_text(re.sub(r'cpu: "?\w+"?', 'cpu: "8"', text, count=1))
+    with pytest.raises(InvalidInputError, match="millicores"):
+        load(file)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *get_args(TermName),
+        *(reason.value for reason in Reason),
+        *(kind.value for kind in DecisionKind),
+        *get_args(Certificate.model_fields["status"].annotation),
+        *RULE_IDS,
+    ],
+)
+def test_the_glossary_explains_each_name_that_a_plan_or_a_verification_uses(name):
+    assert f"`{name}`" in (DOCS / "glossary.md").read_text()

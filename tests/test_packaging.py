@@ -1,0 +1,55 @@
+"""The root folders as `placewright.*`: nothing drops out of the wheel or of the checks."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("cli", "formulations", "instances", "rounds", "solver", "topology")
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+
+
+def test_every_folder_with_an_init_is_a_package_of_the_wheel():
+    found = {
+        ".".join(("placewright", *init.parent.relative_to(ROOT).parts))
+        for folder in FOLDERS
+        for init in (ROOT / folder).rglob("__init__.py")
+    }
+    assert found | {"placewright"} == set(SETTINGS["packages"])
+
+
+def test_every_module_lies_in_a_package():
+    for folder in FOLDERS:
+        for module in (ROOT / folder).rglob("*.py"):
+            assert (module.parent / "__init__.py").is_file(), module
+
+
+def test_each_folder_is_mapped_to_its_name():
+    homes = {f"placewright.{folder}": folder for folder in FOLDERS}
+    assert SETTINGS["package-dir"] == {"placewright": "src/placewright", **homes}
+
+
+def test_src_holds_a_relative_link_to_each_folder_that_resolves():
+    links = {
+        path.name: path for path in (ROOT / "src" / "placewright").iterdir() if path.is_symlink()
+    }
+    assert set(links) == set(FOLDERS)
+    for name, link in links.items():
+        assert not link.readlink().is_absolute()
+        assert link.resolve() == (ROOT / name).resolve()
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_file_that_is_no_module_is_package_data(folder):
+    home = ROOT / folder
+    patterns = SETTINGS["package-data"].get(f"placewright.{folder}", ())
+    shipped = {path for pattern in patterns for path in home.glob(pattern)}
+    others = {
+        path
+        for path in home.rglob("*")
+        if path.is_file() and path.suffix != ".py" and "__pycache__" not in path.parts
+    }
+    assert others <= shipped
