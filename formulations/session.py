@@ -7,7 +7,6 @@ and leaves the verified term values of the best plan so far in `session.best`.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -144,16 +143,6 @@ def tighter(first: float | None, second: float | None, sense: str) -> float | No
     if first is None or second is None:
         return second if first is None else first
     return min(first, second) if sense == "max" else max(first, second)
-
-
-def rounded(bound: float, sense: str) -> float:
-    """Round a bound of an integer term to the integer that it still allows, with a tolerance.
-
-    Solvers stop within tolerances: for a minimum, 6.9999999 does not rule out 7 less a bit, and
-    7.0000004 does not prove 8.
-    """
-    slack = 1e-6 * max(1.0, abs(bound))
-    return float(math.floor(bound + slack) if sense == "max" else math.ceil(bound - slack))
 
 
 HOLD_SLACK = 0.5

@@ -98,7 +98,7 @@ class Singles:
         return True
 
     def _cut_gpus(self, patterns: Patterns, a: int, *, whole: bool) -> Iterator[list[int]]:
-        """Yield the fractions of each GPU of the class that is cut: wholly free ones or the rest."""
+        """Yield the fractions of each cut GPU of the class: of wholly free GPUs, or of the rest."""
         for i in np.flatnonzero(self.number[patterns.columns]):
             g = patterns.kind[i]
             if patterns.kind_class[g] == a and (patterns.kind_free[g] == WHOLE_GPU) == whole:

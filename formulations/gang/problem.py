@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
+from math import ceil, floor, gcd
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -122,6 +123,27 @@ class Problem:
                         levels |= {level for level, _ in group.weights}
                         levels |= {group.required} - {NO_LEVEL}
         return tuple(sorted(levels))
+
+    @cached_property
+    def _steps(self) -> dict[str, int]:
+        """Per term a number that divides every value that it can take."""
+        choices = [choice for job_class in self.classes for choice in job_class.choices]
+        groups = [group for choice in choices for group in choice.groups]
+        return {
+            "value": gcd(*(choice.value for choice in choices)),
+            "spread": gcd(*(g.milli_gpu * weight for g in groups for _, weight in g.weights)),
+        }
+
+    def rounded(self, term: str, bound: float) -> float:
+        """Round a bound outward to a value that the term can take, within solver tolerances.
+
+        Solvers stop within tolerances: for a minimum, 7.0000004 does not prove 8.
+        """
+        step = max(self._steps.get(term, 1), 1)
+        slack = 1e-6 * max(1.0, abs(bound))
+        if SENSE[term] == "max":
+            return float(floor((bound + slack) / step) * step)
+        return float(ceil((bound - slack) / step) * step)
 
     def demand_of(self, choice: Choice, resource: int) -> int:
         """Return what an option takes of a resource in all (-1: milli-GPU)."""

@@ -21,7 +21,7 @@ from placewright.formulations.gang.patterns import Patterns
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.problem import SENSE, Problem
 from placewright.formulations.gang.repair import repair
-from placewright.formulations.session import HOLD_SLACK, Bound, Candidate, Session, rounded, tighter
+from placewright.formulations.session import HOLD_SLACK, Bound, Candidate, Session, tighter
 from placewright.solver import Outcome, Status
 
 MAX_EXACT_CELLS = 6_000
@@ -59,16 +59,19 @@ def _run_counts(problem: Problem, session: Session) -> Iterator[Candidate | Boun
     first = problem.terms[0]
     bound = relaxation(session, counts, patterns, first) if first in _modelled(problem) else None
     if bound is not None:
-        yield Bound(first, bound)
+        yield Bound(first, problem.rounded(first, bound))
     values: np.ndarray | None = None
+    holds: list[tuple[str, int]] = []
     for term in _modelled(problem):
         outcome = _search(session, counts, term, values)
         if outcome is None or outcome.values is None or outcome.objective is None:
             break
-        if term == first and patterns is None and outcome.bound is not None:
-            yield Bound(first, rounded(outcome.bound, SENSE[first]))
+        # With shares the model lacks patterns, and what it proves is no bound.
+        if patterns is None and outcome.bound is not None:
+            yield Bound(term, problem.rounded(term, outcome.bound), tuple(holds))
         values = outcome.values
         counts.model.hold(term, round(outcome.objective), HOLD_SLACK)
+        holds.append((term, round(outcome.objective)))
     if values is not None:
         placement = expand(counts, patterns, values)
         yield Candidate(placement.places(), "counts")
@@ -94,17 +97,18 @@ def _search(
 
 def _later_bounds(session: Session, counts: Counts, patterns: Patterns | None) -> Iterator[Bound]:
     """Bound each later term over the relaxation, earlier ones held at the best plan's values."""
-    modelled = _modelled(counts.problem)
+    problem = counts.problem
+    modelled = _modelled(problem)
     pending = set(counts.model.held)
     holds: list[tuple[str, int]] = []
-    for term in counts.problem.terms:
+    for term in problem.terms:
         if session.best is None:
             return
         if term in modelled:
             if holds:
                 bound = relaxation(session, counts, patterns, term, tuple(pending))
                 if bound is not None:
-                    yield Bound(term, rounded(bound, SENSE[term]), tuple(holds))
+                    yield Bound(term, problem.rounded(term, bound), tuple(holds))
             counts.model.hold(term, session.best[term], HOLD_SLACK)
             pending -= {f"hold:{term}"}
         holds.append((term, session.best[term]))

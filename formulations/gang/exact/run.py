@@ -12,8 +12,8 @@ from placewright.formulations.gang.exact.gpus import add_gpus
 from placewright.formulations.gang.exact.model import build
 from placewright.formulations.gang.exact.terms import add_terms
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import SENSE, Problem
-from placewright.formulations.session import HOLD_SLACK, Bound, Candidate, Session, rounded
+from placewright.formulations.gang.problem import Problem
+from placewright.formulations.session import HOLD_SLACK, Bound, Candidate, Session
 
 
 def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
@@ -31,7 +31,7 @@ def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
         if outcome is None:
             return
         if outcome.bound is not None:
-            yield Bound(term, rounded(outcome.bound, SENSE[term]), tuple(holds))
+            yield Bound(term, problem.rounded(term, outcome.bound), tuple(holds))
         if outcome.values is None or outcome.objective is None:
             return
         start = outcome.values
