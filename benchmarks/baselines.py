@@ -19,8 +19,8 @@ from placewright.formulations.gang.exact.gpus import add_gpus
 from placewright.formulations.gang.exact.model import build, size_of
 from placewright.formulations.gang.exact.terms import add_terms
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import SENSE, compile_round
-from placewright.formulations.session import Candidate, rounded
+from placewright.formulations.gang.problem import compile_round
+from placewright.formulations.session import Candidate
 from placewright.rounds.decisions import decide, keeps
 from placewright.solver import Limits, Status, Worker
 
@@ -101,7 +101,7 @@ def literal(backend: str, seconds: float, round: Round) -> Answer:  # noqa: A002
         left = max(0.0, seconds - (time.monotonic() - began))
         limits = Limits(seconds=left, gap=GAP, memory_mib=round.limits.memory_mib)
         outcome = worker.solve(backend, model.model.arrays(term), limits)
-    bound = None if outcome.bound is None else rounded(outcome.bound, SENSE[term])
+    bound = None if outcome.bound is None else problem.rounded(term, outcome.bound)
     if outcome.values is None:
         return Answer(outcome.status.value, term, None, bound, outcome.message)
     expand_into(model, slots, outcome.values, placement)

@@ -1,0 +1,213 @@
+"""The benchmarks: costs attributed to the right run, honest rows, tables, JSON, exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+ROOT = Path(__file__).parents[1]
+METHODS = ["placewright", "greedy", "highs", "cp-sat", "cbc"]
+COLUMNS = {"case", "method", "seed", "value", "bound", "gap", "seconds", "cpu_seconds", "peak_mib"}
+BURN = "import time\nwhile time.process_time() < 0.3: pass"
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[SimpleNamespace]:
+    """The modules of the benchmarks, which are importable from the repository's root only."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT)
+        names = {"main": "__main__"} | {
+            n: n for n in ("backends", "baselines", "measure", "report")
+        }
+        yield SimpleNamespace(
+            **{key: importlib.import_module(f"benchmarks.{name}") for key, name in names.items()}
+        )
+
+
+@pytest.fixture(scope="module")
+def tiny(bench):
+    """Every method, once, on a bundled round that its comment answers."""
+    case = bench.backends.library("helios-8-8-4")
+    return list(bench.backends.run([case], 20.0, repeats=1))
+
+
+@pytest.fixture
+def in_process(bench, monkeypatch):
+    """Call methods in this process, so that planted ones need not be importable in another."""
+
+    def measured(prepare, function, repeats):
+        return [bench.measure.Measured(function(prepare()), 1.0, 2.0, 3.0)] * repeats
+
+    monkeypatch.setattr(bench.backends, "measured", measured)
+
+
+def answers(bench, **given):
+    """Methods that answer these (value, bound) whatever the round."""
+
+    def method(value, bound, _seconds, _round):
+        return bench.baselines.Answer("feasible", "value", value, bound)
+
+    return {name: partial(method, *pair) for name, pair in given.items()}
+
+
+def rendered(table) -> str:
+    console = Console(file=io.StringIO(), width=200)
+    console.print(table)
+    return console.file.getvalue()
+
+
+def test_every_method_decides_a_tiny_round_to_its_known_value(bench, tiny):
+    assert [row.method for row in tiny] == METHODS
+    (value,) = {row.value for row in tiny}
+    text = (ROOT / "instances" / "library" / "helios-8-8-4.yaml").read_text(encoding="utf-8")
+    assert f"# Answer: value {value}," in text
+    for row in tiny:
+        assert (row.term, row.sense, row.note) == ("value", "max", "")
+        assert row.best_gap == 0
+        assert row.cpu_seconds > 0
+        assert row.peak_mib > 0
+        if row.method != "greedy":
+            assert (row.status, row.bound, row.gap) == ("optimal", value, 0)
+    assert not bench.report.failed(tiny)
+
+
+def test_the_document_is_json_of_the_promised_shape(bench, tiny):
+    made = json.loads(json.dumps(bench.report.document("backends", tiny), allow_nan=False))
+    assert set(made) == {"benchmark", "machine", "versions", "calibration", "rows"}
+    assert made["benchmark"] == "backends"
+    assert made["machine"]["cores"] >= 1
+    assert {"python", "placewright", "highspy", "ortools", "pulp"} <= set(made["versions"])
+    assert made["calibration"] > 0
+    assert [row["method"] for row in made["rows"]] == METHODS
+    assert all(set(row) >= COLUMNS for row in made["rows"])
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_verified_plan_that_beats_any_bound_is_an_error(bench):
+    methods = answers(bench, placewright=(10, 11.0), other=(12, None))
+    rows = list(bench.backends.run([bench.backends.library("quickstart")], 1.0, methods))
+    assert [row.status for row in rows] == ["feasible", "feasible", "error"]
+    assert rows[-1].method == "other"
+    assert "value 12 beats the bound 11.0 of placewright" in rows[-1].note
+    assert bench.report.failed(rows)
+
+
+@pytest.mark.usefixtures("in_process")
+def test_gaps_are_to_the_own_bound_and_to_the_tightest_of_all(bench):
+    methods = answers(bench, placewright=(90, 100.0), other=(80, 160.0), none=(None, None))
+    rows = list(bench.backends.run([bench.backends.library("quickstart")], 1.0, methods))
+    assert [(row.gap, row.best_gap) for row in rows] == [(0.1, 0.1), (0.5, 0.2), (None, None)]
+
+
+def test_a_method_that_raises_is_an_error_row_and_the_others_go_on(bench):
+    methods = {
+        "unknown": partial(bench.baselines.literal, "simplex by hand"),
+        "greedy": bench.baselines.greedy,
+    }
+    rows = list(bench.backends.run([bench.backends.library("helios-8-8-4")], 5.0, methods, 1))
+    assert [(row.method, row.status) for row in rows] == [
+        ("unknown", "error"),
+        ("greedy", "optimal"),
+    ]
+    assert "simplex by hand" in rows[0].note
+    assert rows[0].cpu_seconds is None
+
+
+def test_a_literal_model_that_is_too_large_is_skipped_with_a_reason(bench, monkeypatch):
+    monkeypatch.setattr(bench.baselines, "MAX_CELLS", 1)
+    round_ = bench.backends.library("quickstart").make()
+    answer = bench.baselines.literal("highs", 5.0, round_)
+    assert (answer.status, answer.value, answer.bound) == ("skipped", None, None)
+    assert "at most 1 were expected" in answer.note
+
+
+def test_a_plan_without_certificate_is_no_answer(bench):
+    round_ = bench.backends.library("helios-8-8-4").make()
+    plan = bench.main.backends.solve_round(round_, time_limit=0.0)
+    with pytest.raises(bench.baselines.InvalidPlanError):
+        bench.baselines.of_plan(round_, plan.model_copy(update={"certificate": None}))
+
+
+def test_a_plan_that_breaks_a_rule_is_no_answer(bench):
+    round_ = bench.backends.library("helios-8-8-4").make()
+    plan = bench.main.backends.solve_round(round_, time_limit=0.0)
+    short = plan.model_copy(update={"decisions": plan.decisions[1:]})
+    with pytest.raises(bench.baselines.InvalidPlanError):
+        bench.baselines.of_plan(round_, short)
+
+
+def test_orphans_of_a_run_count_towards_its_cpu_seconds(bench):
+    # The shell ends at once; what it leaves running is adopted and waited for.
+    command = ["sh", "-c", '"$0" -c "$1" &', sys.executable, BURN]
+    runs = bench.measure.measured(partial(list, command), subprocess.check_call, 2)
+    assert len(runs) == 2
+    assert runs[0].cpu_seconds <= runs[1].cpu_seconds
+    assert all(run.cpu_seconds >= 0.29 for run in runs)
+
+
+def test_a_run_whose_process_dies_says_how(bench):
+    with pytest.raises(bench.measure.RunError, match="exit code 3"):
+        bench.measure.measured(partial(int, 3), os._exit, 1)
+
+
+def test_every_case_is_named_once_and_the_quick_ones_are_among_them(bench):
+    every = [(case.name, case.seed) for case in bench.backends.cases(quick=False)]
+    quick = [(case.name, case.seed) for case in bench.backends.cases(quick=True)]
+    assert len(set(every)) == len(every)
+    assert set(quick) < set(every)
+
+
+def test_the_tables_show_each_method_and_its_ratio_to_placewright(bench, tiny):
+    rows = rendered(bench.report.rows_table(tiny))
+    assert all(method in rows for method in METHODS)
+    assert rows.count("helios-8-8-4") == 1
+    ours = rendered(bench.report.summary_table(tiny)).splitlines()[2]
+    assert ours.split()[:4] == ["placewright", "1", "1", "1"]
+    assert ours.split()[-1] == "1.00"
+
+
+def test_the_mean_of_cpu_seconds_is_geometric_and_shifted(bench):
+    assert bench.report.shifted_mean([0.0, 3.0, None]) == pytest.approx(1.0)
+    assert bench.report.shifted_mean([None]) is None
+
+
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_a_plot_is_written_on_request(bench, tiny, tmp_path, ending):
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / f"plot.{ending}"
+    bench.report.plot("backends", tiny, picture)
+    assert picture.stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    "arguments", [["unheard-of"], [], ["backends", "--plot", "x.doc"], ["backends", "--slow"]]
+)
+def test_wrong_usage_exits_2_and_names_the_benchmarks(bench, capsys, arguments):
+    with pytest.raises(SystemExit) as stop:
+        bench.main.main(arguments)
+    assert stop.value.code == 2
+    assert "backends" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("value", "code"), [(10, 0), (12, 1)])
+@pytest.mark.usefixtures("in_process")
+def test_the_exit_code_says_whether_a_row_is_an_error(bench, monkeypatch, capsys, value, code):
+    rows = bench.backends.run(
+        [bench.backends.library("quickstart")], 1.0, answers(bench, placewright=(value, 11.0))
+    )
+    monkeypatch.setitem(bench.main.BENCHMARKS, "backends", lambda *, quick: rows)
+    assert bench.main.main(["backends", "--json"]) == code
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["rows"][0]["value"] == value
+    assert printed.err == ""
