@@ -15,7 +15,7 @@ from placewright.instances import ranges
 from placewright.instances.round import Job, Option, Round
 
 WHOLE = 1000
-MAX_STATES = 30_000
+MAX_STATES = 10_000
 SENSE = {"value": 1, "spread": -1, "proximity": -1, "opened": -1, "leftover": -1}
 Vector = tuple[int, ...]
 

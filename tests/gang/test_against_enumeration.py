@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
-from placewright.formulations.gang import run
+from placewright.formulations.gang import repair, run
 from placewright.instances.plan import Certificate, Plan
 from placewright.instances.round import Round
 from placewright.instances.verify import verify
@@ -65,6 +65,7 @@ def test_no_plan_beats_a_bound_of_the_count_model(
     examples: int,
 ) -> None:
     monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
+    monkeypatch.setattr(repair, "PATIENCE", 2)
 
     @settings(max_examples=examples, **STABLE)
     @given(tiny.rounds())
