@@ -24,7 +24,10 @@ ROOT = -1
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Kind:
-    """Gangs that the tree cannot tell apart: equal task GPUs, room per host, count and levels."""
+    """Gangs that the tree cannot tell apart: equal task GPUs, room per host, count and levels.
+
+    `room` is how many tasks of any one of the `shapes` fit each host.
+    """
 
     gpu: int
     count: int
@@ -32,6 +35,7 @@ class Kind:
     required: int
     weights: tuple[tuple[int, int], ...]
     room: NDArray[np.int64]
+    shapes: set[int]
 
     @property
     def levels(self) -> list[int]:
@@ -67,8 +71,17 @@ def kinds_of(problem: Problem, room: NDArray[np.int64]) -> tuple[list[Kind], dic
                 if key not in known:
                     known[key] = len(kinds)
                     kinds.append(
-                        Kind(gpu, group.count, group.milli_gpu, group.required, group.weights, fits)
+                        Kind(
+                            gpu,
+                            group.count,
+                            group.milli_gpu,
+                            group.required,
+                            group.weights,
+                            fits,
+                            set(),
+                        )
                     )
+                kinds[known[key]].shapes.add(group.shape)
                 kind_of[group] = known[key]
     return kinds, kind_of
 
@@ -86,7 +99,8 @@ def gang_columns(problem: Problem, kinds: list[Kind]) -> GangColumns:
                         np.full(len(domains), q),
                         np.full(len(domains), level),
                         domains,
-                        held[domains] // kind.count,
+                        # One shape may fit where another has filled the room.
+                        held[domains] // kind.count * len(kind.shapes),
                         _least_spread(problem, kind, level, domains),
                     ]
                 )

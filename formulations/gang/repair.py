@@ -62,8 +62,6 @@ def _choose(problem: Problem, placement: Placement, rng: np.random.Generator) ->
     others = np.flatnonzero(same)
     if not len(others):
         return np.array([first])
-    if not len(others):
-        return np.array([first])
     # Hosts with nothing to win come in, too: a job may have to move there.
     weight = win[others] + win.mean()
     size = min(HOSTS - 1, len(others))
