@@ -112,7 +112,7 @@ def _proximity(m: Exact) -> None:
     """Pairs of a job's tasks that are apart, summed over the levels.
 
     Of n (n - 1) / 2 pairs those that share a domain are taken off: together[d,k] = 1 claims k tasks
-    in d, worth k (k - 1) / 2 pairs, with at most one claim per domain.
+    in d, worth k (k - 1) / 2 pairs. One claim of all tasks in d is worth more than several of some.
     """
     m.model.term("proximity", m.y[:0], np.zeros(0), sense="min")
     sets_of: dict[int, list[int]] = {}
@@ -135,8 +135,6 @@ def _together(m: Exact, at: Ints, domain: np.ndarray, tasks: int) -> None:
     claims = [(d, k) for d, h in enumerate(held) for k in range(2, min(int(h), tasks) + 1)]
     d, k = np.array(claims, dtype=np.int64).reshape(-1, 2).T
     together = m.model.variables("together", len(k), upper=1)
-    rows = m.model.rows("one count", len(parts), upper=1.0)
-    m.model.add(rows[d], together, 1.0)
     rows = m.model.rows("count", len(parts), upper=0.0)
     m.model.add(rows[d], together, k)
     m.model.add(rows[part_of], m.x[at], -1.0)
