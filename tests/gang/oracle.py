@@ -97,9 +97,7 @@ def hosts_of(round_: Round, *, empty: bool = False) -> tuple[Host, ...]:
                 model = entry.gpu_model if entry.gpus else None
                 busy = name in held and not empty
                 hosts.append(
-                    Host(
-                        tuple(path), model or "", busy, False, tuple(left), tuple(sorted(gpus))
-                    )
+                    Host(tuple(path), model or "", busy, False, tuple(left), tuple(sorted(gpus)))
                 )
     return tuple(sorted(hosts))
 
@@ -156,9 +154,7 @@ def after_task(host: Host, ask: Ask) -> Iterator[Host]:
         yield host._replace(left=left, gpus=tuple(sorted(chosen)), touched=True)
 
 
-def after_group(
-    hosts: tuple[Host, ...], ask: Ask
-) -> set[tuple[tuple[Host, ...], tuple[int, ...]]]:
+def after_group(hosts: tuple[Host, ...], ask: Ask) -> set[tuple[tuple[Host, ...], tuple[int, ...]]]:
     """All ways to place a group: the hosts afterwards, and the host of each task, ascending.
 
     Tasks of a group are identical, so their hosts may be taken in ascending order.
@@ -186,11 +182,16 @@ def layouts(hosts: tuple[Host, ...], asks: tuple[Ask, ...]) -> set[Layout]:
         following = set()
         for now, others, spread in ways:
             for after, places in after_group(now, ask):
-                if ask.required is not None:
-                    if len({domain(hosts, h, ask.required) for h in places}) > 1:
-                        continue
+                if (
+                    ask.required is not None
+                    and len({domain(hosts, h, ask.required) for h in places}) > 1
+                ):
+                    continue
                 extra = sum(
-                    ask.count * ask.gpu * weight * (len({domain(hosts, h, level) for h in places}) - 1)
+                    ask.count
+                    * ask.gpu
+                    * weight
+                    * (len({domain(hosts, h, level) for h in places}) - 1)
                     for level, weight in ask.weights
                 )
                 following.add((after, tuple(sorted((*others, *places))), spread + extra))
@@ -230,9 +231,7 @@ def quotas_of(round_: Round) -> dict[str, tuple[int | None, ...]]:
     }
 
 
-def take(
-    quota: tuple[int | None, ...], takes: tuple[int, ...]
-) -> tuple[int | None, ...] | None:
+def take(quota: tuple[int | None, ...], takes: tuple[int, ...]) -> tuple[int | None, ...] | None:
     """What is left of a quota, or None when it is not enough."""
     left = tuple(None if q is None else q - t for q, t in zip(quota, takes, strict=True))
     return None if any(q is not None and q < 0 for q in left) else left

@@ -78,7 +78,9 @@ def groups(draw: st.DrawFn, cluster: Raw, most: int) -> Raw:
 def options(draw: st.DrawFn, cluster: Raw) -> Raw:
     """One or two task groups; mostly worth what they ask."""
     number = draw(st.sampled_from([1, 1, 1, 2]))
-    option: Raw = {"groups": [draw(groups(cluster, 3 if number == 1 else 2)) for _ in range(number)]}
+    option: Raw = {
+        "groups": [draw(groups(cluster, 3 if number == 1 else 2)) for _ in range(number)]
+    }
     if draw(chance(4)):
         option["value"] = draw(st.integers(0, 5)) * 700
     return option

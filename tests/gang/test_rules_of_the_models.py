@@ -1,0 +1,211 @@
+"""Each block of rows is needed: without it a small round has an answer that no plan has."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from placewright.formulations.gang.classes import host_classes
+from placewright.formulations.gang.counts import Counts
+from placewright.formulations.gang.counts import build as build_counts
+from placewright.formulations.gang.exact.gpus import add_gpus
+from placewright.formulations.gang.exact.model import build
+from placewright.formulations.gang.exact.terms import add_terms
+from placewright.formulations.gang.patterns import Patterns
+from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.problem import compile_round
+from placewright.formulations.gang.run import relaxation
+from placewright.formulations.session import HOLD_SLACK, Session
+from placewright.instances.references import check_round
+from placewright.instances.round import Round
+from placewright.solver import Arrays, InProcess, Limits, Model, Status
+
+Raw = dict[str, Any]
+
+
+def host(name: str, gpus: int, rack: str = "a", **more: Any) -> Raw:
+    return {"name": name, "parent": rack, "gpus": gpus, "gpu_model": "A", "cpu": 8, **more}
+
+
+def job(*groups: Raw, **more: Any) -> Raw:
+    return {"options": [{"groups": list(groups)}], **more}
+
+
+def tasks(count: int, gpu: int, **more: Any) -> Raw:
+    return {"count": count, "gpu": gpu, **more}
+
+
+def small(hosts: list[Raw], jobs: list[Raw], terms: tuple[str, ...], **more: Any) -> Round:
+    """Make a round of hosts in racks and jobs without names."""
+    named = [{"name": f"job-{i}", **job_} for i, job_ in enumerate(jobs)]
+    domains = [{"name": rack, "level": "rack"} for rack in sorted({h["parent"] for h in hosts})]
+    cluster = {"levels": ["rack"], "domains": domains, "hosts": hosts}
+    round_ = Round.model_validate(
+        {"cluster": cluster, "jobs": named, "policy": {"terms": terms}, **more}
+    )
+    check_round(round_)
+    return round_
+
+
+MENU = small(
+    [host("h0", 3)],
+    [{"options": [{"groups": [tasks(1, gpu)]} for gpu in (1000, 2000, 4000)]}],
+    ("value",),
+)
+GANG = small([host("h0", 4), host("h1", 4, "b")], [job(tasks(3, 4000, preferred=[]))], ("value",))
+CORES = small([host("h0", 4)], [job(tasks(1, 1000, cpu=cpu)) for cpu in (4, 5)], ("value",))
+WHOLE = small([host("h0", 4)], [job(tasks(1, gpu)) for gpu in (3000, 2000)], ("value",))
+SHARES = small([host("h0", 1)], [job(tasks(1, gpu)) for gpu in (600, 700)], ("value",))
+QUOTA = small(
+    [host("h0", 4)],
+    [job(tasks(1, 2000), tenant="red")] * 2,
+    ("value",),
+    tenants=[{"name": "red", "quota": {"gpu": 2000}}],
+)
+REQUIRED = small(
+    [host("h0", 4), host("h1", 4, "b")], [job(tasks(2, 4000, required="rack"))], ("value",)
+)
+SPREAD = small([host("h0", 4), host("h1", 4, "b")], [job(tasks(2, 4000))], ("value", "spread"))
+OPENED = small([host("h0", 4), host("h1", 4)], [job(tasks(1, 1000))] * 2, ("value", "opened"))
+LEFTOVER = small([host("h0", 4), host("h1", 4)], [job(tasks(1, 3000))], ("value", "leftover"))
+PAIRS = small([host("h0", 2), host("h1", 2)], [job(tasks(3, 1000))], ("value", "proximity"))
+HALVES = small(
+    [host("h0", 3), host("h1", 3)], [job(tasks(1, 2000, cpu=cpu)) for cpu in (0, 1, 2)], ("value",)
+)
+ONE_RACK = small(
+    [host("h0", 4), host("h1", 4), host("h2", 4, "b"), host("h3", 4, "c")],
+    [job(tasks(2, gpu, required="rack")) for gpu in (4000, 3000)],
+    ("value",),
+)
+RESIDUAL = small(
+    [host("h0", 1)],
+    [
+        {**job(tasks(1, 500)), "running": {"tasks": [{"host": "h0", "gpus": [0]}]}},
+        *[job(tasks(1, gpu)) for gpu in (500, 300)],
+    ],
+    ("value",),
+)
+
+EXACT = [
+    ("one option", MENU),
+    ("gang", GANG),
+    ("capacity", CORES),
+    ("gpus", WHOLE),
+    ("gpu", SHARES),
+    ("share", SHARES),
+    ("quota", QUOTA),
+    ("domain", REQUIRED),
+    ("domain", SPREAD),
+    ("required level", REQUIRED),
+    ("opened", OPENED),
+    ("used", LEFTOVER),
+    ("count", PAIRS),
+]
+COUNTS = [
+    ("one option", MENU),
+    ("tasks", GANG),
+    ("gangs", REQUIRED),
+    ("capacity", CORES),
+    ("gpus", WHOLE),
+    ("floor", HALVES),
+    ("share", SHARES),
+    ("residual", RESIDUAL),
+    ("domain", ONE_RACK),
+    ("quota", QUOTA),
+]
+
+
+def exact_model(round_: Round) -> Model:
+    problem = compile_round(round_)
+    hosts = np.arange(problem.cluster.num_hosts)
+    exact = build(problem, Placement(problem), hosts, problem.counts)
+    add_gpus(exact)
+    add_terms(exact)
+    return exact.model
+
+
+def answer(round_: Round, without: tuple[str, ...] = ()) -> tuple[int, ...]:
+    """The terms of the exact model's optimum, one held after the other."""
+    model = exact_model(round_)
+    values = []
+    for term in round_.policy.terms:
+        arrays = model.arrays(term, without=without)
+        outcome = InProcess().solve("highs", arrays, Limits(seconds=60.0, gap=0.0))
+        assert outcome.status is Status.OPTIMAL
+        assert outcome.objective is not None
+        values.append(round(outcome.objective))
+        model.hold(term, values[-1], HOLD_SLACK)
+    return tuple(values)
+
+
+def beats(
+    oracle: ModuleType, terms: tuple[str, ...], one: tuple[int, ...], other: tuple[int, ...]
+) -> bool:
+    senses = [oracle.SENSE[term] for term in terms]
+    return [s * x for s, x in zip(senses, one, strict=True)] > [
+        s * x for s, x in zip(senses, other, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(("block", "round_"), EXACT, ids=[block for block, _ in EXACT])
+def test_the_exact_model_needs_the_block(oracle: ModuleType, block: str, round_: Round) -> None:
+    best = oracle.optimum(round_)
+    assert answer(round_) == best
+    assert beats(oracle, round_.policy.terms, answer(round_, (block,)), best)
+
+
+def test_every_block_of_the_exact_model_is_tried() -> None:
+    found = {block.name for _, round_ in EXACT for block in exact_model(round_).row_blocks}
+    assert found == {block for block, _ in EXACT}
+
+
+def count_model(round_: Round) -> tuple[Counts, Patterns | None]:
+    problem = compile_round(round_)
+    empty = Placement(problem)
+    room = np.stack([empty.fits(shape) for shape in range(len(problem.shape_gpu))])
+    counts = build_counts(problem, host_classes(problem, room), room, empty.whole)
+    return counts, Patterns(counts) if len(counts.fractions) else None
+
+
+def bound(round_: Round) -> float:
+    """The bound that the count model's relaxation gives of the first term."""
+    session = Session(InProcess().solve, deadline=time.monotonic() + 60.0)
+    found = relaxation(session, *count_model(round_), round_.policy.terms[0])
+    assert found is not None
+    return found
+
+
+def loosen(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Lift the limits of a block's rows; the rows stay, because patterns count on their places."""
+    snapshot = Model.arrays
+
+    def loosened(self: Model, *args: Any, **kwargs: Any) -> Arrays:
+        arrays = snapshot(self, *args, **kwargs)
+        lifted = np.array([block == name for block in arrays.block_names])[arrays.row_block]
+        return replace(
+            arrays,
+            row_lower=np.where(lifted, -np.inf, arrays.row_lower),
+            row_upper=np.where(lifted, np.inf, arrays.row_upper),
+        )
+
+    monkeypatch.setattr(Model, "arrays", loosened)
+
+
+@pytest.mark.parametrize(("block", "round_"), COUNTS, ids=[block for block, _ in COUNTS])
+def test_the_count_model_needs_the_block(
+    oracle: ModuleType, monkeypatch: pytest.MonkeyPatch, block: str, round_: Round
+) -> None:
+    whole = bound(round_)
+    assert whole > oracle.optimum(round_)[0] - 1
+    loosen(monkeypatch, block)
+    assert bound(round_) > whole + 1
+
+
+def test_every_block_of_the_count_model_is_tried() -> None:
+    found = {rows.name for _, round_ in COUNTS for rows in count_model(round_)[0].model.row_blocks}
+    assert found == {block for block, _ in COUNTS}
