@@ -81,7 +81,7 @@ def generate_round(
     from placewright.instances.errors import InvalidInputError
     from placewright.instances.files import write
     from placewright.instances.generator import generate_round as make_round
-    from placewright.instances.load import load_of
+    from placewright.instances.demand import load_of
 
     try:
         round_ = make_round(gpus, jobs, mix=mix.value, seed=seed)

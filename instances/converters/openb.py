@@ -23,7 +23,7 @@ from placewright.instances.converters.conversion import Conversion
 from placewright.instances.converters.table import Table, read_table
 from placewright.instances.documents import MAX_AMOUNT, MAX_GPU, WHOLE_GPU
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.load import load_of
+from placewright.instances.demand import load_of
 from placewright.instances.plan import Task
 from placewright.instances.round import Job, Option, Round, Running, TaskGroup
 

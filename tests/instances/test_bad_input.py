@@ -543,11 +543,11 @@ def test_a_valid_document_with_values_changed_never_causes_anything_else(data):
         container, key = data.draw(st.sampled_from(places(raw)))
         match data.draw(st.sampled_from(["set", "set", "remove", "add", "repeat"])):
             case "set":
-                container[key] = data.draw(ODD_VALUES)
+                container[key] = copy.deepcopy(data.draw(ODD_VALUES))
             case "remove":
                 del container[key]
             case "add" if isinstance(container, dict):
-                container[data.draw(st.text(max_size=3))] = data.draw(ODD_VALUES)
+                container[data.draw(st.text(max_size=3))] = copy.deepcopy(data.draw(ODD_VALUES))
             case _ if isinstance(container, list):
                 container.append(copy.deepcopy(container[key]))
         if not places(raw):
