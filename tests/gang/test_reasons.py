@@ -1,0 +1,134 @@
+"""A reason for waiting is given only where it is true."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from placewright.instances.plan import DecisionKind, Plan, Reason
+from placewright.instances.references import check_round
+from placewright.instances.round import Round
+from placewright.rounds import solve_round
+
+Raw = dict[str, Any]
+
+
+def job(name: str, **more: Any) -> Raw:
+    group = {key: more.pop(key) for key in ("gpu", "count", "cpu", "required") if key in more}
+    return {"name": name, "options": [{"groups": [group]}], **more}
+
+
+def reasons(hosts: list[Raw], jobs: list[Raw], **more: Any) -> dict[str, Reason | None]:
+    racks = [{"name": rack, "level": "rack"} for rack in ("a", "b")]
+    round_ = Round.model_validate(
+        {"cluster": {"levels": ["rack"], "domains": racks, "hosts": hosts}, "jobs": jobs, **more}
+    )
+    check_round(round_)
+    plan = solve_round(round_, isolation="none")
+    return {d.job: d.reason for d in plan.decisions if d.decision is DecisionKind.WAIT}
+
+
+def host(name: str, gpus: int = 4, parent: str = "a", **more: Any) -> Raw:
+    return {"name": name, "gpus": gpus, "gpu_model": "A", "cpu": 8, "parent": parent, **more}
+
+
+RUNNING = {"running": {"tasks": [{"host": "h0", "gpus": [0, 1]}]}}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"gpu": 5000},
+        {"gpu": 1000, "cpu": 9},
+        {"gpu": 4000, "count": 3},
+        {"gpu": 4000, "count": 2, "required": "rack"},
+        {"gpu": 1000, "count": 5, "required": "host"},
+    ],
+    ids=str,
+)
+def test_what_no_empty_cluster_holds_never_fits(asked: Raw) -> None:
+    hosts = [host("h0"), host("h1", parent="b", healthy=False)]
+    assert reasons(hosts, [job("big", **asked)]) == {"big": Reason.NEVER_FITS}
+
+
+def test_what_only_a_failed_host_could_hold_waits_for_capacity() -> None:
+    hosts = [host("h0", 2), host("h1", healthy=False)]
+    assert reasons(hosts, [job("big", gpu=4000)]) == {"big": Reason.CAPACITY}
+
+
+def test_what_running_jobs_leave_no_room_for_waits_for_capacity() -> None:
+    jobs = [job("runs", gpu=2000, **RUNNING), job("big", gpu=3000)]
+    assert reasons([host("h0")], jobs) == {"big": Reason.CAPACITY}
+
+
+def test_what_exceeds_the_rest_of_a_quota_waits_for_quota() -> None:
+    jobs = [
+        job("runs", gpu=2000, tenant="red", **RUNNING),
+        job("more", gpu=2000, tenant="red"),
+        job("less", gpu=1000, tenant="red"),
+    ]
+    tenants = [{"name": "red", "quota": {"gpu": 3000}}]
+    assert reasons([host("h0")], jobs, tenants=tenants) == {"more": Reason.QUOTA}
+
+
+def test_what_jobs_of_higher_priority_leave_no_room_for_is_displaced_by_them() -> None:
+    jobs = [job("high", gpu=3000, priority=1), job("low", gpu=2000)]
+    assert reasons([host("h0")], jobs) == {"low": Reason.DISPLACED_BY_PRIORITY}
+
+
+def test_what_jobs_of_equal_priority_leave_no_room_for_was_not_chosen() -> None:
+    jobs = [job("more", gpu=3000), job("less", gpu=2000)]
+    assert reasons([host("h0")], jobs) == {"less": Reason.NOT_CHOSEN}
+
+
+def test_a_job_of_higher_priority_that_is_worth_less_was_not_chosen() -> None:
+    jobs = [job("low", gpu=3000), job("high", gpu=2000, priority=1)]
+    assert reasons([host("h0")], jobs) == {"high": Reason.NOT_CHOSEN}
+
+
+def started_above(round_: Round, plan: Plan, priority: int) -> Round:
+    """The round in which the started jobs of higher priority run already."""
+    raw = round_.model_dump()
+    for job_, decision in zip(raw["jobs"], plan.decisions, strict=True):
+        if decision.decision is DecisionKind.START and job_["priority"] > priority:
+            tasks = [task.model_dump() for task in decision.tasks]
+            job_["running"] = {"option": decision.option, "tasks": tasks}
+    return Round.model_validate(raw)
+
+
+def test_each_reason_given_is_true(oracle: ModuleType, tiny: ModuleType) -> None:
+    seen = set()
+
+    @settings(
+        max_examples=250,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+    @given(tiny.rounds(terms=("value",)))
+    def check(round_: Round) -> None:
+        plan = solve_round(round_, isolation="none")
+        jobs = {job_.name: job_ for job_ in round_.jobs}
+        for decision in plan.decisions:
+            job_, reason = jobs[decision.job], decision.reason
+            seen.add(reason)
+            if reason is Reason.NEVER_FITS:
+                hosts = oracle.hosts_of(round_, empty=True)
+            elif reason is Reason.CAPACITY:
+                hosts = oracle.hosts_of(round_)
+            elif reason is Reason.DISPLACED_BY_PRIORITY:
+                hosts = oracle.hosts_of(started_above(round_, plan, job_.priority))
+            else:
+                if reason is Reason.QUOTA:
+                    left = oracle.quotas_of(round_)[job_.tenant]
+                    menus = [oracle.menu(round_, job_, option) for option in job_.options]
+                    assert all(oracle.take(left, menu.takes) is None for menu in menus)
+                continue
+            assert not oracle.can_start(round_, job_, hosts)
+
+    check()
+    assert seen == {None, *Reason}
