@@ -78,10 +78,10 @@ def generate_round(
     """
     check_output(output)
     from placewright.cli.summary import document_text
+    from placewright.instances.demand import load_of
     from placewright.instances.errors import InvalidInputError
     from placewright.instances.files import write
     from placewright.instances.generator import generate_round as make_round
-    from placewright.instances.demand import load_of
 
     try:
         round_ = make_round(gpus, jobs, mix=mix.value, seed=seed)

@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from placewright.instances.cluster import ClusterDocument, DomainEntry, HostEntry
+from placewright.instances.demand import load_of
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.demand import load_of
 from placewright.instances.mixes import (
     ANY_MODEL,
     MIXES,

@@ -21,9 +21,9 @@ from placewright.instances.cluster import MAX_GPUS_PER_HOST, ClusterDocument, Ho
 from placewright.instances.converters.best_fit import Hosts, tie_rank, whole_gpus
 from placewright.instances.converters.conversion import Conversion
 from placewright.instances.converters.table import Table, read_table
+from placewright.instances.demand import load_of
 from placewright.instances.documents import MAX_AMOUNT, MAX_GPU, WHOLE_GPU
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.demand import load_of
 from placewright.instances.plan import Task
 from placewright.instances.round import Job, Option, Round, Running, TaskGroup
 
