@@ -120,7 +120,8 @@ def rows_table(rows: Iterable[Row]) -> Table:
 def summary_table(rows: Sequence[Row]) -> Table:
     """Return a line per method over the cases that it was tried on.
 
-    The last column divides its mean CPU seconds by placewright's on the same cases.
+    A case without a plan counts as a gap of 100 %. The last column divides the method's mean CPU
+    seconds by placewright's on the same cases.
     """
     made = _table(
         "method", "cases", "plans", "proven", "mean to best", "worst", "CPU s", "x placewright"
@@ -128,7 +129,7 @@ def summary_table(rows: Sequence[Row]) -> Table:
     ours = {(row.case, row.seed): row for row in rows if row.method == OURS}
     for method in dict.fromkeys(row.method for row in rows):
         mine = [row for row in rows if row.method == method and row.cpu_seconds is not None]
-        gaps = [row.best_gap for row in mine if row.best_gap is not None]
+        gaps = [1.0 if row.best_gap is None else row.best_gap for row in mine]
         cpu = shifted_mean(row.cpu_seconds for row in mine)
         theirs = shifted_mean(
             ours[row.case, row.seed].cpu_seconds for row in mine if (row.case, row.seed) in ours

@@ -177,6 +177,15 @@ def test_the_tables_show_each_method_and_its_ratio_to_placewright(bench, tiny):
     assert ours.split()[-1] == "1.00"
 
 
+@pytest.mark.usefixtures("in_process")
+def test_a_case_without_a_plan_counts_as_all_lost(bench):
+    methods = answers(bench, placewright=(90, 100.0), none=(None, None))
+    cases = [bench.backends.library("quickstart")]
+    rows = list(bench.backends.run(cases, 1.0, methods))
+    last = rendered(bench.report.summary_table(rows)).splitlines()[-1]
+    assert last.split()[:6] == ["none", "1", "0", "0", "100.000", "%"]
+
+
 def test_the_mean_of_cpu_seconds_is_geometric_and_shifted(bench):
     assert bench.report.shifted_mean([0.0, 3.0, None]) == pytest.approx(1.0)
     assert bench.report.shifted_mean([None]) is None
