@@ -24,12 +24,21 @@ SHOWN_DIGITS = 12
 def verify(
     round_file: Annotated[str, typer.Argument(metavar="ROUND", help="The round; - is stdin.")],
     plan_file: Annotated[str, typer.Argument(metavar="PLAN", help="Its plan; - is stdin.")],
+    bound: Annotated[
+        bool, typer.Option("--bound", help="Also prove bounds afresh: how good is this plan?")
+    ] = False,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            metavar="S", min=0, max=86_400, help="Seconds for --bound; else the round's own."
+        ),
+    ] = None,
 ) -> None:
     """Check a plan independently of what made it, rule by rule (exit 7 if it breaks one).
 
     Every objective term is computed again; the plan's own certificate is printed as claimed.
 
-    Example: placewright verify round.yaml plan.json
+    Example: placewright verify round.yaml plan.json --bound
     """
     check_one_stdin(round_file, plan_file)
     from placewright.instances.files import load_plan, load_round
@@ -41,6 +50,12 @@ def verify(
     _print_verification(out(), plan, verification)
     if not verification.ok:
         raise typer.Exit(report_violations(verification, plan_file))
+    if bound:
+        from placewright.cli.tables import print_table, terms_table
+        from placewright.rounds import prove_bounds
+
+        results = prove_bounds(round_, plan, time_limit=time_limit)
+        print_table(out(), terms_table(results, "Bounds, proven now"))
 
 
 def validate(

@@ -15,7 +15,7 @@ from placewright.cli.text import NONE, count, gpus, number, percent, place
 from placewright.instances.plan import DecisionKind, Reason
 
 if TYPE_CHECKING:
-    from placewright.instances.plan import Certificate, Decision, Plan
+    from placewright.instances.plan import Certificate, Decision, Plan, TermResult
     from placewright.instances.round import Job, Round
 
 MAX_ROWS = 20
@@ -54,7 +54,7 @@ def print_plan(console: Console, round_: Round, plan: Plan) -> None:
     console.print()
     print_table(console, outcome_table(jobs, plan))
     if plan.certificate is not None:
-        print_table(console, terms_table(plan.certificate))
+        print_table(console, terms_table(plan.certificate.terms))
     waiting = [d for d in plan.decisions if d.decision is DecisionKind.WAIT]
     if waiting:
         print_table(console, waiting_table(jobs, waiting))
@@ -74,10 +74,12 @@ def outcome_table(jobs: Mapping[str, Job], plan: Plan) -> Table:
     return made
 
 
-def terms_table(certificate: Certificate) -> Table:
+def terms_table(
+    terms: Iterable[TermResult], title: str = "Objective, most important first"
+) -> Table:
     """Show each objective term with its bound, gap and proof, in order of importance."""
     made = table(
-        "Objective, most important first",
+        title,
         "term",
         "sense",
         "value",
@@ -86,7 +88,7 @@ def terms_table(certificate: Certificate) -> Table:
         "proof",
         right=("value", "bound", "gap"),
     )
-    for term in certificate.terms:
+    for term in terms:
         proof = term.proof or NONE
         made.add_row(
             term.name,

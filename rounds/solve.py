@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Literal, TypeAlias
+from collections.abc import Callable
+from typing import TypeAlias
 
 from placewright.formulations.gang import run as gang
 from placewright.formulations.gang.problem import Problem, compile_round
@@ -18,17 +17,14 @@ from placewright.rounds.certificate import Bounds, beaten, better
 from placewright.rounds.decisions import decide, keeps
 from placewright.rounds.errors import InternalError
 from placewright.rounds.reasons import reasons_of
+from placewright.rounds.settings import Isolation, Settings
 from placewright.rounds.usage import Meter, versions
-from placewright.solver import InProcess, Worker
 
-BACKENDS = ("auto", "highs", "cp-sat", "cbc")
-DEFAULT_BACKEND = "highs"
 INTERRUPTED = "interrupted"
 FINISH_SHARE = 3.0
 """Time kept for the end, in times of what verifying the first candidate took."""
 
 Progress: TypeAlias = Callable[[int, float | None], None]
-Isolation: TypeAlias = Literal["process", "none"]
 
 
 def solve_round(
@@ -79,33 +75,22 @@ def solve_round(
     InternalError
         If no candidate passes verification, or a verified plan beats a proven bound.
     """
-    return _Solve(round, time_limit, gap, backend, seed, deterministic, progress, isolation).plan()
+    settings = Settings.of(
+        round,
+        time_limit=time_limit,
+        gap=gap,
+        backend=backend,
+        seed=seed,
+        deterministic=deterministic,
+        isolation=isolation,
+    )
+    return _Solve(round, settings, progress).plan()
 
 
 class _Solve:
-    def __init__(
-        self,
-        round_: Round,
-        time_limit: float | None,
-        gap: float | None,
-        backend: str,
-        seed: int | None,
-        deterministic: bool | None,
-        progress: Progress | None,
-        isolation: Isolation,
-    ) -> None:
-        if backend not in BACKENDS:
-            raise ValueError(f"backend {backend!r} is unknown; expected one of {BACKENDS}")
-        limits = round_.limits
-        self.round = round_
+    def __init__(self, round_: Round, settings: Settings, progress: Progress | None) -> None:
+        self.round, self.settings, self.progress = round_, settings, progress
         self.meter = Meter()
-        self.seconds = limits.time_s if time_limit is None else time_limit
-        self.gap = limits.gap if gap is None else gap
-        self.backend = DEFAULT_BACKEND if backend == "auto" else backend
-        self.seed = limits.seed if seed is None else seed
-        self.deterministic = limits.deterministic if deterministic is None else deterministic
-        self.progress = progress
-        self.isolation = isolation
         self.bounds = Bounds()
         self.best: Candidate | None = None
         self.values: dict[str, int] = {}
@@ -114,7 +99,7 @@ class _Solve:
         self.problem: Problem = compile_round(self.round)
         self.terms = self.problem.terms
         self.kept = keeps(self.round)
-        with self._session() as session:
+        with self.settings.session(self.meter) as session:
             steps = gang.run(self.problem, session)
             try:
                 for step in steps:
@@ -135,26 +120,6 @@ class _Solve:
         except KeyboardInterrupt:
             session.degraded.append(INTERRUPTED)
             return self._finish_surely(session)
-
-    @contextmanager
-    def _session(self) -> Iterator[Session]:
-        solver = Worker() if self.isolation == "process" else InProcess()
-        self.meter.worker = solver if isinstance(solver, Worker) else None
-        if isinstance(solver, Worker) and self.seconds > 0:
-            solver.warm(self.backend)
-        try:
-            yield Session(
-                solve=solver.solve,
-                deadline=self.meter.started + self.seconds,
-                backend=self.backend,
-                gap=self.gap,
-                seed=self.seed,
-                deterministic=self.deterministic,
-                memory_mib=self.round.limits.memory_mib,
-            )
-        finally:
-            if isinstance(solver, Worker):
-                solver.close()
 
     def _consider(self, candidate: Candidate, session: Session) -> None:
         """Verify a candidate and keep it if it is the best so far."""
@@ -201,15 +166,17 @@ class _Solve:
             status="optimal"
             if proven
             else "within_gap"
-            if gap is not None and gap <= self.gap
+            if gap is not None and gap <= self.settings.gap
             else "feasible",
             gap=gap,
             terms=results,
-            backend=self.backend,
-            versions=versions(self.backend),
-            seed=self.seed,
-            deterministic=self.deterministic,
-            repeatable=self.deterministic and not session.wall_stopped and not session.degraded,
+            backend=self.settings.backend,
+            versions=versions(self.settings.backend),
+            seed=self.settings.seed,
+            deterministic=self.settings.deterministic,
+            repeatable=self.settings.deterministic
+            and not session.wall_stopped
+            and not session.degraded,
             degraded=tuple(dict.fromkeys(session.degraded)),
             run=self.meter.read(),
         )

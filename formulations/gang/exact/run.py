@@ -38,5 +38,7 @@ def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
         placement = Placement(problem)
         expand_into(exact, slots, start, placement)
         yield Candidate(placement.places(), "exact")
-        exact.model.hold(term, round(outcome.objective), HOLD_SLACK)
-        holds.append((term, round(outcome.objective)))
+        # By now the best plan is no worse than this one; bounds hold for the best.
+        held = round(outcome.objective) if session.best is None else session.best[term]
+        exact.model.hold(term, held, HOLD_SLACK)
+        holds.append((term, held))

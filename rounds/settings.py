@@ -1,0 +1,79 @@
+"""How a round is searched: limits and solver, and the session that follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal, Self, TypeAlias
+
+from placewright.formulations.session import Session
+from placewright.instances.round import Round
+from placewright.rounds.usage import Meter
+from placewright.solver import InProcess, Worker
+
+BACKENDS = ("auto", "highs", "cp-sat", "cbc")
+DEFAULT_BACKEND = "highs"
+
+Isolation: TypeAlias = Literal["process", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the caller asked for; the round's own limits stand in for what was left out."""
+
+    seconds: float
+    gap: float
+    backend: str
+    seed: int
+    deterministic: bool
+    memory_mib: int | None
+    isolation: Isolation
+
+    @classmethod
+    def of(
+        cls,
+        round_: Round,
+        *,
+        time_limit: float | None = None,
+        gap: float | None = None,
+        backend: str = "auto",
+        seed: int | None = None,
+        deterministic: bool | None = None,
+        isolation: Isolation = "process",
+    ) -> Self:
+        """Fill in the round's limits; ValueError for an unknown backend."""
+        if backend not in BACKENDS:
+            raise ValueError(f"backend {backend!r} is unknown; expected one of {BACKENDS}")
+        limits = round_.limits
+        return cls(
+            seconds=limits.time_s if time_limit is None else time_limit,
+            gap=limits.gap if gap is None else gap,
+            backend=DEFAULT_BACKEND if backend == "auto" else backend,
+            seed=limits.seed if seed is None else seed,
+            deterministic=limits.deterministic if deterministic is None else deterministic,
+            memory_mib=limits.memory_mib,
+            isolation=isolation,
+        )
+
+    @contextmanager
+    def session(self, meter: Meter) -> Iterator[Session]:
+        """Open a session whose clock started with the meter; its solver process ends with it."""
+        solver = InProcess() if self.isolation == "none" else Worker()
+        if isinstance(solver, Worker):
+            meter.worker = solver
+            if self.seconds > 0:
+                solver.warm(self.backend)
+        try:
+            yield Session(
+                solve=solver.solve,
+                deadline=meter.started + self.seconds,
+                backend=self.backend,
+                gap=self.gap,
+                seed=self.seed,
+                deterministic=self.deterministic,
+                memory_mib=self.memory_mib,
+            )
+        finally:
+            if isinstance(solver, Worker):
+                solver.close()
