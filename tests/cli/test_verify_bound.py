@@ -6,6 +6,7 @@ from pathlib import Path
 
 from placewright import load_round, solve_round, write
 from placewright.cli.app import main
+from placewright.instances.plan import Decision, DecisionKind, Reason
 from placewright.rounds import prove_bounds
 
 QUICKSTART = Path(__file__).parents[2] / "instances" / "library" / "quickstart.yaml"
@@ -27,10 +28,8 @@ def test_bounds_speak_of_the_plan_that_is_given():
     nothing = solve_round(round_, time_limit=0)
     waiting = [
         d
-        if d.decision == "keep"
-        else d.model_copy(
-            update={"decision": "wait", "option": None, "tasks": (), "reason": "not_chosen"}
-        )
+        if d.decision is DecisionKind.KEEP
+        else Decision(job=d.job, decision=DecisionKind.WAIT, reason=Reason.NOT_CHOSEN)
         for d in nothing.decisions
     ]
     plan = nothing.model_copy(update={"decisions": tuple(waiting), "certificate": None})
