@@ -14,7 +14,7 @@ from rich.console import Console
 from benchmarks import backends
 from benchmarks.report import Row, document, failed, plot, rows_table, summary_table
 
-WIDTH = 140
+WIDTH = 160
 """Of the tables where no terminal says how wide it is."""
 
 
