@@ -23,7 +23,7 @@ def chance(one_in: int) -> st.SearchStrategy[bool]:
 
 @st.composite
 def clusters(draw: st.DrawFn) -> Raw:
-    """2 to 4 hosts of 1 to 4 GPUs, of one or two kinds, in up to three racks and two blocks."""
+    """2 to 4 hosts of 1 to 4 GPUs, of up to three kinds, in up to three racks and two blocks."""
     levels = draw(st.sampled_from(TREES))
     racks = [f"r{i}" for i in range(draw(st.integers(1, 3)))] if levels else [None]
     domains = [{"name": f"b{i}", "level": "block"} for i in range(2)] if len(levels) == 2 else []
@@ -38,7 +38,7 @@ def clusters(draw: st.DrawFn) -> Raw:
             "memory": draw(st.sampled_from([16, 8])),
             "resources": {"nic": draw(st.sampled_from([2, 1]))},
         }
-        for _ in range(draw(st.integers(1, 2)))
+        for _ in range(draw(st.integers(1, 3)))
     ]
     hosts = [
         {
