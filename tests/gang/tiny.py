@@ -22,8 +22,11 @@ def chance(one_in: int) -> st.SearchStrategy[bool]:
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> Raw:
-    """2 to 4 hosts of 1 to 4 GPUs, of up to three kinds, in up to three racks and two blocks."""
+def clusters(draw: st.DrawFn, *, crowded: bool) -> Raw:
+    """2 to 4 hosts of 1 to 4 GPUs, of up to three kinds, in up to three racks and two blocks.
+
+    With `crowded` 1 or 2 hosts of 1 or 2 GPUs.
+    """
     levels = draw(st.sampled_from(TREES))
     racks = [f"r{i}" for i in range(draw(st.integers(1, 3)))] if levels else [None]
     domains = [{"name": f"b{i}", "level": "block"} for i in range(2)] if len(levels) == 2 else []
@@ -32,7 +35,7 @@ def clusters(draw: st.DrawFn) -> Raw:
         domains.append({"name": rack, "level": "rack", **above})
     kinds = [
         {
-            "gpus": draw(st.sampled_from([4, 4, 3, 2, 1])),
+            "gpus": draw(st.sampled_from([1, 2] if crowded else [4, 4, 3, 2, 1])),
             "gpu_model": draw(st.sampled_from("AB")),
             "cpu": draw(st.sampled_from([8, 6, 4])),
             "memory": draw(st.sampled_from([16, 8])),
@@ -47,18 +50,18 @@ def clusters(draw: st.DrawFn) -> Raw:
             "parent": draw(st.sampled_from(racks)),
             "healthy": not draw(chance(7)),
         }
-        for i in range(draw(st.sampled_from([3, 2, 4, 3])))
+        for i in range(draw(st.sampled_from([1, 2] if crowded else [3, 2, 4, 3])))
     ]
     return {"levels": levels, "domains": domains, "hosts": hosts}
 
 
 @st.composite
-def groups(draw: st.DrawFn, cluster: Raw, most: int) -> Raw:
-    """Up to `most` tasks that want a share, whole GPUs or, seldom, none."""
+def groups(draw: st.DrawFn, cluster: Raw, most: int, sizes: tuple[int, ...]) -> Raw:
+    """Up to `most` tasks that want one of the sizes."""
     levels = [*cluster["levels"], "host"]
     models = sorted({host["gpu_model"] for host in cluster["hosts"]})
     group: Raw = {
-        "gpu": draw(st.sampled_from(WHOLES + SHARES)),
+        "gpu": draw(st.sampled_from(sizes)),
         "count": draw(st.integers(1, most)),
         "cpu": draw(st.sampled_from([0, 1, 2, 0, 3, 5])),
         "memory": draw(st.sampled_from([0, 0, 2, 0, 5, 9])),
@@ -75,12 +78,12 @@ def groups(draw: st.DrawFn, cluster: Raw, most: int) -> Raw:
 
 
 @st.composite
-def options(draw: st.DrawFn, cluster: Raw) -> Raw:
+def options(draw: st.DrawFn, cluster: Raw, *, crowded: bool) -> Raw:
     """One or two task groups; mostly worth what they ask."""
     number = draw(st.sampled_from([1, 1, 1, 2]))
-    option: Raw = {
-        "groups": [draw(groups(cluster, 3 if number == 1 else 2)) for _ in range(number)]
-    }
+    most = 1 if crowded else 3 if number == 1 else 2
+    sizes = SHARES if crowded else WHOLES + SHARES
+    option: Raw = {"groups": [draw(groups(cluster, most, sizes)) for _ in range(number)]}
     if draw(chance(4)):
         option["value"] = draw(st.integers(0, 5)) * 700
     return option
@@ -113,8 +116,12 @@ def running(draw: st.DrawFn, cluster: Raw, tenants: list[Raw]) -> list[Raw]:
 
 @st.composite
 def rounds(draw: st.DrawFn, *, terms: tuple[str, ...] = TERMS, jobs: int = 5) -> Round:
-    """A tiny round with 1 to `jobs` pending jobs and some of `terms`, `value` mostly first."""
-    cluster = draw(clusters())
+    """A tiny round with 1 to `jobs` pending jobs and some of `terms`, `value` mostly first.
+
+    One in three is crowded: few GPUs, and tasks that want shares of them.
+    """
+    crowded = draw(chance(3))
+    cluster = draw(clusters(crowded=crowded))
     tenants = []
     if draw(chance(3)):
         quota = {"gpu": draw(st.integers(1, 5)) * 1000}
@@ -122,8 +129,8 @@ def rounds(draw: st.DrawFn, *, terms: tuple[str, ...] = TERMS, jobs: int = 5) ->
             quota["cpu"] = draw(st.integers(2, 9))
         tenants = [{"name": "tenant", "quota": quota}]
     templates = [
-        [draw(options(cluster)) for _ in range(draw(st.sampled_from([1, 1, 2])))]
-        for _ in range(draw(st.sampled_from([2, 1, 3])))
+        [draw(options(cluster, crowded=crowded)) for _ in range(draw(st.sampled_from([1, 1, 2])))]
+        for _ in range(draw(st.sampled_from([4, 3] if crowded else [2, 1, 3])))
     ]
     pending = [
         {
