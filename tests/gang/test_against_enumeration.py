@@ -69,7 +69,7 @@ def test_no_plan_beats_a_bound_of_the_count_model(
     most_cells: int,
 ) -> None:
     """With no cells at all the host classes are the coarsest, so that unequal hosts share one."""
-    monkeypatch.setattr(classes, "MAX_CELLS", most_cells)
+    monkeypatch.setattr(classes, "MAX_PAIRS", most_cells)
     monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
     monkeypatch.setattr(repair, "PATIENCE", 2)
 

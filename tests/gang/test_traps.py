@@ -89,3 +89,31 @@ def test_gangs_of_other_resources_find_room_beside_each_other(model: str) -> Non
     ]
     term = value(hosts, asked)
     assert (term.value, term.bound) == (4000, 4000)
+
+
+@pytest.mark.parametrize(
+    "backend",
+    [
+        pytest.param(
+            "highs",
+            marks=pytest.mark.xfail(reason="HiGHS 1.12 presolves the second model to infeasible"),
+        ),
+        "cp-sat",
+        "cbc",
+    ],
+)
+def test_a_backend_does_not_presolve_the_optimum_away(backend: str) -> None:
+    """All jobs start and every pair of tasks finds a host to share: no task is apart."""
+    menu = [
+        {"groups": [{"gpu": 700, "count": 2}], "value": 700},
+        {"groups": [{"gpu": 300}]},
+    ]
+    pair = [{"groups": [{"gpu": 300, "count": 2, "gpu_models": ["A"]}]}]
+    jobs = [{"name": f"job-{i}", "options": o} for i, o in enumerate([menu, menu, pair, menu])]
+    hosts = [{"name": "h[0-3]", "gpus": 4, "gpu_model": "A", "cpu": 8, "memory": 16}]
+    policy = {"terms": ["value", "proximity"]}
+    round_ = Round.model_validate({"cluster": {"hosts": hosts}, "jobs": jobs, "policy": policy})
+    plan = solve_round(round_, backend=backend, isolation="none")
+    assert plan.certificate is not None
+    assert [term.value for term in plan.certificate.terms] == [2700, 0]
+    assert plan.certificate.status == "optimal"
