@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.problem import Problem
 
-MAX_CELLS = 8_000
-"""Most (shape, class) pairs that a count model should have."""
+Ints = NDArray[np.int64]
+
+MAX_PAIRS = 8_000
+"""Most variables x, one per shape and class that it fits, that a count model should have."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -45,20 +47,20 @@ class HostClasses:
         Partly used GPUs with something left.
     """
 
-    of_host: NDArray[np.int64]
-    size: NDArray[np.int64]
-    whole: NDArray[np.int64]
+    of_host: Ints
+    size: Ints
+    whole: Ints
     idle: NDArray[np.bool_]
-    free: NDArray[np.int64]
-    most_free: NDArray[np.int64]
-    room: NDArray[np.int64]
+    free: Ints
+    most_free: Ints
+    room: Ints
     residual: tuple[tuple[tuple[int, int], ...], ...]
 
     def __len__(self) -> int:
         return len(self.size)
 
 
-def host_classes(problem: Problem, room: NDArray[np.int64]) -> HostClasses:
+def host_classes(problem: Problem, room: Ints) -> HostClasses:
     """Group the hosts of an empty placement; `room` (shapes, hosts) is how many tasks fit each."""
     placement = Placement(problem)
     of_host = np.full(problem.cluster.num_hosts, -1, dtype=np.int64)
@@ -76,13 +78,13 @@ def host_classes(problem: Problem, room: NDArray[np.int64]) -> HostClasses:
         _per_gpu(placement, problem, hosts),
         np.column_stack([placement.free[hosts], shares]),
     ]
-    members = _members(parts, len(room))
+    members = _members(parts, room[:, hosts] > 0)
     of_host[hosts] = members
     first = np.unique(members, return_index=True)[1]
     size = np.bincount(members, minlength=len(first))
     count = len(first)
 
-    def total(columns: NDArray[np.int64]) -> NDArray[np.int64]:
+    def total(columns: Ints) -> Ints:
         result = np.zeros((count, columns.shape[1]), dtype=np.int64)
         np.add.at(result, members, columns)
         return result
@@ -101,26 +103,28 @@ def host_classes(problem: Problem, room: NDArray[np.int64]) -> HostClasses:
     )
 
 
-def _per_gpu(placement: Placement, problem: Problem, hosts: NDArray[np.int64]) -> NDArray[np.int64]:
+def _per_gpu(placement: Placement, problem: Problem, hosts: Ints) -> Ints:
     """Coarse view of the other resources: how many times the median demand they hold, capped."""
     if not len(problem.shape_demand):
         return np.zeros((len(hosts), 0), dtype=np.int64)
     step = np.maximum(np.quantile(problem.shape_demand, 0.5, axis=0).astype(np.int64), 1)
-    cap: NDArray[np.int64] = 4 * (placement.whole[hosts][:, None] + 1)
+    cap: Ints = 4 * (placement.whole[hosts][:, None] + 1)
     return np.minimum(placement.free[hosts] // step, cap, dtype=np.int64)
 
 
-def _members(parts: list[NDArray[np.int64]], shapes: int) -> NDArray[np.int64]:
-    """Class of each host under the finest key with few enough (shape, class) pairs."""
+def _members(parts: list[Ints], fits: NDArray[np.bool_]) -> Ints:
+    """Class of each host under the finest key with few enough (shape, class) pairs that fit."""
     members = np.zeros(len(parts[0]), dtype=np.int64)
     for upto in range(len(parts), 0, -1):
         key = np.column_stack(parts[:upto])
-        classes, members = np.unique(key, axis=0, return_inverse=True)
-        if len(classes) * shapes <= MAX_CELLS:
+        members = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
+        order = np.argsort(members, kind="stable")
+        starts = np.flatnonzero(np.diff(members[order], prepend=-1))
+        if np.logical_or.reduceat(fits[:, order], starts, axis=1).sum() <= MAX_PAIRS:
             break
-    return np.asarray(members, dtype=np.int64).reshape(-1)
+    return members
 
 
-def _residual(shares: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
+def _residual(shares: Ints) -> tuple[tuple[int, int], ...]:
     sizes, counts = np.unique(shares[shares > 0], return_counts=True)
     return tuple(zip(sizes.tolist(), counts.tolist(), strict=True))

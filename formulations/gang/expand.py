@@ -18,15 +18,16 @@ from placewright.formulations.gang.greedy import fill, place_choice
 from placewright.formulations.gang.pack import Singles, Starts
 from placewright.formulations.gang.patterns import Patterns
 from placewright.formulations.gang.placement import Placement
+from placewright.formulations.session import Session
 
 
 def expand(
     counts: Counts,
     patterns: Patterns | None,
     values: NDArray[np.float64],
-    deadline: float = float("inf"),
+    session: Session,
 ) -> Placement:
-    """Place what the counts start, and fill the rest greedily until `deadline`."""
+    """Place what the counts start, and fill the rest greedily."""
     placement = Placement(counts.problem)
     number = np.rint(values).astype(np.int64)
     starts: Starts = defaultdict(int)
@@ -34,7 +35,7 @@ def expand(
         if n:
             starts[int(c), int(o)] += int(n)
     _place_gangs(counts, number, placement, starts)
-    Singles(counts, patterns, number, placement, starts).pack()
+    Singles(counts, patterns, number, placement, starts, session).pack()
     for (c, o), n in starts.items():
         choice = counts.problem.classes[c].choices[o]
         for _ in range(n):
@@ -42,7 +43,7 @@ def expand(
             if puts is None:
                 break
             placement.start(c, o, puts)
-    fill(placement, deadline)
+    fill(placement)
     return placement
 
 

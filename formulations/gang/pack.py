@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placewright.formulations.gang.counts import Counts
+from placewright.formulations.gang.packing import Ints, best_fit, by_patterns
 from placewright.formulations.gang.patterns import Patterns
 from placewright.formulations.gang.placement import Placement, Put
+from placewright.formulations.session import Session
 from placewright.instances.documents import WHOLE_GPU
 
 Starts: TypeAlias = defaultdict[tuple[int, int], int]
@@ -27,7 +28,7 @@ class _Item:
     """What is packed on one host: one task, or the shares that one pattern puts on a GPU."""
 
     gpus: int
-    demand: NDArray[np.int64]
+    demand: Ints
     shapes: tuple[int, ...]
 
 
@@ -38,10 +39,12 @@ class Singles:
         self,
         counts: Counts,
         patterns: Patterns | None,
-        number: NDArray[np.int64],
+        number: Ints,
         placement: Placement,
         starts: Starts,
+        session: Session,
     ) -> None:
+        self.session = session
         self.counts, self.patterns, self.number = counts, patterns, number
         self.placement, self.starts = placement, starts
         self.problem = counts.problem
@@ -107,7 +110,7 @@ class Singles:
                     yield cut
 
     def _fill_residual(
-        self, patterns: Patterns, a: int, hosts: NDArray[np.int64], shares: list[int]
+        self, patterns: Patterns, a: int, hosts: Ints, shares: list[int]
     ) -> list[int]:
         """Put shares on partly used GPUs as the patterns of those GPUs say; return the others."""
         left = _by_fraction(self.problem.shape_gpu, shares)
@@ -117,7 +120,7 @@ class Singles:
                     self._put_on_partial(hosts, fraction, left[fraction])
         return [s for shapes in left.values() for s in shapes]
 
-    def _put_on_partial(self, hosts: NDArray[np.int64], fraction: int, shapes: list[int]) -> None:
+    def _put_on_partial(self, hosts: Ints, fraction: int, shapes: list[int]) -> None:
         partial = self.placement.partial[hosts]
         tightest = np.where(partial >= fraction, partial, WHOLE_GPU + 1).min(axis=1)
         for at in np.argsort(tightest, kind="stable")[:CLOSEST]:
@@ -144,32 +147,24 @@ class Singles:
         bundles += [_Item(1, demand[s], (s,)) for shapes in left.values() for s in shapes]
         return bundles
 
-    def _pack_items(self, hosts: NDArray[np.int64], items: list[_Item]) -> None:
-        """Largest first, to the host whose other resources then still serve its other GPUs best."""
+    def _pack_items(self, hosts: Ints, items: list[_Item]) -> None:
+        """Pack by best fit; where that leaves items out on equal hosts, by host patterns."""
         if not items:
             return
-        free, whole = self.placement.free, self.placement.whole
-        demand = np.array([item.demand for item in items])
-        gpus = np.array([item.gpus for item in items])
-        scale = np.maximum(free[hosts].max(axis=0), 1)
-        weight = (demand / scale).max(axis=1)
-        left_gpus, left_demand = int(gpus.sum()), demand.sum(axis=0).astype(np.float64)
-        for i in np.lexsort((-weight, -gpus)):
-            fits = (whole[hosts] >= gpus[i]) & (free[hosts] >= demand[i]).all(axis=1)
-            open_hosts = hosts[fits]
-            left_gpus -= int(gpus[i])
-            left_demand -= demand[i]
-            if not len(open_hosts):
-                continue
-            gpus_after = whole[open_hosts] - gpus[i]
-            needed = gpus_after[:, None] * (left_demand / max(left_gpus, 1))
-            short = ((needed - (free[open_hosts] - demand[i])).clip(min=0) / scale).sum(axis=1)
-            best = np.lexsort((gpus_after, np.round(short, 3)))[0]
-            for shape in items[i].shapes:
-                self._start(shape, int(open_hosts[best]))
+        shape_gpu = self.problem.shape_gpu
+        free = np.column_stack([self.placement.whole[hosts], self.placement.free[hosts]])
+        sizes = np.array([(item.gpus, *item.demand) for item in items], dtype=np.int64)
+        chosen = best_fit(sizes, free)
+        equal = np.flatnonzero((free == free[0]).all(axis=1))
+        if (chosen < 0).any() and len(equal) == len(hosts):
+            worth = np.array([max(int(shape_gpu[list(i.shapes)].sum()), 1) for i in items])
+            chosen = by_patterns(self.session, sizes, worth, chosen, free)
+        for item, at in zip(items, chosen, strict=True):
+            for shape in item.shapes if at >= 0 else ():
+                self._start(shape, int(hosts[at]))
 
 
-def _by_fraction(shape_gpu: NDArray[np.int64], shares: list[int]) -> defaultdict[int, list[int]]:
+def _by_fraction(shape_gpu: Ints, shares: list[int]) -> defaultdict[int, list[int]]:
     left: defaultdict[int, list[int]] = defaultdict(list)
     for s in shares:
         left[int(shape_gpu[s])].append(s)

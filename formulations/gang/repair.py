@@ -35,7 +35,8 @@ def repair(problem: Problem, session: Session, placement: Placement) -> Iterator
     rng = np.random.default_rng(session.seed)
     failures, told = 0, placement.value
     for _ in range(REPAIRS):
-        if failures >= PATIENCE or session.expired(SECONDS):
+        # Room for one more repair, and for the bounds of the later terms.
+        if failures >= PATIENCE or session.expired(2 * SECONDS):
             break
         hosts = _choose(problem, placement, rng)
         if not len(hosts):

@@ -73,7 +73,7 @@ def _run_counts(problem: Problem, session: Session) -> Iterator[Candidate | Boun
         counts.model.hold(term, round(outcome.objective), HOLD_SLACK)
         holds.append((term, round(outcome.objective)))
     if values is not None:
-        placement = expand(counts, patterns, values)
+        placement = expand(counts, patterns, values, session)
         yield Candidate(placement.places(), "counts")
         if not session.close_enough(placement.value):
             yield from repair(problem, session, placement)
