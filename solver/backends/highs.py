@@ -21,6 +21,13 @@ __all__ = ["solve"]
 NODES_PER_WORK = 200
 """Branch-and-bound nodes that count as one unit of `Limits.work`."""
 
+UNSOUND_PRESOLVE = (1 << 12) | (1 << 13)
+"""Presolve rules that are switched off: the aggregator, and parallel rows and columns.
+
+With both on, HiGHS 1.12 loses the optimum of some integer programs: it calls them infeasible, or a
+worse point optimal (tests/gang/test_traps.py holds one).
+"""
+
 _STOPPED = "stopped"
 
 # OPTIMAL and INFEASIBLE are claims; _STOPPED becomes FEASIBLE or NO_SOLUTION.
@@ -95,6 +102,7 @@ def _loaded(plain: Arrays, limits: Limits) -> Any:
         "time_limit": limits.seconds,
         "mip_rel_gap": limits.gap,
         "mip_abs_gap": 1e-6,
+        "presolve_rule_off": UNSOUND_PRESOLVE,
     }
     if limits.work is not None:
         options["mip_max_nodes"] = max(1, round(min(limits.work * NODES_PER_WORK, 2**31 - 1)))
@@ -171,6 +179,8 @@ def _outcome(arrays: Arrays, highs: Any, code: highspy.HighsModelStatus, trace: 
             message = f"{message}; its point breaks a row once rounded".lstrip("; ")
             values = trace.best.values
     proven = bound if math.isfinite(bound) else None
+    if status == Status.OPTIMAL and proven is None:
+        return Outcome(Status.FAILED, message="claims an optimum without a bound")
     if values is None:
         return Outcome(Status.NO_SOLUTION, bound=proven, message=message)
     optimal = status == Status.OPTIMAL and not message

@@ -94,10 +94,7 @@ def test_gangs_of_other_resources_find_room_beside_each_other(model: str) -> Non
 @pytest.mark.parametrize(
     "backend",
     [
-        pytest.param(
-            "highs",
-            marks=pytest.mark.xfail(reason="HiGHS 1.12 presolves the second model to infeasible"),
-        ),
+        "highs",
         "cp-sat",
         "cbc",
     ],
