@@ -58,8 +58,9 @@ def _place_gangs(
         domains[int(counts.gangs.kind[i])] += [place] * int(number[counts.u[i]])
     work = []
     for (c, o), n in starts.items():
-        groups = problem.classes[c].choices[o].groups
-        if len(groups) == 1 and groups[0].count == 1:
+        choice = problem.classes[c].choices[o]
+        groups = choice.groups
+        if choice.single:
             continue
         for _ in range(n):
             inside: dict[int, tuple[int, int]] = {}

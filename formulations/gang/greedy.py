@@ -7,7 +7,6 @@ smallest domain that holds it, level by level, and inside it to as few sub-domai
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
 import numpy as np
@@ -52,19 +51,13 @@ def order_of(problem: Problem) -> list[tuple[int, int]]:
     return [(c, o) for _, _, c, o in sorted(pairs)]
 
 
-def fill(
-    placement: Placement,
-    deadline: float = float("inf"),
-    order: list[tuple[int, int]] | None = None,
-) -> bool:
-    """Start every waiting job that still fits, in greedy order; False if time ran out first."""
+def fill(placement: Placement) -> None:
+    """Start every waiting job that still fits, in greedy order."""
     problem = placement.problem
     quota = QuotaLeft(placement)
-    for c, o in order or order_of(problem):
+    for c, o in order_of(problem):
         choice = problem.classes[c].choices[o]
-        if time.monotonic() > deadline:
-            return False
-        if _is_single(choice):
+        if choice.single:
             _fill_singles(placement, quota, c, o)
             continue
         while placement.waiting[c] and quota.allows(c, choice):
@@ -73,11 +66,6 @@ def fill(
                 break
             placement.start(c, o, puts)
             quota.take(c, choice)
-    return True
-
-
-def _is_single(choice: Choice) -> bool:
-    return len(choice.groups) == 1 and choice.groups[0].count == 1
 
 
 def _fill_singles(placement: Placement, quota: QuotaLeft, c: int, o: int) -> None:

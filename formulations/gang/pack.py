@@ -50,9 +50,9 @@ class Singles:
         self.problem = counts.problem
         self.pool: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         for (c, o), n in starts.items():
-            groups = self.problem.classes[c].choices[o].groups
-            if len(groups) == 1 and groups[0].count == 1:
-                self.pool[groups[0].shape] += [(c, o)] * n
+            choice = self.problem.classes[c].choices[o]
+            if choice.single:
+                self.pool[choice.groups[0].shape] += [(c, o)] * n
 
     def pack(self) -> None:
         """Pack every class; what does not fit stays in `starts`."""

@@ -59,6 +59,11 @@ class Choice:
     value: int
     groups: tuple[Group, ...]
 
+    @property
+    def single(self) -> bool:
+        """Whether the option is one task."""
+        return len(self.groups) == 1 and self.groups[0].count == 1
+
 
 @dataclass(frozen=True, slots=True)
 class JobClass:

@@ -76,13 +76,13 @@ def _to_win(problem: Problem, placement: Placement) -> NDArray[np.float64]:
         _density(problem, choice)
         for c, job_class in enumerate(problem.classes)
         for choice in job_class.choices
-        if placement.waiting[c] and _is_single(choice)
+        if placement.waiting[c] and choice.single
     ]
     densest = max(waiting, default=0.0)
     win = (placement.whole * WHOLE_GPU + placement.partial.sum(axis=1)) * densest
     for _, c, o, puts in placement.started():
         choice = problem.classes[c].choices[o]
-        if _is_single(choice):
+        if choice.single:
             lack = densest - _density(problem, choice)
             win[puts[0].host] += max(lack, 0.0) * choice.groups[0].milli_gpu
     return np.where(problem.shape_hosts.any(axis=0), win, 0.0)
@@ -92,10 +92,6 @@ def _density(problem: Problem, choice: Choice) -> float:
     return choice.value / max(problem.demand_of(choice, -1), 1)
 
 
-def _is_single(choice: Choice) -> bool:
-    return len(choice.groups) == 1 and choice.groups[0].count == 1
-
-
 def _refill(
     problem: Problem, session: Session, placement: Placement, hosts: NDArray[np.int64]
 ) -> bool:
@@ -103,7 +99,7 @@ def _refill(
     freed: list[tuple[int, int, list[Put]]] = []
     inside = set(hosts.tolist())
     for start, c, o, puts in list(placement.started()):
-        if puts[0].host in inside and _is_single(problem.classes[c].choices[o]):
+        if puts[0].host in inside and problem.classes[c].choices[o].single:
             freed.append((c, o, puts))
             placement.stop(start)
     before = sum(problem.classes[c].choices[o].value for c, o, _ in freed)
@@ -127,7 +123,7 @@ def _candidates(
     numbers = np.zeros(len(problem.classes), dtype=np.int64)
     room = [int(placement.fits(s)[hosts].sum()) for s in range(len(problem.shape_gpu))]
     for c, job_class in enumerate(problem.classes):
-        if placement.waiting[c] and all(map(_is_single, job_class.choices)):
+        if placement.waiting[c] and all(choice.single for choice in job_class.choices):
             fit = max(room[choice.groups[0].shape] for choice in job_class.choices)
             numbers[c] = min(placement.waiting[c], fit)
     return numbers
