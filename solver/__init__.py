@@ -10,6 +10,7 @@ from placewright.solver.arrays import ALWAYS, Arrays, Sense
 from placewright.solver.backends import BACKENDS, Backend, Report, available, get_backend
 from placewright.solver.bigm import big_m
 from placewright.solver.blocks import Block
+from placewright.solver.certify import certified_bound, multipliers
 from placewright.solver.errors import BackendUnavailableError, UnsupportedModelError
 from placewright.solver.model import Model
 from placewright.solver.outcome import Limits, Outcome, Progress, Status
@@ -34,5 +35,7 @@ __all__ = [
     "Worker",
     "available",
     "big_m",
+    "certified_bound",
     "get_backend",
+    "multipliers",
 ]

@@ -11,6 +11,7 @@ kind g is an unbounded knapsack over its free milli-GPU, one table for all kinds
 from __future__ import annotations
 
 from math import gcd
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,16 +89,27 @@ class Patterns:
         added = self._append(better, cuts)
         return added, float((gain.clip(min=0.0) * self.kind_size).sum())
 
-    def _knapsack(
-        self, price: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    def most_missing(self, y: NDArray[Any]) -> int:
+        """Return exactly how much all patterns together can add at whole-number multipliers.
+
+        `y` is as `solver.multipliers` makes it; the patterns known already are counted again, which
+        only weakens what is built on it.
+        """
+        rows = self.counts.share_row
+        price = np.where(rows >= 0, y[rows], 0).clip(min=0)
+        classes, position = np.unique(self.kind_class, return_inverse=True)
+        best, _ = self._knapsack(price[:, classes].T)
+        gain = best[position, self.kind_free // self._unit] - y[self._kind_row]
+        return int((gain.clip(min=0) * self.kind_size).sum())
+
+    def _knapsack(self, price: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """Best total price within each capacity, per class, and the fraction taken there first.
 
         A choice of -1 ends the pattern. A capacity that no fraction fills exactly inherits the
         entry below through the fraction taken there, so following choices never overruns.
         """
         steps, top = self._steps, WHOLE_GPU // self._unit
-        best = np.zeros((len(price), top + 1))
+        best = np.zeros((len(price), top + 1), dtype=price.dtype)
         choice = np.full((len(price), top + 1), -1, dtype=np.int64)
         for capacity in range(1, top + 1):
             usable = int(np.searchsorted(steps, capacity, side="right"))
@@ -107,7 +119,7 @@ class Patterns:
                 offers = best[:, capacity - steps[:usable]] + price[:, :usable]
                 winner = offers.argmax(axis=1)
                 offered = offers[np.arange(len(price)), winner]
-                better = offered > best[:, capacity] + 1e-12
+                better = offered > best[:, capacity]
                 best[better, capacity] = offered[better]
                 choice[better, capacity] = winner[better]
         return best, choice

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from math import ceil, floor, gcd
 from typing import Literal, TypeAlias
@@ -149,6 +150,11 @@ class Problem:
         if SENSE[term] == "max":
             return float(floor((bound + slack) / step) * step)
         return float(ceil((bound - slack) / step) * step)
+
+    def certified(self, term: str, bound: Fraction) -> float:
+        """Round an exact bound outward to a value that the term can take."""
+        step = max(self._steps.get(term, 1), 1)
+        return float((floor if SENSE[term] == "max" else ceil)(bound / step) * step)
 
     def demand_of(self, choice: Choice, resource: int) -> int:
         """Return what an option takes of a resource in all (-1: milli-GPU)."""

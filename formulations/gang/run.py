@@ -22,7 +22,7 @@ from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.problem import SENSE, Problem
 from placewright.formulations.gang.repair import repair
 from placewright.formulations.session import HOLD_SLACK, Bound, Candidate, Session, tighter
-from placewright.solver import Outcome, Status
+from placewright.solver import Outcome, certified_bound, multipliers
 
 MAX_EXACT_CELLS = 6_000
 """Most task variables of a host-indexed model that is still solved whole."""
@@ -57,9 +57,8 @@ def _run_counts(problem: Problem, session: Session) -> Iterator[Candidate | Boun
     patterns = Patterns(counts) if len(counts.fractions) else None
 
     first = problem.terms[0]
-    bound = relaxation(session, counts, patterns, first) if first in _modelled(problem) else None
-    if bound is not None:
-        yield Bound(first, problem.rounded(first, bound))
+    if first in _modelled(problem):
+        yield from relaxation(session, counts, patterns, first)
     values: np.ndarray | None = None
     holds: list[tuple[str, int]] = []
     for term in _modelled(problem):
@@ -106,9 +105,8 @@ def _later_bounds(session: Session, counts: Counts, patterns: Patterns | None) -
             return
         if term in modelled:
             if holds:
-                bound = relaxation(session, counts, patterns, term, tuple(pending))
-                if bound is not None:
-                    yield Bound(term, problem.rounded(term, bound), tuple(holds))
+                without = tuple(pending)
+                yield from relaxation(session, counts, patterns, term, tuple(holds), without)
             counts.model.hold(term, session.best[term], HOLD_SLACK)
             pending -= {f"hold:{term}"}
         holds.append((term, session.best[term]))
@@ -119,25 +117,31 @@ def relaxation(
     counts: Counts,
     patterns: Patterns | None,
     term: str,
+    holds: tuple[tuple[str, int], ...] = (),
     without: tuple[str, ...] = (),
-) -> float | None:
-    """Bound of a term over the linear relaxation with all patterns, by column generation.
+) -> Iterator[Bound]:
+    """Bound a term over the linear relaxation with all patterns, by column generation.
 
     Each round of it gives a valid bound: the optimum over the patterns so far plus the most that
-    the missing ones can add. `without` names row blocks to leave out; they must be the last rows.
+    the missing ones can add. The last round's duals certify one. `without` names row blocks to
+    leave out; they must be the last rows.
     """
-    best: float | None = None
+    claimed: float | None = None
     while True:
         arrays = counts.model.arrays(term, relax=True, without=without)
         outcome = session.optimise(arrays, share=0.5)
-        if outcome is None or outcome.status is not Status.OPTIMAL or outcome.bound is None:
-            return best
-        if patterns is None:
-            return outcome.bound
-        if outcome.row_duals is None:
-            return best
-        added, missing = patterns.improve(outcome.row_duals, SENSE[term])
-        sign = 1.0 if SENSE[term] == "max" else -1.0
-        best = tighter(best, outcome.bound + sign * missing, SENSE[term])
+        if outcome is None or outcome.bound is None or outcome.row_duals is None:
+            break
+        added, missing = False, 0.0
+        if patterns is not None:
+            added, missing = patterns.improve(outcome.row_duals, SENSE[term])
+        claimed = tighter(claimed, outcome.bound + arrays.sign * missing, SENSE[term])
         if not added or missing <= 1e-5 * abs(outcome.bound):
-            return best
+            y = multipliers(arrays, outcome.row_duals)
+            certified = certified_bound(arrays, y, patterns.most_missing(y) if patterns else 0)
+            if certified is not None:
+                value = counts.problem.certified(term, certified)
+                yield Bound(term, value, holds, certified=True)
+            break
+    if claimed is not None:
+        yield Bound(term, counts.problem.rounded(term, claimed), holds)

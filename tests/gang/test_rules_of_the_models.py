@@ -173,11 +173,11 @@ def count_model(round_: Round) -> tuple[Counts, Patterns | None]:
 
 
 def bound(round_: Round) -> float:
-    """The bound that the count model's relaxation gives of the first term."""
+    """The tightest bound that the count model's relaxation gives of the first term."""
     session = Session(InProcess().solve, deadline=time.monotonic() + 60.0)
-    found = relaxation(session, *count_model(round_), round_.policy.terms[0])
-    assert found is not None
-    return found
+    found = list(relaxation(session, *count_model(round_), round_.policy.terms[0]))
+    assert {bound.certified for bound in found} == {True, False}
+    return min(bound.value for bound in found)
 
 
 def loosen(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
@@ -201,9 +201,9 @@ def test_the_count_model_needs_the_block(
     oracle: ModuleType, monkeypatch: pytest.MonkeyPatch, block: str, round_: Round
 ) -> None:
     whole = bound(round_)
-    assert whole > oracle.optimum(round_)[0] - 1
+    assert whole >= oracle.optimum(round_)[0]
     loosen(monkeypatch, block)
-    assert bound(round_) > whole + 1
+    assert bound(round_) > whole
 
 
 def test_every_block_of_the_count_model_is_tried() -> None:

@@ -14,6 +14,7 @@ from placewright.formulations.gang.exact.terms import add_terms
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.problem import Problem
 from placewright.formulations.session import HOLD_SLACK, Bound, Candidate, Session
+from placewright.solver import certified_bound, multipliers
 
 
 def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
@@ -26,6 +27,12 @@ def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
     start: NDArray[np.float64] | None = None
     for term in problem.terms:
         # Proving the first term counts most; what it leaves is for the others.
+        arrays = exact.model.arrays(term, relax=True)
+        relaxed = session.optimise(arrays, share=0.2)
+        if relaxed is not None and relaxed.row_duals is not None:
+            certified = certified_bound(arrays, multipliers(arrays, relaxed.row_duals))
+            if certified is not None:
+                yield Bound(term, problem.certified(term, certified), tuple(holds), certified=True)
         arrays = exact.model.arrays(term)
         outcome = session.optimise(arrays, share=0.7, gap=0.0, start=start)
         if outcome is None:
