@@ -63,7 +63,6 @@ class HostClasses:
 def host_classes(problem: Problem, room: Ints) -> HostClasses:
     """Group the hosts of an empty placement; `room` (shapes, hosts) is how many tasks fit each."""
     placement = Placement(problem)
-    of_host = np.full(problem.cluster.num_hosts, -1, dtype=np.int64)
     hosts = np.flatnonzero(room.any(axis=0))
     shares = np.sort(placement.partial[hosts], axis=1)
     parts = [
@@ -79,9 +78,15 @@ def host_classes(problem: Problem, room: Ints) -> HostClasses:
         np.column_stack([placement.free[hosts], shares]),
     ]
     members = _members(parts, room[:, hosts] > 0)
+    return classes_of(placement, room, hosts, members)
+
+
+def classes_of(placement: Placement, room: Ints, hosts: Ints, members: Ints) -> HostClasses:
+    """Sum up the hosts of each class; `members` is the class of each of the `hosts`."""
+    problem = placement.problem
+    of_host = np.full(problem.cluster.num_hosts, -1, dtype=np.int64)
     of_host[hosts] = members
     first = np.unique(members, return_index=True)[1]
-    size = np.bincount(members, minlength=len(first))
     count = len(first)
 
     def total(columns: Ints) -> Ints:
@@ -91,9 +96,10 @@ def host_classes(problem: Problem, room: Ints) -> HostClasses:
 
     most_free = np.zeros((count, placement.free.shape[1]), dtype=np.int64)
     np.maximum.at(most_free, members, placement.free[hosts])
+    shares = placement.partial[hosts]
     return HostClasses(
         of_host=of_host,
-        size=size,
+        size=np.bincount(members, minlength=count),
         whole=placement.whole[hosts][first],
         idle=~problem.state.busy[hosts][first],
         free=total(placement.free[hosts]),

@@ -53,6 +53,7 @@ class Counts:
     opened : column of o per host class, -1 for classes in use
     u, gangs : columns of u and what each stands for
     kinds, kind_of : the gang kinds, and the kind of each group that has one
+    task_row : row per shape, tasks placed less tasks started
     gpu_row, share_row : row per host class (-1: none), row per (fraction index, host class)
     fractions : the distinct shares of a GPU that some shape asks for, in milli-GPU
     """
@@ -71,17 +72,24 @@ class Counts:
     gangs: GangColumns
     kinds: list[Kind]
     kind_of: dict[Group, int]
+    task_row: Ints
     gpu_row: Ints
     share_row: Ints
     fractions: Ints
 
 
-def build(problem: Problem, classes: HostClasses, room: Ints, whole: Ints) -> Counts:
-    """Append all blocks; `room` (shapes, hosts) and `whole` (hosts,) describe the free hosts."""
+def build(
+    problem: Problem, classes: HostClasses, room: Ints, whole: Ints, *, sums: bool = True
+) -> Counts:
+    """Append all blocks; `room` (shapes, hosts) and `whole` (hosts,) describe the free hosts.
+
+    Without `sums` the blocks that sum over the hosts of a class are left out, x with them: host
+    patterns (hostpatterns.py) take their place.
+    """
     model = Model()
     y_class, y_choice = _pairs(problem)
     y = model.variables("y", len(y_class), upper=problem.counts[y_class])
-    x_shape, x_class = np.nonzero(classes.room)
+    x_shape, x_class = np.nonzero(classes.room if sums else np.zeros_like(classes.room))
     x = model.variables("x", len(x_shape), upper=classes.room[x_shape, x_class])
     opened = np.full(len(classes), -1, dtype=np.int64)
     idle = np.flatnonzero(classes.idle)
@@ -105,6 +113,7 @@ def build(problem: Problem, classes: HostClasses, room: Ints, whole: Ints) -> Co
         gangs,
         kinds,
         kind_of,
+        np.full(len(problem.shape_gpu), -1, dtype=np.int64),
         np.full(len(classes), -1, dtype=np.int64),
         np.full((len(fractions), len(classes)), -1, dtype=np.int64),
         fractions,
@@ -112,10 +121,11 @@ def build(problem: Problem, classes: HostClasses, room: Ints, whole: Ints) -> Co
     _one_option(counts)
     _tasks(counts)
     _gang_totals(counts)
-    _capacity(counts)
-    _gpus(counts)
-    _floor(counts)
-    _shares(counts)
+    if sums:
+        _capacity(counts)
+        _gpus(counts)
+        _floor(counts)
+        _shares(counts)
     _domains(counts, whole)
     _quota(counts)
     _terms(counts)
@@ -135,7 +145,9 @@ def _one_option(m: Counts) -> None:
 
 def _tasks(m: Counts) -> None:
     """Tasks placed = tasks started, per shape."""
-    rows = m.model.rows("tasks", len(m.problem.shape_gpu), lower=0.0, upper=0.0)
+    upper = 0.0 if len(m.x) else np.inf  # a host pattern may hold more than is started
+    rows = m.model.rows("tasks", len(m.problem.shape_gpu), lower=0.0, upper=upper)
+    m.task_row[:] = rows
     m.model.add(rows[m.x_shape], m.x, 1.0)
     entries = [
         (column, group.shape, group.count)

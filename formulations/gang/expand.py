@@ -15,15 +15,16 @@ from numpy.typing import NDArray
 from placewright.formulations.gang.counts import Counts
 from placewright.formulations.gang.gangs import ROOT
 from placewright.formulations.gang.greedy import fill, place_choice
-from placewright.formulations.gang.pack import Singles, Starts
+from placewright.formulations.gang.hostpatterns import HostPatterns
+from placewright.formulations.gang.pack import Singles, Starts, single_jobs
 from placewright.formulations.gang.patterns import Patterns
-from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.placement import Placement, Put
 from placewright.formulations.session import Session
 
 
 def expand(
     counts: Counts,
-    patterns: Patterns | None,
+    patterns: Patterns | HostPatterns | None,
     values: NDArray[np.float64],
     session: Session,
 ) -> Placement:
@@ -35,7 +36,10 @@ def expand(
         if n:
             starts[int(c), int(o)] += int(n)
     _place_gangs(counts, number, placement, starts)
-    Singles(counts, patterns, number, placement, starts, session).pack()
+    if isinstance(patterns, HostPatterns):
+        _place_patterns(counts, patterns, number, placement, starts)
+    else:
+        Singles(counts, patterns, number, placement, starts, session).pack()
     for (c, o), n in starts.items():
         choice = counts.problem.classes[c].choices[o]
         for _ in range(n):
@@ -75,6 +79,39 @@ def _place_gangs(
         if puts is not None:
             placement.start(c, o, puts)
             starts[c, o] -= 1
+
+
+def _place_patterns(
+    counts: Counts,
+    patterns: HostPatterns,
+    number: NDArray[np.int64],
+    placement: Placement,
+    starts: Starts,
+) -> None:
+    """One-task jobs: each host that no gang took gets a pattern of its class, fullest first.
+
+    A pattern may hold more tasks than are started, and tasks of gangs; those places stay empty.
+    """
+    waiting = single_jobs(counts.problem, starts)
+    taken = {put.host for _, _, _, puts in placement.started() for put in puts}
+    hosts: list[list[int]] = [[] for _ in range(len(counts.classes))]
+    for host in np.flatnonzero(counts.classes.of_host >= 0)[::-1].tolist():
+        if host not in taken:
+            hosts[counts.classes.of_host[host]].append(host)
+    gpus = patterns.cuts @ counts.problem.shape_gpu
+    for i in np.argsort(-gpus, kind="stable"):
+        pattern = np.repeat(np.arange(patterns.cuts.shape[1]), patterns.cuts[i]).tolist()
+        free = hosts[patterns.kind[i]]
+        for _ in range(int(number[patterns.columns[i]])):
+            shapes = [s for s in set(pattern) for _ in range(pattern.count(s)) if waiting[s]]
+            if not free or not shapes:
+                break
+            host = free.pop()
+            for shape in shapes:
+                if waiting[shape]:
+                    c, o = waiting[shape].pop()
+                    placement.start(c, o, [Put(0, host, 1, placement.put(shape, host))])
+                    starts[c, o] -= 1
 
 
 def _masks(counts: Counts, inside: Mapping[int, tuple[int, int]]) -> dict[int, NDArray[np.bool_]]:

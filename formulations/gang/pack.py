@@ -13,6 +13,7 @@ from placewright.formulations.gang.counts import Counts
 from placewright.formulations.gang.packing import Ints, best_fit, by_patterns
 from placewright.formulations.gang.patterns import Patterns
 from placewright.formulations.gang.placement import Placement, Put
+from placewright.formulations.gang.problem import Problem
 from placewright.formulations.session import Session
 from placewright.instances.documents import WHOLE_GPU
 
@@ -21,6 +22,16 @@ Starts: TypeAlias = defaultdict[tuple[int, int], int]
 
 CLOSEST = 8
 """Partly used GPUs, tightest first, that are tried for a share."""
+
+
+def single_jobs(problem: Problem, starts: Starts) -> defaultdict[int, list[tuple[int, int]]]:
+    """Return (class, choice) of the one-task jobs to start, by shape; one entry per job."""
+    jobs: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+    for (c, o), n in starts.items():
+        choice = problem.classes[c].choices[o]
+        if choice.single:
+            jobs[choice.groups[0].shape] += [(c, o)] * n
+    return jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +59,7 @@ class Singles:
         self.counts, self.patterns, self.number = counts, patterns, number
         self.placement, self.starts = placement, starts
         self.problem = counts.problem
-        self.pool: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-        for (c, o), n in starts.items():
-            choice = self.problem.classes[c].choices[o]
-            if choice.single:
-                self.pool[choice.groups[0].shape] += [(c, o)] * n
+        self.pool = single_jobs(self.problem, starts)
 
     def pack(self) -> None:
         """Pack every class; what does not fit stays in `starts`."""

@@ -135,7 +135,8 @@ class Patterns:
             return False
         kinds, cuts = kinds[fresh], cuts[fresh]
         counts = self.counts
-        columns = counts.model.variables("pattern", len(kinds), upper=self.kind_size[kinds])
+        # One more than the row allows: at a bound of its own the price would leave the row's dual.
+        columns = counts.model.variables("pattern", len(kinds), upper=self.kind_size[kinds] + 1)
         counts.model.add(self._kind_row[kinds], columns, 1.0)
         at, f = np.nonzero(cuts)
         rows = counts.share_row[f, self.kind_class[kinds[at]]]

@@ -17,12 +17,21 @@ from placewright.formulations.gang.exact.model import size_of
 from placewright.formulations.gang.exact.run import run as run_exact
 from placewright.formulations.gang.expand import expand
 from placewright.formulations.gang.greedy import fill
+from placewright.formulations.gang.hostpatterns import (
+    Grid,
+    HostPatterns,
+    applies,
+    pattern_classes,
+)
 from placewright.formulations.gang.patterns import Patterns
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.problem import SENSE, Problem
 from placewright.formulations.gang.repair import repair
 from placewright.formulations.session import HOLD_SLACK, Bound, Candidate, Session, tighter
 from placewright.solver import Outcome, certified_bound, multipliers
+
+SEARCH_SECONDS = 10.0
+"""Most time of one branch and bound: what it gains later, packing and repair gain sooner."""
 
 MAX_EXACT_CELLS = 6_000
 """Most task variables of a host-indexed model that is still solved whole."""
@@ -39,7 +48,7 @@ def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
     if size_of(problem) <= MAX_EXACT_CELLS:
         yield from run_exact(problem, session)
     else:
-        yield from _run_counts(problem, session)
+        yield from _run_counts(problem, session, placement)
 
 
 def trivial_bounds(problem: Problem) -> Iterator[Bound]:
@@ -49,13 +58,10 @@ def trivial_bounds(problem: Problem) -> Iterator[Bound]:
         yield Bound(term, best if term == "value" else 0, certified=True)
 
 
-def _run_counts(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
-    empty = Placement(problem)
-    room = np.stack([empty.fits(s) for s in range(len(problem.shape_gpu))])
-    classes = host_classes(problem, room)
-    counts = build(problem, classes, room, empty.whole)
-    patterns = Patterns(counts) if len(counts.fractions) else None
-
+def _run_counts(
+    problem: Problem, session: Session, greedy: Placement
+) -> Iterator[Candidate | Bound]:
+    counts, patterns = _model(problem, greedy)
     first = problem.terms[0]
     if first in _modelled(problem):
         yield from relaxation(session, counts, patterns, first)
@@ -65,18 +71,35 @@ def _run_counts(problem: Problem, session: Session) -> Iterator[Candidate | Boun
         outcome = _search(session, counts, term, values)
         if outcome is None or outcome.values is None or outcome.objective is None:
             break
-        # With shares the model lacks patterns, and what it proves is no bound.
+        # A model that lacks patterns proves nothing by its search.
         if patterns is None and outcome.bound is not None:
             yield Bound(term, problem.rounded(term, outcome.bound), tuple(holds))
         values = outcome.values
         counts.model.hold(term, round(outcome.objective), HOLD_SLACK)
         holds.append((term, round(outcome.objective)))
+    best = greedy
     if values is not None:
         placement = expand(counts, patterns, values, session)
         yield Candidate(placement.places(), "counts")
-        if not session.close_enough(placement.value):
-            yield from repair(problem, session, placement)
+        best = max(greedy, placement, key=lambda p: p.value)
+    if not session.close_enough(best.value):
+        yield from repair(problem, session, best)
     yield from _later_bounds(session, counts, patterns)
+
+
+def _model(problem: Problem, greedy: Placement) -> tuple[Counts, Patterns | HostPatterns | None]:
+    """Build the tightest model that the round allows: with host patterns, else with sums."""
+    empty = Placement(problem)
+    room = np.stack([empty.fits(s) for s in range(len(problem.shape_gpu))])
+    grid = Grid(problem, empty)
+    if applies(problem, grid):
+        classes = pattern_classes(empty, room, grid)
+        counts = build(problem, classes, room, empty.whole, sums=False)
+        patterns = HostPatterns(counts, grid)
+        patterns.learn(greedy)
+        return counts, patterns
+    counts = build(problem, host_classes(problem, room), room, empty.whole)
+    return counts, Patterns(counts) if len(counts.fractions) else None
 
 
 def _modelled(problem: Problem) -> list[str]:
@@ -90,11 +113,13 @@ def _search(
     """Branch and bound over the columns at hand; later terms get less time and a looser gap."""
     arrays = counts.model.arrays(term)
     if start is None:
-        return session.optimise(arrays, share=0.5)
-    return session.optimise(arrays, share=0.2, most=10.0, gap=1e-2, start=start)
+        return session.optimise(arrays, share=0.5, most=SEARCH_SECONDS)
+    return session.optimise(arrays, share=0.2, most=SEARCH_SECONDS, gap=1e-2, start=start)
 
 
-def _later_bounds(session: Session, counts: Counts, patterns: Patterns | None) -> Iterator[Bound]:
+def _later_bounds(
+    session: Session, counts: Counts, patterns: Patterns | HostPatterns | None
+) -> Iterator[Bound]:
     """Bound each later term over the relaxation, earlier ones held at the best plan's values."""
     problem = counts.problem
     modelled = _modelled(problem)
@@ -115,7 +140,7 @@ def _later_bounds(session: Session, counts: Counts, patterns: Patterns | None) -
 def relaxation(
     session: Session,
     counts: Counts,
-    patterns: Patterns | None,
+    patterns: Patterns | HostPatterns | None,
     term: str,
     holds: tuple[tuple[str, int], ...] = (),
     without: tuple[str, ...] = (),

@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
-from placewright.formulations.gang import classes, repair, run
+from placewright.formulations.gang import classes, hostpatterns, repair, run
 from placewright.instances.plan import Certificate, Plan
 from placewright.instances.round import Round
 from placewright.instances.verify import verify
@@ -57,8 +57,14 @@ def test_the_exact_model_proves_the_optimum_of_all_plans(
 
 
 @pytest.mark.parametrize(
-    ("backend", "examples", "most_cells"),
-    [("highs", 400, 8000), ("highs", 200, 0), ("cp-sat", 150, 8000), ("cbc", 60, 8000)],
+    ("backend", "examples", "pairs", "table"),
+    [
+        ("highs", 400, 8000, 60_000),
+        ("highs", 200, 8000, 0),
+        ("highs", 200, 0, 0),
+        ("cp-sat", 150, 8000, 60_000),
+        ("cbc", 60, 8000, 60_000),
+    ],
 )
 def test_no_plan_beats_a_bound_of_the_count_model(
     oracle: ModuleType,
@@ -66,10 +72,12 @@ def test_no_plan_beats_a_bound_of_the_count_model(
     monkeypatch: pytest.MonkeyPatch,
     backend: str,
     examples: int,
-    most_cells: int,
+    pairs: int,
+    table: int,
 ) -> None:
-    """With no cells at all the host classes are the coarsest, so that unequal hosts share one."""
-    monkeypatch.setattr(classes, "MAX_PAIRS", most_cells)
+    """Without a table hosts are counted by sums; without pairs unequal hosts share a class, too."""
+    monkeypatch.setattr(classes, "MAX_PAIRS", pairs)
+    monkeypatch.setattr(hostpatterns, "MAX_TABLE", table)
     monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
     monkeypatch.setattr(repair, "PATIENCE", 2)
 

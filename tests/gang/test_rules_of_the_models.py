@@ -16,6 +16,12 @@ from placewright.formulations.gang.counts import build as build_counts
 from placewright.formulations.gang.exact.gpus import add_gpus
 from placewright.formulations.gang.exact.model import build
 from placewright.formulations.gang.exact.terms import add_terms
+from placewright.formulations.gang.hostpatterns import (
+    Grid,
+    HostPatterns,
+    applies,
+    pattern_classes,
+)
 from placewright.formulations.gang.patterns import Patterns
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.problem import compile_round
@@ -164,6 +170,27 @@ def test_every_block_of_the_exact_model_is_tried() -> None:
     assert found == {block for block, _ in EXACT}
 
 
+PATTERNS = [
+    ("one option", MENU),
+    ("tasks", GANG),
+    ("gangs", REQUIRED),
+    ("hosts", CORES),
+    ("domain", ONE_RACK),
+    ("quota", QUOTA),
+]
+
+
+def pattern_model(round_: Round) -> tuple[Counts, HostPatterns]:
+    problem = compile_round(round_)
+    empty = Placement(problem)
+    grid = Grid(problem, empty)
+    assert applies(problem, grid)
+    room = np.stack([empty.fits(shape) for shape in range(len(problem.shape_gpu))])
+    classes = pattern_classes(empty, room, grid)
+    counts = build_counts(problem, classes, room, empty.whole, sums=False)
+    return counts, HostPatterns(counts, grid)
+
+
 def count_model(round_: Round) -> tuple[Counts, Patterns | None]:
     problem = compile_round(round_)
     empty = Placement(problem)
@@ -172,10 +199,10 @@ def count_model(round_: Round) -> tuple[Counts, Patterns | None]:
     return counts, Patterns(counts) if len(counts.fractions) else None
 
 
-def bound(round_: Round) -> float:
-    """The tightest bound that the count model's relaxation gives of the first term."""
+def bound(round_: Round, model: Any = count_model) -> float:
+    """The tightest bound that the model's relaxation gives of the first term."""
     session = Session(InProcess().solve, deadline=time.monotonic() + 60.0)
-    found = list(relaxation(session, *count_model(round_), round_.policy.terms[0]))
+    found = list(relaxation(session, *model(round_), round_.policy.terms[0]))
     assert {bound.certified for bound in found} == {True, False}
     return min(bound.value for bound in found)
 
@@ -209,3 +236,19 @@ def test_the_count_model_needs_the_block(
 def test_every_block_of_the_count_model_is_tried() -> None:
     found = {rows.name for _, round_ in COUNTS for rows in count_model(round_)[0].model.row_blocks}
     assert found == {block for block, _ in COUNTS}
+
+
+@pytest.mark.parametrize(("block", "round_"), PATTERNS, ids=[block for block, _ in PATTERNS])
+def test_the_model_of_host_patterns_needs_the_block(
+    oracle: ModuleType, monkeypatch: pytest.MonkeyPatch, block: str, round_: Round
+) -> None:
+    whole = bound(round_, pattern_model)
+    assert oracle.optimum(round_)[0] <= whole <= bound(round_)
+    loosen(monkeypatch, block)
+    assert bound(round_, pattern_model) > whole
+
+
+def test_every_block_of_the_model_of_host_patterns_is_tried() -> None:
+    models = [pattern_model(round_)[0].model for _, round_ in PATTERNS]
+    found = {rows.name for model in models for rows in model.row_blocks}
+    assert found == {block for block, _ in PATTERNS}

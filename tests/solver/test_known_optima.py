@@ -88,3 +88,36 @@ def test_general_integers_in_a_narrow_row(backend: str) -> None:
     model.add(model.rows("cap", 1, upper=48), columns[1:], [4, 6, -7])
     model.term("value", columns, [-4, -9, 2, -19], sense="max")
     assert InProcess().solve(backend, model.arrays("value"), LIMITS).objective == 106
+
+
+def test_presolve_does_not_lose_the_optimum_of_an_integer_program() -> None:
+    """HiGHS 1.12 with its aggregator on says 1; found by fuzzing, shrunk to 10 rows."""
+    model = Model()
+    x = model.variables("x", 14, upper=[1, 1, 1, 1, 2, 2, 1, 1, 1, 1, 1, 5, 1, 5])
+    rows = model.rows(
+        "r", 10, upper=[0, 0, 0, 0, 10, 0, 0, 10, 0, 0], lower=[0, -np.inf, 0, 0, *[-np.inf] * 6]
+    )
+    row = [0, 0, 5, 0, 8, 2, 2, 6, 1, 2, 9, 1, 3, 3, 5, 3, 8, 4, 5, 4, 6, 7, 8, 7, 9]
+    column = np.repeat(np.arange(14), [1, 2, 2, 1, 2, 3, 1, 1, 2, 2, 2, 2, 2, 2])
+    value = [-1, 1, 1, 1, 1, -2, 1, 1, -1, 1, 1, 2, -1, 1, 1, 1, 1, 7, -1, 2, -1, 7, -1, 2, -1]
+    model.add(rows[row], x[column], value)
+    model.term("cost", x[[3, 6]], [2, -1], sense="min")
+    for backend in ("highs", "cp-sat", "cbc"):
+        outcome = InProcess().solve(backend, model.arrays("cost"), LIMITS)
+        assert (outcome.status, outcome.objective) == (Status.OPTIMAL, 0)
+        assert outcome.bound == pytest.approx(0, abs=1e-4)
+
+
+@pytest.mark.parametrize("backend", ["highs", "cbc"])
+def test_parallel_equations_with_a_continuous_column_are_not_infeasible(backend: str) -> None:
+    model = Model()
+    x = model.variables("x", 4, upper=[1, 9, 4, 1], integer=[True, False, True, True])
+    rows = model.rows("r", 3, lower=[9, 3, 6], upper=[12, 3, 6])
+    model.add(
+        rows[[0, 1, 2, 1, 2, 0, 1, 2, 0]],
+        x[[0, 0, 0, 1, 1, 2, 2, 2, 3]],
+        [3, 1, 2, -1, -2, 1, 1, 2, 3],
+    )
+    model.term("cost", x, 0.0, sense="min")
+    outcome = InProcess().solve(backend, model.arrays("cost"), LIMITS)
+    assert outcome.status is Status.OPTIMAL

@@ -1,0 +1,201 @@
+"""Patterns of whole hosts, found by column generation: where CPU and memory bind.
+
+    l[a,p]   hosts of class a that hold pattern p, a multiset of tasks that fit one of them together
+
+    tasks    sum over a, p of P[p,s] l[a,p]  >=  tasks of shape s that y starts
+    hosts    sum_p l[a,p]                    <=  hosts of a   (opened[a] where they are empty)
+
+In place of the sums over a class these make the model exact for single hosts, in all resources;
+what stays relaxed is integrality and the tree. With the price pi[s] of a task and mu[a] of a host,
+the best pattern of a class is a knapsack with a dimension per resource. Demands are multiples of
+their greatest common divisors; where the table over those is small enough, one dynamic program
+prices all classes of a GPU model at once, exactly, and the bounds can be certified.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.classes import HostClasses, classes_of
+from placewright.formulations.gang.counts import Counts
+from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.problem import Problem
+from placewright.instances.documents import WHOLE_GPU
+
+Ints = NDArray[np.int64]
+
+MAX_TABLE = 60_000
+TOLERANCE = 1e-7
+"""Relative to the highest price: below it a pattern does not count as an improvement."""
+
+
+class Grid:
+    """Demands and free resources in units of the demands' greatest common divisors.
+
+    Attributes
+    ----------
+    sizes : int64 (shapes, 1 + resources)
+        Whole GPUs first.
+    free : int64 (hosts, 1 + resources)
+        Rounded down, and no more than all GPUs of a host can use.
+    """
+
+    def __init__(self, problem: Problem, placement: Placement) -> None:
+        demand = problem.shape_demand
+        unit = np.gcd.reduce(demand, axis=0, initial=0)
+        unit[unit == 0] = 1
+        self.sizes = np.column_stack([problem.shape_gpu // WHOLE_GPU, demand // unit])
+        free = np.column_stack([placement.whole, placement.free // unit])
+        # More than the hungriest tasks can use beside a host's GPUs is as good as that.
+        gpus = np.maximum(self.sizes[:, 0], 1)
+        hungriest = (-(-self.sizes // gpus[:, None])).max(axis=0, initial=0)
+        self.free = np.minimum(free, placement.whole[:, None] * hungriest)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Entries of the table along each resource."""
+        return tuple(int(top) + 1 for top in self.free.max(axis=0, initial=0))
+
+
+def applies(problem: Problem, grid: Grid) -> bool:
+    """Whether all tasks take whole GPUs and the table is small enough."""
+    whole = bool((problem.shape_gpu >= WHOLE_GPU).all())
+    return whole and prod(grid.shape) <= MAX_TABLE
+
+
+def pattern_classes(placement: Placement, room: Ints, grid: Grid) -> HostClasses:
+    """Group hosts that are equal on the grid."""
+    problem = placement.problem
+    hosts = np.flatnonzero(room.any(axis=0))
+    key = np.column_stack(
+        [problem.cluster.gpu_model[hosts], ~problem.state.busy[hosts], grid.free[hosts]]
+    )
+    members = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
+    return classes_of(placement, room, hosts, members)
+
+
+class HostPatterns:
+    """The pattern columns of a count model that was built without sums.
+
+    Attributes
+    ----------
+    columns, kind : int64 (patterns,)
+        Column in the model, and host class, of each pattern so far.
+    cuts : int64 (patterns, shapes)
+        How many tasks of each shape a pattern holds.
+    """
+
+    def __init__(self, counts: Counts, grid: Grid) -> None:
+        self.counts, self.grid = counts, grid
+        classes, cluster = counts.classes, counts.problem.cluster
+        known, first = np.unique(classes.of_host, return_index=True)
+        first = first[known >= 0]
+        self._free = grid.free[first]
+        self._model = cluster.gpu_model[first]
+        self._allowed = counts.problem.shape_allowed[:, first]
+        upper = np.where(classes.idle, 0, classes.size)
+        self._host_row = counts.model.rows("hosts", len(classes), upper=upper)
+        idle = np.flatnonzero(classes.idle)
+        counts.model.add(self._host_row[idle], counts.opened[idle], -1.0)
+        self.columns = np.zeros(0, dtype=np.int64)
+        self.kind = np.zeros(0, dtype=np.int64)
+        self.cuts = np.zeros((0, len(grid.sizes)), dtype=np.int64)
+        self._seen: set[tuple[int, bytes]] = set()
+
+    def learn(self, placement: Placement) -> None:
+        """Add the patterns that the hosts of a placement hold."""
+        problem = self.counts.problem
+        held = np.zeros((problem.cluster.num_hosts, len(self.grid.sizes)), dtype=np.int64)
+        for _, c, o, puts in placement.started():
+            groups = problem.classes[c].choices[o].groups
+            for put in puts:
+                held[put.host, groups[put.group].shape] += put.count
+        hosts = np.flatnonzero(held.any(axis=1))
+        self._append(self.counts.classes.of_host[hosts], held[hosts])
+
+    def improve(self, duals: NDArray[np.float64], sense: str) -> tuple[bool, float]:
+        """Add the best pattern of every class that improves the relaxation.
+
+        Returns whether one was added, and by how much at the most the missing patterns can still
+        improve the relaxation's optimum (Lagrange's bound).
+        """
+        sign = 1.0 if sense == "max" else -1.0
+        price = (-sign * duals[self.counts.task_row]).clip(min=0.0)
+        threshold = TOLERANCE * max(float(price.max(initial=0.0)), 1e-12)
+        gain = np.zeros(len(self._host_row))
+        chosen: list[int] = []
+        cuts: list[Ints] = []
+        for model in np.unique(self._model):
+            mine = np.flatnonzero(self._model == model)
+            best, taken = self._knapsack(price, mine)
+            gain[mine] = best[tuple(self._free[mine].T)] - sign * duals[self._host_row[mine]]
+            for a in mine[gain[mine] > threshold].tolist():
+                chosen.append(a)
+                cuts.append(self._follow(taken, self._free[a]))
+        added = self._append(np.array(chosen, dtype=np.int64), np.array(cuts, dtype=np.int64))
+        return added, float((gain.clip(min=0.0) * self.counts.classes.size).sum())
+
+    def most_missing(self, y: NDArray[Any]) -> int:
+        """Return exactly how much all patterns together can add at whole-number multipliers."""
+        price = (-y[self.counts.task_row]).clip(min=0)
+        total = 0
+        for model in np.unique(self._model):
+            mine = np.flatnonzero(self._model == model)
+            best, _ = self._knapsack(price, mine)
+            gain = best[tuple(self._free[mine].T)] - y[self._host_row[mine]]
+            total += int((gain.clip(min=0) * self.counts.classes.size[mine]).sum())
+        return total
+
+    def _knapsack(self, price: NDArray[Any], mine: Ints) -> tuple[NDArray[Any], Ints]:
+        """Best price within each free vector, and the shape taken last there (-1: none)."""
+        best = np.zeros(self.grid.shape, dtype=price.dtype)
+        taken = np.full(self.grid.shape, -1, dtype=np.int64)
+        top = self._free[mine].max(axis=0)
+        for s in np.flatnonzero((price > 0) & self._allowed[:, mine].any(axis=1)):
+            size = self.grid.sizes[s]
+            if (size > top).any():
+                continue
+            upper = tuple(slice(int(d), int(t) + 1) for d, t in zip(size, top, strict=True))
+            lower = tuple(slice(0, int(t - d) + 1) for d, t in zip(size, top, strict=True))
+            for _ in range(int(top[0] // size[0])):
+                offer = best[lower] + price[s]
+                better = offer > best[upper]
+                if not better.any():
+                    break
+                best[upper][better] = offer[better]
+                taken[upper][better] = s
+        return best, taken
+
+    def _follow(self, taken: Ints, free: Ints) -> Ints:
+        pattern = np.zeros(len(self.grid.sizes), dtype=np.int64)
+        left = free.copy()
+        while (s := int(taken[tuple(left)])) >= 0:
+            pattern[s] += 1
+            left = left - self.grid.sizes[s]
+        return pattern
+
+    def _append(self, kinds: Ints, cuts: Ints) -> bool:
+        fresh = []
+        for i, (kind, cut) in enumerate(zip(kinds.tolist(), cuts, strict=True)):
+            key = (kind, cut.tobytes())
+            if cut.any() and key not in self._seen:
+                self._seen.add(key)
+                fresh.append(i)
+        if not fresh:
+            return False
+        kinds, cuts = kinds[fresh], cuts[fresh]
+        counts = self.counts
+        # One more than the row allows: at a bound of its own the price would leave the row's dual.
+        upper = counts.classes.size[kinds] + 1
+        columns = counts.model.variables("pattern", len(kinds), upper=upper)
+        counts.model.add(self._host_row[kinds], columns, 1.0)
+        at, s = np.nonzero(cuts)
+        counts.model.add(counts.task_row[s], columns[at], cuts[at, s])
+        self.columns = np.concatenate([self.columns, columns])
+        self.kind = np.concatenate([self.kind, kinds])
+        self.cuts = np.concatenate([self.cuts, cuts])
+        return True
