@@ -7,9 +7,11 @@ plan's verified values.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placewright.formulations.gang.classes import host_classes
 from placewright.formulations.gang.counts import Counts, build
@@ -28,10 +30,13 @@ from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.problem import SENSE, Problem
 from placewright.formulations.gang.repair import repair
 from placewright.formulations.session import HOLD_SLACK, Bound, Candidate, Session, tighter
-from placewright.solver import Outcome, certified_bound, multipliers
+from placewright.solver import certified_bound, multipliers
 
 SEARCH_SECONDS = 10.0
 """Most time of one branch and bound: what it gains later, packing and repair gain sooner."""
+
+MODELLED = ("value", "spread", "opened")
+"""Terms that the count model has."""
 
 MAX_EXACT_CELLS = 6_000
 """Most task variables of a host-indexed model that is still solved whole."""
@@ -61,60 +66,93 @@ def trivial_bounds(problem: Problem) -> Iterator[Bound]:
 def _run_counts(
     problem: Problem, session: Session, greedy: Placement
 ) -> Iterator[Candidate | Bound]:
-    counts, patterns = _model(problem, greedy)
-    first = problem.terms[0]
-    if first in _modelled(problem):
-        yield from relaxation(session, counts, patterns, first)
-    values: np.ndarray | None = None
+    """Try the models in turn until a plan is close enough to the tightest bound; then repair."""
+    best = greedy
+    tightest: Formulation | None = None
+    for formulation in _formulations(problem, greedy):
+        if tightest is None:
+            tightest = formulation
+            if problem.terms[0] in MODELLED:
+                yield from relaxation(session, *tightest, problem.terms[0])
+        values = yield from _search(session, *formulation)
+        if values is not None:
+            placement = expand(*formulation, values, session)
+            yield Candidate(placement.places(), "counts")
+            best = max(best, placement, key=lambda p: p.value)
+            if isinstance(tightest.patterns, HostPatterns):
+                tightest.patterns.learn(placement)
+        if session.close_enough(best.value):
+            break
+    else:
+        yield from repair(problem, session, best)
+    if tightest is not None:
+        yield from _later_bounds(session, *tightest)
+
+
+class Formulation(NamedTuple):
+    """A count model, and the patterns that it draws columns from."""
+
+    counts: Counts
+    patterns: Patterns | HostPatterns | None
+
+
+def _formulations(problem: Problem, greedy: Placement) -> Iterator[Formulation]:
+    """Yield the models to try, the one with the tightest relaxation first.
+
+    Host patterns are exact for a host, but a search over those at hand may miss what it needs; a
+    plan by sums shows it more of them.
+    """
+    empty = Placement(problem)
+    room = np.stack([empty.fits(s) for s in range(len(problem.shape_gpu))])
+    grid = Grid(problem, empty)
+    by_patterns = applies(problem, grid)
+    if by_patterns:
+        classes = pattern_classes(empty, room, grid)
+        counts = build(problem, classes, room, empty.whole, sums=False)
+        patterns = HostPatterns(counts, grid)
+        patterns.learn(greedy)
+        tightest = Formulation(counts, patterns)
+        yield tightest
+    sums = build(problem, host_classes(problem, room), room, empty.whole)
+    yield Formulation(sums, Patterns(sums) if len(sums.fractions) else None)
+    if by_patterns:
+        yield tightest
+
+
+def _search(
+    session: Session, counts: Counts, patterns: Patterns | HostPatterns | None
+) -> Generator[Bound, None, NDArray[np.float64] | None]:
+    """Branch and bound term by term, each held before the next; return the last point found.
+
+    Later terms get less time and a looser gap.
+    """
+    problem, model = counts.problem, counts.model
+    values: NDArray[np.float64] | None = None
     holds: list[tuple[str, int]] = []
+    pending = set(model.held)
     for term in _modelled(problem):
-        outcome = _search(session, counts, term, values)
+        arrays = model.arrays(term, without=pending)
+        if values is None:
+            outcome = session.optimise(arrays, share=0.5, most=SEARCH_SECONDS)
+        else:
+            outcome = session.optimise(
+                arrays, share=0.2, most=SEARCH_SECONDS, gap=1e-2, start=values
+            )
         if outcome is None or outcome.values is None or outcome.objective is None:
             break
         # A model that lacks patterns proves nothing by its search.
         if patterns is None and outcome.bound is not None:
             yield Bound(term, problem.rounded(term, outcome.bound), tuple(holds))
         values = outcome.values
-        counts.model.hold(term, round(outcome.objective), HOLD_SLACK)
+        model.hold(term, round(outcome.objective), HOLD_SLACK)
+        pending -= {f"hold:{term}"}
         holds.append((term, round(outcome.objective)))
-    best = greedy
-    if values is not None:
-        placement = expand(counts, patterns, values, session)
-        yield Candidate(placement.places(), "counts")
-        best = max(greedy, placement, key=lambda p: p.value)
-    if not session.close_enough(best.value):
-        yield from repair(problem, session, best)
-    yield from _later_bounds(session, counts, patterns)
-
-
-def _model(problem: Problem, greedy: Placement) -> tuple[Counts, Patterns | HostPatterns | None]:
-    """Build the tightest model that the round allows: with host patterns, else with sums."""
-    empty = Placement(problem)
-    room = np.stack([empty.fits(s) for s in range(len(problem.shape_gpu))])
-    grid = Grid(problem, empty)
-    if applies(problem, grid):
-        classes = pattern_classes(empty, room, grid)
-        counts = build(problem, classes, room, empty.whole, sums=False)
-        patterns = HostPatterns(counts, grid)
-        patterns.learn(greedy)
-        return counts, patterns
-    counts = build(problem, host_classes(problem, room), room, empty.whole)
-    return counts, Patterns(counts) if len(counts.fractions) else None
+    return values
 
 
 def _modelled(problem: Problem) -> list[str]:
     """Terms that the count model has; the others keep their trivial bound."""
-    return [t for t in problem.terms if t in ("value", "spread", "opened")]
-
-
-def _search(
-    session: Session, counts: Counts, term: str, start: np.ndarray | None
-) -> Outcome | None:
-    """Branch and bound over the columns at hand; later terms get less time and a looser gap."""
-    arrays = counts.model.arrays(term)
-    if start is None:
-        return session.optimise(arrays, share=0.5, most=SEARCH_SECONDS)
-    return session.optimise(arrays, share=0.2, most=SEARCH_SECONDS, gap=1e-2, start=start)
+    return [t for t in problem.terms if t in MODELLED]
 
 
 def _later_bounds(
@@ -122,13 +160,12 @@ def _later_bounds(
 ) -> Iterator[Bound]:
     """Bound each later term over the relaxation, earlier ones held at the best plan's values."""
     problem = counts.problem
-    modelled = _modelled(problem)
     pending = set(counts.model.held)
     holds: list[tuple[str, int]] = []
     for term in problem.terms:
         if session.best is None:
             return
-        if term in modelled:
+        if term in MODELLED:
             if holds:
                 without = tuple(pending)
                 yield from relaxation(session, counts, patterns, term, tuple(holds), without)

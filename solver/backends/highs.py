@@ -96,7 +96,7 @@ def _loaded(plain: Arrays, limits: Limits) -> Any:
     # The thread pool is global to the process and keeps its first size unless it is reset.
     highspy.Highs.resetGlobalScheduler(True)
     highs = highspy.Highs()
-    options: dict[str, bool | int | float | str] = {
+    options: dict[str, bool | int | float] = {
         "output_flag": False,
         "threads": limits.threads,
         "random_seed": limits.seed % 2**31,
@@ -104,9 +104,6 @@ def _loaded(plain: Arrays, limits: Limits) -> Any:
         "mip_rel_gap": limits.gap,
         "mip_abs_gap": 1e-6,
         "presolve_rule_off": UNSOUND_PRESOLVE,
-        # Parallel equations with a continuous column in a mixed program are called infeasible by
-        # presolve, whichever rules are off.
-        "presolve": "off" if plain.integer.any() and not plain.integer.all() else "choose",
     }
     if limits.work is not None:
         options["mip_max_nodes"] = max(1, round(min(limits.work * NODES_PER_WORK, 2**31 - 1)))

@@ -106,18 +106,3 @@ def test_presolve_does_not_lose_the_optimum_of_an_integer_program() -> None:
         outcome = InProcess().solve(backend, model.arrays("cost"), LIMITS)
         assert (outcome.status, outcome.objective) == (Status.OPTIMAL, 0)
         assert outcome.bound == pytest.approx(0, abs=1e-4)
-
-
-@pytest.mark.parametrize("backend", ["highs", "cbc"])
-def test_parallel_equations_with_a_continuous_column_are_not_infeasible(backend: str) -> None:
-    model = Model()
-    x = model.variables("x", 4, upper=[1, 9, 4, 1], integer=[True, False, True, True])
-    rows = model.rows("r", 3, lower=[9, 3, 6], upper=[12, 3, 6])
-    model.add(
-        rows[[0, 1, 2, 1, 2, 0, 1, 2, 0]],
-        x[[0, 0, 0, 1, 1, 2, 2, 2, 3]],
-        [3, 1, 2, -1, -2, 1, 1, 2, 3],
-    )
-    model.term("cost", x, 0.0, sense="min")
-    outcome = InProcess().solve(backend, model.arrays("cost"), LIMITS)
-    assert outcome.status is Status.OPTIMAL

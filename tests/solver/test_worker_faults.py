@@ -175,7 +175,7 @@ def test_interrupt_of_the_parent_kills_the_worker_and_goes_on(worker) -> None:
         time.sleep(5)
 
     with pytest.raises(KeyboardInterrupt):
-        solve(worker, "hangs_with_a_point", report=interrupt)
+        solve(worker, "hangs_with_a_point", LONG, report=interrupt)
     still_works(worker)
 
 
