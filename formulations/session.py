@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,12 @@ from placewright.solver import (
 Solve: TypeAlias = Callable[[str, Arrays, Limits, NDArray[np.float64] | None], Outcome]
 Place: TypeAlias = tuple[int, int, int, tuple[int, ...]]
 """The place of one task: (group, index in the group, host, GPUs on the host)."""
+
+HOLD_SLACK = 0.5
+"""Terms are integers: held within a half, nothing changes and no solver tolerance matters."""
+
+WORK = 30.0
+"""Deterministic work of one solve, in units of about one second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +149,3 @@ def tighter(first: float | None, second: float | None, sense: str) -> float | No
     if first is None or second is None:
         return second if first is None else first
     return min(first, second) if sense == "max" else max(first, second)
-
-
-HOLD_SLACK = 0.5
-"""Terms are integers: held within a half, nothing changes and no solver tolerance matters."""
-
-WORK = 30.0
-"""Deterministic work of one solve, in units of about one second."""
-
-Terms: TypeAlias = tuple[tuple[str, Literal["max", "min"]], ...]

@@ -1,13 +1,14 @@
 """The gang formulation: greedy at once, then exact on small rounds, counts on large ones.
 
-`exact.py` and `counts.py` say what each model is exact for. Bounds are those of docs/bounds.md: the
-first term over a relaxation, every later term with the earlier ones held no worse than the best
-plan's verified values.
+`exact/`, `counts.py` and `hostpatterns.py` say what each model is exact for. Bounds are those of
+docs/bounds.md: the first term over a relaxation, every later term with the earlier ones held no
+worse than the best plan's verified values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -67,36 +68,34 @@ def _run_counts(
     problem: Problem, session: Session, greedy: Placement
 ) -> Iterator[Candidate | Bound]:
     """Try the models in turn until a plan is close enough to the tightest bound; then repair."""
-    best = greedy
-    tightest: Formulation | None = None
-    for formulation in _formulations(problem, greedy):
-        if tightest is None:
-            tightest = formulation
-            if problem.terms[0] in MODELLED:
-                yield from relaxation(session, *tightest, problem.terms[0])
-        values = yield from _search(session, *formulation)
+    first, best = problem.terms[0], greedy
+    models = _models(problem, greedy)
+    tightest = next(models)
+    if first in MODELLED:
+        yield from relaxation(session, *tightest, first)
+    for model in chain([tightest], models):
+        values = yield from _search(session, *model)
         if values is not None:
-            placement = expand(*formulation, values, session)
+            placement = expand(*model, values, session)
             yield Candidate(placement.places(), "counts")
             best = max(best, placement, key=lambda p: p.value)
             if isinstance(tightest.patterns, HostPatterns):
                 tightest.patterns.learn(placement)
-        if session.close_enough(best.value):
+        if session.best is not None and session.close_enough(session.best[first]):
             break
     else:
         yield from repair(problem, session, best)
-    if tightest is not None:
-        yield from _later_bounds(session, *tightest)
+    yield from _later_bounds(session, *tightest)
 
 
-class Formulation(NamedTuple):
+class CountModel(NamedTuple):
     """A count model, and the patterns that it draws columns from."""
 
     counts: Counts
     patterns: Patterns | HostPatterns | None
 
 
-def _formulations(problem: Problem, greedy: Placement) -> Iterator[Formulation]:
+def _models(problem: Problem, greedy: Placement) -> Iterator[CountModel]:
     """Yield the models to try, the one with the tightest relaxation first.
 
     Host patterns are exact for a host, but a search over those at hand may miss what it needs; a
@@ -111,10 +110,10 @@ def _formulations(problem: Problem, greedy: Placement) -> Iterator[Formulation]:
         counts = build(problem, classes, room, empty.whole, sums=False)
         patterns = HostPatterns(counts, grid)
         patterns.learn(greedy)
-        tightest = Formulation(counts, patterns)
+        tightest = CountModel(counts, patterns)
         yield tightest
     sums = build(problem, host_classes(problem, room), room, empty.whole)
-    yield Formulation(sums, Patterns(sums) if len(sums.fractions) else None)
+    yield CountModel(sums, Patterns(sums) if len(sums.fractions) else None)
     if by_patterns:
         yield tightest
 
