@@ -94,8 +94,12 @@ def mixed_models(draw: st.DrawFn) -> Model:
 @settings(max_examples=80, deadline=None)
 @given(mixed_models())
 def test_highs_and_cbc_agree_on_models_with_continuous_columns(model: Model) -> None:
+    """HiGHS 1.12 now and then returns a point that breaks a row; the check must say so aloud."""
     arrays = model.arrays("value")
     highs, cbc = (get_backend(name)(arrays, LIMITS) for name in ("highs", "cbc"))
+    if highs.status is Status.FAILED:
+        assert "lied" in highs.message
+        return
     assert highs.status is cbc.status, (highs.message, cbc.message)
     if highs.status is Status.OPTIMAL:
         assert highs.objective == pytest.approx(cbc.objective, rel=1e-6, abs=1e-6)
