@@ -100,17 +100,16 @@ def _place_patterns(
             hosts[counts.classes.of_host[host]].append(host)
     gpus = patterns.cuts @ counts.problem.shape_gpu
     for i in np.argsort(-gpus, kind="stable"):
-        pattern = np.repeat(np.arange(patterns.cuts.shape[1]), patterns.cuts[i]).tolist()
+        shapes = np.flatnonzero(patterns.cuts[i]).tolist()
         free = hosts[patterns.kind[i]]
         for _ in range(int(number[patterns.columns[i]])):
-            shapes = [s for s in set(pattern) for _ in range(pattern.count(s)) if waiting[s]]
-            if not free or not shapes:
+            if not free or not any(waiting[s] for s in shapes):
                 break
             host = free.pop()
-            for shape in shapes:
-                if waiting[shape]:
-                    c, o = waiting[shape].pop()
-                    placement.start(c, o, [Put(0, host, 1, placement.put(shape, host))])
+            for s in shapes:
+                for _ in range(min(int(patterns.cuts[i, s]), len(waiting[s]))):
+                    c, o = waiting[s].pop()
+                    placement.start(c, o, [Put(0, host, 1, placement.put(s, host))])
                     starts[c, o] -= 1
 
 
