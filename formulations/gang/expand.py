@@ -98,16 +98,16 @@ def _place_patterns(
     for host in np.flatnonzero(counts.classes.of_host >= 0)[::-1].tolist():
         if host not in taken:
             hosts[counts.classes.of_host[host]].append(host)
-    gpus = patterns.cuts @ counts.problem.shape_gpu
+    gpus = patterns.pool.cuts @ counts.problem.shape_gpu
     for i in np.argsort(-gpus, kind="stable"):
-        shapes = np.flatnonzero(patterns.cuts[i]).tolist()
-        free = hosts[patterns.kind[i]]
-        for _ in range(int(number[patterns.columns[i]])):
+        shapes = np.flatnonzero(patterns.pool.cuts[i]).tolist()
+        free = hosts[patterns.pool.kind[i]]
+        for _ in range(int(number[patterns.pool.columns[i]])):
             if not free or not any(waiting[s] for s in shapes):
                 break
             host = free.pop()
             for s in shapes:
-                for _ in range(min(int(patterns.cuts[i, s]), len(waiting[s]))):
+                for _ in range(min(int(patterns.pool.cuts[i, s]), len(waiting[s]))):
                     c, o = waiting[s].pop()
                     placement.start(c, o, [Put(0, host, 1, placement.put(s, host))])
                     starts[c, o] -= 1

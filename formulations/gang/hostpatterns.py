@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from placewright.formulations.gang.classes import HostClasses, classes_of
 from placewright.formulations.gang.counts import Counts
 from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.pool import PatternPool
 from placewright.formulations.gang.problem import Problem
 from placewright.instances.documents import WHOLE_GPU
 
@@ -83,10 +84,8 @@ class HostPatterns:
 
     Attributes
     ----------
-    columns, kind : int64 (patterns,)
-        Column in the model, and host class, of each pattern so far.
-    cuts : int64 (patterns, shapes)
-        How many tasks of each shape a pattern holds.
+    pool : PatternPool
+        The patterns so far; kinds are host classes, parts are shapes.
     """
 
     def __init__(self, counts: Counts, grid: Grid) -> None:
@@ -101,10 +100,7 @@ class HostPatterns:
         self._host_row = counts.model.rows("hosts", len(classes), upper=upper)
         idle = np.flatnonzero(classes.idle)
         counts.model.add(self._host_row[idle], counts.opened[idle], -1.0)
-        self.columns = np.zeros(0, dtype=np.int64)
-        self.kind = np.zeros(0, dtype=np.int64)
-        self.cuts = np.zeros((0, len(grid.sizes)), dtype=np.int64)
-        self._seen: set[tuple[int, bytes]] = set()
+        self.pool = PatternPool(counts.model, self._host_row, classes.size, len(grid.sizes))
 
     def learn(self, placement: Placement) -> None:
         """Add the patterns that the hosts of a placement hold."""
@@ -179,23 +175,7 @@ class HostPatterns:
         return pattern
 
     def _append(self, kinds: Ints, cuts: Ints) -> bool:
-        fresh = []
-        for i, (kind, cut) in enumerate(zip(kinds.tolist(), cuts, strict=True)):
-            key = (kind, cut.tobytes())
-            if cut.any() and key not in self._seen:
-                self._seen.add(key)
-                fresh.append(i)
-        if not fresh:
-            return False
-        kinds, cuts = kinds[fresh], cuts[fresh]
-        counts = self.counts
-        # One more than the row allows: at a bound of its own the price would leave the row's dual.
-        upper = counts.classes.size[kinds] + 1
-        columns = counts.model.variables("pattern", len(kinds), upper=upper)
-        counts.model.add(self._host_row[kinds], columns, 1.0)
+        columns, _, cuts = self.pool.append(kinds, cuts)
         at, s = np.nonzero(cuts)
-        counts.model.add(counts.task_row[s], columns[at], cuts[at, s])
-        self.columns = np.concatenate([self.columns, columns])
-        self.kind = np.concatenate([self.kind, kinds])
-        self.cuts = np.concatenate([self.cuts, cuts])
-        return True
+        self.counts.model.add(self.counts.task_row[s], columns[at], cuts[at, s])
+        return bool(len(columns))

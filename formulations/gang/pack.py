@@ -109,11 +109,11 @@ class Singles:
 
     def _cut_gpus(self, patterns: Patterns, a: int, *, whole: bool) -> Iterator[list[int]]:
         """Yield the fractions of each cut GPU of the class: of wholly free GPUs, or of the rest."""
-        for i in np.flatnonzero(self.number[patterns.columns]):
-            g = patterns.kind[i]
+        for i in np.flatnonzero(self.number[patterns.pool.columns]):
+            g = patterns.pool.kind[i]
             if patterns.kind_class[g] == a and (patterns.kind_free[g] == WHOLE_GPU) == whole:
-                cut = np.repeat(self.counts.fractions, patterns.cuts[i]).tolist()
-                for _ in range(int(self.number[patterns.columns[i]])):
+                cut = np.repeat(self.counts.fractions, patterns.pool.cuts[i]).tolist()
+                for _ in range(int(self.number[patterns.pool.columns[i]])):
                     yield cut
 
     def _fill_residual(

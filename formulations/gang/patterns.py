@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.counts import Counts
+from placewright.formulations.gang.pool import PatternPool
 from placewright.instances.documents import WHOLE_GPU
 
 TOLERANCE = 1e-7
@@ -28,12 +29,8 @@ class Patterns:
 
     Attributes
     ----------
-    columns : int64 (patterns,)
-        Column in the model of each pattern so far.
-    kind : int64 (patterns,)
-        The kind of GPU that each pattern cuts.
-    cuts : int64 (patterns, fractions)
-        How many shares of each fraction a pattern gives.
+    pool : PatternPool
+        The patterns so far; kinds are kinds of GPUs, parts are fractions.
     kind_class, kind_free, kind_size : int64 (kinds,)
         Host class, free milli-GPU of one GPU, and number of GPUs of each kind.
     """
@@ -53,10 +50,7 @@ class Patterns:
         self.kind_class, self.kind_free, self.kind_size, self._kind_row = table.T
         self._unit = gcd(*fractions.tolist(), WHOLE_GPU)
         self._steps = fractions // self._unit
-        self.columns = np.zeros(0, dtype=np.int64)
-        self.kind = np.zeros(0, dtype=np.int64)
-        self.cuts = np.zeros((0, len(fractions)), dtype=np.int64)
-        self._seen: set[tuple[int, bytes]] = set()
+        self.pool = PatternPool(counts.model, self._kind_row, self.kind_size, len(fractions))
         most = self.kind_free[:, None] // fractions
         for f in range(len(fractions)):
             usable = np.flatnonzero((most[:, f] > 0) & (counts.share_row[f, self.kind_class] >= 0))
@@ -125,24 +119,9 @@ class Patterns:
         return best, choice
 
     def _append(self, kinds: NDArray[np.int64], cuts: NDArray[np.int64]) -> bool:
-        fresh = []
-        for i, (kind, cut) in enumerate(zip(kinds.tolist(), cuts, strict=True)):
-            key = (kind, cut.tobytes())
-            if cut.any() and key not in self._seen:
-                self._seen.add(key)
-                fresh.append(i)
-        if not fresh:
-            return False
-        kinds, cuts = kinds[fresh], cuts[fresh]
-        counts = self.counts
-        # One more than the row allows: at a bound of its own the price would leave the row's dual.
-        columns = counts.model.variables("pattern", len(kinds), upper=self.kind_size[kinds] + 1)
-        counts.model.add(self._kind_row[kinds], columns, 1.0)
+        columns, kinds, cuts = self.pool.append(kinds, cuts)
         at, f = np.nonzero(cuts)
-        rows = counts.share_row[f, self.kind_class[kinds[at]]]
+        rows = self.counts.share_row[f, self.kind_class[kinds[at]]]
         wanted = rows >= 0
-        counts.model.add(rows[wanted], columns[at[wanted]], -cuts[at, f][wanted])
-        self.columns = np.concatenate([self.columns, columns])
-        self.kind = np.concatenate([self.kind, kinds])
-        self.cuts = np.concatenate([self.cuts, cuts])
-        return True
+        self.counts.model.add(rows[wanted], columns[at[wanted]], -cuts[at, f][wanted])
+        return bool(len(columns))

@@ -69,7 +69,7 @@ def test_the_best_pattern_of_each_host_equals_enumeration(seed: int) -> None:
     duals[counts.task_row] = -price
     patterns.improve(duals, "max")
     best_of = dict.fromkeys(range(len(classes)), 0)
-    for kind, cut in zip(patterns.kind, patterns.cuts, strict=True):
+    for kind, cut in zip(patterns.pool.kind, patterns.pool.cuts, strict=True):
         best_of[int(kind)] = max(best_of[int(kind)], int(price @ cut))
 
     total = 0
