@@ -8,8 +8,7 @@ from placewright.formulations.session import Bound
 from placewright.instances.plan import Plan, TermResult
 from placewright.instances.round import Round
 from placewright.instances.verify import verify
-from placewright.rounds.certificate import Bounds, beaten
-from placewright.rounds.errors import InternalError
+from placewright.rounds.certificate import Bounds, refuse_beaten
 from placewright.rounds.settings import Settings
 from placewright.rounds.usage import Meter
 
@@ -55,11 +54,7 @@ def prove_bounds(
         for step in gang.run(problem, session):
             if isinstance(step, Bound):
                 bounds.add(step)
-                session.proven = all(r.gap == 0 for r in bounds.results(problem.terms, values))
+                bounds.tell(session, problem.terms, values)
     results = bounds.results(problem.terms, values)
-    for result in results:
-        if beaten(result):
-            raise InternalError(
-                f"the plan's {result.name} {result.value} beats the bound {result.bound}", plan
-            )
+    refuse_beaten(results, plan)
     return results

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Literal
 
 from placewright.formulations.gang.problem import SENSE
-from placewright.formulations.session import Bound, tighter
-from placewright.instances.plan import TermResult
+from placewright.formulations.session import Bound, Session, tighter
+from placewright.instances.plan import Plan, TermResult
+from placewright.rounds.errors import InternalError
 
 
 class Bounds:
@@ -32,6 +33,12 @@ class Bounds:
             if bound.term == term and bound.certified == certified and holds:
                 best = tighter(best, bound.value, SENSE[term])
         return best
+
+    def tell(self, session: Session, terms: tuple[str, ...], values: Mapping[str, int]) -> None:
+        """Tell a session how far the best plan, which has these values, is proven."""
+        results = self.results(terms, values)
+        session.first_bound = results[0].bound
+        session.proven = all(result.gap == 0 for result in results)
 
     def results(self, terms: tuple[str, ...], values: Mapping[str, int]) -> tuple[TermResult, ...]:
         """Value, bounds and gap of each term for a plan with these values."""
@@ -67,11 +74,12 @@ def gap_of(value: int, bound: float | None) -> float | None:
     return 0.0 if bound == value else abs(bound - value) / max(abs(bound), abs(value))
 
 
-def beaten(result: TermResult) -> bool:
-    """Whether a verified value beats its bound."""
-    if result.bound is None:
-        return False
-    return _no_worse(result.value, result.bound, result.sense) and result.value != result.bound
+def refuse_beaten(results: tuple[TermResult, ...], plan: Plan) -> None:
+    """Raise InternalError if a verified value beats its bound."""
+    for result in results:
+        value, bound = result.value, result.bound
+        if bound is not None and bound != value and _no_worse(value, bound, result.sense):
+            raise InternalError(f"the plan's {result.name} {value} beats the bound {bound}", plan)
 
 
 def better(first: Mapping[str, int], second: Mapping[str, int], terms: tuple[str, ...]) -> bool:

@@ -30,7 +30,10 @@ def reasons_of(problem: Problem, candidate: Candidate) -> dict[int, Reason]:
             continue
         if not _may_start(empty, job_class):
             reason = Reason.NEVER_FITS
-        elif not any(_within_quota(problem, job_class, o) for o in job_class.choices):
+        elif not any(
+            problem.within_quota(problem.quota, job_class.tenant, choice)
+            for choice in job_class.choices
+        ):
             reason = Reason.QUOTA
         elif not _may_start(before, job_class):
             reason = Reason.CAPACITY
@@ -81,11 +84,3 @@ def _may_place(placement: Placement, choice: Choice) -> bool:
         elif np.minimum(room, group.count).sum() < group.count:
             return False
     return True
-
-
-def _within_quota(problem: Problem, job_class: JobClass, choice: Choice) -> bool:
-    return all(
-        problem.demand_of(choice, resource) <= left
-        for (tenant, resource), left in problem.quota.items()
-        if tenant == job_class.tenant
-    )

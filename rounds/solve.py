@@ -13,7 +13,7 @@ from placewright.instances.digest import round_digest
 from placewright.instances.plan import Certificate, Plan
 from placewright.instances.round import Round
 from placewright.instances.verify import verify
-from placewright.rounds.certificate import Bounds, beaten, better
+from placewright.rounds.certificate import Bounds, better, refuse_beaten
 from placewright.rounds.decisions import decide, keeps
 from placewright.rounds.errors import InternalError
 from placewright.rounds.reasons import reasons_of
@@ -144,12 +144,9 @@ class _Solve:
         self._tell(session)
 
     def _tell(self, session: Session) -> None:
-        results = self.bounds.results(self.terms, self.values)
-        first = results[0]
-        session.first_bound = first.bound
-        session.proven = all(result.gap == 0 for result in results)
+        self.bounds.tell(session, self.terms, self.values)
         if self.progress is not None:
-            self.progress(first.value, first.bound)
+            self.progress(self.values[self.terms[0]], session.first_bound)
 
     def _document(self, candidate: Candidate) -> Plan:
         decisions = decide(self.round, self.problem.cluster.hosts, self.kept, candidate, {})
@@ -186,11 +183,7 @@ class _Solve:
             decisions=decide(self.round, self.problem.cluster.hosts, self.kept, self.best, reasons),
             certificate=certificate,
         )
-        for result in results:
-            if beaten(result):
-                raise InternalError(
-                    f"the plan's {result.name} {result.value} beats the bound {result.bound}", plan
-                )
+        refuse_beaten(results, plan)
         verification = verify(self.round, plan)
         if not verification.ok:
             raise InternalError(f"final plan: {verification.violations[0]}", plan)

@@ -17,30 +17,6 @@ from placewright.formulations.gang.problem import NO_LEVEL, Choice, Group, Probl
 from placewright.instances.documents import WHOLE_GPU
 
 
-class QuotaLeft:
-    """What tenants may still take, kept up to date as jobs start."""
-
-    def __init__(self, placement: Placement) -> None:
-        self.problem = placement.problem
-        self.left = placement.quota_left()
-
-    def allows(self, job_class: int, choice: Choice) -> bool:
-        """Whether one more job of the class stays inside its tenant's quota."""
-        tenant = self.problem.classes[job_class].tenant
-        return all(
-            self.problem.demand_of(choice, r) <= amount
-            for (t, r), amount in self.left.items()
-            if t == tenant
-        )
-
-    def take(self, job_class: int, choice: Choice) -> None:
-        """Count one more started job."""
-        tenant = self.problem.classes[job_class].tenant
-        for t, r in self.left:
-            if t == tenant:
-                self.left[t, r] -= self.problem.demand_of(choice, r)
-
-
 def order_of(problem: Problem) -> list[tuple[int, int]]:
     """(class, choice) pairs by value per GPU, then by size, largest first."""
     pairs = []
@@ -54,40 +30,41 @@ def order_of(problem: Problem) -> list[tuple[int, int]]:
 def fill(placement: Placement) -> None:
     """Start every waiting job that still fits, in greedy order."""
     problem = placement.problem
-    quota = QuotaLeft(placement)
+    quota = placement.quota_left()
     for c, o in order_of(problem):
-        choice = problem.classes[c].choices[o]
+        tenant, choice = problem.classes[c].tenant, problem.classes[c].choices[o]
         if choice.single:
             _fill_singles(placement, quota, c, o)
             continue
-        while placement.waiting[c] and quota.allows(c, choice):
+        while placement.waiting[c] and problem.within_quota(quota, tenant, choice):
             puts = place_choice(placement, choice)
             if puts is None:
                 break
             placement.start(c, o, puts)
-            quota.take(c, choice)
+            problem.charge_quota(quota, tenant, choice)
 
 
-def _fill_singles(placement: Placement, quota: QuotaLeft, c: int, o: int) -> None:
+def _fill_singles(placement: Placement, quota: dict[tuple[int, int], int], c: int, o: int) -> None:
     """Best fit of one-task jobs of one shape: a host, once chosen, stays the best until full.
 
     With shares the same holds for a GPU: it is filled before the next one is chosen.
     """
-    choice = placement.problem.classes[c].choices[o]
+    problem = placement.problem
+    tenant, choice = problem.classes[c].tenant, problem.classes[c].choices[o]
     shape = choice.groups[0].shape
-    share = bool(placement.problem.shared[shape])
+    share = bool(problem.shared[shape])
     while placement.waiting[c]:
         room = placement.fits(shape)
         hosts = np.flatnonzero(room)
         order = _best_fit_order(placement, shape, hosts)
         for host in hosts[order[:1] if share else order]:
             for _ in range(int(room[host])):
-                if not placement.waiting[c] or not quota.allows(c, choice):
+                if not placement.waiting[c] or not problem.within_quota(quota, tenant, choice):
                     return
                 gpus = placement.put(shape, int(host))
                 placement.start(c, o, [Put(0, int(host), 1, gpus)])
-                quota.take(c, choice)
-                if share and placement.partial[host].max() < placement.problem.shape_gpu[shape]:
+                problem.charge_quota(quota, tenant, choice)
+                if share and placement.partial[host].max() < problem.shape_gpu[shape]:
                     break
         if not share or not len(hosts):
             return

@@ -53,7 +53,7 @@ class Placement:
         self._gpu = np.zeros((cluster.num_hosts, max(most, 1)), dtype=np.int64)
         held = np.arange(self._gpu.shape[1]) < cluster.gpu_count[:, None]
         self._gpu[held] = problem.state.gpu_free
-        self.whole = (self._gpu == WHOLE_GPU).sum(axis=1)
+        self.whole = problem.state.whole_free(cluster).astype(np.int64)
         self.partial = np.where(self._gpu < WHOLE_GPU, self._gpu, 0)
         self.waiting = [len(c.jobs) for c in problem.classes]
         self._starts: dict[int, tuple[int, int, list[Put]]] = {}
@@ -174,10 +174,8 @@ class Placement:
         left = dict(self.problem.quota)
         if left:
             for job_class, choice, _ in self._starts.values():
-                option = self.problem.classes[job_class].choices[choice]
-                for tenant, resource in left:
-                    if tenant == self.problem.classes[job_class].tenant:
-                        left[tenant, resource] -= self.problem.demand_of(option, resource)
+                started = self.problem.classes[job_class]
+                self.problem.charge_quota(left, started.tenant, started.choices[choice])
         return left
 
     @property

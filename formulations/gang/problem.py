@@ -8,6 +8,7 @@ A **job class** holds the pending jobs that no constraint or term can tell apart
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -119,18 +120,6 @@ class Problem:
         return (self.shape_gpu > 0) & (self.shape_gpu < WHOLE_GPU)
 
     @cached_property
-    def spread_levels(self) -> tuple[int, ...]:
-        """Levels above the host that some group requires or is charged for, outermost first."""
-        levels = set()
-        for job_class in self.classes:
-            for choice in job_class.choices:
-                for group in choice.groups:
-                    if group.bound_to_levels:
-                        levels |= {level for level, _ in group.weights}
-                        levels |= {group.required} - {NO_LEVEL}
-        return tuple(sorted(levels))
-
-    @cached_property
     def _steps(self) -> dict[str, int]:
         """Per term a number that divides every value that it can take."""
         choices = [choice for job_class in self.classes for choice in job_class.choices]
@@ -161,6 +150,22 @@ class Problem:
         if resource < 0:
             return sum(g.milli_gpu for g in choice.groups)
         return sum(int(self.shape_demand[g.shape, resource]) * g.count for g in choice.groups)
+
+    def within_quota(
+        self, left: Mapping[tuple[int, int], int], tenant: int, choice: Choice
+    ) -> bool:
+        """Whether one more job of a tenant fits what is left of its quota."""
+        return all(
+            self.demand_of(choice, resource) <= amount
+            for (owner, resource), amount in left.items()
+            if owner == tenant
+        )
+
+    def charge_quota(self, left: dict[tuple[int, int], int], tenant: int, choice: Choice) -> None:
+        """Take what one more job of a tenant needs from what is left of its quota."""
+        for owner, resource in left:
+            if owner == tenant:
+                left[owner, resource] -= self.demand_of(choice, resource)
 
 
 ShapeKey: TypeAlias = tuple[int, tuple[tuple[str, int], ...], tuple[str, ...] | None]
