@@ -34,6 +34,8 @@ class DecisionKind(StrEnum):
 
     START = "start"
     KEEP = "keep"
+    MIGRATE = "migrate"
+    PREEMPT = "preempt"
     WAIT = "wait"
 
 
@@ -66,12 +68,16 @@ class Task(Document):
 
 
 class Decision(Document):
-    """What one job gets. `option` and `tasks` are given exactly when it holds GPUs afterwards."""
+    """What one job gets. `option` and `tasks` are given exactly when it holds GPUs afterwards.
+
+    `displaced_by` names, for a preempted job, one of strictly higher priority that takes its place.
+    """
 
     job: Name
     decision: DecisionKind
     option: Index | None = None
     reason: Reason | None = None
+    displaced_by: Name | None = None
     tasks: Many[Task] = ()
 
 

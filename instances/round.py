@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from placewright.instances.cluster import ClusterDocument
+from placewright.instances.cluster import ClusterDocument, HostName
 from placewright.instances.documents import (
     API_VERSION,
     MAX_AMOUNT,
@@ -25,8 +25,10 @@ from placewright.instances.documents import (
 from placewright.instances.plan import Task
 from placewright.instances.sections import refuse_unused_sections
 
-TermName = Literal["value", "spread", "proximity", "opened", "leftover"]
-DEFAULT_TERMS: tuple[TermName, ...] = ("value", "spread", "opened")
+TermName = Literal[
+    "value", "disruption", "remaining", "freed", "spread", "proximity", "opened", "leftover"
+]
+DEFAULT_TERMS: tuple[TermName, ...] = ("value", "disruption", "spread", "opened")
 DEFAULT_SPREAD_WEIGHTS = {"rack": 1, "block": 4}
 
 
@@ -72,10 +74,21 @@ class Option(Document):
 
 
 class Running(Document):
-    """Where a running job is: the index of its option, and the place of each of its tasks."""
+    """Where a running job is: the index of its option, and the place of each of its tasks.
+
+    A `pinned` job stays; any other may migrate, or be preempted for a job of strictly higher
+    priority. Stopping it costs `migrate_cost` or `preempt_cost` (milli-GPU-seconds); by default its
+    milli-GPU times the seconds since its last `checkpoint` (on the round's clock; None: no work is
+    lost) plus `restart_s`. The milli-GPU of every task that moves or stops come on top.
+    """
 
     option: Index = 0
     tasks: Many[Task] = Field(min_length=1)
+    pinned: Flag = False
+    checkpoint: Index | None = None
+    restart_s: Index = 0
+    migrate_cost: Amount | None = None
+    preempt_cost: Amount | None = None
 
 
 class Job(Document):
@@ -101,12 +114,28 @@ class Tenant(Document):
     quota: dict[Name, Amount] = Field(default_factory=dict)
 
 
+class Freeing(Document):
+    """What the term `freed` pays for: whole domains of a level that become empty.
+
+    A freed GPU is worth `gpu_worth_s` GPU-seconds of disruption.
+    """
+
+    level: Name = "host"
+    gpu_worth_s: Annotated[int, Field(strict=True, ge=1, le=10**6)]
+
+
 class Policy(Document):
-    """What is decided, and by which objective terms, in lexicographic order."""
+    """What is decided, and by which objective terms, in lexicographic order.
+
+    `vacate` lists hosts (or ranges) to empty: nothing arrives there, and the term `remaining`
+    counts what stays. `freeing` is what the term `freed` needs.
+    """
 
     formulation: Literal["gang"] = "gang"
     terms: Many[TermName] = Field(default=DEFAULT_TERMS, min_length=1)
     spread_weights: dict[Name, Annotated[int, Field(strict=True, ge=0, le=10**6)]] | None = None
+    vacate: Many[HostName] = ()
+    freeing: Freeing | None = None
 
     @field_validator("terms")
     @classmethod
@@ -114,6 +143,13 @@ class Policy(Document):
         if len(set(terms)) != len(terms):
             raise ValueError("expected each objective term once")
         return terms
+
+
+class Reservation(Document):
+    """Hosts (a name or range), or some of their GPUs, that nothing may arrive on in this round."""
+
+    host: HostName
+    gpus: Many[Index] | None = Field(default=None, min_length=1)
 
 
 class RoundLimits(Document):
@@ -136,6 +172,7 @@ class Round(Document):
     cluster: ClusterDocument
     jobs: Many[Job] = ()
     tenants: Many[Tenant] = ()
+    reservations: Many[Reservation] = ()
     policy: Policy = Policy()
     limits: RoundLimits = RoundLimits()
 
