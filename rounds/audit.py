@@ -40,7 +40,7 @@ def prove_bounds(
     ValueError
         If the plan breaks a rule.
     InternalError
-        If the plan beats a bound.
+        If the plan beats a certified bound.
     """
     verification = verify(round, plan.model_copy(update={"certificate": None}))
     if not verification.ok:

@@ -12,14 +12,16 @@ from placewright.rounds.errors import InternalError
 
 
 class Bounds:
-    """All bounds that were proven so far."""
+    """All bounds that were proven so far; claimed ones only until a verified plan beats one."""
 
     def __init__(self) -> None:
         self._known: list[Bound] = []
+        self._believing = True
 
     def add(self, bound: Bound) -> None:
-        """Keep a bound."""
-        self._known.append(bound)
+        """Keep a bound, unless it is claimed and claims are no longer believed."""
+        if bound.certified or self._believing:
+            self._known.append(bound)
 
     def tightest(self, term: str, values: Mapping[str, int], *, certified: bool) -> float | None:
         """Tightest bound of a term that holds for a plan with these values.
@@ -35,7 +37,19 @@ class Bounds:
         return best
 
     def tell(self, session: Session, terms: tuple[str, ...], values: Mapping[str, int]) -> None:
-        """Tell a session how far the best plan, which has these values, is proven."""
+        """Tell a session how far the best plan, which has these values, is proven.
+
+        If the plan beats a claimed bound, all claims are dropped first, and `degraded` says so.
+        """
+        for term in terms:
+            claimed = self.tightest(term, values, certified=False)
+            if claimed is not None and _beats(values[term], claimed, SENSE[term]):
+                self._believing = False
+                self._known = [bound for bound in self._known if bound.certified]
+                session.degraded.append(
+                    f"{session.backend}: claimed the bound {claimed} of {term}, which the plan's "
+                    f"{values[term]} beats; its claims are dropped"
+                )
         results = self.results(terms, values)
         session.first_bound = results[0].bound
         session.proven = all(result.gap == 0 for result in results)
@@ -78,7 +92,7 @@ def refuse_beaten(results: tuple[TermResult, ...], plan: Plan) -> None:
     """Raise InternalError if a verified value beats its bound."""
     for result in results:
         value, bound = result.value, result.bound
-        if bound is not None and bound != value and _no_worse(value, bound, result.sense):
+        if bound is not None and _beats(value, bound, result.sense):
             raise InternalError(f"the plan's {result.name} {value} beats the bound {bound}", plan)
 
 
@@ -88,6 +102,10 @@ def better(first: Mapping[str, int], second: Mapping[str, int], terms: tuple[str
         if first[term] != second[term]:
             return _no_worse(first[term], second[term], SENSE[term])
     return False
+
+
+def _beats(value: float, other: float, sense: str) -> bool:
+    return value != other and _no_worse(value, other, sense)
 
 
 def _no_worse(value: float, other: float, sense: str) -> bool:

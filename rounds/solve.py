@@ -73,7 +73,7 @@ def solve_round(
     InvalidInputError
         If the round refers to what it does not have.
     InternalError
-        If no candidate passes verification, or a verified plan beats a proven bound.
+        If no candidate passes verification, or a verified plan beats a certified bound.
     """
     settings = Settings.of(
         round,
@@ -156,6 +156,7 @@ class _Solve:
         """Write the best plan with reasons and certificate, and verify the whole once more."""
         if self.best is None:
             raise InternalError("the formulation yielded no candidate")
+        self.bounds.tell(session, self.terms, self.values)  # an interrupt may have come before
         results = self.bounds.results(self.terms, self.values)
         proven = all(result.gap == 0 for result in results)
         gap = results[0].gap
