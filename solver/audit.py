@@ -18,6 +18,9 @@ TOLERANCE = 1e-6
 INTEGRALITY = 1e-5
 """How far from a whole number a solver's value of an integer column may lie."""
 
+INFINITE = 1e20
+"""Solvers take numbers from here on for infinite."""
+
 
 def settled(arrays: Arrays, values: Floats) -> Floats | None:
     """Round a solver's point to exact integers, and to the bounds it misses by a tolerance.
@@ -57,8 +60,8 @@ def audit(arrays: Arrays, outcome: Outcome, known: float | None = None) -> Outco
 
     Returns
     -------
-    The outcome with a settled point, the objective recomputed and the bound never worse than the
-    tolerance allows; or status FAILED with a message that names the backend and its lie.
+    The outcome with a settled point, its objective recomputed and a bound that no known point
+    beats; or status FAILED with a message that names the backend and its lie.
     """
     objective, values = outcome.objective, outcome.values
     if values is not None:
@@ -66,6 +69,14 @@ def audit(arrays: Arrays, outcome: Outcome, known: float | None = None) -> Outco
         if values is None:
             return _failed(outcome, "returned a point that is not feasible")
         objective = arrays.objective_of(values)
+        claimed = outcome.objective
+        if claimed is None or not abs(claimed - objective) <= TOLERANCE * max(1.0, abs(objective)):
+            return _failed(outcome, f"claimed the objective {claimed} of a point of {objective}")
+    duals = outcome.row_duals
+    if duals is not None and not (
+        duals.shape == arrays.row_lower.shape and (np.abs(duals) < INFINITE).all()
+    ):
+        return _failed(outcome, "returned duals that are not a finite number per row")
     points = [point for point in (objective, known) if point is not None]
     best = max(points, key=lambda point: arrays.sign * point, default=None)
     if best is not None and outcome.status is Status.INFEASIBLE:

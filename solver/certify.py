@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from placewright.solver.arrays import ALWAYS, Arrays, Floats
+from placewright.solver.audit import INFINITE
 
 __all__ = ["SCALE", "certified_bound", "multipliers"]
 
@@ -33,10 +34,10 @@ Whole = npt.NDArray[Any]
 def multipliers(arrays: Arrays, row_duals: Floats) -> Whole:
     """Round a solver's row duals to usable multipliers, times `SCALE`.
 
-    They are oriented so that the objective is a maximum. One that would need an infinite row bound
-    is set to 0, as is that of a conditional row.
+    They are oriented so that the objective is a maximum. One that is not finite or would need an
+    infinite row bound is set to 0, as is that of a conditional row.
     """
-    dual = arrays.sign * np.where(np.isfinite(row_duals), row_duals, 0.0)
+    dual = arrays.sign * np.where(np.abs(row_duals) < INFINITE, row_duals, 0.0)
     usable = np.where(dual > 0, np.isfinite(arrays.row_upper), np.isfinite(arrays.row_lower))
     dual = np.where(usable & (arrays.when == ALWAYS), dual, 0.0)
     return _whole(np.rint(dual * SCALE))

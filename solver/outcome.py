@@ -14,8 +14,8 @@ class Status(StrEnum):
     """How a solve ended.
 
     OPTIMAL is proven to `Limits.gap`; FEASIBLE and NO_SOLUTION mean that a limit was hit with and
-    without a point; FAILED means that the backend raised, crashed, lied or ran out of memory and
-    left nothing to use.
+    without a point; FAILED means that the backend raised, crashed, lied or was killed and left no
+    point to use.
     """
 
     OPTIMAL = "optimal"

@@ -86,7 +86,7 @@ class Worker:
         -------
         A checked outcome. A backend that raises or lies gives status FAILED; one that hangs,
         crashes or takes too much memory is killed, and the best checked point and bound that it
-        had streamed are returned with status FEASIBLE and a message.
+        had streamed are returned with status FEASIBLE and a message, or FAILED without a point.
 
         Raises
         ------
@@ -274,12 +274,8 @@ def _epitaph(child: _Child) -> str:
 
 def _remains(incumbent: Incumbent, end: _EndedError) -> Outcome:
     """Give what is known of a search that was ended from outside."""
-    if incumbent.values is not None:
-        status = Status.FEASIBLE
-    else:
-        status = Status.NO_SOLUTION if end.at_limit else Status.FAILED
     return Outcome(
-        status,
+        Status.FAILED if incumbent.values is None else Status.FEASIBLE,
         values=incumbent.values,
         objective=incumbent.objective,
         bound=incumbent.bound,

@@ -1,4 +1,7 @@
-"""Backends that misbehave, for the tests of the worker; the model is always that of `tiny`."""
+"""Backends that misbehave.
+
+Those that stream a point or return `OPTIMUM` know the model of `tiny` only; the others take any.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,13 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from placewright.solver import Arrays, Limits, Model, Outcome, Progress, Status
+from placewright.solver.backends import get_backend
 
 OPTIMUM = np.array([3.0, 1.0])
 
@@ -25,12 +30,13 @@ def tiny() -> Arrays:
     return model.arrays("value")
 
 
-def outcome(arrays, values=OPTIMUM, bound=7.0, objective=None):
+def outcome(arrays, values=OPTIMUM, bound=7.0, objective=None, row_duals=None):
     return Outcome(
         Status.OPTIMAL,
         values=values,
         objective=arrays.objective_of(values) if objective is None else objective,
         bound=bound,
+        row_duals=row_duals,
         backend="planted",
         message=str(os.getpid()),
     )
@@ -86,8 +92,13 @@ def takes_memory(arrays, limits, start=None, report=None):
         time.sleep(0.01)
 
 
+def interrupts_the_round(arrays, limits, start=None, report=None):
+    os.kill(os.getppid(), signal.SIGINT)
+    time.sleep(60)
+
+
 def lies_about_the_point(arrays, limits, start=None, report=None):
-    return outcome(arrays, values=np.array([3.0, 3.0]))
+    return outcome(arrays, values=arrays.upper)
 
 
 def lies_with_a_fraction(arrays, limits, start=None, report=None):
@@ -99,7 +110,8 @@ def lies_about_the_shape(arrays, limits, start=None, report=None):
 
 
 def lies_about_the_bound(arrays, limits, start=None, report=None):
-    return outcome(arrays, bound=6.5)
+    honest = get_backend("highs")(arrays, limits, start, report)
+    return replace(honest, bound=honest.objective - arrays.sign * 0.5)
 
 
 def lies_with_nan(arrays, limits, start=None, report=None):
@@ -107,7 +119,19 @@ def lies_with_nan(arrays, limits, start=None, report=None):
 
 
 def lies_about_the_objective(arrays, limits, start=None, report=None):
-    return outcome(arrays, objective=1000.0)
+    honest = get_backend("highs")(arrays, limits, start, report)
+    return replace(honest, objective=1000.0)
+
+
+def lies_about_the_duals(arrays, limits, start=None, report=None):
+    return outcome(arrays, row_duals=np.full(arrays.rows, np.inf))
+
+
+def settles_for_nothing(arrays, limits, start=None, report=None):
+    """Call the least of everything an optimum."""
+    duals = None if arrays.integer.any() else np.zeros(arrays.rows)
+    bound = arrays.objective_of(arrays.lower)
+    return outcome(arrays, values=arrays.lower, bound=bound, row_duals=duals)
 
 
 def denies(arrays, limits, start=None, report=None):

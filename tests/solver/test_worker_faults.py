@@ -64,6 +64,8 @@ def still_works(worker) -> None:
         ("lies_with_a_fraction", "lied: it returned a point that is not feasible"),
         ("lies_about_the_shape", "lied: it returned a point that is not feasible"),
         ("lies_about_the_bound", "lied: it claimed the bound 6.5, which the point 7.0 beats"),
+        ("lies_about_the_objective", "lied: it claimed the objective 1000.0 of a point of 7.0"),
+        ("lies_about_the_duals", "lied: it returned duals that are not a finite number per row"),
         ("lies_with_nan", "lied: it returned the bound nan"),
         ("denies_its_own_point", "lied: it claimed infeasibility"),
         ("underbids_its_own_point", "lied: it claimed the bound 6.0"),
@@ -81,7 +83,7 @@ def test_fault_becomes_a_failed_outcome_with_its_reason(worker, name: str, words
 def test_backend_that_hangs_is_killed_at_the_limit(worker) -> None:
     still_works(worker)
     outcome = solve(worker, "hangs", SHORT)
-    assert outcome.status is Status.NO_SOLUTION
+    assert outcome.status is Status.FAILED
     assert outcome.message == "killed at the limit"
     assert outcome.wall_stopped
     still_works(worker)
@@ -111,7 +113,7 @@ def test_streamed_point_that_is_not_feasible_is_dropped(worker) -> None:
     still_works(worker)
     heard = []
     outcome = solve(worker, "hangs_with_a_lie", SHORT, report=heard.append)
-    assert outcome.status is Status.NO_SOLUTION
+    assert outcome.status is Status.FAILED
     assert heard == []
 
 
@@ -142,10 +144,6 @@ def is_gone(process: int) -> bool:
             return True
         time.sleep(0.05)
     return False
-
-
-def test_objective_is_recomputed_from_the_point(worker) -> None:
-    assert solve(worker, "lies_about_the_objective").objective == 7.0
 
 
 def test_almost_integral_point_becomes_exactly_integral(worker) -> None:
