@@ -9,10 +9,13 @@ from __future__ import annotations
 from placewright.instances.plan import Plan
 from placewright.instances.round import Round
 from placewright.instances.verify import (
+    arrivals,
     capacity,
     certificate,
     decisions,
     levels,
+    moves,
+    preemption,
     quotas,
     sections,
     tasks,
@@ -28,9 +31,12 @@ _PLAN_RULES: tuple[Rule[Reading], ...] = (
     *decisions.RULES,
     *tasks.RULES,
     *capacity.RULES,
+    *arrivals.RULES,
     *levels.RULES,
     *quotas.RULES,
+    *preemption.RULES,
     *sections.RULES,
+    *moves.RULES,
 )
 
 RULE_IDS = tuple([rule.id for rule in _PLAN_RULES] + [rule.id for rule in certificate.RULES])

@@ -1,4 +1,4 @@
-"""Rules about hosts: capacity per resource and per GPU, health, GPU models."""
+"""Rules about capacity: of each host per resource, and of each GPU."""
 
 from __future__ import annotations
 
@@ -11,66 +11,65 @@ from placewright.instances.verify.result import Finding, Rule
 
 
 def host_capacity(reading: Reading) -> Iterator[Finding]:
-    """Require that kept and started tasks ask no more of a resource than their host has."""
-    used: defaultdict[tuple[str, str], int] = defaultdict(int)
-    last: dict[tuple[str, str], tuple[str | int, ...]] = {}
-    for path, _, group, host in reading.placed_tasks():
-        for resource, amount in demand(group):
+    """Require that all tasks on a host ask no more of a resource together than it has."""
+    used: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    for placed in reading.placed_tasks():
+        on_host = used[placed.host.name]
+        for resource, amount in demand(placed.group):
             if amount:
-                used[host.name, resource] += amount
-                last[host.name, resource] = path
-    for (name, resource), amount in used.items():
-        capacity = reading.cluster.hosts[name].hardware.capacity.get(resource, 0)
-        if amount > capacity:
-            yield Finding(
-                last[name, resource],
-                f"tasks on host {name!r} ask {amount} of {resource} together; "
-                f"expected at most {capacity}",
-            )
+                on_host[resource] = on_host.get(resource, 0) + amount
+    over: dict[tuple[str, str], int] = {}
+    for name, on_host in used.items():
+        capacity = reading.cluster.hosts[name].hardware.capacity
+        for resource, amount in on_host.items():
+            if amount > capacity.get(resource, 0):
+                over[name, resource] = amount
+    if not over:
+        return
+    last = {
+        (placed.host.name, resource): placed.path
+        for placed in reading.placed_tasks()
+        for resource, amount in demand(placed.group)
+        if amount
+    }
+    for (name, resource), amount in over.items():
+        capacity = reading.cluster.hosts[name].hardware.capacity
+        yield Finding(
+            last[name, resource],
+            f"tasks on host {name!r} ask {amount} of {resource} together; "
+            f"expected at most {capacity.get(resource, 0)}",
+        )
 
 
 def gpu_capacity(reading: Reading) -> Iterator[Finding]:
-    """Require that kept and started tasks take at most 1000 milli-GPU of each GPU."""
-    used: defaultdict[tuple[str, int], int] = defaultdict(int)
-    last: dict[tuple[str, int], tuple[str | int, ...]] = {}
+    """Require that all tasks on a GPU take at most 1000 milli-GPU of it together."""
+    used: defaultdict[str, dict[int, int]] = defaultdict(dict)
     for placed in reading.placed_tasks():
-        taken, name = placed.milli_per_gpu, placed.host.name
+        taken, on_host = placed.milli_per_gpu, used[placed.host.name]
         for gpu in placed.task.gpus:
-            used[name, gpu] += taken
-            last[name, gpu] = placed.path
-    for (name, gpu), amount in used.items():
-        if amount > WHOLE_GPU:
-            yield Finding(
-                (*last[name, gpu], "gpus"),
-                f"tasks on GPU {gpu} of host {name!r} take {amount} milli-GPU together; "
-                f"expected at most {WHOLE_GPU}",
-            )
-
-
-def healthy(reading: Reading) -> Iterator[Finding]:
-    """Refuse tasks that start on an unhealthy host."""
-    for path, _, _, host in reading.started_tasks():
-        if not host.healthy:
-            yield Finding(
-                (*path, "host"),
-                f"host {host.name!r} is unhealthy; expected started tasks on healthy hosts",
-            )
-
-
-def gpu_model(reading: Reading) -> Iterator[Finding]:
-    """Require of each started task a host of a GPU model that its group allows."""
-    for path, _, group, host in reading.started_tasks():
-        if group.gpu_models is not None and host.hardware.gpu_model not in group.gpu_models:
-            yield Finding(
-                (*path, "host"),
-                f"host {host.name!r} has GPU model {host.hardware.gpu_model or 'none'}; "
-                f"expected one of {', '.join(group.gpu_models)}",
-            )
+            on_host[gpu] = on_host.get(gpu, 0) + taken
+    over = {
+        (name, gpu): amount
+        for name, on_host in used.items()
+        for gpu, amount in on_host.items()
+        if amount > WHOLE_GPU
+    }
+    if not over:
+        return
+    last = {
+        (placed.host.name, gpu): placed.path
+        for placed in reading.placed_tasks()
+        for gpu in placed.task.gpus
+    }
+    for (name, gpu), amount in over.items():
+        yield Finding(
+            (*last[name, gpu], "gpus"),
+            f"tasks on GPU {gpu} of host {name!r} take {amount} milli-GPU together; "
+            f"expected at most {WHOLE_GPU}",
+        )
 
 
 RULES: tuple[Rule[Reading], ...] = (
     Rule("host_capacity", host_capacity),
     Rule("gpu_capacity", gpu_capacity),
-    Rule("healthy", healthy),
-    Rule("gpu_model", gpu_model),
 )

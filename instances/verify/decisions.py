@@ -1,12 +1,22 @@
-"""Rules about decisions: one for each job, legal for its state, kept jobs left in place."""
+"""Rules about decisions: one for each job, legal for its state, and shaped as its kind asks.
+
+Each rule looks at decisions and jobs; where tasks may be is the matter of other modules.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from placewright.instances.plan import DecisionKind, Task
+from placewright.instances.round import Job
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
+
+_PENDING = (DecisionKind.START, DecisionKind.WAIT)
+_RUNNING = (DecisionKind.KEEP, DecisionKind.MIGRATE, DecisionKind.PREEMPT)
+_PINNED = (DecisionKind.KEEP,)
+# What waits and what is preempted hold nothing after the round.
+_IDLE = {DecisionKind.WAIT: "waits", DecisionKind.PREEMPT: "is preempted"}
 
 
 def known_job(reading: Reading) -> Iterator[Finding]:
@@ -39,30 +49,34 @@ def one_decision(reading: Reading) -> Iterator[Finding]:
 
 
 def legal_decision(reading: Reading) -> Iterator[Finding]:
-    """Require that a pending job starts or waits, and that a running job is kept."""
+    """Require a decision that the job's state allows.
+
+    A pending job starts or waits; a running one is kept, migrated or preempted, if pinned kept.
+    """
     for index, decision in enumerate(reading.plan.decisions):
         job = reading.jobs.get(decision.job)
         if job is None:
             continue
-        running = job.running is not None
-        if running != (decision.decision is DecisionKind.KEEP):
-            state, legal = ("running", "keep") if running else ("pending", "start or wait")
+        state, legal = _legal(job)
+        if decision.decision not in legal:
             yield Finding(
                 ("decisions", index, "decision"),
                 f"decision {decision.decision.value!r} is not for job {decision.job!r}, "
-                f"which is {state}; expected {legal}",
+                f"which is {state}; expected {' or '.join(kind.value for kind in legal)}",
             )
 
 
 def option(reading: Reading) -> Iterator[Finding]:
-    """Require one of its options of a started or kept job, and none of a waiting one."""
+    """Require one of its options of a job that is placed, and none of any other."""
     for index, decision in enumerate(reading.plan.decisions):
         path = ("decisions", index, "option")
         chosen = decision.option
-        if decision.decision is DecisionKind.WAIT:
+        if decision.decision in _IDLE:
             if chosen is not None:
                 yield Finding(
-                    path, f"option {chosen} of job {decision.job!r}, which waits; expected none"
+                    path,
+                    f"option {chosen} of job {decision.job!r}, which {_IDLE[decision.decision]}; "
+                    "expected none",
                 )
             continue
         job = reading.jobs.get(decision.job)
@@ -87,7 +101,7 @@ def kept_in_place(reading: Reading) -> Iterator[Finding]:
                 f"kept job {job.name!r} changes to option {decision.option}; "
                 f"expected option {job.running.option}, which it runs",
             )
-        if _places(decision.tasks) != _places(job.running.tasks):
+        if not _same_places(decision.tasks, job.running.tasks):
             yield Finding(
                 ("decisions", index, "tasks"),
                 f"kept job {job.name!r} does not stay in place; "
@@ -95,13 +109,32 @@ def kept_in_place(reading: Reading) -> Iterator[Finding]:
             )
 
 
-def waits_hold_nothing(reading: Reading) -> Iterator[Finding]:
-    """Refuse tasks of a waiting job."""
+def migrated(reading: Reading) -> Iterator[Finding]:
+    """Require that a migrated job keeps its option, and that some task of it moves."""
+    for placed in reading.migrated:
+        running = reading.running[placed.job.name]
+        if placed.chosen != running.option:
+            yield Finding(
+                (*placed.path, "option"),
+                f"migrated job {placed.job.name!r} changes to option {placed.chosen}; "
+                f"expected option {running.option}, which it runs",
+            )
+        if _same_places(placed.decision.tasks, running.tasks):
+            yield Finding(
+                (*placed.path, "tasks"),
+                f"migrated job {placed.job.name!r} stays in place; "
+                "expected another host or other GPUs for some task, or decision 'keep'",
+            )
+
+
+def holds_nothing(reading: Reading) -> Iterator[Finding]:
+    """Refuse tasks of a waiting or preempted job."""
     for index, decision in enumerate(reading.plan.decisions):
-        if decision.decision is DecisionKind.WAIT and decision.tasks:
+        if decision.tasks and decision.decision in _IDLE:
             yield Finding(
                 ("decisions", index, "tasks"),
-                f"{len(decision.tasks)} tasks of job {decision.job!r}, which waits; expected none",
+                f"{len(decision.tasks)} tasks of job {decision.job!r}, "
+                f"which {_IDLE[decision.decision]}; expected none",
             )
 
 
@@ -116,6 +149,18 @@ def reason(reading: Reading) -> Iterator[Finding]:
             )
 
 
+def _legal(job: Job) -> tuple[str, tuple[DecisionKind, ...]]:
+    """Return a job's state, in a word, and the decisions that it allows."""
+    if job.running is None:
+        return "pending", _PENDING
+    return ("pinned", _PINNED) if job.running.pinned else ("running", _RUNNING)
+
+
+def _same_places(one: Sequence[Task], other: Sequence[Task]) -> bool:
+    # Kept jobs are many and mostly listed as the round does; only the others are worth sorting.
+    return one == other or _places(one) == _places(other)
+
+
 def _places(tasks: Sequence[Task]) -> list[tuple[int, int, str, list[int]]]:
     return sorted((task.group, task.index, task.host, sorted(task.gpus)) for task in tasks)
 
@@ -126,6 +171,7 @@ RULES: tuple[Rule[Reading], ...] = (
     Rule("legal_decision", legal_decision),
     Rule("option", option),
     Rule("kept_in_place", kept_in_place),
-    Rule("waits_hold_nothing", waits_hold_nothing),
+    Rule("migrated", migrated),
+    Rule("holds_nothing", holds_nothing),
     Rule("reason", reason),
 )

@@ -10,14 +10,15 @@ from placewright.instances.verify.result import Finding, Rule
 
 
 def required_level(reading: Reading) -> Iterator[Finding]:
-    """Require that all tasks of a started group share a domain of its required level."""
-    for placed in reading.started:
+    """Require that a started or migrated group's tasks share a domain of its required level."""
+    for placed in reading.placed_anew:
         if all(group.required is None for group in placed.option.groups):
             continue
         domains: defaultdict[int, set[str]] = defaultdict(set)
-        for _, task, group, host in placed.tasks:
-            if group.required is not None:
-                domains[task.group].add(host.domains[reading.cluster.levels[group.required]])
+        for task in placed.tasks:
+            if (level := task.group.required) is not None:
+                position = reading.cluster.levels[level]
+                domains[task.task.group].add(task.host.domains[position])
         for number, used in domains.items():
             if len(used) > 1:
                 level = placed.option.groups[number].required

@@ -11,30 +11,35 @@ from placewright.instances.verify.result import Finding, Rule
 
 
 def quota(reading: Reading) -> Iterator[Finding]:
-    """Require that started jobs fit in what running ones leave of their tenant's quota.
+    """Require that a tenant holds no more than its quota, or than it held before if that is more.
 
-    Running jobs may hold more than a quota that was lowered meanwhile; then nothing is left.
+    Running jobs may hold more than a quota that was lowered meanwhile. Kept and migrated jobs go on
+    holding what they held, so only a tenant of which a job starts can come to hold more.
     """
     quotas = {tenant.name: tenant.quota for tenant in reading.round.tenants if tenant.quota}
-    held: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for job in reading.round.jobs:
-        if job.running is not None and job.tenant in quotas:
-            held[job.tenant].update(_demand(job.options[job.running.option]))
-    added: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    last: dict[str, tuple[str | int, ...]] = {}
+    last = {placed.job.tenant: placed.path for placed in reading.started}
+    before: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    change: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for name in reading.running:
+        tenant = reading.jobs[name].tenant
+        if tenant in quotas and tenant in last:
+            before[tenant].update(_demand(reading.option_run(name)))
     for placed in reading.started:
         if placed.job.tenant in quotas:
-            added[placed.job.tenant].update(_demand(placed.option))
-            last[placed.job.tenant] = placed.path
-    for tenant, asked in added.items():
+            change[placed.job.tenant].update(_demand(placed.option))
+    for victim in reading.preempted:
+        if victim.job.tenant in quotas and victim.job.tenant in last:
+            change[victim.job.tenant].subtract(_demand(reading.option_run(victim.job.name)))
+    for tenant, changes in change.items():
         for resource, limit in quotas[tenant].items():
-            left = max(0, limit - held[tenant][resource])
-            if asked[resource] > left:
+            held = before[tenant][resource]
+            after = held + changes[resource]
+            if after > max(limit, held):
                 yield Finding(
                     last[tenant],
-                    f"started jobs of tenant {tenant!r} ask {asked[resource]} of {resource} "
-                    f"together; expected at most {left} (quota {limit}, "
-                    f"running {held[tenant][resource]})",
+                    f"jobs of tenant {tenant!r} hold {after} of {resource} together; "
+                    f"expected at most {max(limit, held)} (quota {limit}, "
+                    f"held before the round {held})",
                 )
 
 

@@ -8,17 +8,24 @@ from typing import NamedTuple
 
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.plan import Decision, DecisionKind, Plan, Task
-from placewright.instances.round import Job, Option, Round, TaskGroup
+from placewright.instances.ranges import expand
+from placewright.instances.round import Job, Option, Round, Running, TaskGroup
 from placewright.instances.verify.facts import ClusterFacts, HostFacts, read_cluster
 
 
 class PlacedTask(NamedTuple):
-    """A task whose group and host exist; `path` leads to it in the Plan document."""
+    """A task whose group and host exist, and the indices that lead to it in the Plan document."""
 
-    path: tuple[str | int, ...]
+    decision: int
+    number: int
     task: Task
     group: TaskGroup
     host: HostFacts
+
+    @property
+    def path(self) -> tuple[str | int, ...]:
+        """Where the task stands in the Plan document."""
+        return "decisions", self.decision, "tasks", self.number
 
     @property
     def milli_per_gpu(self) -> int:
@@ -27,13 +34,23 @@ class PlacedTask(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """A start or keep whose job and option exist; `tasks` are those that can be read."""
+    """A start, keep or migration whose job and option exist; `tasks` are those that can be read.
 
-    path: tuple[str | int, ...]
+    `arrivals` are the tasks that come to a place: all of a started job, those of a migrated job
+    that change host or GPUs, none of a kept job.
+    """
+
+    position: int
     job: Job
     chosen: int
     decision: Decision
     tasks: tuple[PlacedTask, ...]
+    arrivals: tuple[PlacedTask, ...]
+
+    @property
+    def path(self) -> tuple[str | int, ...]:
+        """Where the decision stands in the Plan document."""
+        return "decisions", self.position
 
     @property
     def option(self) -> Option:
@@ -41,30 +58,57 @@ class Placed(NamedTuple):
         return self.job.options[self.chosen]
 
 
+class Preempted(NamedTuple):
+    """A running job that is stopped."""
+
+    path: tuple[str | int, ...]
+    job: Job
+    decision: Decision
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """What the rules and terms look at.
 
     Whatever the plan names and the round does not have is left out here; the rules `known_job`,
-    `option`, `gang` and `known_host` report it, and no other rule stumbles over it.
+    `legal_decision`, `option`, `gang` and `known_host` report it, and no other rule stumbles over
+    it. `running` says by job name what runs before the round; every migrated and preempted job is
+    in it. `vacated` are the hosts that the policy empties.
     """
 
     round: Round
     plan: Plan
     jobs: Mapping[str, Job]
+    running: Mapping[str, Running]
     cluster: ClusterFacts
+    vacated: frozenset[str]
     kept: tuple[Placed, ...]
+    migrated: tuple[Placed, ...]
     started: tuple[Placed, ...]
+    preempted: tuple[Preempted, ...]
+
+    @property
+    def placed_anew(self) -> tuple[Placed, ...]:
+        """Migrated and started jobs: those whose place the plan chooses."""
+        return *self.migrated, *self.started
+
+    def arrivals(self) -> Iterator[PlacedTask]:
+        """Yield the tasks that come to a place, those of migrated jobs first."""
+        for placed in self.placed_anew:
+            yield from placed.arrivals
 
     def placed_tasks(self) -> Iterator[PlacedTask]:
         """Yield all tasks that hold something after the round, those of kept jobs first."""
-        for placed in (*self.kept, *self.started):
+        for placed in (*self.kept, *self.placed_anew):
             yield from placed.tasks
 
-    def started_tasks(self) -> Iterator[PlacedTask]:
-        """Yield the tasks of started jobs."""
-        for placed in self.started:
-            yield from placed.tasks
+    def busy(self) -> set[str]:
+        """Return the hosts on which some task runs before the round."""
+        return {task.host for running in self.running.values() for task in running.tasks}
+
+    def option_run(self, job: str) -> Option:
+        """Return the option that a running job runs."""
+        return self.jobs[job].options[self.running[job].option]
 
 
 def demand(group: TaskGroup) -> tuple[tuple[str, int], ...]:
@@ -75,25 +119,54 @@ def demand(group: TaskGroup) -> tuple[tuple[str, int], ...]:
 def read(round: Round, plan: Plan) -> Reading:  # noqa: A002
     """Look up everything that the plan names."""
     jobs = {job.name: job for job in round.jobs}
+    running = {job.name: job.running for job in round.jobs if job.running is not None}
     cluster = read_cluster(round.cluster)
     placed: dict[DecisionKind, list[Placed]] = {kind: [] for kind in DecisionKind}
+    preempted: list[Preempted] = []
     for index, decision in enumerate(plan.decisions):
-        job, chosen = jobs.get(decision.job), decision.option
-        if job is None or chosen is None or chosen >= len(job.options):
+        job, chosen, kind = jobs.get(decision.job), decision.option, decision.decision
+        if job is None:
             continue
-        path = ("decisions", index)
+        if kind is DecisionKind.PREEMPT:
+            if job.running is not None:
+                preempted.append(Preempted(("decisions", index), job, decision))
+            continue
+        if chosen is None or chosen >= len(job.options):
+            continue
         groups = job.options[chosen].groups
         tasks = tuple(
-            PlacedTask((*path, "tasks", number), task, groups[task.group], host)
+            PlacedTask(index, number, task, groups[task.group], host)
             for number, task in enumerate(decision.tasks)
             if task.group < len(groups) and (host := cluster.hosts.get(task.host)) is not None
         )
-        placed[decision.decision].append(Placed(path, job, chosen, decision, tasks))
+        if kind is DecisionKind.START:
+            arrivals = tasks
+        elif kind is DecisionKind.MIGRATE:
+            if job.running is None:
+                continue
+            arrivals = _moved(tasks, job.running)
+        else:
+            arrivals = ()
+        placed[kind].append(Placed(index, job, chosen, decision, tasks, arrivals))
     return Reading(
         round=round,
         plan=plan,
         jobs=jobs,
+        running=running,
         cluster=cluster,
+        vacated=frozenset(host for name in round.policy.vacate for host in expand(name)),
         kept=tuple(placed[DecisionKind.KEEP]),
+        migrated=tuple(placed[DecisionKind.MIGRATE]),
         started=tuple(placed[DecisionKind.START]),
+        preempted=tuple(preempted),
     )
+
+
+def _moved(tasks: tuple[PlacedTask, ...], running: Running) -> tuple[PlacedTask, ...]:
+    """Return the tasks that are not where they run, on the same host and the same GPUs."""
+    before = {_place(task) for task in running.tasks}
+    return tuple(placed for placed in tasks if _place(placed.task) not in before)
+
+
+def _place(task: Task) -> tuple[int, int, str, frozenset[int]]:
+    return task.group, task.index, task.host, frozenset(task.gpus)

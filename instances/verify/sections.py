@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from placewright.instances.errors import value_text
+from placewright.instances.verify import moves
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
 
 SectionCheck = Callable[[Reading, Mapping[str, Any], tuple[str | int, ...]], Iterable[Finding]]
 
-# The gang policy needs no section; a policy that does registers its check by the section's kind.
-SECTIONS: dict[str, SectionCheck] = {}
+# A policy with a section of its own registers the section's check here, by its kind.
+SECTIONS: dict[str, SectionCheck] = {moves.KIND: moves.form}
 
 
 def section(reading: Reading) -> Iterator[Finding]:
@@ -24,7 +25,7 @@ def section(reading: Reading) -> Iterator[Finding]:
             yield Finding(
                 ("sections", index, "kind"),
                 f"section kind {value_text(kind)} is unknown; "
-                f"expected {', '.join(sorted(SECTIONS)) or 'no sections'}",
+                f"expected {', '.join(sorted(SECTIONS))}",
             )
         else:
             yield from check(reading, entry, ("sections", index))

@@ -1,6 +1,7 @@
 """Rules about tasks: all of a gang or none, on hosts that exist, with the GPUs that they ask.
 
-Kept tasks are compared with the round by `decisions.kept_in_place`; these rules judge started ones.
+Kept tasks are compared with the round by `decisions.kept_in_place`; these rules judge the tasks of
+started and migrated jobs.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from placewright.instances.verify.result import Finding, Rule
 
 def gang(reading: Reading) -> Iterator[Finding]:
     """Require each task of each group of the chosen option exactly once."""
-    for placed in reading.started:
+    for placed in reading.placed_anew:
         groups = placed.option.groups
         seen: set[tuple[int, int]] = set()
         for number, task in enumerate(placed.decision.tasks):
@@ -63,10 +64,10 @@ def known_host(reading: Reading) -> Iterator[Finding]:
 
 
 def gpus(reading: Reading) -> Iterator[Finding]:
-    """Require as many GPUs as a started task asks (a share: one), distinct, of its host."""
-    for path, task, group, host in reading.started_tasks():
+    """Require as many GPUs as a task asks (a share: one), distinct, of its host."""
+    for placed in (task for job in reading.placed_anew for task in job.tasks):
+        group, host, given = placed.group, placed.host, placed.task.gpus
         asked = -(-group.gpu // WHOLE_GPU)
-        given = task.gpus
         if len(given) != asked:
             problem = f"{len(given)} GPUs for a task that asks {group.gpu} milli-GPU"
             expected = f"{asked}"
@@ -78,7 +79,7 @@ def gpus(reading: Reading) -> Iterator[Finding]:
             expected = f"an index below its {host.hardware.gpus} GPUs"
         else:
             continue
-        yield Finding((*path, "gpus"), f"{problem}; expected {expected}")
+        yield Finding((*placed.path, "gpus"), f"{problem}; expected {expected}")
 
 
 RULES: tuple[Rule[Reading], ...] = (

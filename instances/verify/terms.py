@@ -1,7 +1,7 @@
 """The objective terms, recomputed from round and plan.
 
-Kept jobs count in none of them, since their decision is not free; only `leftover` and `opened`
-look at what they hold.
+A job that is kept counts in `remaining` only; `freed`, `opened` and `leftover` look at the hosts
+that it holds.
 """
 
 from __future__ import annotations
@@ -23,18 +23,69 @@ class Term(NamedTuple):
 
 
 def value(reading: Reading) -> int:
-    """Sum of the chosen options' values."""
-    return sum(placed.job.value_of(placed.chosen) for placed in reading.started)
+    """Sum of the started jobs' values, less those of the preempted jobs."""
+    gained = sum(placed.job.value_of(placed.chosen) for placed in reading.started)
+    return gained - sum(
+        victim.job.value_of(reading.running[victim.job.name].option) for victim in reading.preempted
+    )
+
+
+def disruption(reading: Reading) -> int:
+    """Stop costs of migrated and preempted jobs, and milli-GPU of their tasks that move or stop.
+
+    Notes
+    -----
+    A stop costs what the round says, or the job's milli-GPU times the seconds since its checkpoint
+    plus those of its restart.
+    """
+    total = 0
+    for placed in reading.migrated:
+        cost = reading.running[placed.job.name].migrate_cost
+        total += _stop(reading, placed.job.name) if cost is None else cost
+        total += sum(arrival.group.gpu for arrival in placed.arrivals)
+    for victim in reading.preempted:
+        cost = reading.running[victim.job.name].preempt_cost
+        total += _stop(reading, victim.job.name) if cost is None else cost
+        total += reading.option_run(victim.job.name).milli_gpu
+    return total
+
+
+def remaining(reading: Reading) -> int:
+    """Milli-GPU of the tasks that are on hosts to vacate after the round."""
+    return sum(
+        placed.group.gpu for placed in reading.placed_tasks() if placed.host.name in reading.vacated
+    )
+
+
+def freed(reading: Reading) -> int:
+    """Worth of the domains that become empty, less that of those filled, less `disruption`.
+
+    Notes
+    -----
+    A domain is worth its GPUs in milli-GPU times `gpu_worth_s`; without `freeing` none is.
+    """
+    total = -disruption(reading)
+    freeing = reading.round.policy.freeing
+    if freeing is None:
+        return total
+    hosts, position = reading.cluster.hosts, reading.cluster.levels[freeing.level]
+    before = {hosts[name].domains[position] for name in reading.busy()}
+    after = {placed.host.domains[position] for placed in reading.placed_tasks()}
+    for host in hosts.values():
+        domain = host.domains[position]
+        emptied = (domain in before) - (domain in after)
+        total += emptied * host.hardware.gpus * WHOLE_GPU * freeing.gpu_worth_s
+    return total
 
 
 def spread(reading: Reading) -> int:
     """Milli-GPU times level weight times domains beyond the first, over groups and their levels."""
     weights = reading.round.spread_weights()
     total = 0
-    for placed in reading.started:
+    for placed in reading.placed_anew:
         hosts: defaultdict[int, list[tuple[str, ...]]] = defaultdict(list)
-        for _, task, _, host in placed.tasks:
-            hosts[task.group].append(host.domains)
+        for task in placed.tasks:
+            hosts[task.task.group].append(task.host.domains)
         for number, paths in hosts.items():
             if len(paths) == 1:
                 continue
@@ -58,7 +109,7 @@ def proximity(reading: Reading) -> int:
     A pair's height is the number of levels, the host's included, at which its domains differ.
     """
     total = 0
-    for placed in reading.started:
+    for placed in reading.placed_anew:
         tasks = len(placed.tasks)
         if tasks < 2:
             continue
@@ -69,25 +120,29 @@ def proximity(reading: Reading) -> int:
 
 
 def opened(reading: Reading) -> int:
-    """Hosts without a running task in the round that receive a task of a started job."""
-    busy = {
-        task.host
-        for job in reading.round.jobs
-        if job.running is not None
-        for task in job.running.tasks
-    }
-    return len({placed.host.name for placed in reading.started_tasks()} - busy)
+    """Hosts without a running task before the round on which a task arrives."""
+    return len({arrival.host.name for arrival in reading.arrivals()} - reading.busy())
 
 
 def leftover(reading: Reading) -> int:
-    """Milli-GPU still free on the hosts that receive a task of a started job."""
-    hosts = {placed.host.name: placed.host for placed in reading.started_tasks()}
+    """Milli-GPU free after the round on the hosts on which a task arrives."""
+    hosts = {arrival.host.name: arrival.host for arrival in reading.arrivals()}
     used = sum(placed.group.gpu for placed in reading.placed_tasks() if placed.host.name in hosts)
     return sum(host.hardware.gpus * WHOLE_GPU for host in hosts.values()) - used
 
 
+def _stop(reading: Reading, job: str) -> int:
+    """Return the default cost of stopping a running job, in milli-GPU-seconds."""
+    running = reading.running[job]
+    lost = 0 if running.checkpoint is None else reading.round.now - running.checkpoint
+    return reading.option_run(job).milli_gpu * (lost + running.restart_s)
+
+
 TERMS: Mapping[str, Term] = {
     "value": Term("max", value),
+    "disruption": Term("min", disruption),
+    "remaining": Term("min", remaining),
+    "freed": Term("max", freed),
     "spread": Term("min", spread),
     "proximity": Term("min", proximity),
     "opened": Term("min", opened),

@@ -1,0 +1,178 @@
+"""The plan section `moves`: the order in which jobs leave their places and take new ones.
+
+Preempted jobs stop first. Those that need a spare place are stopped or parked before anything
+migrates, and take their new places last; the capacity rules say that there is room by then.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.errors import value_text
+from placewright.instances.plan import Task
+from placewright.instances.round import TaskGroup
+from placewright.instances.verify.reading import Reading, demand
+from placewright.instances.verify.result import Finding, Rule
+
+KIND = "moves"
+_LISTS = ("steps", "needs_spare")
+
+Path = tuple[str | int, ...]
+# A resource of a host, by name, or one of its GPUs, by index.
+Slot = tuple[str, str | int]
+
+
+class Listed(NamedTuple):
+    """The first `moves` section of a plan, if its lists are lists of names, and its path."""
+
+    path: Path
+    steps: tuple[str, ...]
+    needs_spare: tuple[str, ...]
+
+
+def form(_: Reading, entry: Mapping[str, Any], path: Path) -> Iterator[Finding]:
+    """Require the two lists of names, and nothing else; `sections.section` applies it."""
+    for name in _LISTS:
+        if not _are_names(entry.get(name)):
+            yield Finding(
+                (*path, name),
+                f"{name} {value_text(entry.get(name))} is no list of names; "
+                "expected a list of job names",
+            )
+    for name in entry:
+        if name not in ("kind", *_LISTS):
+            yield Finding(
+                (*path, name),
+                f"field {value_text(name)} of section {KIND!r} is unknown; "
+                f"expected kind, {' and '.join(_LISTS)}",
+            )
+
+
+def moves(reading: Reading) -> Iterator[Finding]:
+    """Require one section if anything moves or stops, which names each such job once.
+
+    Preempted jobs come first, and cannot need a spare place.
+    """
+    given = [i for i, entry in enumerate(reading.plan.sections) if entry.get("kind") == KIND]
+    for index in given[1:]:
+        yield Finding(
+            ("sections", index), f"section {KIND!r} is given more than once; expected one"
+        )
+    listed = _listed(reading)
+    if listed is not None:
+        yield from _named_once(reading, listed)
+    elif not given and (count := len(reading.migrated) + len(reading.preempted)):
+        yield Finding(
+            ("sections",),
+            f"no section {KIND!r} with {count} jobs migrated or preempted; expected one",
+        )
+
+
+def move_order(reading: Reading) -> Iterator[Finding]:
+    """Replay the steps: each migrated job finds its new place free, but for what it holds."""
+    listed = _listed(reading)
+    if listed is None or not reading.migrated:
+        return
+    waiting = {placed.job.name: placed for placed in reading.migrated}
+    targets = {arrival.host.name for placed in reading.migrated for arrival in placed.arrivals}
+    absent = {victim.job.name for victim in reading.preempted}
+    absent.update(name for name in listed.needs_spare if name in waiting)
+    held: defaultdict[Slot, int] = defaultdict(int)
+    for name in reading.running.keys() - absent:
+        for slot, amount in _held_before(reading, name, targets):
+            held[slot] += amount
+    for number, name in enumerate(listed.steps):
+        placed = waiting.pop(name, None)
+        if placed is None or name in absent:
+            continue
+        for slot, amount in _held_before(reading, name, targets):
+            held[slot] -= amount
+        for task in placed.tasks:
+            for slot, amount in _slots(task.task, task.group):
+                held[slot] += amount
+        for arrival in placed.arrivals:
+            capacity = arrival.host.hardware.capacity
+            over = [
+                (slot, limit)
+                for slot, _ in _slots(arrival.task, arrival.group)
+                if held[slot] > (limit := _limit(slot, capacity))
+            ]
+            if over:
+                (host, what), limit = over[0]
+                unit = f"of {what}" if isinstance(what, str) else f"milli-GPU of GPU {what}"
+                yield Finding(
+                    (*listed.path, "steps", number),
+                    f"job {name!r} moves while jobs would hold {held[host, what]} {unit} "
+                    f"on host {host!r}; expected at most {limit}",
+                )
+                break
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
+
+
+def _listed(reading: Reading) -> Listed | None:
+    for index, entry in enumerate(reading.plan.sections):
+        if entry.get("kind") == KIND:
+            if not all(_are_names(entry.get(name)) for name in _LISTS):
+                return None
+            return Listed(("sections", index), *(tuple(entry[name]) for name in _LISTS))
+    return None
+
+
+def _named_once(reading: Reading, listed: Listed) -> Iterator[Finding]:
+    stopped = {victim.job.name for victim in reading.preempted}
+    movable = {placed.job.name for placed in reading.migrated}
+    seen: set[str] = set()
+    first_move = next((i for i, name in enumerate(listed.steps) if name in movable), None)
+    for field, names in zip(_LISTS, (listed.steps, listed.needs_spare), strict=True):
+        for number, name in enumerate(names):
+            if name in seen:
+                problem = "is named twice; expected each job once"
+            elif name not in stopped and name not in movable:
+                problem = "neither migrates nor is preempted; expected jobs that do"
+            elif name in stopped and field == "needs_spare":
+                problem = "is preempted and takes no place; expected it among the steps"
+            elif name in stopped and first_move is not None and number > first_move:
+                problem = "is preempted after a migration; expected preempted jobs first"
+            else:
+                seen.add(name)
+                continue
+            seen.add(name)
+            yield Finding((*listed.path, field, number), f"job {value_text(name)} {problem}")
+    for name in sorted((stopped | movable) - seen):
+        yield Finding(
+            listed.path,
+            f"job {name!r} is not named; expected each migrated or preempted job once",
+        )
+
+
+def _held_before(reading: Reading, job: str, hosts: Iterable[str]) -> Iterator[tuple[Slot, int]]:
+    """Yield what a running job holds on some hosts before the round."""
+    groups = reading.option_run(job).groups
+    for task in reading.running[job].tasks:
+        if task.host in hosts:
+            yield from _slots(task, groups[task.group])
+
+
+def _slots(task: Task, group: TaskGroup) -> Iterator[tuple[Slot, int]]:
+    for resource, amount in demand(group):
+        if amount:
+            yield (task.host, resource), amount
+    for gpu in task.gpus:
+        yield (task.host, gpu), min(group.gpu, WHOLE_GPU)
+
+
+def _limit(slot: Slot, capacity: Mapping[str, int]) -> int:
+    what = slot[1]
+    return capacity.get(what, 0) if isinstance(what, str) else WHOLE_GPU
+
+
+RULES: tuple[Rule[Reading], ...] = (
+    Rule("moves", moves),
+    Rule("move_order", move_order),
+)
