@@ -1,0 +1,34 @@
+"""Both models of a round, and a round on which each has something to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from placewright.formulations.gang import run
+from placewright.instances.references import check_round
+from placewright.instances.round import Round
+
+
+@pytest.fixture(params=["exact", "counts"])
+def model(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "counts":
+        monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def crowded() -> Round:
+    """Two hosts of 4 GPUs for 13 asked; at best 3 GPUs start on one and 2 and 2 on the other."""
+    asked = [3000] * 2 + [2000] * 3
+    round_ = Round.model_validate(
+        {
+            "cluster": {"hosts": [{"name": "h[0-1]", "gpus": 4, "gpu_model": "A"}]},
+            "jobs": [
+                {"name": f"job-{i}", "options": [{"groups": [{"gpu": gpu}]}]}
+                for i, gpu in enumerate(asked)
+            ],
+            "policy": {"terms": ["value", "opened"]},
+        }
+    )
+    check_round(round_)
+    return round_
