@@ -5,7 +5,8 @@ this order, each vectorised over hosts or jobs in file order:
 
 1. per host: is it full, empty or partly free; how many GPUs are free if partly;
 2. running jobs, step by step: per host that still has GPUs to fill, the size, cores, memory of one;
-3. per pending job: size, GPU model, weight, cores, memory.
+3. per pending job: size, GPU model, weight, cores, memory;
+4. per running job: seconds since its last checkpoint, seconds that a restart takes.
 
 A new draw goes to the end, or the digests of every known round change.
 """
@@ -26,9 +27,11 @@ from placewright.instances.mixes import (
     ANY_MODEL,
     MIXES,
     PER_MILLE,
+    RESTART_S,
     RUNNING_CORES,
     RUNNING_GIB,
     RUNNING_SIZES,
+    SINCE_CHECKPOINT_S,
     SIZES,
     WEIGHTS,
     Mix,
@@ -42,6 +45,7 @@ __all__ = ["generate_cluster", "generate_round", "load_of"]
 HOST_GPUS = 8
 HOST_CORES = 96
 HOST_GIB = 1024
+NOW = 86_400
 GPU_MODELS = ("A100", "V100")
 SMALL_GPUS = 512
 CAPPED_BELOW_GPUS = 1000
@@ -123,7 +127,8 @@ def generate_round(gpus: int, jobs: int, *, mix: MixName = "easy", seed: int = 0
     all of one model; if it takes any model it offers an option per model. Weights w are also
     priorities log2(w). Below 1,000 GPUs a size is capped at a quarter of the cluster, and a capped
     size above 8 is rounded down to whole hosts. Where only the first GPU model exists, all jobs
-    that name a model name that one.
+    that name a model name that one. The time is `NOW`. Running jobs have priority 0 and weight 1,
+    and none is pinned.
 
     Parameters
     ----------
@@ -150,9 +155,12 @@ def generate_round(gpus: int, jobs: int, *, mix: MixName = "easy", seed: int = 0
     cluster = generate_cluster(gpus)
     models = len({entry.gpu_model for entry in cluster.hosts})
     rng = np.random.Generator(np.random.PCG64(seed))
-    running = _running_jobs(rng, gpus, MIXES[mix])
-    pending = _pending_jobs(rng, gpus, jobs, MIXES[mix], models)
-    return Round(name=f"{mix}-{gpus}-{jobs}-{seed}", cluster=cluster, jobs=(*running, *pending))
+    placed = _running_work(rng, gpus, MIXES[mix])
+    pending = list(_pending_jobs(rng, gpus, jobs, MIXES[mix], models))
+    running = _running_jobs(rng, gpus, placed)
+    return Round(
+        name=f"{mix}-{gpus}-{jobs}-{seed}", now=NOW, cluster=cluster, jobs=(*running, *pending)
+    )
 
 
 def _rack_shape(gpus: int) -> tuple[int, int]:
@@ -164,8 +172,11 @@ def _rack_name(rack: int, racks_per_block: int) -> str:
     return f"b{rack // racks_per_block}-r{rack % racks_per_block}"
 
 
-def _running_jobs(rng: np.random.Generator, gpus: int, mix: Mix) -> Iterator[Job]:
-    """Fill hosts from GPU 0 up; yield jobs by host, then by first GPU."""
+def _running_work(rng: np.random.Generator, gpus: int, mix: Mix) -> Ints:
+    """Fill hosts from GPU 0 up: a column per job, ordered by host, then by first GPU.
+
+    The rows are host, first GPU, GPUs, cores, GiB.
+    """
     hosts = gpus // HOST_GPUS
     state = np.floor(rng.random(hosts) * PER_MILLE)
     some_free = 1 + np.floor(rng.random(hosts) * (HOST_GPUS - 1)).astype(np.int64)
@@ -175,7 +186,7 @@ def _running_jobs(rng: np.random.Generator, gpus: int, mix: Mix) -> Iterator[Job
 
     # Cores and memory need no cap: 8 GPUs with 12 cores and 128 GiB each are exactly a host.
     filled = np.zeros(hosts, dtype=np.int64)
-    steps: list[Ints] = []
+    steps = [np.zeros((5, 0), dtype=np.int64)]
     while (hosts_left := np.flatnonzero(filled < to_fill)).size:
         left = to_fill[hosts_left] - filled[hosts_left]
         fitting = np.searchsorted(RUNNING_SIZES, left, side="right")
@@ -185,13 +196,18 @@ def _running_jobs(rng: np.random.Generator, gpus: int, mix: Mix) -> Iterator[Job
         gib = RUNNING_GIB.pick(rng.random(left.size))
         steps.append(np.stack([hosts_left, filled[hosts_left], size, size * cores, size * gib]))
         filled[hosts_left] += size
-    if not steps:
-        return
-
     placed = np.concatenate(steps, axis=1)
-    placed = placed[:, np.lexsort((placed[1], placed[0]))]
+    return placed[:, np.lexsort((placed[1], placed[0]))]
+
+
+def _running_jobs(rng: np.random.Generator, gpus: int, placed: Ints) -> Iterator[Job]:
+    """Yield a running job for each column of `placed`."""
+    jobs = placed.shape[1]
+    checkpoint = NOW - SINCE_CHECKPOINT_S.pick(rng.random(jobs))
+    restart_s = RESTART_S.pick(rng.random(jobs))
+    rows = np.vstack([placed, checkpoint, restart_s]).T.tolist()
     hosts_per_rack, racks_per_block = _rack_shape(gpus)
-    for i, (host, first, size, cores, gib) in enumerate(placed.T.tolist()):
+    for i, (host, first, size, cores, gib, checkpoint_i, restart_i) in enumerate(rows):
         rack, slot = divmod(host, hosts_per_rack)
         task = Task(
             host=f"{_rack_name(rack, racks_per_block)}-h{slot}",
@@ -200,7 +216,7 @@ def _running_jobs(rng: np.random.Generator, gpus: int, mix: Mix) -> Iterator[Job
         yield Job(
             name=f"run-{i}",
             options=_options(size, cores, gib, None),
-            running=Running(tasks=(task,)),
+            running=Running(tasks=(task,), checkpoint=checkpoint_i, restart_s=restart_i),
         )
 
 

@@ -54,6 +54,8 @@ WEIGHTS = Shares((1, 2, 4, 8), (400, 300, 200, 100))
 RUNNING_SIZES = (1, 2, 4, 8)
 RUNNING_CORES = Shares((4, 8, 12), (350, 450, 200))
 RUNNING_GIB = Shares((32, 64, 128), (350, 450, 200))
+SINCE_CHECKPOINT_S = Shares((60, 300, 600, 900, 1200, 1800), (150, 200, 200, 200, 150, 100))
+RESTART_S = Shares((30, 60, 120, 300), (300, 400, 200, 100))
 
 _MOSTLY_ANY = Shares((ANY_MODEL, 0, 1), (300, 500, 200))
 _EASY_CORES = Shares((4, 8, 12, 16), (300, 400, 200, 100))

@@ -74,7 +74,7 @@ def test_spread_weights_default_to_the_levels_that_exist():
 
 
 def test_a_policy_has_terms_by_default():
-    assert Policy().terms == ("value", "spread", "opened")
+    assert Policy().terms == ("value", "disruption", "spread", "opened")
 
 
 def test_hardware_is_what_is_given_and_else_what_the_host_model_has():

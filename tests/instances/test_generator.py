@@ -137,6 +137,30 @@ def test_running_jobs_ask_cores_and_memory_by_the_fixed_shares() -> None:
     assert close(shares_of(gib), {32: 0.35, 64: 0.45, 128: 0.2}, len(jobs))
 
 
+def test_running_jobs_have_checkpoints_and_restart_times_by_the_fixed_shares() -> None:
+    round_ = generate_round(40_000, 0, seed=5)
+    running = [job.running for job in round_.jobs if job.running is not None]
+    assert round_.now == 86_400
+    since = [round_.now - one.checkpoint for one in running if one.checkpoint is not None]
+    assert close(
+        shares_of(since),
+        {60: 0.15, 300: 0.2, 600: 0.2, 900: 0.2, 1200: 0.15, 1800: 0.1},
+        len(running),
+    )
+    restarts = [one.restart_s for one in running]
+    assert close(shares_of(restarts), {30: 0.3, 60: 0.4, 120: 0.2, 300: 0.1}, len(running))
+    assert {(job.weight, job.priority) for job in round_.jobs} == {(1, 0)}
+    assert not any(one.pinned for one in running)
+
+
+def test_pending_jobs_do_not_change_what_runs_where() -> None:
+    places = [
+        [(job.name, job.options, job.running.tasks) for job in round_.jobs if job.running]
+        for round_ in (generate_round(1024, 0, seed=6), generate_round(1024, 200, seed=6))
+    ]
+    assert places[0] == places[1]
+
+
 def test_running_jobs_fill_a_host_from_its_first_gpu_up() -> None:
     round_ = generate_round(4096, 0, seed=6)
     used: dict[str, list[int]] = {}
@@ -259,15 +283,15 @@ def test_the_seed_decides_everything() -> None:
     [
         (
             {"gpus": 512, "jobs": 100, "mix": "easy", "seed": 0},
-            "c0958e6675ccfede2c16314bc2fe22c5152d456414a229a2123525a048db531e",
+            "77954cd1372b1da2136bd8b9005be03c5ff50f768f67d7d9cc2dab085cdd1237",
         ),
         (
             {"gpus": 4096, "jobs": 1000, "mix": "hard", "seed": 1},
-            "7247fb949ac8c5863705b46b97253b3db26810e528c725dc2a7fc74c8d46d071",
+            "a4a5a5ff77a8a470e651c433e6d774bd1c85e0d3ce4c122f67c034800091f6c6",
         ),
         (
             {"gpus": 1024, "jobs": 300, "mix": "tight", "seed": 2},
-            "3e43a224bf89fa644b53d957e91997ce105478fe5e26ac83d01916091642fdec",
+            "b06b4c7d93576fe3fc8534b3e9a362f0200741bb7cc6f8cc3a155cec10ee60a9",
         ),
     ],
 )
