@@ -1,4 +1,4 @@
-"""Every plan of a tiny round, by brute force, from the Round document alone.
+"""Every plan of a tiny round whose running jobs stay, by brute force, from its document alone.
 
 Jobs are decided one after the other; what matters to those that follow is only what each host is
 and what it has left, so hosts are anonymous and plans that leave the same behind are one state. No
@@ -16,7 +16,16 @@ from placewright.instances.round import Job, Option, Round
 
 WHOLE = 1000
 MAX_STATES = 10_000
-SENSE = {"value": 1, "spread": -1, "proximity": -1, "opened": -1, "leftover": -1}
+SENSE = {
+    "value": 1,
+    "disruption": -1,
+    "remaining": -1,
+    "freed": 1,
+    "spread": -1,
+    "proximity": -1,
+    "opened": -1,
+    "leftover": -1,
+}
 Vector = tuple[int, ...]
 
 
@@ -238,7 +247,10 @@ def take(quota: tuple[int | None, ...], takes: tuple[int, ...]) -> tuple[int | N
 
 
 def attainable(round_: Round) -> set[Vector]:
-    """The term values of every plan, in the order of the policy's terms."""
+    """The term values of every plan that keeps the running jobs, in the order of the policy's terms.
+
+    The terms `remaining` and `freed` have no part in such rounds, nor have reservations.
+    """
     terms = round_.policy.terms
     pairs, uses = "proximity" in terms, {"opened", "leftover"} & set(terms)
     tenants = [t.name for t in round_.tenants]
@@ -281,6 +293,7 @@ def attainable(round_: Round) -> set[Vector]:
         tuple(
             {
                 "value": value,
+                "disruption": 0,
                 "spread": spread,
                 "proximity": proximity,
                 "opened": sum(host.touched and not host.busy for host in hosts),

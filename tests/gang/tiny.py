@@ -91,7 +91,7 @@ def options(draw: st.DrawFn, cluster: Raw, *, crowded: bool) -> Raw:
 
 @st.composite
 def running(draw: st.DrawFn, cluster: Raw, tenants: list[Raw]) -> list[Raw]:
-    """Up to two jobs of one task that run where the GPUs are still free, also on failed hosts."""
+    """Up to two pinned jobs of one task, where the GPUs are still free, also on failed hosts."""
     free = {host["name"]: [1000] * host["gpus"] for host in cluster["hosts"]}
     jobs = []
     for i in range(draw(st.sampled_from([0, 0, 1, 2]))):
@@ -108,7 +108,7 @@ def running(draw: st.DrawFn, cluster: Raw, tenants: list[Raw]) -> list[Raw]:
                 "name": f"running-{i}",
                 "tenant": draw(st.sampled_from([None, *(t["name"] for t in tenants)])),
                 "options": [{"groups": [{"gpu": gpu, "cpu": 1, "memory": 1}]}],
-                "running": {"tasks": [{"host": host, "gpus": chosen}]},
+                "running": {"tasks": [{"host": host, "gpus": chosen}], "pinned": True},
             }
         )
     return jobs
