@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 import placewright
-from placewright.cli import check, make, show, solve
+from placewright.cli import check, make, preset, show, solve
 from placewright.cli.streams import note
 
 EXIT_INTERNAL = 1
@@ -34,6 +34,7 @@ app.command("solve")(solve.solve)
 app.command("verify")(check.verify)
 app.command("validate")(check.validate)
 app.command("show")(show.show)
+app.add_typer(preset.preset)
 app.add_typer(make.generate)
 app.add_typer(make.convert)
 app.command("schema")(make.schema)

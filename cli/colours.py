@@ -1,7 +1,7 @@
-"""The colours of maps and pictures: one per large started job, shades for the rest.
+"""The colours of maps and pictures: one per large started or migrated job, shades for the rest.
 
 The hues of the large jobs stay apart for readers with a colour vision deficiency; what runs
-already is grey, so that a plan stands out from what it found.
+already and stays is grey, so that a plan stands out from what it found.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LARGE = (
     "#0f5ea8",
 )
 SMALL = ("#56b4e9", "#8fcdf0", "#3b9ad6")
-STARTED = SMALL[0]
+PLACED = SMALL[0]
 RUNNING = "#a6a6a6"
 FREE = ("#ececec", "#d9ead3", "#e4ddf0", "#f8e8cc", "#d5ebf2", "#f4dada", "#efeebe", "#cfd8e6")
 UNHEALTHY = "#333333"
@@ -29,5 +29,5 @@ def free_colour(model: int) -> str:
 
 
 def job_colour(index: int) -> str:
-    """Return the colour of a started job by its rank in size."""
+    """Return the colour of a placed job by its rank in size."""
     return LARGE[index] if index < len(LARGE) else SMALL[index % len(SMALL)]

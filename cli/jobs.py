@@ -10,7 +10,7 @@ from rich.table import Table
 from placewright.cli.tables import MAX_ROWS, print_table, table
 from placewright.cli.text import NONE, count, gpus, number, place
 from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.round import Job, Option, Round, TaskGroup
+from placewright.instances.round import Job, Option, Round, Running, TaskGroup
 
 
 def print_jobs(console: Console, round_: Round) -> None:
@@ -35,7 +35,7 @@ def print_jobs(console: Console, round_: Round) -> None:
             number(job.priority),
             number(job.weight),
             _asks(job),
-            place(job.running.tasks) if job.running else NONE,
+            _where(job.running) if job.running else NONE,
         )
     print_table(console, made)
     if len(jobs) > MAX_ROWS:
@@ -70,6 +70,12 @@ def _size_table(round_: Round) -> Table:
             gpus(milli[key]),
         )
     return made
+
+
+def _where(running: Running) -> str:
+    """Say where a job runs, and whether it has to stay there."""
+    where = place(running.tasks)
+    return f"{where}, pinned" if running.pinned else where
 
 
 def _asks(job: Job) -> str:

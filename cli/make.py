@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from placewright.cli.streams import STANDARD, check_output, note
-
-if TYPE_CHECKING:
-    from placewright.instances.errors import InvalidInputError
+from placewright.cli.streams import STANDARD, check_output, note, wrong_argument
 
 generate = typer.Typer(
     name="generate", help="Make a cluster or a round from a seed.", no_args_is_help=True
@@ -59,7 +56,7 @@ def generate_cluster(gpus: Gpus, seed: Seed = 0, output: Output = STANDARD) -> N
     try:
         cluster = make_cluster(gpus, seed=seed)
     except InvalidInputError as error:
-        raise _usage(error) from error
+        raise wrong_argument(error, f"--{error.path[0]}") from error
     write(cluster, output)
     note(f"made cluster {cluster.name}: {document_text(cluster)}")
 
@@ -86,7 +83,7 @@ def generate_round(
     try:
         round_ = make_round(gpus, jobs, mix=mix.value, seed=seed)
     except InvalidInputError as error:
-        raise _usage(error) from error
+        raise wrong_argument(error, f"--{error.path[0]}") from error
     write(round_, output)
     note(f"made round {round_.name}: {document_text(round_)}, load {load_of(round_):.2f}")
 
@@ -137,10 +134,3 @@ def schema(
     from placewright.instances.schema import json_schema
 
     typer.echo(json.dumps(json_schema(kind.value), indent=2))
-
-
-def _usage(error: InvalidInputError) -> typer.BadParameter:
-    """Tell a wrong argument of the generator as the wrong option that it is."""
-    return typer.BadParameter(
-        f"{error.value}: {error.expected}", param_hint="".join(f"--{part}" for part in error.path)
-    )

@@ -10,13 +10,13 @@ from rich.console import Console
 from rich.text import Text
 
 from placewright.cli.colours import LARGE, RUNNING, job_colour
-from placewright.cli.occupancy import NOBODY, Occupancy
+from placewright.cli.occupancy import NOBODY, Occupancy, PlacedJob
 from placewright.cli.text import count, count_gpus, short
 from placewright.instances.documents import WHOLE_GPU
 
 MAX_HOSTS = 128
 
-STARTED, HELD, FREE, SICK = "■", "□", "·", "×"
+STARTED, MIGRATED, HELD, FREE, SICK = "■", "▣", "□", "·", "×"
 SHARES = "▂▄▆"
 
 
@@ -80,18 +80,25 @@ def _cells(occupancy: Occupancy, host: int) -> Text:
     cells = Text()
     for gpu in range(start, stop):
         owner = int(occupancy.owner[gpu])
-        used = int(occupancy.running[gpu] + occupancy.started[gpu])
+        used = int(occupancy.running[gpu] + occupancy.placed[gpu])
         if used == 0:
             cells.append(FREE, "dim")
         else:
-            whole = HELD if owner == NOBODY else STARTED
+            whole = HELD if owner == NOBODY else _mark(occupancy.jobs[owner])
             share = SHARES[min(used * len(SHARES) // WHOLE_GPU, len(SHARES) - 1)]
             colour = RUNNING if owner == NOBODY else job_colour(owner)
             cells.append(whole if used == WHOLE_GPU else share, colour)
     return cells
 
 
+def _mark(job: PlacedJob) -> str:
+    return MIGRATED if job.migrated else STARTED
+
+
 def _print_legend(console: Console, occupancy: Occupancy) -> None:
+    marks = f"{STARTED} started"
+    if any(job.migrated for job in occupancy.jobs):
+        marks += f", {MIGRATED} migrated"
     console.print(
         Text.assemble(
             (HELD, RUNNING),
@@ -101,14 +108,14 @@ def _print_legend(console: Console, occupancy: Occupancy) -> None:
             (SICK, "red"),
             " unhealthy   ",
             f"{SHARES} in part   ",
-            f"{STARTED} started:" if occupancy.jobs else "",
+            f"{marks}:" if occupancy.jobs else "",
         )
     )
-    for index, (name, milli, hosts) in enumerate(occupancy.jobs[: len(LARGE)]):
+    for index, job in enumerate(occupancy.jobs[: len(LARGE)]):
         console.print(
             Text.assemble(
-                (f"  {STARTED} ", job_colour(index)),
-                f"{name}  {count_gpus(milli)} on {count(hosts, 'host')}",
+                (f"  {_mark(job)} ", job_colour(index)),
+                f"{job.name}  {count_gpus(job.milli_gpu)} on {count(job.hosts, 'host')}",
             )
         )
     rest = occupancy.jobs[len(LARGE) :]
@@ -116,6 +123,7 @@ def _print_legend(console: Console, occupancy: Occupancy) -> None:
         console.print(
             Text.assemble(
                 (f"  {STARTED} ", job_colour(len(LARGE))),
-                f"{count(len(rest), 'other job')}, {count_gpus(sum(job[1] for job in rest))}",
+                f"{count(len(rest), 'other job')}, "
+                f"{count_gpus(sum(job.milli_gpu for job in rest))}",
             )
         )

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placewright.instances.arrays import build_cluster, build_state
 from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.plan import DecisionKind, Plan
-from placewright.instances.round import Round
+from placewright.instances.plan import DecisionKind, Plan, Task
+from placewright.instances.round import Option, Round
 from placewright.topology import Cluster
 
 NOBODY = -1
+
+Ints = NDArray[np.int32]
+
+
+class PlacedJob(NamedTuple):
+    """A job that a plan starts or migrates: its name, milli-GPU, hosts, and which of the two."""
+
+    name: str
+    milli_gpu: int
+    hosts: int
+    migrated: bool
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -27,57 +40,75 @@ class Occupancy:
     healthy : bool array (hosts,)
         False where nothing may be placed.
     running : int32 array (gpus,)
-        Milli-GPU that running jobs hold, in the order of `Cluster.gpu_start`.
-    started : int32 array (gpus,)
-        Milli-GPU that started jobs hold.
+        Milli-GPU of running jobs in the order of `Cluster.gpu_start`; after a plan, of kept jobs.
+    placed : int32 array (gpus,)
+        Milli-GPU of started and migrated jobs, where the plan has them.
     owner : int32 array (gpus,)
-        Index in `jobs` of the largest started job on the GPU, `NOBODY` where there is none.
-    jobs : tuple of (str, int, int)
-        The started jobs, largest first: name, milli-GPU, hosts.
+        Index in `jobs` of the largest placed job on the GPU, `NOBODY` where there is none.
+    jobs : tuple of PlacedJob
+        The started and migrated jobs, largest first.
     """
 
     cluster: Cluster
     healthy: NDArray[np.bool_]
-    running: NDArray[np.int32]
-    started: NDArray[np.int32]
-    owner: NDArray[np.int32]
-    jobs: tuple[tuple[str, int, int], ...]
+    running: Ints
+    placed: Ints
+    owner: Ints
+    jobs: tuple[PlacedJob, ...]
 
     @property
     def free_milli(self) -> int:
         """Milli-GPU on healthy hosts that nobody holds."""
         usable = np.repeat(self.healthy, self.cluster.gpu_count)
-        return int((WHOLE_GPU - self.running - self.started)[usable].sum())
+        return int((WHOLE_GPU - self.running - self.placed)[usable].sum())
 
 
 def occupancy_of(round_: Round, plan: Plan | None = None) -> Occupancy:
     """Return who uses each GPU of a round, or of a round and a valid plan for it."""
     cluster = build_cluster(round_.cluster)
     state = build_state(round_, cluster)
-    started = np.zeros(cluster.num_gpus, dtype=np.int32)
+    running = WHOLE_GPU - state.gpu_free
+    placed = np.zeros(cluster.num_gpus, dtype=np.int32)
     owner = np.full(cluster.num_gpus, NOBODY, dtype=np.int32)
     jobs = {job.name: job for job in round_.jobs}
-    placed = [
-        (decision, jobs[decision.job].options[decision.option])
-        for decision in (plan.decisions if plan else ())
-        if decision.decision is DecisionKind.START and decision.option is not None
-    ]
-    placed.sort(key=lambda pair: -pair[1].milli_gpu)
+    arrived = []
+    for decision in plan.decisions if plan else ():
+        kind, job = decision.decision, jobs[decision.job]
+        if kind in (DecisionKind.MIGRATE, DecisionKind.PREEMPT) and job.running is not None:
+            for gpus, milli in _held(cluster, job.options[job.running.option], job.running.tasks):
+                running[gpus] -= milli
+        if kind in (DecisionKind.START, DecisionKind.MIGRATE) and decision.option is not None:
+            arrived.append((decision, job.options[decision.option]))
+    arrived.sort(key=lambda pair: -pair[1].milli_gpu)
     # Smallest first, so that a shared GPU ends up with its largest job.
-    for index in range(len(placed) - 1, -1, -1):
-        decision, option = placed[index]
-        for task in decision.tasks:
-            held = cluster.gpu_start[cluster.host_index[task.host]] + np.array(task.gpus, dtype=int)
-            started[held] += min(option.groups[task.group].gpu, WHOLE_GPU)
-            owner[held] = index
+    for index in range(len(arrived) - 1, -1, -1):
+        decision, option = arrived[index]
+        for gpus, milli in _held(cluster, option, decision.tasks):
+            placed[gpus] += milli
+            owner[gpus] = index
     return Occupancy(
         cluster=cluster,
         healthy=state.healthy,
-        running=WHOLE_GPU - state.gpu_free,
-        started=started,
+        running=running,
+        placed=placed,
         owner=owner,
         jobs=tuple(
-            (decision.job, option.milli_gpu, len({task.host for task in decision.tasks}))
-            for decision, option in placed
+            PlacedJob(
+                name=decision.job,
+                milli_gpu=option.milli_gpu,
+                hosts=len({task.host for task in decision.tasks}),
+                migrated=decision.decision is DecisionKind.MIGRATE,
+            )
+            for decision, option in arrived
         ),
     )
+
+
+def _held(
+    cluster: Cluster, option: Option, tasks: Iterable[Task]
+) -> Iterator[tuple[NDArray[np.int64], int]]:
+    """Yield the GPUs of each task, and the milli-GPU that it holds of each."""
+    for task in tasks:
+        start = cluster.gpu_start[cluster.host_index[task.host]]
+        gpus = start + np.array(task.gpus, dtype=np.int64)
+        yield gpus, min(option.groups[task.group].gpu, WHOLE_GPU)

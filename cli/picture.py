@@ -11,7 +11,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from placewright.cli.colours import LARGE, RUNNING, STARTED, UNHEALTHY, free_colour, job_colour
+from placewright.cli.colours import LARGE, PLACED, RUNNING, UNHEALTHY, free_colour, job_colour
 from placewright.cli.layout import GPU_LEVEL, Layout, layout_of
 from placewright.cli.occupancy import Occupancy
 from placewright.cli.text import count, count_gpus, shortened
@@ -115,14 +115,14 @@ def draw(occupancy: Occupancy, path: str, title: str, subtitle: str) -> None:
 
 
 def _add_gpus(axes: Axes, occupancy: Occupancy, layout: Layout) -> None:
-    """Draw GPUs one by one, running work at the bottom of a cell and started work above it."""
+    """Draw GPUs one by one, kept work at the bottom of a cell and placed work above it."""
     running = occupancy.running / WHOLE_GPU
-    started = occupancy.started / WHOLE_GPU
+    placed = occupancy.placed / WHOLE_GPU
     unused = np.zeros_like(running)
     palette = _rgb(*(job_colour(index) for index in range(max(len(occupancy.jobs), 1))))
     _add_bars(axes, layout, unused, unused + 1, _resting(occupancy))
     _add_bars(axes, layout, unused, running, np.broadcast_to(_rgb(RUNNING), (running.size, 3)))
-    _add_bars(axes, layout, running, running + started, palette[occupancy.owner])
+    _add_bars(axes, layout, running, running + placed, palette[occupancy.owner])
 
 
 def _add_bars(axes: Axes, layout: Layout, low: Floats, high: Floats, colours: Floats) -> None:
@@ -141,11 +141,11 @@ def _add_bars(axes: Axes, layout: Layout, low: Floats, high: Floats, colours: Fl
 def _add_mixtures(axes: Axes, occupancy: Occupancy, layout: Layout) -> None:
     """Draw cells of many GPUs, each in the mean colour of what they do."""
     running = occupancy.running[:, None] / WHOLE_GPU
-    started = occupancy.started[:, None] / WHOLE_GPU
+    placed = occupancy.placed[:, None] / WHOLE_GPU
     colours = (
         running * _rgb(RUNNING)
-        + started * _rgb(STARTED)
-        + (1 - running - started) * _resting(occupancy)
+        + placed * _rgb(PLACED)
+        + (1 - running - placed) * _resting(occupancy)
     )
     cells = layout.x.size
     gpus = np.bincount(layout.cell_of_gpu, minlength=cells)
@@ -181,7 +181,7 @@ def _add_labels(axes: Axes, layout: Layout) -> None:
 
 
 def _legend(occupancy: Occupancy, level: str) -> list[Patch]:
-    """Name the colours: what is free, broken or running, then the started jobs, largest first."""
+    """Name the colours: what is free, broken or running, then the placed jobs, largest first."""
     from matplotlib.patches import Patch
 
     patches = [
@@ -195,11 +195,16 @@ def _legend(occupancy: Occupancy, level: str) -> list[Patch]:
     named = occupancy.jobs[: len(LARGE)] if level == GPU_LEVEL else ()
     # The size comes first: matplotlib leaves out labels that begin with an underscore.
     patches += [
-        Patch(color=job_colour(index), label=f"{count_gpus(milli)}: {shortened(name)}")
-        for index, (name, milli, _) in enumerate(named)
+        Patch(
+            color=job_colour(index),
+            label=f"{count_gpus(job.milli_gpu)}: {shortened(job.name)}"
+            + (", migrated" if job.migrated else ""),
+        )
+        for index, job in enumerate(named)
     ]
     others = occupancy.jobs[len(named) :]
     if others:
-        label = f"{count(len(others), 'other job')}" if named else "started"
-        patches.append(Patch(color=STARTED, label=label))
+        word = "started or migrated" if any(job.migrated for job in others) else "started"
+        label = count(len(others), "other job") if named else word
+        patches.append(Patch(color=PLACED, label=label))
     return patches

@@ -11,6 +11,8 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from placewright.instances.errors import InvalidInputError
+
 STANDARD = "-"
 
 
@@ -53,6 +55,11 @@ def check_output(path: str | None, *inputs: str) -> None:
     sources = [Path(source) for source in inputs if source != STANDARD]
     if target.exists() and any(source.exists() and target.samefile(source) for source in sources):
         raise _unusable(path, "is an input; expected another name")
+
+
+def wrong_argument(error: InvalidInputError, option: str) -> typer.BadParameter:
+    """Tell what the library refuses as the wrong option that it is."""
+    return typer.BadParameter(f"{error.value}: {error.expected}", param_hint=option)
 
 
 def _unusable(path: str, why: str) -> typer.BadParameter:

@@ -10,9 +10,13 @@ from placewright.instances.round import Round
 
 OUTCOMES = {
     DecisionKind.START: "started",
+    DecisionKind.MIGRATE: "migrated",
+    DecisionKind.PREEMPT: "preempted",
     DecisionKind.KEEP: "kept",
     DecisionKind.WAIT: "waiting",
 }
+MOVES = (DecisionKind.MIGRATE, DecisionKind.PREEMPT)
+"""Decisions that only some plans have; what counts them leaves them out where there are none."""
 
 
 def document_text(document: Round | ClusterDocument | Plan) -> str:
@@ -37,7 +41,11 @@ def plan_text(plan: Plan) -> str:
     return ", ".join(
         [
             count(len(kinds), "job"),
-            *(f"{kinds.count(kind):,} {OUTCOMES[kind]}" for kind in OUTCOMES),
+            *(
+                f"{kinds.count(kind):,} {word}"
+                for kind, word in OUTCOMES.items()
+                if kind in kinds or kind not in MOVES
+            ),
         ]
     )
 

@@ -1,17 +1,18 @@
-"""The tables of a plan: what was decided, how good that is, and why jobs wait."""
+"""The tables of a plan: what was decided, how good that is, what moves, and why jobs wait."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from placewright.cli.summary import OUTCOMES
-from placewright.cli.text import NONE, count, gpus, number, percent, place
+from placewright.cli.moves import Move, moves_of
+from placewright.cli.summary import MOVES, OUTCOMES
+from placewright.cli.text import NONE, count, count_gpus, gpu_time, gpus, number, percent, place
 from placewright.instances.plan import DecisionKind, Reason
 
 if TYPE_CHECKING:
@@ -26,6 +27,12 @@ REASONS = {
     Reason.CAPACITY: "did not fit what was free before the round",
     Reason.DISPLACED_BY_PRIORITY: "did not fit beside started jobs of higher priority",
     Reason.NOT_CHOSEN: "could have started; others were worth more",
+}
+
+UNITS: Mapping[str, Callable[[float], str]] = {
+    "disruption": gpu_time,
+    "freed": gpu_time,
+    "remaining": count_gpus,
 }
 
 
@@ -48,13 +55,16 @@ def print_table(console: Console, made: Table) -> None:
 
 
 def print_plan(console: Console, round_: Round, plan: Plan) -> None:
-    """Print a valid plan of this round: counts, objective terms, waiting jobs, and single jobs."""
+    """Print a valid plan of this round: counts, terms, moves, waiting jobs, and single jobs."""
     jobs = {job.name: job for job in round_.jobs}
     console.print(f"Plan for round {round_.name}")
     console.print()
     print_table(console, outcome_table(jobs, plan))
     if plan.certificate is not None:
         print_table(console, terms_table(plan.certificate.terms))
+    moves = moves_of(jobs, plan)
+    if moves:
+        _print_moves(console, moves)
     waiting = [d for d in plan.decisions if d.decision is DecisionKind.WAIT]
     if waiting:
         print_table(console, waiting_table(jobs, waiting))
@@ -68,6 +78,8 @@ def outcome_table(jobs: Mapping[str, Job], plan: Plan) -> Table:
     made = table("Decisions", "decision", "jobs", "GPUs", right=("jobs", "GPUs"))
     for kind, word in OUTCOMES.items():
         chosen = [d for d in plan.decisions if d.decision is kind]
+        if kind in MOVES and not chosen:
+            continue
         made.add_row(
             word, number(len(chosen)), gpus(sum(_milli_gpu(jobs[d.job], d) for d in chosen))
         )
@@ -93,12 +105,19 @@ def terms_table(
         made.add_row(
             term.name,
             term.sense,
-            number(term.value),
-            number(term.bound),
+            term_text(term.name, term.value),
+            term_text(term.name, term.bound),
             percent(term.gap),
             f"{proof}, conditional" if term.conditional else proof,
         )
     return made
+
+
+def term_text(name: str, value: float | None) -> str:
+    """Write a term's value or bound, with its unit where that is GPUs or their time."""
+    if value is None or name not in UNITS:
+        return number(value)
+    return UNITS[name](value)
 
 
 def waiting_table(jobs: Mapping[str, Job], waiting: Iterable[Decision]) -> Table:
@@ -140,13 +159,49 @@ def certificate_line(certificate: Certificate) -> str:
     return ", ".join(parts)
 
 
-def _print_jobs(console: Console, jobs: Mapping[str, Job], plan: Plan) -> None:
-    """Print the largest jobs by decision, and how many more there are."""
-    order = list(OUTCOMES)
-    decisions = sorted(
-        plan.decisions, key=lambda d: (order.index(d.decision), -_milli_gpu(jobs[d.job], d))
+def _print_moves(console: Console, moves: Sequence[Move]) -> None:
+    """Print the first moves in their order, and how many more there are."""
+    spare = sum(move.spare for move in moves)
+    title = "Moves, in this order"
+    made = table(
+        f"{title}; {spare:,} of {len(moves):,} by a spare place" if spare else title,
+        "step",
+        "job",
+        "decision",
+        "GPUs",
+        "from",
+        "to, or why",
+        right=("step", "GPUs"),
     )
-    made = table("Jobs", "job", "decision", "GPUs", "option", "where, or why not", right=("GPUs",))
+    for step, move in enumerate(moves[:MAX_ROWS], 1):
+        made.add_row(
+            number(step),
+            move.job,
+            f"{OUTCOMES[move.kind]}, by a spare" if move.spare else OUTCOMES[move.kind],
+            gpus(move.milli_gpu),
+            move.source,
+            move.target,
+        )
+    print_table(console, made)
+    _print_rest(console, len(moves), "more move")
+
+
+def _print_rest(console: Console, rows: int, noun: str) -> None:
+    """Say how many rows a table left out."""
+    if rows > MAX_ROWS:
+        console.print(f"... and {count(rows - MAX_ROWS, noun)}")
+        console.print()
+
+
+def _print_jobs(console: Console, jobs: Mapping[str, Job], plan: Plan) -> None:
+    """Print the largest jobs that do not move by decision, and how many more there are."""
+    order = list(OUTCOMES)
+    resting = [decision for decision in plan.decisions if decision.decision not in MOVES]
+    decisions = sorted(
+        resting, key=lambda d: (order.index(d.decision), -_milli_gpu(jobs[d.job], d))
+    )
+    title = "Jobs" if len(resting) == len(plan.decisions) else "Other jobs"
+    made = table(title, "job", "decision", "GPUs", "option", "where, or why not", right=("GPUs",))
     for decision in decisions[:MAX_ROWS]:
         job = jobs[decision.job]
         made.add_row(
@@ -157,13 +212,13 @@ def _print_jobs(console: Console, jobs: Mapping[str, Job], plan: Plan) -> None:
             place(decision.tasks) if decision.tasks else (decision.reason or NONE),
         )
     print_table(console, made)
-    if len(decisions) > MAX_ROWS:
-        console.print(f"... and {count(len(decisions) - MAX_ROWS, 'more job')}")
-        console.print()
+    _print_rest(console, len(decisions), "more job")
 
 
 def _milli_gpu(job: Job, decision: Decision) -> int:
-    """GPUs that the job holds, or the most that it asks if it waits."""
+    """GPUs that the job holds, or held if it is preempted, or the most that it asks if it waits."""
     if decision.option is not None:
         return job.options[decision.option].milli_gpu
+    if job.running is not None:
+        return job.options[job.running.option].milli_gpu
     return max(option.milli_gpu for option in job.options)

@@ -10,20 +10,28 @@ if TYPE_CHECKING:
 
 NONE = "-"
 WHOLE_GPU = 1000
+HOUR = 3600
 MAX_NAME = 48
 SMALL_FRACTION = 1e-5
 SEPARATORS = tuple("-._:/")
 
 
-def gpus(milli: int) -> str:
+def gpus(milli: float) -> str:
     """Write milli-GPU as GPUs: 8000 is `8`, 250 is `0.25`."""
-    whole, rest = divmod(milli, WHOLE_GPU)
-    return f"{whole:,}" + (f".{rest:03d}".rstrip("0") if rest else "")
+    return _decimal(milli / WHOLE_GPU)
 
 
-def count_gpus(milli: int) -> str:
+def count_gpus(milli: float) -> str:
     """Write milli-GPU with their noun: `1 GPU`, `0.25 GPUs`."""
     return f"{gpus(milli)} GPU{'' if milli == WHOLE_GPU else 's'}"
+
+
+def gpu_time(milli: float) -> str:
+    """Write milli-GPU-seconds: 250 is `0.25 GPU-s`; an hour and more, `2.5 GPU-h`."""
+    seconds = milli / WHOLE_GPU
+    if abs(seconds) < HOUR:
+        return f"{_decimal(seconds)} GPU-s"
+    return f"{_decimal(seconds / HOUR)} GPU-h"
 
 
 def number(value: float | None) -> str:
@@ -74,3 +82,7 @@ def short(name: str, holder: str) -> str:
     """Drop the holder's name from the front of a name: `b0-r1-h3` in `b0-r1` is `h3`."""
     rest = name.removeprefix(holder)
     return rest[1:] if holder and rest[:1] in SEPARATORS and rest[1:] else name
+
+
+def _decimal(value: float) -> str:
+    return f"{value:,.3f}".rstrip("0").rstrip(".")

@@ -51,7 +51,7 @@ def _facts(occupancy: Occupancy, depth: int) -> list[Text]:
     size = len(cluster.names[depth])
     usable = np.repeat(occupancy.healthy, cluster.gpu_count)
     of_gpu = np.repeat(domain, cluster.gpu_count)
-    unused = np.where(usable, WHOLE_GPU - occupancy.running - occupancy.started, 0)
+    unused = np.where(usable, WHOLE_GPU - occupancy.running - occupancy.placed, 0)
     free = np.bincount(of_gpu, weights=unused, minlength=size).astype(np.int64)
     hosts = np.bincount(domain, minlength=size)
     sick = np.bincount(domain[~occupancy.healthy], minlength=size)

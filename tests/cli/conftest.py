@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ import pytest
 from placewright.cli.app import main
 from placewright.instances.arrays import build_cluster, build_state
 from placewright.instances.digest import round_digest
-from placewright.instances.files import load_round, write
+from placewright.instances.files import load_round, parse_round, write
 from placewright.instances.generator import generate_round
 from placewright.instances.plan import (
     Certificate,
@@ -25,6 +25,7 @@ from placewright.instances.plan import (
 )
 from placewright.instances.round import Job, Option, Round
 from placewright.instances.verify import verify
+from placewright.instances.verify.terms import TERMS
 from placewright.topology import Cluster, State
 
 
@@ -37,6 +38,10 @@ class Result(NamedTuple):
 
 
 Runner = Callable[..., Result]
+Place = tuple[str | int, ...]
+"""A host's name, then indices of its GPUs."""
+
+HEAD = {"apiVersion": "placewright/v1alpha1"}
 
 
 @pytest.fixture
@@ -68,6 +73,50 @@ def plan_file(tmp_path: Path, round_file: Path) -> Path:
     return path
 
 
+@pytest.fixture
+def moving(tmp_path: Path) -> tuple[Path, Path]:
+    """A round and a valid plan of it in which one job is preempted and three migrate."""
+    cluster = {"hosts": [{"name": "a[0-3]", "gpus": 4, "gpu_model": "H100"}]}
+    jobs = [
+        _job("low", 4000, [("a0", 0, 1, 2, 3)], checkpoint=400, restart_s=60),
+        _job("train", 1000, [("a1", 0), ("a1", 1)], restart_s=30),
+        _job("left", 2000, [("a1", 2, 3)], migrate_cost=20_000_000),
+        _job("right", 2000, [("a2", 2, 3)], restart_s=30),
+        _job("serve", 1000, [("a3", 0)], pinned=True),
+        {"name": "gang", "priority": 5, "options": [{"groups": [{"gpu": 4000}]}]},
+    ]
+    round_ = parse_round({**HEAD, "kind": "Round", "now": 1000, "cluster": cluster, "jobs": jobs})
+    kept = round_.jobs[4].running
+    bare = Plan(
+        round=round_digest(round_),
+        decisions=(
+            Decision(job="low", decision=DecisionKind.PREEMPT, displaced_by="gang"),
+            _placed("train", DecisionKind.MIGRATE, [("a1", 0), ("a2", 0)]),
+            _placed("left", DecisionKind.MIGRATE, [("a2", 2, 3)]),
+            _placed("right", DecisionKind.MIGRATE, [("a1", 2, 3)]),
+            Decision(job="serve", decision=DecisionKind.KEEP, option=0, tasks=kept.tasks),
+            _placed("gang", DecisionKind.START, [("a0", 0, 1, 2, 3)]),
+        ),
+        sections=({"kind": "moves", "steps": ["low", "train", "left"], "needs_spare": ["right"]},),
+    )
+    paths = tmp_path / "moving.json", tmp_path / "moves.json"
+    write(round_, paths[0])
+    write(certified(round_, bare), paths[1])
+    return paths
+
+
+def _job(name: str, gpu: int, places: Sequence[Place], **running: object) -> dict[str, object]:
+    """Return a running job with one task group and its tasks' places."""
+    tasks = [{"index": i, "host": host, "gpus": gpus} for i, (host, *gpus) in enumerate(places)]
+    option = {"groups": [{"count": len(places), "gpu": gpu}]}
+    return {"name": name, "options": [option], "running": {**running, "tasks": tasks}}
+
+
+def _placed(name: str, kind: DecisionKind, places: Sequence[Place]) -> Decision:
+    tasks = tuple(Task(index=i, host=host, gpus=gpus) for i, (host, *gpus) in enumerate(places))
+    return Decision(job=name, decision=kind, option=0, tasks=tasks)
+
+
 @pytest.fixture(name="first_fit")
 def first_fit_fixture() -> Callable[[Round], Plan]:
     """Make plans without a solver."""
@@ -91,9 +140,13 @@ def first_fit(round_: Round) -> Plan:
                     tasks=job.running.tasks,
                 )
             )
-    bare = Plan(round=round_digest(round_), decisions=tuple(decisions))
+    return certified(round_, Plan(round=round_digest(round_), decisions=tuple(decisions)))
+
+
+def certified(round_: Round, bare: Plan) -> Plan:
+    """Add a certificate without bounds."""
     terms = tuple(
-        TermResult(name=name, sense="max" if name == "value" else "min", value=value)
+        TermResult(name=name, sense=TERMS[name].sense, value=value)
         for name, value in verify(round_, bare).terms.items()
     )
     certificate = Certificate(

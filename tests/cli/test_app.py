@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-VERBS = ("solve", "verify", "validate", "show", "generate", "convert", "schema")
+VERBS = ("solve", "verify", "validate", "show", "preset", "generate", "convert", "schema")
+PRESETS = ("drain", "hot-swap", "defragment", "minimal-victims")
 
 
 def placewright_process(*args: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
@@ -56,6 +57,7 @@ def test_without_arguments_the_help_is_shown(run):
     [
         *(("solve",), ("verify",), ("validate",), ("show",), ("schema",)),
         *(("generate", "cluster"), ("generate", "round"), ("convert", "openb")),
+        *(("preset", name) for name in PRESETS),
     ],
     ids=" ".join,
 )

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from placewright.instances.files import load_round, write
+from placewright.cli.occupancy import occupancy_of
+from placewright.instances.files import load_plan, load_round, write
 from placewright.instances.generator import generate_cluster, generate_round
 from placewright.instances.round import Round
 
@@ -71,6 +72,34 @@ def test_shares_and_unhealthy_hosts_have_their_own_cells(run, tmp_path, first_fi
     assert any(cell in result.out.partition("running")[0] for cell in "▂▄▆")
 
 
+def test_a_plan_with_moves_is_drawn_as_it_leaves_the_cluster(run, moving):
+    round_, plan = moving
+    result = run("show", round_, "--plan", plan)
+    assert result.code == 0
+    assert "1 started, 3 migrated, 1 preempted, 1 kept, 0 waiting" in result.out
+    for host in ("a0 ■■■■", "a1 ▣·▣▣", "a2 ▣·▣▣", "a3 □···"):
+        assert host in result.out
+    assert "▣ train  2 GPUs on 2 hosts" in result.out
+    assert "low" not in result.out
+
+
+def test_occupancy_moves_migrated_jobs_and_drops_preempted_ones(moving):
+    round_, plan = load_round(moving[0]), load_plan(moving[1])
+    before, after = occupancy_of(round_), occupancy_of(round_, plan)
+    assert before.running.reshape(4, 4).sum(axis=1).tolist() == [4000, 4000, 2000, 1000]
+    assert after.running.reshape(4, 4).sum(axis=1).tolist() == [0, 0, 0, 1000]
+    assert after.placed.reshape(4, 4).sum(axis=1).tolist() == [4000, 3000, 3000, 0]
+    assert after.free_milli == 5000
+    assert [(job.name, job.migrated) for job in after.jobs] == [
+        ("gang", False),
+        *((name, True) for name in ("train", "left", "right")),
+    ]
+
+
+def test_a_pinned_job_says_so(run, moving):
+    assert "a3:0, pinned" in run("show", moving[0]).out
+
+
 def test_a_map_of_many_hosts_says_what_it_leaves_out(run, tmp_path, first_fit):
     round_, plan = tmp_path / "round.json", tmp_path / "plan.json"
     write(generate_round(2048, 3), round_)
@@ -94,11 +123,17 @@ def test_hosts_without_levels_are_drawn(run, tmp_path, first_fit):
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg", ".PNG"])
-def test_everything_can_be_a_picture(run, tmp_path, round_file, plan_file, suffix):
+def test_everything_can_be_a_picture(run, tmp_path, round_file, plan_file, moving, suffix):
     cluster = tmp_path / "cluster.json"
     write(generate_cluster(64), cluster)
     for number, args in enumerate(
-        ((cluster,), (round_file,), (QUICKSTART,), (round_file, "--plan", plan_file))
+        (
+            (cluster,),
+            (round_file,),
+            (QUICKSTART,),
+            (round_file, "--plan", plan_file),
+            (moving[0], "--plan", moving[1]),
+        )
     ):
         picture = tmp_path / f"map{number}{suffix}"
         result = run("show", *args, "-o", picture)

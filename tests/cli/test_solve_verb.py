@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from placewright.instances.files import load_plan
-from placewright.instances.plan import Plan
+from placewright.cli.tables import term_text
+from placewright.instances.files import load_plan, write
+from placewright.instances.plan import Decision, DecisionKind, Plan, Task
+from placewright.instances.round import Round
 
 
 @pytest.fixture
@@ -40,6 +42,63 @@ def test_the_plan_is_printed_as_tables(run, solver, round_file):
     assert "not_chosen" in result.out
     assert "more job" in result.out
     assert "backend greedy (packer 1.0), seed 0, 0.50 s, 0.25 CPU s, peak 100 MiB" in result.out
+
+
+def test_moves_are_listed_in_their_order(run, monkeypatch, moving):
+    round_, plan = moving
+    monkeypatch.setattr("placewright.rounds.solve_round", lambda _, **limits: load_plan(plan))
+    result = run("solve", round_)
+    assert result.code == 0
+    rows = [line.split() for line in result.out.splitlines()]
+    for row in (
+        "started 1 4",
+        "migrated 3 6",
+        "preempted 1 4",
+        "kept 1 1",
+        "1 low preempted 4 a0:0-3 displaced by gang",
+        "2 train migrated 1 a1:1 a2:0",
+        "3 left migrated 2 a1:2-3 a2:2-3",
+        "4 right migrated, by a spare 2 a2:2-3 a1:2-3",
+        "gang started 4 default a0:0-3",
+    ):
+        assert row.split() in rows
+    assert "Moves, in this order; 1 of 4 by a spare place" in result.out
+    # Stops: low loses 660 s on 4 GPUs, train 30 s on 2, right 30 s on 2, left as given; 9 GPUs.
+    assert next(r[:4] for r in rows if "disruption" in r) == ["disruption", "min", "6.325", "GPU-h"]
+
+
+def test_more_moves_than_rows_are_counted(run, monkeypatch, tmp_path):
+    tasks = [Task(host=f"h{i:02d}", gpus=(0,)) for i in range(60)]
+    jobs = [
+        {
+            "name": f"j{i}",
+            "options": [{"groups": [{"gpu": 1000}]}],
+            "running": {"tasks": [tasks[i].model_dump()]},
+        }
+        for i in range(30)
+    ]
+    hosts = [{"name": "h[00-59]", "gpus": 1, "gpu_model": "T4"}]
+    round_ = Round.model_validate({"cluster": {"hosts": hosts}, "jobs": jobs})
+    moved = tuple(
+        Decision(job=job.name, decision=DecisionKind.MIGRATE, option=0, tasks=(tasks[30 + i],))
+        for i, job in enumerate(round_.jobs)
+    )
+    steps = [job.name for job in round_.jobs]
+    plan = Plan(decisions=moved, sections=({"kind": "moves", "steps": steps, "needs_spare": []},))
+    write(round_, tmp_path / "round.json")
+    monkeypatch.setattr("placewright.rounds.solve_round", lambda _, **limits: plan)
+    result = run("solve", tmp_path / "round.json")
+    assert result.code == 0
+    assert "... and 10 more moves" in result.out
+    assert "spare" not in result.out
+
+
+def test_terms_have_readable_units():
+    assert term_text("disruption", 90_000) == "90 GPU-s"
+    assert term_text("freed", -7_200_000) == "-2 GPU-h"
+    assert term_text("remaining", 12_500.0) == "12.5 GPUs"
+    assert term_text("value", 90_400) == "90,400"
+    assert term_text("disruption", None) == "-"
 
 
 def test_options_reach_the_solver(run, solver, round_file):

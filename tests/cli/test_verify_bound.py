@@ -33,8 +33,8 @@ def test_bounds_speak_of_the_plan_that_is_given():
         for d in nothing.decisions
     ]
     plan = nothing.model_copy(update={"decisions": tuple(waiting), "certificate": None})
-    value, spread, opened = prove_bounds(round_, plan)
+    value, disruption, spread, opened = prove_bounds(round_, plan)
     assert (value.value, value.bound, value.gap) == (0, 90400, 1.0)
     # No host has to open for a value of 0.
     assert (opened.value, opened.bound, opened.gap) == (0, 0, 0)
-    assert spread.gap == 0
+    assert disruption.gap == spread.gap == 0
