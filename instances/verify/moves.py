@@ -14,7 +14,7 @@ from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.errors import value_text
 from placewright.instances.plan import Task
 from placewright.instances.round import TaskGroup
-from placewright.instances.verify.reading import Reading, demand
+from placewright.instances.verify.reading import Placed, Reading, demand
 from placewright.instances.verify.result import Finding, Rule
 
 KIND = "moves"
@@ -93,22 +93,15 @@ def move_order(reading: Reading) -> Iterator[Finding]:
         for task in placed.tasks:
             for slot, amount in _slots(task.task, task.group):
                 held[slot] += amount
-        for arrival in placed.arrivals:
-            capacity = arrival.host.hardware.capacity
-            over = [
-                (slot, limit)
-                for slot, _ in _slots(arrival.task, arrival.group)
-                if held[slot] > (limit := _limit(slot, capacity))
-            ]
-            if over:
-                (host, what), limit = over[0]
-                unit = f"of {what}" if isinstance(what, str) else f"milli-GPU of GPU {what}"
-                yield Finding(
-                    (*listed.path, "steps", number),
-                    f"job {name!r} moves while jobs would hold {held[host, what]} {unit} "
-                    f"on host {host!r}; expected at most {limit}",
-                )
-                break
+        over = next((slot for slot in _taken(placed) if held[slot] > _limit(reading, slot)), None)
+        if over is not None:
+            host, what = over
+            unit = f"of {what}" if isinstance(what, str) else f"milli-GPU of GPU {what}"
+            yield Finding(
+                (*listed.path, "steps", number),
+                f"job {name!r} makes {held[over]} {unit} held on host {host!r} in its turn; "
+                f"expected at most {_limit(reading, over)}",
+            )
 
 
 def _are_names(value: object) -> bool:
@@ -131,6 +124,7 @@ def _named_once(reading: Reading, listed: Listed) -> Iterator[Finding]:
     first_move = next((i for i, name in enumerate(listed.steps) if name in movable), None)
     for field, names in zip(_LISTS, (listed.steps, listed.needs_spare), strict=True):
         for number, name in enumerate(names):
+            problem: str | None
             if name in seen:
                 problem = "is named twice; expected each job once"
             elif name not in stopped and name not in movable:
@@ -140,10 +134,10 @@ def _named_once(reading: Reading, listed: Listed) -> Iterator[Finding]:
             elif name in stopped and first_move is not None and number > first_move:
                 problem = "is preempted after a migration; expected preempted jobs first"
             else:
-                seen.add(name)
-                continue
+                problem = None
             seen.add(name)
-            yield Finding((*listed.path, field, number), f"job {value_text(name)} {problem}")
+            if problem is not None:
+                yield Finding((*listed.path, field, number), f"job {value_text(name)} {problem}")
     for name in sorted((stopped | movable) - seen):
         yield Finding(
             listed.path,
@@ -167,9 +161,18 @@ def _slots(task: Task, group: TaskGroup) -> Iterator[tuple[Slot, int]]:
         yield (task.host, gpu), min(group.gpu, WHOLE_GPU)
 
 
-def _limit(slot: Slot, capacity: Mapping[str, int]) -> int:
-    what = slot[1]
-    return capacity.get(what, 0) if isinstance(what, str) else WHOLE_GPU
+def _taken(placed: Placed) -> Iterator[Slot]:
+    """Yield what the arrivals of a job hold."""
+    for arrival in placed.arrivals:
+        for slot, _ in _slots(arrival.task, arrival.group):
+            yield slot
+
+
+def _limit(reading: Reading, slot: Slot) -> int:
+    host, what = slot
+    if isinstance(what, int):
+        return WHOLE_GPU
+    return reading.cluster.hosts[host].hardware.capacity.get(what, 0)
 
 
 RULES: tuple[Rule[Reading], ...] = (

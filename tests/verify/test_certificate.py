@@ -22,6 +22,7 @@ ROUND = Round.model_validate(
             {"name": "a", "options": [{"groups": [{"gpu": 4000, "count": 3}]}]},
             {"name": "b", "options": [{"groups": [{"gpu": 4000}]}]},
         ],
+        "policy": {"terms": ["value", "spread", "opened"]},
     }
 )
 TERMS = {"value": 12000, "spread": 0, "opened": 3}

@@ -12,26 +12,42 @@ from hypothesis import strategies as st
 
 from placewright.instances.digest import round_digest
 from placewright.instances.plan import Plan
-from placewright.instances.round import Round
+from placewright.instances.round import DEFAULT_TERMS, Freeing, Round
 from placewright.instances.verify import RULE_IDS, Verification, sections, verify
 from placewright.instances.verify.result import Finding
 
 Raw = dict[str, Any]
 Edit = Callable[[Raw], object]
 
+
+def job_on(name: str, *places: tuple[str, list[int]], **fields: Any) -> Raw:
+    """A running job, one task of whole GPUs per place."""
+    tasks = [{"index": i, "host": host, "gpus": gpus} for i, (host, gpus) in enumerate(places)]
+    group = {"count": len(places), "gpu": 1000 * len(places[0][1]), "required": "rack"}
+    running = {"tasks": tasks, **fields}
+    return {"name": name, "options": [{"groups": [group]}] * 2, "running": running}
+
+
 HOST = {"gpus": 4, "gpu_model": "A100", "cpu": 16000, "memory": "64Gi", "resources": {"nic": 2}}
 ROUND = Round.model_validate(
     {
         "cluster": {
             "levels": ["rack"],
-            "domains": [{"name": name, "level": "rack"} for name in ("k0", "k1", "k2")],
+            "domains": [{"name": name, "level": "rack"} for name in ("k0", "k1", "k2", "k3")],
             "hosts": [
                 {**HOST, "name": "k0-h[0-2]", "parent": "k0"},
                 {**HOST, "name": "k1-h[0-1]", "parent": "k1"},
                 {**HOST, "name": "k1-h2", "parent": "k1", "healthy": False},
                 {**HOST, "name": "k2-h0", "parent": "k2", "gpu_model": "V100"},
+                {**HOST, "name": "k3-h[0-4]", "parent": "k3"},
             ],
         },
+        "now": 100,
+        "policy": {
+            "terms": ["value", "disruption", "remaining", "spread", "opened"],
+            "vacate": ["k3-h3"],
+        },
+        "reservations": [{"host": "k3-h2", "gpus": [2]}, {"host": "k3-h4"}],
         "tenants": [{"name": "red", "quota": {"gpu": 2000, "cpu": 100000}}],
         "jobs": [
             {
@@ -87,14 +103,37 @@ ROUND = Round.model_validate(
                 ],
             },
             {"name": "lone", "options": [{"groups": [{"gpu": 4000}]}]},
+            job_on("low", ("k3-h0", [0, 1, 2, 3]), checkpoint=40, restart_s=10, migrate_cost=1),
+            {
+                "name": "urgent",
+                "priority": 1,
+                "weight": 4,
+                "options": [{"groups": [{"gpu": 2000}]}],
+            },
+            job_on("mover", ("k3-h1", [0]), ("k3-h1", [1]), restart_s=9, migrate_cost=7),
+            job_on("chain", ("k3-h2", [0]), restart_s=5, preempt_cost=1),
+            job_on("left", ("k3-h1", [2])),
+            job_on("right", ("k3-h1", [3])),
+            job_on("pinned", ("k3-h2", [1]), pinned=True),
+            job_on("leaving", ("k3-h3", [0])),
         ],
     }
 )
 RUN, GANG, HALF, OTHER, MENU, TEAM, LONE = range(7)
+LOW, URGENT, MOVER, CHAIN, LEFT, RIGHT, PINNED, LEAVING = range(7, 15)
 
 
 def started(job: str, option: int, *tasks: Raw) -> Raw:
     return {"job": job, "decision": "start", "option": option, "tasks": list(tasks)}
+
+
+def on(kind: str, job: str, *places: tuple[str, list[int]]) -> Raw:
+    """A running job that is kept or migrated, one task per place."""
+    tasks = [
+        {"group": 0, "index": i, "host": host, "gpus": gpus}
+        for i, (host, gpus) in enumerate(places)
+    ]
+    return {"job": job, "decision": kind, "option": 0, "tasks": tasks}
 
 
 PLAN: Raw = {
@@ -122,9 +161,26 @@ PLAN: Raw = {
             {"group": 1, "index": 1, "host": "k0-h1", "gpus": [3]},
         ),
         {"job": "lone", "decision": "wait", "reason": "not_chosen"},
-    ]
+        {"job": "low", "decision": "preempt", "displaced_by": "urgent"},
+        started("urgent", 0, {"group": 0, "index": 0, "host": "k3-h0", "gpus": [0, 1]}),
+        on("migrate", "mover", ("k3-h1", [0]), ("k3-h2", [0])),
+        on("migrate", "chain", ("k3-h2", [3])),
+        on("migrate", "left", ("k3-h1", [3])),
+        on("migrate", "right", ("k3-h1", [2])),
+        on("keep", "pinned", ("k3-h2", [1])),
+        on("keep", "leaving", ("k3-h3", [0])),
+    ],
+    "sections": [
+        {"kind": "moves", "steps": ["low", "chain", "mover", "left"], "needs_spare": ["right"]}
+    ],
 }
-TERMS = {"value": 8000 + 500 + 500 + 1000 + 2000, "spread": 0, "opened": 3}
+TERMS = {
+    "value": 8000 + 500 + 500 + 1000 + 2000 + 4 * 2000 - 4000,
+    "disruption": (4000 * (60 + 10) + 4000) + (7 + 1000) + (1000 * 5 + 1000) + 1000 + 1000,
+    "remaining": 1000,
+    "spread": 0,
+    "opened": 3,
+}
 
 
 def check(edit: Edit) -> Verification:
@@ -163,6 +219,15 @@ def drop(job: int, task: int) -> Edit:
 def repeat_task(raw: Raw) -> None:
     tasks = raw["decisions"][GANG]["tasks"]
     tasks.append(copy.deepcopy(tasks[1]))
+
+
+def add_section(section: Raw) -> Edit:
+    return lambda raw: raw["sections"].append(section)
+
+
+def set_moves(*steps: str, needs_spare: tuple[str, ...] = ("right",)) -> Edit:
+    section = {"kind": "moves", "steps": list(steps), "needs_spare": list(needs_spare)}
+    return set_in("sections", to=[section])
 
 
 WAIT = {"job": "lone", "decision": "wait"}
@@ -245,16 +310,16 @@ CORRUPTIONS: dict[str, tuple[Edit, set[str], str]] = {
     "an unknown job": (
         add_decision({"job": "ghost", "decision": "wait"}),
         {"known_job"},
-        "decisions[7].job",
+        "decisions[15].job",
     ),
     "a job renamed": (
         set_decision(LONE, job="ghost"),
         {"known_job", "one_decision"},
         "decisions",
     ),
-    "a job twice": (add_decision(WAIT), {"one_decision"}, "decisions[7].job"),
+    "a job twice": (add_decision(WAIT), {"one_decision"}, "decisions[15].job"),
     "a job missing": (lambda raw: raw["decisions"].pop(LONE), {"one_decision"}, "decisions"),
-    "no decision at all": (set_in("decisions", to=[]), {"one_decision"}, "decisions"),
+    "no decision at all": (set_in("decisions", to=[]), {"one_decision", "moves"}, "decisions"),
     "a kept job moved to another host": (
         set_task(RUN, host="k0-h2"),
         {"kept_in_place"},
@@ -292,7 +357,7 @@ CORRUPTIONS: dict[str, tuple[Edit, set[str], str]] = {
     ),
     "a waiting job with tasks": (
         set_decision(LONE, tasks=[{"host": "k2-h0", "gpus": [0, 1, 2, 3]}]),
-        {"waits_hold_nothing"},
+        {"holds_nothing"},
         "decisions[6].tasks",
     ),
     "a started job with a reason": (
@@ -301,16 +366,215 @@ CORRUPTIONS: dict[str, tuple[Edit, set[str], str]] = {
         "decisions[2].reason",
     ),
     "another round's plan": (set_in("round", to="0" * 64), {"same_round"}, "round"),
-    "an unknown section": (
-        set_in("sections", to=[{"kind": "groups"}]),
-        {"section"},
-        "sections[0].kind",
-    ),
-    "a section without kind": (set_in("sections", to=[{}]), {"section"}, "sections[0].kind"),
+    "an unknown section": (add_section({"kind": "groups"}), {"section"}, "sections[1].kind"),
+    "a section without kind": (add_section({}), {"section"}, "sections[1].kind"),
     "a section of a strange kind": (
-        set_in("sections", to=[{"kind": ["groups"]}]),
+        add_section({"kind": ["groups"]}),
         {"section"},
-        "sections[0].kind",
+        "sections[1].kind",
+    ),
+    "a pending job migrated": (
+        set_decision(HALF, decision="migrate"),
+        {"legal_decision"},
+        "decisions[2].decision",
+    ),
+    "a pending job preempted": (
+        lambda raw: raw["decisions"].__setitem__(
+            LONE, {"job": "lone", "decision": "preempt", "displaced_by": "urgent"}
+        ),
+        {"legal_decision"},
+        "decisions[6].decision",
+    ),
+    "a pinned job migrated": (
+        lambda raw: (
+            set_decision(PINNED, decision="migrate")(raw),
+            set_task(PINNED, host="k3-h1", gpus=[1])(raw),
+            raw["sections"][0]["steps"].append("pinned"),
+        ),
+        {"legal_decision"},
+        "decisions[13].decision",
+    ),
+    "a pinned job preempted": (
+        lambda raw: (
+            set_decision(PINNED, decision="preempt", option=None, tasks=[])(raw),
+            set_decision(PINNED, displaced_by="urgent")(raw),
+            set_task(URGENT, host="k3-h2", gpus=[0, 1])(raw),
+        ),
+        {"legal_decision", "displaced_by", "preemption", "gpu_capacity", "moves"},
+        "decisions[13].decision",
+    ),
+    "a migrated job with another option": (
+        set_decision(MOVER, option=1),
+        {"migrated"},
+        "decisions[9].option",
+    ),
+    "a migrated job in place": (
+        set_task(MOVER, 1, host="k3-h1", gpus=[1]),
+        {"migrated"},
+        "decisions[9].tasks",
+    ),
+    "a migrated job without option": (
+        set_decision(LEFT, option=None),
+        {"option", "moves"},
+        "decisions[11].option",
+    ),
+    "a task of a migrated job dropped": (drop(MOVER, 1), {"gang"}, "decisions[9].tasks"),
+    "a migration to an unknown host": (
+        set_task(CHAIN, host="k9-h0"),
+        {"known_host"},
+        "decisions[10].tasks[0].host",
+    ),
+    "a migration to too many GPUs": (
+        set_task(MOVER, 1, host="k3-h0", gpus=[2, 3]),
+        {"gpus", "preemption"},
+        "decisions[9].tasks[1].gpus",
+    ),
+    "a migration to an unhealthy host": (
+        set_task(RIGHT, host="k1-h2"),
+        {"healthy"},
+        "decisions[12].tasks[0].host",
+    ),
+    "a migration to another rack": (
+        set_task(MOVER, 1, host="k0-h2"),
+        {"required_level"},
+        "decisions[9].tasks",
+    ),
+    "a migration to a host of a GPU taken": (
+        set_task(CHAIN, gpus=[1]),
+        {"gpu_capacity", "move_order"},
+        "decisions[10].tasks[0].gpus",
+    ),
+    "a start on a reserved host": (
+        set_task(HALF, host="k3-h4"),
+        {"reserved"},
+        "decisions[2].tasks[0].host",
+    ),
+    "a migration to a reserved GPU": (
+        set_task(CHAIN, gpus=[2]),
+        {"reserved"},
+        "decisions[10].tasks[0].gpus",
+    ),
+    "a start on a host to vacate": (
+        set_task(HALF, host="k3-h3"),
+        {"vacated"},
+        "decisions[2].tasks[0].host",
+    ),
+    "a migration to a host to vacate": (
+        set_task(CHAIN, host="k3-h3"),
+        {"vacated"},
+        "decisions[10].tasks[0].host",
+    ),
+    "a preempted job with tasks": (
+        set_decision(LOW, tasks=[{"host": "k3-h0", "gpus": [0, 1, 2, 3]}]),
+        {"holds_nothing"},
+        "decisions[7].tasks",
+    ),
+    "a preempted job with option": (set_decision(LOW, option=0), {"option"}, "decisions[7].option"),
+    "a preempted job with a reason": (
+        set_decision(LOW, reason="capacity"),
+        {"reason"},
+        "decisions[7].reason",
+    ),
+    "a preemption for no job": (
+        set_decision(LOW, displaced_by=None),
+        {"displaced_by"},
+        "decisions[7].displaced_by",
+    ),
+    "a preemption for an unknown job": (
+        set_decision(LOW, displaced_by="ghost"),
+        {"displaced_by"},
+        "decisions[7].displaced_by",
+    ),
+    "a preemption for a job elsewhere": (
+        set_decision(LOW, displaced_by="gang"),
+        {"displaced_by"},
+        "decisions[7].displaced_by",
+    ),
+    "a preemption that no arrival needs": (
+        set_task(URGENT, host="k2-h0"),
+        {"displaced_by"},
+        "decisions[7].displaced_by",
+    ),
+    "a kept job displaced": (
+        set_decision(RUN, displaced_by="urgent"),
+        {"displaced_by"},
+        "decisions[0].displaced_by",
+    ),
+    "a preemption that serves its own priority": (
+        set_task(HALF, host="k3-h0", gpus=[2]),
+        {"preemption"},
+        "decisions[7]",
+    ),
+    "a preemption that serves a migrated job of its priority": (
+        set_task(LEFT, host="k3-h0"),
+        {"preemption"},
+        "decisions[7]",
+    ),
+    "a preemption for its own priority": (
+        lambda raw: (
+            set_task(HALF, host="k3-h0", gpus=[2])(raw),
+            set_decision(LOW, displaced_by="half")(raw),
+        ),
+        {"preemption", "displaced_by"},
+        "decisions[7].displaced_by",
+    ),
+    "moves without their section": (set_in("sections", to=[]), {"moves"}, "sections"),
+    "moves twice": (
+        lambda raw: raw["sections"].append(raw["sections"][0]),
+        {"moves"},
+        "sections[1]",
+    ),
+    "a preempted job not named": (set_moves("chain", "mover", "left"), {"moves"}, "sections[0]"),
+    "a migrated job not named": (set_moves("low", "chain", "mover"), {"moves"}, "sections[0]"),
+    "a job named twice": (
+        set_moves("low", "chain", "mover", "left", "chain"),
+        {"moves"},
+        "sections[0].steps[4]",
+    ),
+    "a kept job named": (
+        set_moves("low", "pinned", "chain", "mover", "left"),
+        {"moves"},
+        "sections[0].steps[1]",
+    ),
+    "a preempted job after a migration": (
+        set_moves("chain", "low", "mover", "left"),
+        {"moves"},
+        "sections[0].steps[1]",
+    ),
+    "a preempted job that needs a spare place": (
+        set_moves("chain", "mover", "left", needs_spare=("low", "right")),
+        {"moves"},
+        "sections[0].needs_spare[0]",
+    ),
+    "a place taken before it is left": (
+        set_moves("low", "mover", "chain", "left"),
+        {"move_order"},
+        "sections[0].steps[1]",
+    ),
+    "a swap without a spare place": (
+        set_moves("low", "chain", "mover", "left", "right", needs_spare=()),
+        {"move_order"},
+        "sections[0].steps[3]",
+    ),
+    "steps that are no list": (
+        set_in("sections", 0, "steps", to="low"),
+        {"section"},
+        "sections[0].steps",
+    ),
+    "steps that are no names": (
+        set_in("sections", 0, "steps", to=["low", 3]),
+        {"section"},
+        "sections[0].steps",
+    ),
+    "a list left out": (
+        lambda raw: raw["sections"][0].pop("needs_spare"),
+        {"section"},
+        "sections[0].needs_spare",
+    ),
+    "a field too much": (
+        set_in("sections", 0, "time", to=3),
+        {"section"},
+        "sections[0].time",
     ),
 }
 
@@ -353,8 +617,8 @@ def test_every_rule_is_broken_alone_by_some_corruption() -> None:
         (
             "a quota exceeded",
             (
-                "started jobs of tenant 'red' ask 2000 of gpu together; "
-                "expected at most 1000 (quota 2000, running 1000)"
+                "jobs of tenant 'red' hold 3000 of gpu together; "
+                "expected at most 2000 (quota 2000, held before the round 1000)"
             ),
         ),
         (
@@ -366,6 +630,20 @@ def test_every_rule_is_broken_alone_by_some_corruption() -> None:
             (
                 "group 0 of job 'gang' is in 2 domains of level 'rack', 'k0' and 'k1' among them; "
                 "expected one"
+            ),
+        ),
+        (
+            "a preemption that serves its own priority",
+            (
+                "job 'half' of priority 0 arrives on host 'k3-h0', where job 'low' of priority 0 "
+                "is preempted; expected arrivals of strictly higher priority only"
+            ),
+        ),
+        (
+            "a place taken before it is left",
+            (
+                "job 'mover' makes 2000 milli-GPU of GPU 0 held on host 'k3-h2' in its turn; "
+                "expected at most 1000"
             ),
         ),
     ],
@@ -438,8 +716,8 @@ def test_a_registered_section_is_checked_by_its_owner(monkeypatch: pytest.Monkey
 
     monkeypatch.setitem(sections.SECTIONS, "groups", owner)
     good = {"kind": "groups", "good": True}
-    assert check(set_in("sections", to=[good])).ok
-    (violation,) = check(set_in("sections", to=[good, {**good, "good": False}])).violations
+    assert check(add_section(good)).ok
+    (violation,) = check(add_section({**good, "good": False})).violations
     assert (violation.rule, violation.where) == ("section", "sections[1].good")
 
 
@@ -447,26 +725,41 @@ task_noise = st.fixed_dictionaries(
     {
         "group": st.integers(0, 2),
         "index": st.integers(0, 3),
-        "host": st.sampled_from(["k0-h0", "k0-h1", "k1-h2", "k2-h0", "nowhere"]),
+        "host": st.sampled_from(["k0-h0", "k0-h1", "k1-h2", "k2-h0", "k3-h1", "nowhere"]),
         "gpus": st.lists(st.integers(0, 5), max_size=5),
     }
 )
+job_noise = st.sampled_from([*(job.name for job in ROUND.jobs), "ghost"])
 decision_noise = st.fixed_dictionaries(
     {
-        "job": st.sampled_from([*(job.name for job in ROUND.jobs), "ghost"]),
-        "decision": st.sampled_from(["start", "keep", "wait"]),
+        "job": job_noise,
+        "decision": st.sampled_from(["start", "keep", "migrate", "preempt", "wait"]),
         "option": st.none() | st.integers(0, 2),
         "reason": st.none() | st.just("quota"),
+        "displaced_by": st.none() | job_noise | st.just("ghost"),
         "tasks": st.lists(task_noise, max_size=4),
     }
 )
 
 
-@settings(max_examples=150, deadline=None)
-@given(noise=st.lists(decision_noise, max_size=8))
-def test_no_plan_makes_the_verifier_stumble(noise: list[Raw]) -> None:
-    for terms in (["value", "spread", "opened"], ["proximity", "leftover"]):
-        round_ = ROUND.model_copy(
-            update={"policy": ROUND.policy.model_copy(update={"terms": tuple(terms)})}
-        )
-        assert list(verify(round_, Plan.model_validate({"decisions": noise})).terms) == terms
+names_noise = st.lists(job_noise, max_size=6)
+section_noise = st.dictionaries(
+    st.sampled_from(["kind", "steps", "needs_spare", "other"]),
+    names_noise | st.sampled_from(["moves", "groups", None, 3, ["low", 1], [["low"]], {"low": 1}]),
+) | st.fixed_dictionaries(
+    {"kind": st.just("moves"), "steps": names_noise, "needs_spare": names_noise}
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(noise=st.lists(decision_noise, max_size=8), sections_=st.lists(section_noise, max_size=2))
+def test_no_plan_makes_the_verifier_stumble(noise: list[Raw], sections_: list[Raw]) -> None:
+    freeing = Freeing(level="rack", gpu_worth_s=1)
+    for terms in ((*DEFAULT_TERMS, "remaining", "freed"), ("proximity", "leftover")):
+        policy = ROUND.policy.model_copy(update={"terms": terms, "freeing": freeing})
+        round_ = ROUND.model_copy(update={"policy": policy})
+        plan = Plan.model_validate({"decisions": noise, "sections": sections_})
+        assert tuple(verify(round_, plan).terms) == terms
+        # The same section beside the decisions that it could be about.
+        beside = Plan.model_validate({**PLAN, "sections": sections_})
+        assert tuple(verify(round_, beside).terms) == terms
