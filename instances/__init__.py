@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         write,
     )
     from placewright.instances.plan import Plan
+    from placewright.instances.presets import defragment, drain, hot_swap, minimal_victims
     from placewright.instances.round import Round
 
 __all__ = [
@@ -31,10 +32,14 @@ __all__ = [
     "InvalidInputError",
     "Plan",
     "Round",
+    "defragment",
+    "drain",
+    "hot_swap",
     "load",
     "load_cluster",
     "load_plan",
     "load_round",
+    "minimal_victims",
     "parse_cluster",
     "parse_plan",
     "parse_round",
@@ -57,6 +62,7 @@ _HOMES = {
         "write",
     ),
     "plan": ("Plan",),
+    "presets": ("defragment", "drain", "hot_swap", "minimal_victims"),
     "round": ("Round",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -202,7 +202,7 @@ def _running_work(rng: np.random.Generator, gpus: int, mix: Mix) -> Ints:
 
 def _running_jobs(rng: np.random.Generator, gpus: int, placed: Ints) -> Iterator[Job]:
     """Yield a running job for each column of `placed`."""
-    jobs = placed.shape[1]
+    jobs: int = placed.shape[1]
     checkpoint = NOW - SINCE_CHECKPOINT_S.pick(rng.random(jobs))
     restart_s = RESTART_S.pick(rng.random(jobs))
     rows = np.vstack([placed, checkpoint, restart_s]).T.tolist()

@@ -1,22 +1,24 @@
-"""Whether the names in a round refer to something, and to one thing only."""
+"""Whether what a round refers to exists, once only, and its parts agree with each other."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
+from placewright.instances import ranges
+from placewright.instances.cluster import ClusterDocument
 from placewright.instances.cluster_references import HOST_LEVEL, check_cluster
 from placewright.instances.documents import CORE_RESOURCES
 from placewright.instances.errors import InvalidInputError, Path
-from placewright.instances.hardware import hardware
+from placewright.instances.hardware import Hardware, hardware
 from placewright.instances.naming import check_known, check_unique
-from placewright.instances.round import Round
+from placewright.instances.round import Policy, Round
 from placewright.instances.running import check_running
 
-__all__ = ["check_cluster", "check_round"]
+__all__ = ["check_cluster", "check_round", "hosts_by_name", "known_hosts"]
 
 
 def check_round(round_: Round) -> None:
-    """Refuse a round whose cluster, names or running jobs make no sense.
+    """Refuse a round whose cluster, names, running jobs or policy make no sense.
 
     Raises
     ------
@@ -34,7 +36,42 @@ def check_round(round_: Round) -> None:
         check_known(level, levels, "level", ("policy", "spread_weights", level))
     _check_jobs(round_, levels)
     _check_quotas(round_)
-    check_running(round_)
+    hosts = hosts_by_name(round_.cluster)
+    check_running(round_, hosts)
+    _check_reservations(round_, hosts)
+    _check_policy(round_.policy, hosts, levels)
+
+
+def hosts_by_name(cluster: ClusterDocument) -> dict[str, Hardware]:
+    """Return what each host of a cluster has; `cluster` must have passed `check_cluster`."""
+    hosts: dict[str, Hardware] = {}
+    for entry in cluster.hosts:
+        hosts.update(dict.fromkeys(ranges.expand(entry.name), hardware(entry)))
+    return hosts
+
+
+def known_hosts(name: str, hosts: Collection[str], path: Path) -> list[str]:
+    """Return the hosts that the name or range at `path` stands for.
+
+    Raises
+    ------
+    InvalidInputError
+        If one of them is not among `hosts`.
+    """
+    size = ranges.size(name)
+    if size < 1:
+        problem = "range runs backwards; expected its first number to be the smaller"
+    elif size > len(hosts):
+        problem = (
+            f"stands for {size:,} hosts; expected hosts of the cluster, which has {len(hosts):,}"
+        )
+    else:
+        expanded = ranges.expand(name)
+        unknown = next((one for one in expanded if one not in hosts), None)
+        if unknown is None:
+            return expanded
+        problem = f"unknown host {unknown}; expected hosts of the cluster"
+    raise InvalidInputError(problem, path=path, value=name)
 
 
 def _check_jobs(round_: Round, levels: Collection[str]) -> None:
@@ -69,3 +106,34 @@ def _check_quotas(round_: Round) -> None:
     for i, tenant in enumerate(round_.tenants):
         for name in tenant.quota:
             check_known(name, resources, "resource", ("tenants", i, "quota", name))
+
+
+def _check_reservations(round_: Round, hosts: Mapping[str, Hardware]) -> None:
+    for i, reservation in enumerate(round_.reservations):
+        for name in known_hosts(reservation.host, hosts, ("reservations", i, "host")):
+            for k, gpu in enumerate(reservation.gpus or ()):
+                if gpu >= hosts[name].gpus:
+                    raise InvalidInputError(
+                        f"expected a GPU of host {name}, which has {hosts[name].gpus} (from 0)",
+                        path=("reservations", i, "gpus", k),
+                        value=gpu,
+                    )
+
+
+def _check_policy(policy: Policy, hosts: Collection[str], levels: Collection[str]) -> None:
+    for i, name in enumerate(policy.vacate):
+        known_hosts(name, hosts, ("policy", "vacate", i))
+    if policy.freeing is not None:
+        check_known(policy.freeing.level, levels, "level", ("policy", "freeing", "level"))
+    for term, field, given in (
+        ("remaining", "vacate", bool(policy.vacate)),
+        ("freed", "freeing", policy.freeing is not None),
+    ):
+        if given == (term in policy.terms):
+            continue
+        problem = (
+            f"given without the term {term}; expected {term} in policy.terms"
+            if given
+            else f"missing; expected what the term {term} counts"
+        )
+        raise InvalidInputError(problem, path=("policy", field), show_value=False)

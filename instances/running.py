@@ -6,28 +6,30 @@ A running job on an unhealthy host is legal: the host failed under it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from placewright.instances import ranges
-from placewright.instances.cluster import ClusterDocument
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.errors import InvalidInputError, Path
-from placewright.instances.hardware import Hardware, hardware
+from placewright.instances.hardware import Hardware
 from placewright.instances.plan import Task
 from placewright.instances.round import Option, Round, Running, TaskGroup
 
 
-def check_running(round_: Round) -> None:
+def check_running(round_: Round, hosts: Mapping[str, Hardware]) -> None:
     """Refuse running jobs whose tasks are not all placed, not where they may be, or do not fit.
 
-    The cluster must have passed `check_cluster`.
+    Parameters
+    ----------
+    round_
+        Its cluster must have passed `check_cluster`.
+    hosts
+        What each host of the cluster has, by name.
 
     Raises
     ------
     InvalidInputError
         The first fault, with its path in the Round document.
     """
-    hosts = _hosts(round_.cluster)
     held: defaultdict[str, dict[str, int]] = defaultdict(dict)
     held_gpus: defaultdict[str, dict[int, int]] = defaultdict(dict)
     for i, job in enumerate(round_.jobs):
@@ -39,6 +41,13 @@ def check_running(round_: Round) -> None:
                 f"expected the index of an option, at most {len(job.options) - 1}",
                 path=(*path, "option"),
                 value=job.running.option,
+            )
+        checkpoint = job.running.checkpoint
+        if checkpoint is not None and checkpoint > round_.now:
+            raise InvalidInputError(
+                f"is later than now; expected at most {round_.now}",
+                path=(*path, "checkpoint"),
+                value=checkpoint,
             )
         option = job.options[job.running.option]
         _check_tasks(job.running, option, path)
@@ -55,13 +64,6 @@ def check_running(round_: Round) -> None:
             _check_gpus(task, group, host, task_path)
             _hold(task, group, host, held[task.host], task_path)
             _hold_gpus(task, group, held_gpus[task.host], task_path)
-
-
-def _hosts(cluster: ClusterDocument) -> dict[str, Hardware]:
-    hosts: dict[str, Hardware] = {}
-    for entry in cluster.hosts:
-        hosts.update(dict.fromkeys(ranges.expand(entry.name), hardware(entry)))
-    return hosts
 
 
 def _check_tasks(running: Running, option: Option, path: Path) -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from placewright.instances.errors import InvalidInputError
     from placewright.instances.files import load_cluster, load_plan, load_round, write
     from placewright.instances.plan import Plan
+    from placewright.instances.presets import defragment, drain, hot_swap, minimal_victims
     from placewright.instances.round import Round
     from placewright.instances.verify import Verification, verify
     from placewright.rounds import solve_round
@@ -29,9 +30,13 @@ __all__ = [
     "Round",
     "Verification",
     "__version__",
+    "defragment",
+    "drain",
+    "hot_swap",
     "load_cluster",
     "load_plan",
     "load_round",
+    "minimal_victims",
     "solve_round",
     "verify",
     "write",
@@ -44,9 +49,13 @@ _HOMES = {
     "Plan": "placewright.instances.plan",
     "Round": "placewright.instances.round",
     "Verification": "placewright.instances.verify",
+    "defragment": "placewright.instances.presets",
+    "drain": "placewright.instances.presets",
+    "hot_swap": "placewright.instances.presets",
     "load_cluster": "placewright.instances.files",
     "load_plan": "placewright.instances.files",
     "load_round": "placewright.instances.files",
+    "minimal_victims": "placewright.instances.presets",
     "solve_round": "placewright.rounds",
     "verify": "placewright.instances.verify",
     "write": "placewright.instances.files",

@@ -33,7 +33,14 @@ ROUND: dict[str, Any] = {
         "wan": [{"between": ["b0", "b1"], "bandwidth_mbps": 1, "latency_us": 5}],
     },
     "tenants": [{"name": "t0", "quota": {"gpu": 8000, "nic": 1}}],
-    "policy": {"spread_weights": {"rack": 1, "host": 1}},
+    "now": 100,
+    "reservations": [{"host": "h[0-1]"}, {"host": "h[2-3]", "gpus": [0, 7]}],
+    "policy": {
+        "terms": ["remaining", "freed", "value"],
+        "spread_weights": {"rack": 1, "host": 1},
+        "vacate": ["h[0-2]", "x"],
+        "freeing": {"level": "rack", "gpu_worth_s": 1},
+    },
     "jobs": [
         {"name": "p", "tenant": "t0", "options": [{"groups": [
             {"gpu": 1000, "gpu_models": ["A100", "H100"], "required": "rack",
@@ -44,7 +51,7 @@ ROUND: dict[str, Any] = {
              {"groups": [
                  {"gpu": 2000, "count": 2, "cpu": 10_000, "memory": 400, "resources": {"nic": 1}},
                  {"gpu": 600, "gpu_models": ["A100"]}]}],
-         "running": {"option": 1, "tasks": [
+         "running": {"option": 1, "checkpoint": 100, "tasks": [
              {"group": 0, "index": 0, "host": "h1", "gpus": [0, 1]},
              {"group": 0, "index": 1, "host": "h1", "gpus": [2, 7]},
              {"group": 1, "index": 0, "host": "h2", "gpus": [3]}]}},
@@ -164,7 +171,8 @@ CLUSTER_FAULTS = [
 def test_a_faulty_cluster_is_refused_by_its_path(path, value, message):
     raw = changed(f"cluster.{path}", value)
     if message is None:
-        raw["jobs"] = []
+        for part in ("jobs", "reservations", "policy"):
+            del raw[part]
         parse_round(raw)
         return
     start = (
@@ -276,6 +284,64 @@ ROUND_FAULTS = [
         "jobs.3.running.tasks.0.host",
         "bare",
         "jobs[3].running.tasks[0].gpus[0]: 5: expected a GPU of",
+    ),
+    (
+        "jobs.1.running.checkpoint",
+        101,
+        "jobs[1].running.checkpoint: 101: is later than now; expected at most 100",
+    ),
+    ("now", MISSING, "jobs[1].running.checkpoint: 100: is later than now; expected at most 0"),
+    (
+        "reservations.0.host",
+        "h9",
+        "reservations[0].host: 'h9': unknown host h9; expected hosts of the cluster",
+    ),
+    ("reservations.1.host", "h[2-4]", "reservations[1].host: 'h[2-4]': unknown host h4; expected"),
+    ("reservations.1.host", "h[02-03]", "reservations[1].host: 'h[02-03]': unknown host h02; exp"),
+    ("reservations.1.host", "h[3-2]", "reservations[1].host: 'h[3-2]': range runs backwards; exp"),
+    (
+        "reservations.1.host",
+        "h[0-999999999]",
+        "reservations[1].host: 'h[0-999999999]': stands for 1,000,000,000 hosts; expected hosts",
+    ),
+    (
+        "reservations.1.gpus.1",
+        8,
+        "reservations[1].gpus[1]: 8: expected a GPU of host h2, which has 8 (from 0)",
+    ),
+    (
+        "reservations.1.host",
+        "bare",
+        "reservations[1].gpus[0]: 0: expected a GPU of host bare, which has 0 (from 0)",
+    ),
+    (
+        "policy.vacate.1",
+        "y",
+        "policy.vacate[1]: 'y': unknown host y; expected hosts of the cluster",
+    ),
+    (
+        "policy.vacate.0",
+        "h[0-9]",
+        "policy.vacate[0]: 'h[0-9]': stands for 10 hosts; expected hosts",
+    ),
+    ("policy.vacate.0", "h[1-0]", "policy.vacate[0]: 'h[1-0]': range runs backwards; expected its"),
+    ("policy.vacate", MISSING, "policy.vacate: missing; expected what the term remaining counts"),
+    ("policy.vacate", [], "policy.vacate: missing; expected what the term remaining counts"),
+    ("policy.freeing", MISSING, "policy.freeing: missing; expected what the term freed counts"),
+    (
+        "policy.terms",
+        ["freed"],
+        "policy.vacate: given without the term remaining; expected remaining in policy.terms",
+    ),
+    (
+        "policy.terms",
+        ["remaining"],
+        "policy.freeing: given without the term freed; expected freed in policy.terms",
+    ),
+    (
+        "policy.freeing.level",
+        "row",
+        "policy.freeing.level: 'row': unknown level; expected block or host or rack",
     ),
 ]
 
