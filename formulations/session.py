@@ -37,10 +37,15 @@ WORK = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A plan to verify: for each started job (index in the round) its option and task places."""
+    """A plan to verify, by the jobs' indices in the round.
+
+    `starts` has the option and task places of each job that starts or migrates, `preempted` for
+    each preempted job one that takes its place. Other running jobs are kept.
+    """
 
     starts: Mapping[int, tuple[int, tuple[Place, ...]]]
     source: str
+    preempted: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from placewright.formulations.gang import run as gang
-from placewright.formulations.gang.problem import compile_round
+from placewright.formulations.gang.compile import compile_round
 from placewright.formulations.session import Bound
 from placewright.instances.plan import Plan, TermResult
 from placewright.instances.round import Round

@@ -10,9 +10,9 @@ from placewright.instances.round import Round
 
 
 def keeps(round_: Round) -> dict[int, Decision]:
-    """Decisions of the running jobs, by index in the round: each stays where it is."""
+    """Decisions of the running jobs, by index in the round, if each stays where it is."""
     return {
-        index: Decision(
+        index: Decision.model_construct(
             job=job.name,
             decision=DecisionKind.KEEP,
             option=job.running.option,
@@ -33,24 +33,34 @@ def decide(
     """One decision per job in the round's order; a job without a reason waits as `not_chosen`."""
     decisions = []
     for index, job in enumerate(round_.jobs):
-        if index in kept:
-            decisions.append(kept[index])
-        elif index in candidate.starts:
+        if index in candidate.starts:
             option, places = candidate.starts[index]
             tasks = tuple(
                 Task.model_construct(group=g, index=i, host=hosts[h], gpus=gpus)
                 for g, i, h, gpus in places
             )
+            migrates = index in kept
             decisions.append(
                 Decision.model_construct(
                     job=job.name,
-                    decision=DecisionKind.START,
+                    decision=DecisionKind.MIGRATE if migrates else DecisionKind.START,
                     option=option,
-                    reason=None,
                     tasks=tasks,
                 )
             )
+        elif index in candidate.preempted:
+            decisions.append(
+                Decision.model_construct(
+                    job=job.name,
+                    decision=DecisionKind.PREEMPT,
+                    displaced_by=round_.jobs[candidate.preempted[index]].name,
+                )
+            )
+        elif index in kept:
+            decisions.append(kept[index])
         else:
             reason = reasons.get(index, Reason.NOT_CHOSEN)
-            decisions.append(Decision(job=job.name, decision=DecisionKind.WAIT, reason=reason))
+            decisions.append(
+                Decision.model_construct(job=job.name, decision=DecisionKind.WAIT, reason=reason)
+            )
     return tuple(decisions)

@@ -20,19 +20,23 @@ from placewright.topology import State
 
 def reasons_of(problem: Problem, candidate: Candidate) -> dict[int, Reason]:
     """Return the reason of every pending job that the candidate does not start."""
-    empty = Placement(replace(problem, state=State.empty(problem.cluster)))
+    bare = State.empty(problem.cluster)
+    every_host = np.ones_like(problem.open)
+    empty = Placement(replace(problem.frozen(), state=bare, cleared=bare, open=every_host))
     before = Placement(problem)
+    quota = before.quota_left()
     reasons: dict[int, Reason] = {}
     open_jobs: list[tuple[int, int]] = []  # (job, class)
     for c, job_class in enumerate(problem.classes):
+        if job_class.running:
+            continue
         waiting = [j for j in job_class.jobs if j not in candidate.starts]
         if not waiting:
             continue
         if not _may_start(empty, job_class):
             reason = Reason.NEVER_FITS
         elif not any(
-            problem.within_quota(problem.quota, job_class.tenant, choice)
-            for choice in job_class.choices
+            problem.within_quota(quota, job_class.tenant, choice) for choice in job_class.choices
         ):
             reason = Reason.QUOTA
         elif not _may_start(before, job_class):
@@ -49,9 +53,12 @@ def _displaced(
 ) -> Iterator[tuple[int, Reason]]:
     """Tell who finds no place beside the started jobs of strictly higher priority."""
     jobs = problem.round.jobs
-    started = sorted(candidate.starts, key=lambda j: jobs[j].priority)
+    started = sorted(
+        (j for j in candidate.starts if j not in problem.running), key=lambda j: jobs[j].priority
+    )
     class_of = {j: c for c, job_class in enumerate(problem.classes) for j in job_class.jobs}
     placement = Placement(problem)
+    _move(placement, candidate)
     verdict: dict[tuple[int, int], bool] = {}
     for job, c in sorted(open_jobs, key=lambda entry: -jobs[entry[0]].priority):
         priority = jobs[job].priority
@@ -65,6 +72,18 @@ def _displaced(
             verdict[c, priority] = _may_start(placement, problem.classes[c])
         displaced = not verdict[c, priority]
         yield job, Reason.DISPLACED_BY_PRIORITY if displaced else Reason.NOT_CHOSEN
+
+
+def _move(placement: Placement, candidate: Candidate) -> None:
+    """Carry out what the candidate does with running jobs."""
+    problem = placement.problem
+    moved = [j for j in problem.running if j in candidate.starts]
+    for job in (*moved, *candidate.preempted):
+        placement.stop(placement.start_of(job))
+    for job in moved:
+        groups = problem.classes[problem.running[job].job_class].choices[0].groups
+        for group, _, host, gpus in candidate.starts[job][1]:
+            placement.hold(groups[group].shape, host, gpus)
 
 
 def _may_start(placement: Placement, job_class: JobClass) -> bool:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from placewright.formulations.gang import run as gang
-from placewright.formulations.gang.problem import Problem, compile_round
+from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.gang.problem import Problem
 from placewright.formulations.session import Bound, Candidate, Session
 from placewright.instances.digest import round_digest
-from placewright.instances.plan import Certificate, Plan
+from placewright.instances.plan import Certificate, Decision, Plan
 from placewright.instances.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds.certificate import Bounds, better, refuse_beaten
 from placewright.rounds.decisions import decide, keeps
 from placewright.rounds.errors import InternalError
+from placewright.rounds.moves import order_of_moves
 from placewright.rounds.reasons import reasons_of
 from placewright.rounds.settings import Isolation, Settings
 from placewright.rounds.usage import Meter, versions
@@ -150,7 +152,14 @@ class _Solve:
 
     def _document(self, candidate: Candidate) -> Plan:
         decisions = decide(self.round, self.problem.cluster.hosts, self.kept, candidate, {})
-        return Plan.model_construct(round=None, decisions=decisions, sections=(), certificate=None)
+        sections = self._sections(decisions)
+        return Plan.model_construct(
+            round=None, decisions=decisions, sections=sections, certificate=None
+        )
+
+    def _sections(self, decisions: tuple[Decision, ...]) -> tuple[dict[str, Any], ...]:
+        moves = order_of_moves(self.round, decisions)
+        return () if moves is None else (moves,)
 
     def _finish(self, session: Session) -> Plan:
         """Write the best plan with reasons and certificate, and verify the whole once more."""
@@ -179,9 +188,11 @@ class _Solve:
             run=self.meter.read(),
         )
         reasons = reasons_of(self.problem, self.best)
+        decisions = decide(self.round, self.problem.cluster.hosts, self.kept, self.best, reasons)
         plan = Plan(
             round=round_digest(self.round),
-            decisions=decide(self.round, self.problem.cluster.hosts, self.kept, self.best, reasons),
+            decisions=decisions,
+            sections=self._sections(decisions),
             certificate=certificate,
         )
         refuse_beaten(results, plan)

@@ -18,7 +18,8 @@ from placewright.formulations.gang.greedy import fill, place_choice
 from placewright.formulations.gang.hostpatterns import HostPatterns
 from placewright.formulations.gang.pack import Singles, Starts, single_jobs
 from placewright.formulations.gang.patterns import Patterns
-from placewright.formulations.gang.placement import Placement, Put
+from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.problem import Put
 from placewright.formulations.session import Session
 
 
@@ -93,7 +94,7 @@ def _place_patterns(
     A pattern may hold more tasks than are started, and tasks of gangs; those places stay empty.
     """
     waiting = single_jobs(counts.problem, starts)
-    taken = {put.host for _, _, _, puts in placement.started() for put in puts}
+    taken = {put.host for _, start in placement.started() for put in start.puts}
     hosts: list[list[int]] = [[] for _ in range(len(counts.classes))]
     for host in np.flatnonzero(counts.classes.of_host >= 0)[::-1].tolist():
         if host not in taken:

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.placement import Placement, Put
-from placewright.formulations.gang.problem import NO_LEVEL, Choice, Group, Problem
+from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.problem import NO_LEVEL, Choice, Group, Problem, Put
 from placewright.instances.documents import WHOLE_GPU
 
 

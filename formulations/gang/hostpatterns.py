@@ -106,9 +106,9 @@ class HostPatterns:
         """Add the patterns that the hosts of a placement hold."""
         problem = self.counts.problem
         held = np.zeros((problem.cluster.num_hosts, len(self.grid.sizes)), dtype=np.int64)
-        for _, c, o, puts in placement.started():
-            groups = problem.classes[c].choices[o].groups
-            for put in puts:
+        for _, start in placement.started():
+            groups = problem.classes[start.job_class].choices[start.choice].groups
+            for put in start.puts:
                 held[put.host, groups[put.group].shape] += put.count
         hosts = np.flatnonzero(held.any(axis=1))
         self._append(self.counts.classes.of_host[hosts], held[hosts])

@@ -12,8 +12,8 @@ import numpy as np
 from placewright.formulations.gang.counts import Counts
 from placewright.formulations.gang.packing import Ints, best_fit, by_patterns
 from placewright.formulations.gang.patterns import Patterns
-from placewright.formulations.gang.placement import Placement, Put
-from placewright.formulations.gang.problem import Problem
+from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.problem import Problem, Put
 from placewright.formulations.session import Session
 from placewright.instances.documents import WHOLE_GPU
 
@@ -92,9 +92,9 @@ class Singles:
     def _taken(self) -> defaultdict[tuple[int, int], int]:
         """Tasks of each (shape, host class) that the gangs took."""
         taken: defaultdict[tuple[int, int], int] = defaultdict(int)
-        for _, c, o, puts in self.placement.started():
-            groups = self.problem.classes[c].choices[o].groups
-            for put in puts:
+        for _, start in self.placement.started():
+            groups = self.problem.classes[start.job_class].choices[start.choice].groups
+            for put in start.puts:
                 key = groups[put.group].shape, int(self.counts.classes.of_host[put.host])
                 taken[key] += put.count
         return taken

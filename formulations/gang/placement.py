@@ -1,36 +1,33 @@
-"""A plan under construction: what is still free, and on which hosts the started tasks are.
+"""A plan under construction: what is still free, and on which hosts the jobs are.
 
-Whole GPUs are counted per host and named at the end (`places`); shares of a GPU are put on a GPU at
-once, because which one they take decides what still fits.
+Whole GPUs are counted per host and named at the end (naming.py); shares of a GPU are put on a GPU
+at once, because which one they take decides what still fits. Running jobs hold the GPUs that they
+run on until they are stopped; then they wait like the others, and may start elsewhere.
+
+A job may be preempted for strictly higher priority only: on a host that a stopped job of level k
+has left, no task of rank k or less may arrive, and it may not leave a host where one has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.problem import Problem
-from placewright.formulations.session import Place
+from placewright.formulations.gang.problem import ANY, Problem, Put, Start
 from placewright.instances.documents import WHOLE_GPU
 
 UNLIMITED = 1 << 40
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
-    """`count` tasks of group `group` on `host`; for shares, one entry of `gpus` per task."""
-
-    group: int
-    host: int
-    count: int
-    gpus: tuple[int, ...]
-
-
 class Placement:
-    """Started jobs of a problem on its hosts; starts as the state that the running jobs leave.
+    """Jobs of a problem on its hosts; starts with the running jobs where they are.
+
+    Parameters
+    ----------
+    cleared
+        Start with all running jobs that may move stopped instead, as if that had no consequences.
 
     Attributes
     ----------
@@ -41,26 +38,45 @@ class Placement:
     partial : int64 (hosts, most GPUs of a host)
         Free milli-GPU of partly used GPUs, 0 for all others.
     waiting : list of int
-        Per job class how many jobs are not started. Which ones are is settled at the end, since the
-        jobs of a class are interchangeable: those of highest priority start.
+        Per job class how many jobs hold nothing. Which pending ones are is settled at the end,
+        since the jobs of a class are interchangeable: those of highest priority start.
+    stopped : list of list of int
+        Per class of running jobs which ones hold nothing.
+    arrivals : int64 (hosts, ranks)
+        Tasks of each rank that have arrived.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, *, cleared: bool = False) -> None:
         self.problem = problem
         cluster = problem.cluster
-        self.free = problem.state.free.copy()
-        most = int(cluster.gpu_count.max(initial=1))
-        self._gpu = np.zeros((cluster.num_hosts, max(most, 1)), dtype=np.int64)
-        held = np.arange(self._gpu.shape[1]) < cluster.gpu_count[:, None]
-        self._gpu[held] = problem.state.gpu_free
-        self.whole = problem.state.whole_free(cluster).astype(np.int64)
+        state = problem.cleared if cleared else problem.state
+        self.free = state.free.copy()
+        most = max(int(cluster.gpu_count.max(initial=1)), 1)
+        exists = np.arange(most) < cluster.gpu_count[:, None]
+        self._gpu = np.zeros((cluster.num_hosts, most), dtype=np.int64)
+        self._gpu[exists] = state.gpu_free
+        self._usable = np.zeros((cluster.num_hosts, most), dtype=np.bool_)
+        self._usable[exists] = problem.usable
+        self.whole = state.whole_free(cluster).astype(np.int64)
         self.partial = np.where(self._gpu < WHOLE_GPU, self._gpu, 0)
-        self.waiting = [len(c.jobs) for c in problem.classes]
-        self._starts: dict[int, tuple[int, int, list[Put]]] = {}
-        self._next = 0
+        levels = 1 + max((r.level for r in problem.running.values()), default=-1)
+        self.arrivals = np.zeros((cluster.num_hosts, levels + 1), dtype=np.int64)
+        self._left = np.zeros((cluster.num_hosts, levels), dtype=np.int64)
+        self._closed = np.zeros(cluster.num_hosts, dtype=np.int64)
+        for running in problem.running.values() if cleared else ():
+            for host in {host for _, _, host, _ in running.places}:
+                self._left[host, running.level] += 1
+        self.stopped = [list(c.jobs) if c.running and cleared else [] for c in problem.classes]
+        self.waiting = [
+            len(off) if c.running else len(c.jobs)
+            for c, off in zip(problem.classes, self.stopped, strict=True)
+        ]
+        self._starts = {} if cleared else dict(enumerate(problem.starts))
+        self._start_of = {start.job: i for i, start in self._starts.items()}
+        self._next = len(self._starts)
 
     def fits(self, shape: int) -> NDArray[np.int64]:
-        """Return per host how many tasks of a shape fit it now."""
+        """Return per host how many tasks of a shape may arrive now."""
         problem = self.problem
         gpu, demand = int(problem.shape_gpu[shape]), problem.shape_demand[shape]
         if gpu == 0:
@@ -74,13 +90,14 @@ class Placement:
         for r in np.flatnonzero(demand):
             np.minimum(room, self.free[:, r] // demand[r], out=room)
         room[~problem.shape_hosts[shape]] = 0
+        room[self._closed > problem.shape_rank[shape]] = 0
         return room
 
     def fits_host(self, shape: int, host: int) -> bool:
-        """Whether one task of a shape fits one host now."""
+        """Whether one task of a shape may arrive on one host now."""
         problem = self.problem
         gpu = int(problem.shape_gpu[shape])
-        if not problem.shape_hosts[shape, host]:
+        if not problem.shape_hosts[shape, host] or self._closed[host] > problem.shape_rank[shape]:
             return False
         if gpu >= WHOLE_GPU and self.whole[host] * WHOLE_GPU < gpu:
             return False
@@ -92,6 +109,7 @@ class Placement:
         """Take what `count` tasks need from a host that they fit; returns the GPUs of shares."""
         gpu = int(self.problem.shape_gpu[shape])
         self.free[host] -= count * self.problem.shape_demand[shape]
+        self.arrivals[host, self.problem.shape_rank[shape]] += count
         if gpu >= WHOLE_GPU:
             self.whole[host] -= count * (gpu // WHOLE_GPU)
             return ()
@@ -99,15 +117,8 @@ class Placement:
 
     def hold(self, shape: int, host: int, gpus: tuple[int, ...]) -> None:
         """Take what one task needs, on the GPUs that it was given."""
-        gpu = int(self.problem.shape_gpu[shape])
         self.free[host] -= self.problem.shape_demand[shape]
-        if gpu >= WHOLE_GPU:
-            self.whole[host] -= gpu // WHOLE_GPU
-            self._gpu[host, list(gpus)] = 0
-        for chosen in gpus if gpu < WHOLE_GPU else ():
-            self.whole[host] -= self._gpu[host, chosen] == WHOLE_GPU
-            self._gpu[host, chosen] -= gpu
-            self.partial[host, chosen] = self._gpu[host, chosen]
+        self._take(host, gpus, min(int(self.problem.shape_gpu[shape]), WHOLE_GPU))
 
     def free_gpus(self, host: int) -> list[int]:
         """Wholly free GPUs of a host, last first; as many as are promised to tasks stay unnamed."""
@@ -121,91 +132,141 @@ class Placement:
         chosen = int(left.argmin())
         if left[chosen] == UNLIMITED:
             chosen = self.free_gpus(host)[0]
-            self.whole[host] -= 1
-        self._gpu[host, chosen] -= gpu
-        self.partial[host, chosen] = self._gpu[host, chosen]
+        self._take(host, (chosen,), gpu)
         return chosen
+
+    def _take(self, host: int, gpus: tuple[int, ...], milli: int) -> None:
+        """Take (or, with a negative number, give back) milli-GPU of each of these GPUs."""
+        for gpu in gpus:
+            if self._usable[host, gpu]:
+                before = self._gpu[host, gpu]
+                after = before - milli
+                self._gpu[host, gpu] = after
+                self.partial[host, gpu] = 0 if after == WHOLE_GPU else after
+                self.whole[host] += int(after == WHOLE_GPU) - int(before == WHOLE_GPU)
 
     def lift(self, shape: int, put: Put) -> None:
         """Give back what `put` took."""
-        gpu = int(self.problem.shape_gpu[shape])
-        self.free[put.host] += put.count * self.problem.shape_demand[shape]
-        if gpu >= WHOLE_GPU:
+        problem = self.problem
+        gpu = int(problem.shape_gpu[shape])
+        self.free[put.host] += put.count * problem.shape_demand[shape]
+        if not put.stays:
+            self.arrivals[put.host, problem.shape_rank[shape]] -= put.count
+        if put.gpus:
+            self._take(put.host, put.gpus, -min(gpu, WHOLE_GPU))
+        else:
             self.whole[put.host] += put.count * (gpu // WHOLE_GPU)
-        for chosen in put.gpus:
-            self._gpu[put.host, chosen] += gpu
-            back = self._gpu[put.host, chosen] == WHOLE_GPU
-            self.partial[put.host, chosen] = 0 if back else self._gpu[put.host, chosen]
-            self.whole[put.host] += back
 
-    def start(self, job_class: int, choice: int, puts: list[Put]) -> None:
+    def start(self, job_class: int, choice: int, puts: Sequence[Put], job: int = ANY) -> None:
         """Start a waiting job of a class, whose tasks have been put."""
         self.waiting[job_class] -= 1
-        self._starts[self._next] = (job_class, choice, puts)
+        if self.problem.classes[job_class].running:
+            if job == ANY:
+                job = self.stopped[job_class][-1]
+            self.stopped[job_class].remove(job)
+            self._close(job, -1)
+            self._start_of[job] = self._next
+        self._starts[self._next] = Start(job_class, choice, puts, job)
         self._next += 1
 
     def stop(self, start: int) -> None:
         """Undo a start."""
-        job_class, choice, puts = self._starts.pop(start)
-        groups = self.problem.classes[job_class].choices[choice].groups
-        for put in puts:
+        stopped = self._starts.pop(start)
+        groups = self.problem.classes[stopped.job_class].choices[stopped.choice].groups
+        for put in stopped.puts:
             self.lift(groups[put.group].shape, put)
-        self.waiting[job_class] += 1
+        self.waiting[stopped.job_class] += 1
+        if stopped.job != ANY:
+            del self._start_of[stopped.job]
+            self.stopped[stopped.job_class].append(stopped.job)
+            self._close(stopped.job, 1)
 
-    def restart(self, job_class: int, choice: int, puts: list[Put]) -> None:
+    def restart(self, start: Start) -> None:
         """Start a job on the very GPUs that it had before it was stopped."""
-        groups = self.problem.classes[job_class].choices[choice].groups
-        for put in puts:
+        groups = self.problem.classes[start.job_class].choices[start.choice].groups
+        for put in start.puts:
             shape = groups[put.group].shape
-            if put.gpus:
-                for gpu in put.gpus:
-                    self.hold(shape, put.host, (gpu,))
+            if put.gpus or put.stays:
+                self._hold(shape, put)
             else:
                 self.put(shape, put.host, put.count)
-        self.start(job_class, choice, puts)
+        self.start(start.job_class, start.choice, start.puts, start.job)
 
-    def started(self) -> Iterator[tuple[int, int, int, list[Put]]]:
-        """Yield (start, class, choice, puts)."""
-        for start, (job_class, choice, puts) in self._starts.items():
-            yield start, job_class, choice, puts
+    def _hold(self, shape: int, put: Put) -> None:
+        each = len(put.gpus) // put.count
+        for k in range(put.count):
+            self.hold(shape, put.host, put.gpus[k * each : (k + 1) * each])
+        if not put.stays:
+            self.arrivals[put.host, self.problem.shape_rank[shape]] += put.count
+
+    def fits_in_place(self, job: int) -> bool:
+        """Whether a stopped running job could be where it was."""
+        start = self.problem.start_of[job]
+        groups = self.problem.classes[start.job_class].choices[start.choice].groups
+        done: list[tuple[int, Put]] = []
+        for put in start.puts:
+            shape = groups[put.group].shape
+            milli = min(int(self.problem.shape_gpu[shape]), WHOLE_GPU)
+            used = [g for g in put.gpus if self._usable[put.host, g]]
+            had = self._gpu[put.host, used]
+            fits = bool(
+                (self.free[put.host] >= self.problem.shape_demand[shape]).all()
+                and (had >= milli).all()
+                and (had == WHOLE_GPU).sum() <= self.whole[put.host]
+            )
+            if fits:
+                self._hold(shape, put)
+                done.append((shape, put))
+            else:
+                break
+        for shape, put in done:
+            self.lift(shape, put)
+        return len(done) == len(start.puts)
+
+    def may_leave(self, job: int) -> bool:
+        """Whether a running job may be preempted for all that has arrived on its hosts."""
+        running = self.problem.running[job]
+        hosts = [host for _, _, host, _ in running.places]
+        return not self.arrivals[hosts, : running.level + 1].any()
+
+    def _close(self, job: int, change: int) -> None:
+        """Keep the book of which stopped jobs have left a host."""
+        running = self.problem.running[job]
+        for host in {host for _, _, host, _ in running.places}:
+            self._left[host, running.level] += change
+            levels = np.flatnonzero(self._left[host])
+            self._closed[host] = levels[-1] + 1 if len(levels) else 0
+
+    def start_of(self, job: int) -> int:
+        """Return the start of a running job that is not stopped."""
+        return self._start_of[job]
+
+    def get(self, number: int) -> Start | None:
+        """Return a start by its number, None if it was stopped."""
+        return self._starts.get(number)
+
+    def started(self) -> Iterator[tuple[int, Start]]:
+        """Yield (number, start) of each job that holds something, running jobs included."""
+        yield from self._starts.items()
+
+    def moved(self) -> Iterator[tuple[int, Start]]:
+        """Yield (number, start) of all but the running jobs that stay in place."""
+        for number, start in self._starts.items():
+            if not start.in_place:
+                yield number, start
 
     def quota_left(self) -> dict[tuple[int, int], int]:
         """Return what tenants may still take, per (tenant, resource or -1 for milli-GPU)."""
         left = dict(self.problem.quota)
         if left:
-            for job_class, choice, _ in self._starts.values():
-                started = self.problem.classes[job_class]
-                self.problem.charge_quota(left, started.tenant, started.choices[choice])
+            for start in self._starts.values():
+                started = self.problem.classes[start.job_class]
+                self.problem.charge_quota(left, started.tenant, started.choices[start.choice])
         return left
 
     @property
     def value(self) -> int:
-        """Sum of the started options' values."""
+        """Sum of the started options' values, less those of the stopped jobs."""
         classes = self.problem.classes
-        return sum(classes[c].choices[o].value for c, o, _ in self._starts.values())
-
-    def places(self) -> dict[int, tuple[int, tuple[Place, ...]]]:
-        """Name the GPUs: per started job its option and the place of every task."""
-        problem = self.problem
-        names: dict[int, list[int]] = {}
-        result = {}
-        jobs = [iter(c.jobs) for c in problem.classes]
-        for job_class, choice, puts in self._starts.values():
-            option = problem.classes[job_class].choices[choice]
-            next_index = [0] * len(option.groups)
-            tasks: list[Place] = []
-            for put in puts:
-                gpus_each = int(problem.shape_gpu[option.groups[put.group].shape]) // WHOLE_GPU
-                for k in range(put.count):
-                    gpus: tuple[int, ...]
-                    if put.gpus:
-                        gpus = (put.gpus[k],)
-                    else:
-                        if gpus_each and put.host not in names:
-                            names[put.host] = self.free_gpus(put.host)
-                        pool = names[put.host] if gpus_each else []
-                        gpus = tuple(pool.pop() for _ in range(gpus_each))
-                    tasks.append((put.group, next_index[put.group], put.host, gpus))
-                    next_index[put.group] += 1
-            result[next(jobs[job_class])] = (option.index, tuple(tasks))
-        return result
+        total = sum(classes[s.job_class].choices[s.choice].value for s in self._starts.values())
+        return total - self.problem.running_value

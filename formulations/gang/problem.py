@@ -1,31 +1,35 @@
-"""A round compiled to arrays: shapes, job classes, quotas and the free state of the hosts.
+"""A round as arrays: shapes, job classes, quotas and the state of the hosts.
 
-A **shape** is what a task asks of one host: milli-GPU, other resources, allowed GPU models.
-A **job class** holds the pending jobs that no constraint or term can tell apart: equal options
-(groups, values) and tenant. Everything downstream counts jobs per class.
+A **shape** is what a task asks of one host: milli-GPU, other resources, allowed GPU models; and its
+**rank**, the number of distinct priorities of running jobs that are strictly below its own.
+A **job class** holds the jobs that no constraint or term can tell apart: equal options (groups,
+values) and tenant, all pending or all running. Everything downstream counts jobs per class.
+Running jobs that are pinned are no jobs here: what they hold is not there.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from math import ceil, floor, gcd
-from typing import Literal, TypeAlias
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.instances.arrays import build_cluster, build_state
+from placewright.formulations.session import Place
 from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.round import Job, Round, TaskGroup
+from placewright.instances.round import Round
 from placewright.topology import Cluster, State
 
 NO_LEVEL = -1
 SENSE: dict[str, Literal["max", "min"]] = {
     "value": "max",
+    "disruption": "min",
+    "remaining": "min",
+    "freed": "max",
     "spread": "min",
     "proximity": "min",
     "opened": "min",
@@ -69,11 +73,64 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class JobClass:
-    """Interchangeable pending jobs (indices in `round.jobs`, highest priority first)."""
+    """Interchangeable jobs (indices in `round.jobs`, highest priority first).
+
+    A class of running jobs has one choice: the option that they run.
+    """
 
     jobs: tuple[int, ...]
     tenant: int
     choices: tuple[Choice, ...]
+    running: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunningJob:
+    """A running job that may move: its class, its places, and what it costs to stop it.
+
+    `level` numbers the distinct priorities of such jobs, lowest first: a job of `level` k may be
+    preempted for tasks of a rank above k. Costs are in milli-GPU-seconds, without the tasks moved.
+    """
+
+    job_class: int
+    level: int
+    places: tuple[Place, ...]
+    migrate_cost: int
+    preempt_cost: int
+
+
+ANY = -1
+"""Instead of a job's index: any waiting job of the class."""
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """`count` tasks of group `group` on `host`.
+
+    `gpus` are the GPUs of shares, one per task; empty where whole GPUs are named later. A task of a
+    running job that `stays` has the GPUs that it runs on.
+    """
+
+    group: int
+    host: int
+    count: int
+    gpus: tuple[int, ...]
+    stays: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A job that holds GPUs: its class, option and puts; `job` says which running job it is."""
+
+    job_class: int
+    choice: int
+    puts: Sequence[Put]
+    job: int = ANY
+
+    @property
+    def in_place(self) -> bool:
+        """Whether it is a running job of which no task moves."""
+        return self.job != ANY and all(put.stays for put in self.puts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +145,24 @@ class Problem:
         Other demands, in the cluster's order of resources.
     shape_allowed : bool (shapes, hosts)
         Hosts whose GPU model the shape allows and that have what it asks for at all.
+    shape_rank : int64 (shapes,)
+        See above; 0 where nothing runs that may move.
+    state, cleared : State
+        As it is, and without the running jobs that may move; reserved GPUs have nothing free.
+    open : bool (hosts,)
+        Where tasks may arrive: healthy, not reserved, not to be vacated.
+    usable : bool (gpus,)
+        GPUs that are not reserved.
+    vacate, pinned_hosts : bool (hosts,)
+        Hosts to be emptied; hosts where a pinned job runs.
+    pinned_remaining : int
+        Milli-GPU that pinned jobs hold on hosts to be emptied.
+    reserved_free : int64 (hosts,)
+        Milli-GPU of reserved GPUs that pinned jobs leave free.
+    running : dict of job index to RunningJob
+        The running jobs that may move.
     quota : dict of (tenant, resource index or -1 for milli-GPU) to int
-        What pending jobs of a tenant may still take.
+        What jobs of a tenant that are not pinned may hold.
     terms : tuple of str
         Objective terms, in lexicographic order.
     """
@@ -97,10 +170,19 @@ class Problem:
     round: Round
     cluster: Cluster
     state: State
+    cleared: State
     classes: tuple[JobClass, ...]
     shape_gpu: NDArray[np.int64]
     shape_demand: NDArray[np.int64]
     shape_allowed: NDArray[np.bool_]
+    shape_rank: NDArray[np.int64]
+    open: NDArray[np.bool_]
+    usable: NDArray[np.bool_]
+    vacate: NDArray[np.bool_]
+    pinned_hosts: NDArray[np.bool_]
+    pinned_remaining: int
+    reserved_free: NDArray[np.int64]
+    running: dict[int, RunningJob]
     quota: dict[tuple[int, int], int]
     terms: tuple[str, ...]
 
@@ -110,14 +192,51 @@ class Problem:
         return np.array([len(c.jobs) for c in self.classes], dtype=np.int64)
 
     @cached_property
+    def pending(self) -> NDArray[np.int64]:
+        """Number of pending jobs in each class: 0 for classes of running jobs."""
+        return self.counts * np.array([not c.running for c in self.classes], dtype=np.int64)
+
+    @cached_property
     def shape_hosts(self) -> NDArray[np.bool_]:
-        """Healthy hosts that a shape may use, (shapes, hosts)."""
-        return self.shape_allowed & self.state.healthy
+        """Hosts where tasks of a shape may arrive, (shapes, hosts)."""
+        return self.shape_allowed & self.open
 
     @cached_property
     def shared(self) -> NDArray[np.bool_]:
         """Which shapes ask for a share of one GPU."""
         return (self.shape_gpu > 0) & (self.shape_gpu < WHOLE_GPU)
+
+    @cached_property
+    def starts(self) -> tuple[Start, ...]:
+        """The running jobs that may move, each in its place."""
+        return tuple(
+            Start(
+                running.job_class,
+                0,
+                tuple(Put(group, host, 1, gpus, True) for group, _, host, gpus in running.places),
+                job,
+            )
+            for job, running in self.running.items()
+        )
+
+    @cached_property
+    def start_of(self) -> dict[int, Start]:
+        """The start in place of each running job that may move."""
+        return {start.job: start for start in self.starts}
+
+    @cached_property
+    def running_value(self) -> int:
+        """Value of all running jobs that may move; the term `value` counts from here."""
+        return sum(len(c.jobs) * c.choices[0].value for c in self.classes if c.running)
+
+    def frozen(self) -> Self:
+        """Return the same round with every running job kept where it is."""
+        pending = tuple(c for c in self.classes if not c.running)
+        quota = dict(self.quota)
+        for job_class in self.classes:
+            for _ in job_class.jobs if job_class.running else ():
+                self.charge_quota(quota, job_class.tenant, job_class.choices[0])
+        return replace(self, cleared=self.state, classes=pending, running={}, quota=quota)
 
     @cached_property
     def _steps(self) -> dict[str, int]:
@@ -166,121 +285,3 @@ class Problem:
         for owner, resource in left:
             if owner == tenant:
                 left[owner, resource] -= self.demand_of(choice, resource)
-
-
-ShapeKey: TypeAlias = tuple[int, tuple[tuple[str, int], ...], tuple[str, ...] | None]
-"""Milli-GPU, the other demands by name, the allowed GPU models."""
-
-
-class _Shapes:
-    """Numbers the distinct shapes as they are met."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self.index: dict[ShapeKey, int] = {}
-        self.levels = {name: i for i, name in enumerate(cluster.levels)}
-
-    def group(self, group: TaskGroup, weights: dict[str, int]) -> Group:
-        demand = {"cpu": group.cpu, "memory": group.memory, **group.resources}
-        models = None if group.gpu_models is None else tuple(sorted(set(group.gpu_models)))
-        key: ShapeKey = (
-            group.gpu,
-            tuple(sorted((k, v) for k, v in demand.items() if v)),
-            models,
-        )
-        preferred = weights if group.preferred is None else group.preferred
-        charged = sorted((self.levels[n], weights[n]) for n in preferred if weights.get(n))
-        required = NO_LEVEL if group.required is None else self.levels[group.required]
-        return Group(
-            shape=self.index.setdefault(key, len(self.index)),
-            count=group.count,
-            milli_gpu=group.milli_gpu,
-            required=required if group.count > 1 else NO_LEVEL,
-            # A level that contains the required one cannot hold the group in two domains.
-            weights=tuple(c for c in charged if c[0] > required) if group.count > 1 else (),
-        )
-
-    def arrays(
-        self,
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-        cluster = self.cluster
-        resources = {name: i for i, name in enumerate(cluster.resources)}
-        model_of = {name: i for i, name in enumerate(cluster.gpu_models)}
-        gpu = np.zeros(len(self.index), dtype=np.int64)
-        demand = np.zeros((len(self.index), len(resources)), dtype=np.int64)
-        hosts = np.ones((len(self.index), cluster.num_hosts), dtype=np.bool_)
-        for (milli, wanted, models), s in self.index.items():
-            gpu[s] = milli
-            for name, amount in wanted:
-                if name in resources:
-                    demand[s, resources[name]] = amount
-                else:
-                    hosts[s] = False  # no host has any of it
-            if models is not None:
-                allowed = [model_of[m] for m in models if m in model_of]
-                hosts[s] &= np.isin(cluster.gpu_model, allowed)
-        return gpu, demand, hosts
-
-
-def compile_round(round_: Round) -> Problem:
-    """Compile a checked round into arrays and classes."""
-    cluster = build_cluster(round_.cluster)
-    state = build_state(round_, cluster)
-    shapes = _Shapes(cluster)
-    weights = round_.spread_weights()
-    tenants = {t.name: i for i, t in enumerate(round_.tenants)}
-    members: defaultdict[tuple[int, tuple[Choice, ...]], list[int]] = defaultdict(list)
-    for index, job in enumerate(round_.jobs):
-        if job.running is None:
-            choices = tuple(
-                Choice(o, job.value_of(o), tuple(shapes.group(g, weights) for g in option.groups))
-                for o, option in enumerate(job.options)
-            )
-            members[tenants.get(job.tenant or "", -1), choices].append(index)
-    jobs = round_.jobs
-    classes = tuple(
-        JobClass(tuple(sorted(indices, key=lambda j: (-jobs[j].priority, j))), tenant, choices)
-        for (tenant, choices), indices in members.items()
-    )
-    gpu, demand, hosts = shapes.arrays()
-    return Problem(
-        round=round_,
-        cluster=cluster,
-        state=state,
-        classes=classes,
-        shape_gpu=gpu,
-        shape_demand=demand,
-        shape_allowed=hosts,
-        quota=remaining_quota(round_, cluster),
-        terms=tuple(round_.policy.terms),
-    )
-
-
-def held_by(job: Job) -> dict[str, int]:
-    """Return what a running job holds, by resource name (`gpu` in milli-GPU)."""
-    held: defaultdict[str, int] = defaultdict(int)
-    if job.running is not None:
-        for group in job.options[job.running.option].groups:
-            wanted = {"gpu": group.gpu, "cpu": group.cpu, "memory": group.memory}
-            for name, amount in (wanted | group.resources).items():
-                held[name] += amount * group.count
-    return held
-
-
-def remaining_quota(round_: Round, cluster: Cluster) -> dict[tuple[int, int], int]:
-    """Return what pending jobs may take per (tenant, resource): quota less running jobs."""
-    index = {name: i for i, name in enumerate(cluster.resources)} | {"gpu": -1}
-    tenants = {t.name: i for i, t in enumerate(round_.tenants)}
-    left = {
-        (tenants[t.name], index[name]): amount
-        for t in round_.tenants
-        for name, amount in t.quota.items()
-        if name in index
-    }
-    for job in round_.jobs:
-        if job.running is not None and job.tenant is not None:
-            for name, amount in held_by(job).items():
-                key = (tenants[job.tenant], index.get(name, -2))
-                if key in left:
-                    left[key] = max(0, left[key] - amount)
-    return left

@@ -15,8 +15,9 @@ from placewright.formulations.gang.exact.expand import expand_into
 from placewright.formulations.gang.exact.gpus import add_gpus
 from placewright.formulations.gang.exact.model import build
 from placewright.formulations.gang.exact.terms import add_value
-from placewright.formulations.gang.placement import Placement, Put
-from placewright.formulations.gang.problem import Choice, Problem
+from placewright.formulations.gang.naming import candidate
+from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.problem import Choice, Problem, Start
 from placewright.formulations.session import HOLD_SLACK, Candidate, Session
 from placewright.instances.documents import WHOLE_GPU
 
@@ -46,9 +47,9 @@ def repair(problem: Problem, session: Session, placement: Placement) -> Iterator
             break
         if placement.value >= told * (1 + WORTH_TELLING):
             told = placement.value
-            yield Candidate(placement.places(), "repair")
+            yield candidate(placement, "repair")
     if placement.value > told:
-        yield Candidate(placement.places(), "repair")
+        yield candidate(placement, "repair")
 
 
 def _choose(problem: Problem, placement: Placement, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -80,11 +81,11 @@ def _to_win(problem: Problem, placement: Placement) -> NDArray[np.float64]:
     ]
     densest = max(waiting, default=0.0)
     win = (placement.whole * WHOLE_GPU + placement.partial.sum(axis=1)) * densest
-    for _, c, o, puts in placement.started():
-        choice = problem.classes[c].choices[o]
+    for _, start in placement.started():
+        choice = problem.classes[start.job_class].choices[start.choice]
         if choice.single:
             lack = densest - _density(problem, choice)
-            win[puts[0].host] += max(lack, 0.0) * choice.groups[0].milli_gpu
+            win[start.puts[0].host] += max(lack, 0.0) * choice.groups[0].milli_gpu
     return np.where(problem.shape_hosts.any(axis=0), win, 0.0)
 
 
@@ -96,13 +97,14 @@ def _refill(
     problem: Problem, session: Session, placement: Placement, hosts: NDArray[np.int64]
 ) -> bool:
     """Refill the hosts if that raises the value; returns whether it did."""
-    freed: list[tuple[int, int, list[Put]]] = []
+    freed: list[Start] = []
     inside = set(hosts.tolist())
-    for start, c, o, puts in list(placement.started()):
-        if puts[0].host in inside and problem.classes[c].choices[o].single:
-            freed.append((c, o, puts))
-            placement.stop(start)
-    before = sum(problem.classes[c].choices[o].value for c, o, _ in freed)
+    for number, start in list(placement.started()):
+        choice = problem.classes[start.job_class].choices[start.choice]
+        if start.puts[0].host in inside and choice.single:
+            freed.append(start)
+            placement.stop(number)
+    before = sum(problem.classes[s.job_class].choices[s.choice].value for s in freed)
     exact = build(problem, placement, hosts, _candidates(problem, placement, hosts))
     slots = add_gpus(exact)
     add_value(exact)
@@ -111,8 +113,8 @@ def _refill(
     if outcome is not None and outcome.values is not None:
         expand_into(exact, slots, outcome.values, placement)
         return True
-    for c, o, puts in freed:
-        placement.restart(c, o, puts)
+    for start in freed:
+        placement.restart(start)
     return False
 
 

@@ -19,6 +19,7 @@ from placewright.formulations.gang.counts import Counts, build
 from placewright.formulations.gang.exact.model import size_of
 from placewright.formulations.gang.exact.run import run as run_exact
 from placewright.formulations.gang.expand import expand
+from placewright.formulations.gang.freeing import Freeing
 from placewright.formulations.gang.greedy import fill
 from placewright.formulations.gang.hostpatterns import (
     Grid,
@@ -26,6 +27,7 @@ from placewright.formulations.gang.hostpatterns import (
     applies,
     pattern_classes,
 )
+from placewright.formulations.gang.naming import candidate
 from placewright.formulations.gang.patterns import Patterns
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.problem import SENSE, Problem
@@ -47,7 +49,7 @@ def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
     """Yield the greedy plan and the bounds that need no solver, then better ones of both."""
     placement = Placement(problem)
     fill(placement)
-    yield Candidate(placement.places(), "greedy")
+    yield candidate(placement, "greedy")
     yield from trivial_bounds(problem)
     if session.proven or session.expired():
         return
@@ -58,10 +60,20 @@ def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
 
 
 def trivial_bounds(problem: Problem) -> Iterator[Bound]:
-    """Every job with its best option; no spread, no pair apart, no host opened."""
-    best = sum(len(c.jobs) * max(o.value for o in c.choices) for c in problem.classes)
+    """Bounds that need no solver.
+
+    Every pending job with its best option, all free at no cost; no spread, no pair apart, no host
+    opened, nothing moved.
+    """
+    known = {"remaining": problem.pinned_remaining}
     for term in problem.terms:
-        yield Bound(term, best if term == "value" else 0, certified=True)
+        if term == "value":
+            pending = [c for c in problem.classes if not c.running]
+            known[term] = sum(len(c.jobs) * max(o.value for o in c.choices) for c in pending)
+        if term == "freed":
+            freeing = Freeing(problem)
+            known[term] = int(freeing.worth[freeing.clearable].sum())
+        yield Bound(term, known.get(term, 0), certified=True)
 
 
 def _run_counts(
@@ -77,7 +89,7 @@ def _run_counts(
         values = yield from _search(session, *model)
         if values is not None:
             placement = expand(*model, values, session)
-            yield Candidate(placement.places(), "counts")
+            yield candidate(placement, "counts")
             best = max(best, placement, key=lambda p: p.value)
             if isinstance(tightest.patterns, HostPatterns):
                 tightest.patterns.learn(placement)

@@ -15,7 +15,8 @@ from placewright.formulations.gang.hostpatterns import (
     pattern_classes,
 )
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import Problem, compile_round
+from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.gang.problem import Problem
 from placewright.instances.round import Round
 
 

@@ -1,29 +1,31 @@
-"""What the host-indexed model counts: entries (started jobs) and task sets (their tasks).
+"""What the host-indexed model counts: entries (jobs that may run) and task sets (their tasks).
 
-Jobs of a class are one entry, and all tasks of a shape one set, where the place of one task does
-not matter to the others. Where it does (required or charged levels; pairs of tasks), every job is
-an entry of its own and each of its groups a set.
+Pending jobs of a class are one entry, and all tasks of a shape one set, where the place of one task
+does not matter to the others. Where it does (required or charged levels; pairs of tasks), and for
+every running job, a job is an entry of its own and each of its groups a set.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.problem import Choice, Group, Problem
+from placewright.formulations.gang.problem import ANY, Choice, Group, Problem
 
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Up to `most` jobs of a class with one of its choices."""
+    """Up to `most` jobs of a class with one of its choices; `job` is given for a running one."""
 
     job_class: int
     choice: int
     most: int
+    job: int = ANY
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,23 +40,31 @@ class TaskSet:
     group: Group | None = None
 
 
-def entries_of(problem: Problem, numbers: Ints) -> tuple[list[Entry], list[TaskSet]]:
-    """Return the entries and task sets of `numbers` jobs per class."""
+def entries_of(
+    problem: Problem, numbers: Ints, running: Sequence[int] = ()
+) -> tuple[list[Entry], list[TaskSet]]:
+    """Return the entries and task sets of `numbers` pending jobs per class and `running` jobs."""
     entries: list[Entry] = []
     by_shape: dict[int, TaskSet] = {}
     own: list[TaskSet] = []
+
+    def add(entry: Entry, choice: Choice, *, tied: bool) -> None:
+        for k, group in enumerate(choice.groups):
+            user = (len(entries), k, group.count)
+            if tied:
+                own.append(TaskSet(group.shape, [user], group))
+            else:
+                by_shape.setdefault(group.shape, TaskSet(group.shape)).users.append(user)
+        entries.append(entry)
+
     for c in np.flatnonzero(numbers).tolist():
         for o, choice in enumerate(problem.classes[c].choices):
             tied = _tied(problem, choice)
             for _ in range(int(numbers[c]) if tied else 1):
-                for k, group in enumerate(choice.groups):
-                    user = (len(entries), k, group.count)
-                    if tied:
-                        own.append(TaskSet(group.shape, [user], group))
-                    else:
-                        task_set = by_shape.setdefault(group.shape, TaskSet(group.shape))
-                        task_set.users.append(user)
-                entries.append(Entry(c, o, 1 if tied else int(numbers[c])))
+                add(Entry(c, o, 1 if tied else int(numbers[c])), choice, tied=tied)
+    for job in running:
+        job_class = problem.running[job].job_class
+        add(Entry(job_class, 0, 1, job), problem.classes[job_class].choices[0], tied=True)
     return entries, [*by_shape.values(), *own]
 
 

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from placewright.formulations.gang.exact.entries import Ints
 from placewright.formulations.gang.exact.gpus import ANY_FREE, GpuSlots
 from placewright.formulations.gang.exact.model import Exact
-from placewright.formulations.gang.placement import Placement, Put
+from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.problem import Put
 
 Offers = defaultdict[tuple[int, int], list[int]]
 """Per (host, fraction) the GPUs that have a place for it."""
@@ -21,6 +22,7 @@ def expand_into(
 ) -> None:
     """Start in `placement`, which must be as the model was built on, what the values start."""
     number = np.rint(values).astype(np.int64)
+    staying = _stay(m, number, placement)
     offers = _offers(m, slots, number, placement)
     hosts: list[list[int]] = [[] for _ in m.sets]  # one per task
     for i in np.flatnonzero(number[m.x]):
@@ -28,12 +30,23 @@ def expand_into(
     set_of = {(e, k): t for t, task_set in enumerate(m.sets) for e, k, _ in task_set.users}
     for e, entry in enumerate(m.entries):
         for _ in range(int(number[m.y[e]])):
-            puts = []
+            puts = staying.get(e, [])
             for k, group in enumerate(m.choice(entry).groups):
-                for _ in range(group.count):
+                for _ in range(group.count - sum(put.group == k for put in puts)):
                     host = hosts[set_of[e, k]].pop()
                     puts.append(_put(placement, group.shape, k, host, offers))
-            placement.start(entry.job_class, entry.choice, puts)
+            placement.start(entry.job_class, entry.choice, puts, entry.job)
+
+
+def _stay(m: Exact, number: Ints, placement: Placement) -> dict[int, list[Put]]:
+    """Hold the places that running jobs keep; per entry what they are."""
+    staying: defaultdict[int, list[Put]] = defaultdict(list)
+    for p in np.flatnonzero(number[m.stays.s]).tolist():
+        e, (_, group, _) = int(m.stays.entry[p]), m.sets[m.stays.set[p]].users[0]
+        host, gpus = int(m.hosts[m.stays.host[p]]), m.stays.gpus[p]
+        placement.hold(m.sets[m.stays.set[p]].shape, host, gpus)
+        staying[e].append(Put(group, host, 1, gpus, True))
+    return staying
 
 
 def _offers(m: Exact, slots: GpuSlots, number: Ints, placement: Placement) -> Offers:
@@ -60,4 +73,5 @@ def _put(placement: Placement, shape: int, group: int, host: int, offers: Offers
         return Put(group, host, 1, placement.put(shape, host))
     gpu = offers[host, int(problem.shape_gpu[shape])].pop()
     placement.hold(shape, host, (gpu,))
+    placement.arrivals[host, problem.shape_rank[shape]] += 1
     return Put(group, host, 1, (gpu,))

@@ -1,24 +1,51 @@
 r"""The variables and constraint blocks of the host-indexed model.
 
-    y[j]       jobs of entry j that start
-    x[t,h]     tasks of set t on host h                   sum_h x[t,h] = n y          (gang)
-    capacity   sum_t demand[t,r] x[t,h] <= free[h,r]
-    GPUs       gpus.py: w, b;   terms: terms.py: z, opened, used, together
-    quota      what a tenant's jobs take <= what is left of its quota
+    y[j]       jobs of entry j that run afterwards
+    x[t,h]     tasks of set t that arrive on host h       sum_h x[t,h] + sum_p s[p] = n y   (gang)
+    s[p]       a running task stays in its place p
+    k[j]       a running job is kept: all tasks stay      k[j] <= s[p]
+    capacity   sum_t demand[t,r] x[t,h] + sum_p demand[p,r] s[p] <= free[h,r]
+    GPUs       gpus.py: w, b;   terms: terms.py, levels.py, moves.py
+    quota      what a tenant's jobs hold <= what they may
+    victims    preemption.py
 
 Every placement of the round is a point of the model and every point a placement: it is exact.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placewright.formulations.gang.exact.entries import Entry, Ints, TaskSet, entries_of
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import Choice, Problem
+from placewright.formulations.gang.problem import ANY, Choice, Problem
 from placewright.solver import Model
+
+NONE = -1
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Stays:
+    """The places of the running jobs of a model, in the order of their entries.
+
+    Attributes
+    ----------
+    s : a column per place
+    entry, set, host : entry, task set and host (position in the model) of each place
+    gpus : GPUs of each place
+    usable : how many of those are not reserved
+    """
+
+    s: Ints
+    entry: Ints
+    set: Ints
+    host: Ints
+    gpus: list[tuple[int, ...]]
+    usable: Ints
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -30,7 +57,9 @@ class Exact:
     hosts : the hosts of the model; below, a host is a position in this array
     room : (sets, hosts), how many tasks of a set fit a host alone
     y : a column per entry
+    kept : a column per entry, `NONE` for pending jobs
     x, x_set, x_host : columns, task set and host of each x
+    stays : the places of running jobs
     """
 
     problem: Problem
@@ -41,14 +70,26 @@ class Exact:
     sets: list[TaskSet]
     room: Ints
     y: Ints
+    kept: Ints
     x: Ints
     x_set: Ints
     x_host: Ints
+    stays: Stays
+
+    @property
+    def set_shape(self) -> Ints:
+        """Shape of each task set."""
+        return np.array([s.shape for s in self.sets], dtype=np.int64)
 
     @property
     def x_shape(self) -> Ints:
         """Shape of each x."""
-        return np.array([s.shape for s in self.sets], dtype=np.int64)[self.x_set]
+        return self.set_shape[self.x_set]
+
+    @property
+    def stay_shape(self) -> Ints:
+        """Shape of each place of a running job."""
+        return self.set_shape[self.stays.set]
 
     def choice(self, entry: Entry) -> Choice:
         """Return the option that an entry starts."""
@@ -59,14 +100,24 @@ def size_of(problem: Problem) -> int:
     """Return about how many variables the model of the whole round has."""
     hosts = problem.shape_hosts.sum(axis=1)
     levels = len(problem.cluster.levels) if "proximity" in problem.terms else 1
-    _, sets = entries_of(problem, problem.counts)
+    _, sets = entries_of(problem, problem.pending, list(problem.running))
     return int(sum(hosts[s.shape] * (levels if s.group else 1) for s in sets))
 
 
-def build(problem: Problem, placement: Placement, hosts: Ints, numbers: Ints) -> Exact:
-    """Model `numbers` jobs per class on what `placement` leaves free on `hosts`."""
+def build(
+    problem: Problem,
+    placement: Placement,
+    hosts: Ints,
+    numbers: Ints,
+    running: Sequence[int] = (),
+) -> Exact:
+    """Model jobs on what `placement` leaves free on `hosts`.
+
+    `numbers` of pending jobs per class, and the `running` jobs, which must be stopped in the
+    placement and have all their places on the hosts.
+    """
     model = Model()
-    entries, sets = entries_of(problem, numbers)
+    entries, sets = entries_of(problem, numbers, running)
     room = np.zeros((len(sets), len(hosts)), dtype=np.int64)
     for t, task_set in enumerate(sets):
         tasks = sum(n * entries[e].most for e, _, n in task_set.users)
@@ -74,12 +125,49 @@ def build(problem: Problem, placement: Placement, hosts: Ints, numbers: Ints) ->
     x_set, x_host = np.nonzero(room)
     y = model.variables("y", len(entries), upper=[e.most for e in entries])
     x = model.variables("x", len(x_set), upper=room[x_set, x_host])
-    exact = Exact(problem, placement, hosts, model, entries, sets, room, y, x, x_set, x_host)
-    _one_option(exact, numbers)
+    moving = np.flatnonzero([e.job != ANY for e in entries])
+    kept = np.full(len(entries), NONE, dtype=np.int64)
+    kept[moving] = model.variables("kept", len(moving), upper=1)
+    stays = _stays(problem, model, hosts, entries, sets)
+    exact = Exact(
+        problem, placement, hosts, model, entries, sets, room, y, kept, x, x_set, x_host, stays
+    )
+    limit = numbers.copy()
+    np.add.at(limit, [problem.running[job].job_class for job in running], 1)
+    _one_option(exact, limit)
     _gang(exact)
+    _kept(exact)
     _capacity(exact)
     _quota(exact)
     return exact
+
+
+def _stays(
+    problem: Problem, model: Model, hosts: Ints, entries: list[Entry], sets: list[TaskSet]
+) -> Stays:
+    set_of = {(e, k): t for t, task_set in enumerate(sets) for e, k, _ in task_set.users}
+    at = np.full(problem.cluster.num_hosts, NONE, dtype=np.int64)
+    at[hosts] = np.arange(len(hosts))
+    places = [
+        (e, set_of[e, group], int(at[host]), gpus)
+        for e, entry in enumerate(entries)
+        if entry.job != ANY
+        for group, _, host, gpus in problem.running[entry.job].places
+    ]
+    start = problem.cluster.gpu_start
+    usable = [
+        int(problem.usable[int(start[hosts[h]]) + np.array(gpus, dtype=np.int64)].sum())
+        for _, _, h, gpus in places
+    ]
+    entry_of, set_, host = (np.array([p[i] for p in places], dtype=np.int64) for i in range(3))
+    return Stays(
+        model.variables("stays", len(places), upper=1),
+        entry_of,
+        set_,
+        host,
+        [p[3] for p in places],
+        np.array(usable, dtype=np.int64),
+    )
 
 
 def _one_option(m: Exact, numbers: Ints) -> None:
@@ -89,18 +177,28 @@ def _one_option(m: Exact, numbers: Ints) -> None:
 
 
 def _gang(m: Exact) -> None:
-    """All tasks of a started job, or none."""
+    """All tasks of a job, or none."""
     rows = m.model.rows("gang", len(m.sets), lower=0.0, upper=0.0)
     m.model.add(rows[m.x_set], m.x, 1.0)
+    m.model.add(rows[m.stays.set], m.stays.s, 1.0)
     users = [(t, e, n) for t, task_set in enumerate(m.sets) for e, _, n in task_set.users]
     t, e, n = np.array(users, dtype=np.int64).reshape(-1, 3).T
     m.model.add(rows[t], m.y[e], -n)
+
+
+def _kept(m: Exact) -> None:
+    """Tie k: a kept job's tasks all stay, and no other job's task stays on a host that failed."""
+    failed = ~m.problem.state.healthy[m.hosts[m.stays.host]]
+    rows = m.model.rows("kept", len(failed), lower=np.where(failed, 0.0, -np.inf), upper=0.0)
+    m.model.add(rows, m.kept[m.stays.entry], 1.0)
+    m.model.add(rows, m.stays.s, -1.0)
 
 
 def _capacity(m: Exact) -> None:
     for r in range(m.problem.shape_demand.shape[1]):
         rows = m.model.rows("capacity", len(m.hosts), upper=m.placement.free[m.hosts, r])
         m.model.add(rows[m.x_host], m.x, m.problem.shape_demand[m.x_shape, r])
+        m.model.add(rows[m.stays.host], m.stays.s, m.problem.shape_demand[m.stay_shape, r])
 
 
 def _quota(m: Exact) -> None:
@@ -111,3 +209,8 @@ def _quota(m: Exact) -> None:
         demand = [m.problem.demand_of(m.choice(m.entries[i]), resource) for i in mine]
         row = m.model.rows("quota", 1, upper=left, keys=[(tenant, resource)])
         m.model.add(row, m.y[mine], np.array(demand, dtype=np.float64))
+
+
+def milli_each(m: Exact) -> NDArray[np.int64]:
+    """Return the milli-GPU of the task in each place of a running job."""
+    return m.problem.shape_gpu[m.stay_shape]

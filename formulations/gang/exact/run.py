@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from placewright.formulations.gang.exact.expand import expand_into
 from placewright.formulations.gang.exact.gpus import add_gpus
 from placewright.formulations.gang.exact.model import build
+from placewright.formulations.gang.exact.preemption import add_preemption
 from placewright.formulations.gang.exact.terms import add_terms
+from placewright.formulations.gang.naming import candidate
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.problem import Problem
 from placewright.formulations.session import HOLD_SLACK, Bound, Candidate, Session
@@ -20,8 +22,10 @@ from placewright.solver import certified_bound, multipliers
 def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
     """Yield, per term, its bound and the plan; the next term holds it at what the plan has."""
     everywhere = np.arange(problem.cluster.num_hosts)
-    exact = build(problem, Placement(problem), everywhere, problem.counts)
+    cleared = Placement(problem, cleared=True)
+    exact = build(problem, cleared, everywhere, problem.pending, list(problem.running))
     slots = add_gpus(exact)
+    add_preemption(exact)
     add_terms(exact)
     holds: list[tuple[str, int]] = []
     start: NDArray[np.float64] | None = None
@@ -42,9 +46,9 @@ def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
         if outcome.values is None or outcome.objective is None:
             return
         start = outcome.values
-        placement = Placement(problem)
+        placement = Placement(problem, cleared=True)
         expand_into(exact, slots, start, placement)
-        yield Candidate(placement.places(), "exact")
+        yield candidate(placement, "exact")
         # By now the best plan is no worse than this one; bounds hold for the best.
         held = round(outcome.objective) if session.best is None else session.best[term]
         exact.model.hold(term, held, HOLD_SLACK)

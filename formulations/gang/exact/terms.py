@@ -1,30 +1,36 @@
 r"""The objective terms of the host-indexed model, and the blocks that give them meaning.
 
-z[t,d]         set t uses domain d              sum_{h in d} x[t,h] <= min(n, room) z[t,d]
-               a required level                 sum_d z[t,d] <= y
-opened[h], used[h]  host h takes a task         x[t,h] <= room u[h],  sum gpu x <= free u[h]
+y - k is 1 for a job that starts or migrates; for a kept job nothing below counts.
+
+z[t,d]         set t uses domain d              tasks of t in d - n k <= min(n, room) z[t,d]
+               a required level                 sum_d z[t,d] <= y - k
+opened[h], used[h]  a task arrives on host h    x[t,h] <= room u[h],  sum gpu x <= free u[h]
+left[h]        milli-GPU left free on h         left[h] >= free[h] used[h] - what h holds
 together[d,k]  k tasks of a job share d         sum_k k together[d,k] <= tasks of the job in d
 
-value      sum of the started options' values
-spread     sum over sets and charged levels of GPUs * weight * (sum_d z - y)
+value      sum of the values of jobs that run, less those of all running jobs
+spread     sum over sets and charged levels of GPUs * weight * (sum_d z - y + k)
 opened     sum of opened[h] over empty hosts
-leftover   sum_h free[h] used[h]  less the GPUs taken
+leftover   sum_h left[h]
 proximity  per level, pairs of a job's tasks less pairs that share a domain
 """
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placewright.formulations.gang.exact.entries import Ints, TaskSet
-from placewright.formulations.gang.exact.model import Exact
-from placewright.formulations.gang.problem import NO_LEVEL, Group
+from placewright.formulations.gang.exact.model import NONE, Exact, milli_each
+from placewright.formulations.gang.exact.moves import add_moves
+from placewright.formulations.gang.problem import ANY, NO_LEVEL, Group
 from placewright.instances.documents import WHOLE_GPU
 
 
 def add_terms(m: Exact) -> None:
     """Append what the policy's terms need, and the required levels."""
     add_value(m)
+    add_moves(m)
     m.model.term("spread", m.y[:0], np.zeros(0), sense="min")
     for t, task_set in enumerate(m.sets):
         if task_set.group is not None and task_set.group.bound_to_levels:
@@ -38,48 +44,76 @@ def add_terms(m: Exact) -> None:
 
 
 def add_value(m: Exact) -> None:
-    """Append the values of the started options."""
-    values = [m.choice(entry).value for entry in m.entries]
-    m.model.term("value", m.y, np.array(values, dtype=np.float64), sense="max")
+    """Append the values of the jobs that run, less those of the running jobs of the model."""
+    values = np.array([m.choice(entry).value for entry in m.entries], dtype=np.float64)
+    before = values[[entry.job != ANY for entry in m.entries]].sum()
+    m.model.term("value", m.y, values, sense="max", constant=-float(before))
+
+
+def _arrives(m: Exact, entry: int) -> list[tuple[int, float]]:
+    """Return y - k of an entry, as columns and coefficients."""
+    kept = m.kept[entry]
+    return [(int(m.y[entry]), 1.0)] + ([(int(kept), -1.0)] if kept != NONE else [])
 
 
 def _levels(m: Exact, t: int, task_set: TaskSet, group: Group) -> None:
     """Domains that a set uses: at most one of a required level, others at the cost of spread."""
-    y = m.y[task_set.users[0][0]]
-    mine = np.flatnonzero(m.x_set == t)
+    entry = task_set.users[0][0]
+    mine, stays = np.flatnonzero(m.x_set == t), np.flatnonzero(m.stays.set == t)
+    hosts = np.append(m.x_host[mine], m.stays.host[stays])
+    columns = np.append(m.x[mine], m.stays.s[stays])
+    most = np.append(m.room[t, m.x_host[mine]], np.ones(len(stays), dtype=np.int64))
     weights = dict(group.weights)
     for level in sorted(set(weights) | ({group.required} - {NO_LEVEL})):
-        domain = m.problem.cluster.domain[level][m.hosts[m.x_host[mine]]]
+        domain = m.problem.cluster.domain[level][m.hosts[hosts]]
         parts, part_of = np.unique(domain, return_inverse=True)
-        held = np.bincount(part_of, weights=m.room[t, m.x_host[mine]], minlength=len(parts))
+        held = np.bincount(part_of, weights=most, minlength=len(parts))
         z = m.model.variables("z", len(parts), upper=1)
         rows = m.model.rows("domain", len(parts), upper=0.0)
-        m.model.add(rows[part_of], m.x[mine], 1.0)
+        m.model.add(rows[part_of], columns, 1.0)
         m.model.add(rows, z, -np.minimum(held, group.count))
+        before = np.bincount(part_of[len(mine) :], minlength=len(parts))
+        kept = np.flatnonzero(before)
+        m.model.add(rows[kept], m.kept[[entry] * len(kept)], -before[kept])
         if level == group.required:
             row = m.model.rows("required level", 1, upper=0.0)
             m.model.add(row, z, 1.0)
-            m.model.add(row, y, -1.0)
+            for column, sign in _arrives(m, entry):
+                m.model.add(row, [column], [-sign])
         if level in weights:
             cost = float(group.milli_gpu * weights[level])
             m.model.term("spread", z, cost, sense="min")
-            m.model.term("spread", [y], [-cost], sense="min")
+            for column, sign in _arrives(m, entry):
+                m.model.term("spread", [column], [-cost * sign], sense="min")
 
 
 def _opened(m: Exact) -> None:
-    """Empty hosts that become used; what the placement has started counts as use."""
-    busy = m.problem.state.busy.copy()
-    for _, _, _, puts in m.placement.started():
-        busy[[put.host for put in puts]] = True
+    """Empty hosts where something arrives; what the placement has put there counts as use."""
+    busy = m.problem.state.busy | m.placement.arrivals.any(axis=1)
     columns = _host_uses(m, "opened", np.flatnonzero(~busy[m.hosts]))
     m.model.term("opened", columns, 1.0, sense="min")
 
 
 def _leftover(m: Exact) -> None:
-    """Milli-GPU left free on the hosts that take a task."""
-    columns = _host_uses(m, "used", np.arange(len(m.hosts)))
-    m.model.term("leftover", columns, _free_milli(m), sense="min")
-    m.model.term("leftover", m.x, -m.problem.shape_gpu[m.x_shape], sense="min")
+    """Milli-GPU left free on the hosts where something arrives."""
+    used = _host_uses(m, "used", np.arange(len(m.hosts)))
+    free = _free_milli(m) + m.problem.reserved_free[m.hosts]
+    held = np.zeros(len(m.hosts), dtype=np.int64)
+    np.add.at(held, m.stays.host, _reserved_milli(m))
+    left = m.model.variables("left", len(m.hosts), upper=free + held)
+    rows = m.model.rows("left", len(m.hosts), upper=0.0)
+    m.model.add(rows, used, free + held)
+    m.model.add(rows, left, -1.0)
+    m.model.add(rows[m.x_host], m.x, -m.problem.shape_gpu[m.x_shape])
+    m.model.add(rows[m.stays.host], m.stays.s, -milli_each(m))
+    m.model.term("leftover", left, 1.0, sense="min")
+
+
+def _reserved_milli(m: Exact) -> NDArray[np.int64]:
+    """Milli-GPU of reserved GPUs that the task in each place holds."""
+    milli = milli_each(m)
+    usable: Ints = np.minimum(milli, WHOLE_GPU) * m.stays.usable
+    return milli - usable
 
 
 def _host_uses(m: Exact, name: str, chosen: Ints) -> Ints:
@@ -122,20 +156,32 @@ def _proximity(m: Exact) -> None:
     for entry, mine in sets_of.items():
         tasks = sum(n for t in mine for _, _, n in m.sets[t].users)
         apart = float(tasks * (tasks - 1) // 2 * len(m.problem.cluster.levels))
-        m.model.term("proximity", [m.y[entry]], [apart], sense="min")
-        at = np.flatnonzero(np.isin(m.x_set, mine))
+        for column, sign in _arrives(m, entry):
+            m.model.term("proximity", [column], [apart * sign], sense="min")
+        at, stays = np.flatnonzero(np.isin(m.x_set, mine)), np.flatnonzero(m.stays.entry == entry)
+        columns = np.append(m.x[at], m.stays.s[stays])
+        hosts = np.append(m.x_host[at], m.stays.host[stays])
+        most = np.append(m.room[m.x_set[at], m.x_host[at]], np.ones(len(stays), dtype=np.int64))
         for domain in m.problem.cluster.domain:
-            _together(m, at, domain, tasks)
+            _together(m, entry, columns, domain[m.hosts[hosts]], most, tasks)
 
 
-def _together(m: Exact, at: Ints, domain: np.ndarray, tasks: int) -> None:
-    """Claims of one job's x variables `at` in the domains of one level."""
-    parts, part_of = np.unique(domain[m.hosts[m.x_host[at]]], return_inverse=True)
-    held = np.bincount(part_of, weights=m.room[m.x_set[at], m.x_host[at]], minlength=len(parts))
+def _together(
+    m: Exact, entry: int, columns: Ints, domain: np.ndarray, most: Ints, tasks: int
+) -> None:
+    """Claims of one job's tasks (a column each) in the domains of one level."""
+    parts, part_of = np.unique(domain, return_inverse=True)
+    held = np.bincount(part_of, weights=most, minlength=len(parts))
     claims = [(d, k) for d, h in enumerate(held) for k in range(2, min(int(h), tasks) + 1)]
     d, k = np.array(claims, dtype=np.int64).reshape(-1, 2).T
     together = m.model.variables("together", len(k), upper=1)
     rows = m.model.rows("count", len(parts), upper=0.0)
     m.model.add(rows[d], together, k)
-    m.model.add(rows[part_of], m.x[at], -1.0)
+    m.model.add(rows[part_of], columns, -1.0)
+    if m.kept[entry] != NONE:
+        # A kept job's pairs do not count: no claim on them.
+        row = m.model.rows("count", 1, upper=0.0)
+        m.model.add(row[[0] * len(k)], together, k)
+        for column, sign in _arrives(m, entry):
+            m.model.add(row, [column], [-tasks * sign])
     m.model.term("proximity", together, -(k * (k - 1) // 2), sense="min")

@@ -1,0 +1,40 @@
+"""What the term `freed` pays for: the domains of one level, and what each is worth empty."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.problem import Problem
+from placewright.instances.documents import WHOLE_GPU
+
+
+class Freeing:
+    """The domains of the policy's level.
+
+    Attributes
+    ----------
+    domain : int64 (hosts,)
+        Domain of each host.
+    worth : int64 (domains,)
+        Milli-GPU-seconds that the domain is worth as a whole.
+    busy : bool (domains,)
+        Whether something ran there before the round.
+    clearable : bool (domains,)
+        Whether it was busy, and nothing there is pinned.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        cluster, goal = problem.cluster, problem.round.policy.freeing
+        if goal is None:
+            raise ValueError("the term 'freed' has no policy.freeing; expected one")
+        level = cluster.levels.index(goal.level)
+        self.domain = cluster.domain[level].astype(np.int64)
+        count = len(cluster.names[level])
+        gpus = np.bincount(self.domain, weights=cluster.gpu_count, minlength=count)
+        self.worth = gpus.astype(np.int64) * WHOLE_GPU * goal.gpu_worth_s
+        self.busy = self._any(problem.state.busy, count)
+        self.clearable = self.busy & ~self._any(problem.pinned_hosts, count)
+
+    def _any(self, hosts: NDArray[np.bool_], count: int) -> NDArray[np.bool_]:
+        return np.bincount(self.domain, weights=hosts, minlength=count) > 0

@@ -1,0 +1,172 @@
+"""From a placement to a candidate: which jobs of a class start, and which GPUs each task has."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.problem import ANY, Choice, Problem, Start
+from placewright.formulations.session import Candidate, Place
+from placewright.instances.documents import WHOLE_GPU
+
+
+def candidate(placement: Placement, source: str) -> Candidate:
+    """Name jobs and GPUs of a placement; stopped jobs are settled first."""
+    settle(placement)
+    problem = placement.problem
+    pools = _Pools(placement)
+    waiting = [iter(() if c.running else c.jobs) for c in problem.classes]
+    starts: dict[int, tuple[int, tuple[Place, ...]]] = {}
+    arrived: defaultdict[int, list[int]] = defaultdict(list)  # jobs by host
+    # Running jobs go first, so that their tasks find the GPUs that they had.
+    for _, start in sorted(placement.moved(), key=lambda s: s[1].job == ANY):
+        choice = problem.classes[start.job_class].choices[start.choice]
+        job = next(waiting[start.job_class]) if start.job == ANY else start.job
+        starts[job] = (choice.index, tuple(_tasks(problem, pools, start, choice)))
+        for put in start.puts:
+            if not put.stays:
+                arrived[put.host].append(job)
+    # A running job may come back to just where it was.
+    home = [j for j in starts if j in problem.running and _same(problem, j, starts[j][1])]
+    for job in home:
+        del starts[job]
+    return Candidate(starts, source, _preempted(placement, arrived))
+
+
+def settle(placement: Placement) -> None:
+    """Make every stopped job a lawful victim, or put it back where it was.
+
+    What may not profit from a job's preemption leaves its hosts; a job for which nothing arrives
+    any more returns to its place.
+    """
+    problem = placement.problem
+    open_jobs = [job for stopped in placement.stopped for job in stopped]
+    open_jobs.sort(key=lambda j: (problem.running[j].level, -j))
+    by_host: defaultdict[int, set[int]] | None = None
+    while open_jobs:
+        job = open_jobs.pop()
+        running = problem.running[job]
+        if job not in placement.stopped[running.job_class]:
+            continue
+        hosts = {host for _, _, host, _ in running.places}
+        if not placement.may_leave(job):
+            if by_host is None:
+                by_host = _arrivals_by_host(placement)
+            for number in sorted(set().union(*(by_host[h] for h in hosts))):
+                start = placement.get(number)
+                if start is None:
+                    continue
+                groups = problem.classes[start.job_class].choices[start.choice].groups
+                # All groups of a job have the rank of its priority.
+                if problem.shape_rank[groups[0].shape] <= running.level:
+                    placement.stop(number)
+                    if start.job != ANY:
+                        open_jobs.append(start.job)
+        alone = not placement.arrivals[list(hosts)].any()
+        if alone and problem.quota:
+            _make_quota(placement, running.job_class)
+        if placement.fits_in_place(job) and _within_quota(placement, running.job_class):
+            placement.restart(problem.start_of[job])
+
+
+def _within_quota(placement: Placement, job_class: int) -> bool:
+    problem = placement.problem
+    back = problem.classes[job_class]
+    left = placement.quota_left()
+    return problem.within_quota(left, back.tenant, back.choices[0])
+
+
+def _make_quota(placement: Placement, job_class: int) -> None:
+    """Stop pending jobs of the tenant until one of a class may come back."""
+    problem = placement.problem
+    tenant = problem.classes[job_class].tenant
+    for number, start in list(placement.moved())[::-1]:
+        if _within_quota(placement, job_class):
+            return
+        if start.job == ANY and problem.classes[start.job_class].tenant == tenant:
+            placement.stop(number)
+
+
+def _arrivals_by_host(placement: Placement) -> defaultdict[int, set[int]]:
+    by_host: defaultdict[int, set[int]] = defaultdict(set)
+    for number, start in placement.moved():
+        for put in start.puts:
+            if not put.stays:
+                by_host[put.host].add(number)
+    return by_host
+
+
+class _Pools:
+    """Wholly free GPUs per host that are not named yet."""
+
+    def __init__(self, placement: Placement) -> None:
+        self._placement = placement
+        self._free: dict[int, list[int]] = {}
+
+    def take(self, host: int, count: int, wanted: tuple[int, ...] = ()) -> tuple[int, ...]:
+        """Name `count` GPUs of a host, the wanted ones if they are all free."""
+        if not count:
+            return ()
+        if host not in self._free:
+            self._free[host] = self._placement.free_gpus(host)
+        pool = self._free[host]
+        if wanted and all(gpu in pool for gpu in wanted):
+            for gpu in wanted:
+                pool.remove(gpu)
+            return wanted
+        return tuple(pool.pop() for _ in range(count))
+
+
+def _tasks(problem: Problem, pools: _Pools, start: Start, choice: Choice) -> Iterator[Place]:
+    """Yield the place of each task; tasks of a running job that stay keep their index."""
+    before: defaultdict[tuple[int, int], list[tuple[int, tuple[int, ...]]]] = defaultdict(list)
+    if start.job != ANY:
+        for group, index, host, had in problem.running[start.job].places:
+            before[group, host].append((index, had))
+    free = [set(range(group.count)) for group in choice.groups]
+    open_tasks: list[tuple[int, int, tuple[int, ...] | None]] = []
+    for put in start.puts:
+        gpu = int(problem.shape_gpu[choice.groups[put.group].shape])
+        for k in range(put.count):
+            mine = before[put.group, put.host]
+            gpus: tuple[int, ...] | None = None
+            if put.stays:
+                gpus = put.gpus
+            elif gpu < WHOLE_GPU:
+                gpus = put.gpus[k : k + 1]
+            elif mine:
+                gpus = pools.take(put.host, gpu // WHOLE_GPU, mine[-1][1])
+            same = next((i for i, g in mine if gpus is not None and set(g) == set(gpus)), None)
+            if same is None:
+                open_tasks.append((put.group, put.host, gpus))
+            else:
+                mine.remove(next(m for m in mine if m[0] == same))
+                free[put.group].remove(same)
+                yield put.group, same, put.host, gpus or ()
+    for number, host, named in open_tasks:
+        index = min(free[number])
+        free[number].remove(index)
+        gpus_each = int(problem.shape_gpu[choice.groups[number].shape]) // WHOLE_GPU
+        yield number, index, host, pools.take(host, gpus_each) if named is None else named
+
+
+def _same(problem: Problem, job: int, places: tuple[Place, ...]) -> bool:
+    def order(tasks: tuple[Place, ...]) -> list[tuple[int, int, int, list[int]]]:
+        return sorted((g, i, h, sorted(gpus)) for g, i, h, gpus in tasks)
+
+    return order(places) == order(problem.running[job].places)
+
+
+def _preempted(placement: Placement, arrived: dict[int, list[int]]) -> dict[int, int]:
+    """Name, for each stopped job, the arrival of highest priority on its hosts."""
+    problem = placement.problem
+    jobs = problem.round.jobs
+    return {
+        job: max(
+            (a for _, _, host, _ in problem.running[job].places for a in arrived.get(host, ())),
+            key=lambda a: (jobs[a].priority, -a),
+        )
+        for stopped in placement.stopped
+        for job in stopped
+    }
