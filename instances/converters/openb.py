@@ -2,7 +2,8 @@
 
 The trace accompanies Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with
 Fragmentation Gradient Descent", USENIX ATC 2023. It records no host for any pod: a running pod is
-where best fit in file order puts it, not where it was.
+where best fit in file order puts it, not where it was. Nor does it record checkpoints or restart
+times: moving or stopping a running pod costs its milli-GPU only.
 
 What is left out, and counted in the summary: nodes without GPUs, pods that ask no GPU, and pods
 whose `gpu_spec` names only models that no node has. `qos` and `pod_phase` are not used.
