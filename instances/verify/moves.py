@@ -7,7 +7,7 @@ migrates, and take their new places last; the capacity rules say that there is r
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from placewright.instances.documents import WHOLE_GPU
@@ -145,7 +145,7 @@ def _named_once(reading: Reading, listed: Listed) -> Iterator[Finding]:
         )
 
 
-def _held_before(reading: Reading, job: str, hosts: Iterable[str]) -> Iterator[tuple[Slot, int]]:
+def _held_before(reading: Reading, job: str, hosts: Collection[str]) -> Iterator[tuple[Slot, int]]:
     """Yield what a running job holds on some hosts before the round."""
     groups = reading.option_run(job).groups
     for task in reading.running[job].tasks:

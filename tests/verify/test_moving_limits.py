@@ -92,7 +92,9 @@ def test_a_migrated_job_leaves_unhealthy_hosts_with_all_its_tasks(
     assert rules_of([job], [move], "a", unhealthy=unhealthy) == rules
 
 
-@pytest.mark.parametrize(("gpus", "rules"), [([2, 3], []), ([1, 2], ["reserved"])])
+@pytest.mark.parametrize(
+    ("gpus", "rules"), [([2, 3], []), ([0, 2], ["reserved"]), ([1, 2], ["reserved"])]
+)
 def test_the_other_gpus_of_a_host_with_a_reservation_may_be_used(
     gpus: list[int], rules: list[str]
 ) -> None:
