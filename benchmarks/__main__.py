@@ -1,4 +1,4 @@
-"""`python -m benchmarks NAME [--quick] [--json] [--plot FILE]`, from the repository's root."""
+"""`python -m benchmarks NAME [--quick] [--case PATTERN] [--json] [--plot FILE]`, from the root."""
 
 from __future__ import annotations
 
@@ -6,23 +6,44 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
-from benchmarks import backends
-from benchmarks.report import Row, document, failed, plot, rows_table, summary_table
+from benchmarks import backends, presets, scale
+from benchmarks.plots import over_cost
+from benchmarks.report import Row, document, failed, rows_table, summary_table
 
 WIDTH = 160
 """Of the tables where no terminal says how wide it is."""
 
 
-def _backends(*, quick: bool) -> Iterator[Row]:
-    return backends.run(backends.cases(quick=quick), backends.seconds_of(quick=quick))
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """What one benchmark tries, how it yields rows of that, and how it draws them.
+
+    `cases(quick=...)` returns cases, which have names; `run(cases, quick=...)` yields rows.
+    """
+
+    cases: Callable[..., list[Any]]
+    run: Callable[..., Iterator[Row]]
+    draw: Callable[[Sequence[Row], Path], None]
 
 
-BENCHMARKS: dict[str, Callable[..., Iterator[Row]]] = {"backends": _backends}
+def _backends(cases: list[backends.Case], *, quick: bool) -> Iterator[Row]:
+    return backends.run(cases, backends.seconds_of(quick=quick))
+
+
+BENCHMARKS = {
+    "backends": Benchmark(backends.cases, _backends, partial(over_cost, "backends")),
+    "scale": Benchmark(scale.cases, scale.run, scale.draw),
+    "presets": Benchmark(presets.cases, presets.run, partial(over_cost, "presets")),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,17 +53,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     -------
     1 if a row is an error: a run died, a plan is invalid, or a verified plan beats a bound.
     """
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    benchmark = BENCHMARKS[options.name]
+    cases = benchmark.cases(quick=options.quick)
+    chosen = [case for case in cases if fnmatchcase(case.name, options.case)]
+    if not chosen:
+        names = ", ".join(dict.fromkeys(case.name for case in cases))
+        parser.error(f"--case {options.case!r} matches no case; expected some of {names}")
     terminal = Console(stderr=True)
     rows = []
     with terminal.status("") as status:
-        for row in BENCHMARKS[options.name](quick=options.quick):
+        for row in benchmark.run(chosen, quick=options.quick):
             rows.append(row)
             status.update(f"{row.case} {row.method}: {row.status}")
         status.update("calibration")
         made = document(options.name, rows)
-    if options.plot is not None:
-        plot(options.name, rows, options.plot)
     if options.json:
         json.dump(made, sys.stdout, indent=2, allow_nan=False)
         print()
@@ -53,6 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         out.print(summary_table(rows))
         for key in ("machine", "versions", "calibration"):
             out.print(f"{key}: {_line(made[key])}", highlight=False, soft_wrap=True)
+    if options.plot is not None:
+        benchmark.draw(rows, options.plot)
     return 1 if failed(rows) else 0
 
 
@@ -66,6 +94,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("name", choices=BENCHMARKS, help="which benchmark to run")
     parser.add_argument("--quick", action="store_true", help="few cases, done within a minute")
+    parser.add_argument(
+        "--case", default="*", metavar="PATTERN", help="only cases of such a name (with * and ?)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document, no tables")
     parser.add_argument("--plot", type=_picture, metavar="FILE", help="also draw FILE (.png, .svg)")
     return parser

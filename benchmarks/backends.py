@@ -6,26 +6,23 @@ README.md says what the columns mean.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
 from benchmarks.baselines import GAP, Answer, greedy, literal, of_plan
-from benchmarks.measure import REPEATS, Measured, RunError, measured
-from benchmarks.report import ERROR, SKIPPED, Row
+from benchmarks.compare import compared
+from benchmarks.measure import REPEATS, measured
+from benchmarks.report import Row
 from placewright import Round, load_round, solve_round
-from placewright.formulations.gang.problem import SENSE
-from placewright.formulations.session import tighter
 from placewright.instances.generator import generate_round
 from placewright.instances.mixes import MixName
-from placewright.rounds.certificate import gap_of
 
 __all__ = ["METHODS", "Case", "cases", "generated", "library", "run", "seconds_of"]
 
 Method: TypeAlias = Callable[[float, Round], Answer]
-Runs: TypeAlias = Sequence[Measured[Answer]]
 
 LIBRARY = Path(__file__).parents[1] / "instances" / "library"
 SIZES = ((64, 50), (512, 400), (4096, 1000))
@@ -90,7 +87,7 @@ def run(
     methods: Mapping[str, Method] = METHODS,
     repeats: int = REPEATS,
 ) -> Iterator[Row]:
-    """Yield the rows of each case: one per method, and one per plan that beats a bound.
+    """Yield the rows of each case, as `compared` says.
 
     Parameters
     ----------
@@ -98,58 +95,8 @@ def run(
         Wall-clock limit of one call; a method is called `repeats` times in a process of its own.
     """
     for case in chosen:
-        rows, found = [], {}
-        for name, method in methods.items():
-            try:
-                found[name] = measured(case.make, partial(method, seconds), repeats)
-            except RunError as error:
-                rows.append(Row(case.name, name, case.seed, ERROR, note=str(error)))
-        best = _tightest(run.result for runs in found.values() for run in runs)
-        rows += [_row(case, name, runs, best) for name, runs in found.items()]
-        yield from sorted(rows, key=lambda row: list(methods).index(row.method))
-        yield from _beaten(case, found)
-
-
-def _row(case: Case, name: str, runs: Runs, best: float | None) -> Row:
-    """Report the run with the median CPU seconds, so that all its figures belong together."""
-    median = runs[len(runs) // 2]
-    answer = median.result
-    row = Row(case.name, name, case.seed, answer.status, answer.term, SENSE[answer.term])
-    row = replace(row, bound=answer.bound, note=answer.note)
-    if answer.status == SKIPPED:
-        return row
-    if answer.value is not None:
-        own, closest = gap_of(answer.value, answer.bound), gap_of(answer.value, best)
-        row = replace(row, value=answer.value, gap=own, best_gap=closest)
-    return replace(
-        row,
-        seconds=median.seconds,
-        cpu_seconds=median.cpu_seconds,
-        peak_mib=median.peak_mib,
-    )
-
-
-def _tightest(answers: Iterable[Answer]) -> float | None:
-    best: float | None = None
-    for answer in answers:
-        best = tighter(best, answer.bound, SENSE[answer.term])
-    return best
-
-
-def _beaten(case: Case, found: Mapping[str, Runs]) -> Iterator[Row]:
-    """Compare every verified plan with every bound, over all methods and repetitions."""
-    answers = [(name, run.result) for name, runs in found.items() for run in runs]
-    wrong = {
-        (name, of): f"verified {mine.term} {mine.value} beats the bound {theirs.bound} of {of}"
-        for name, mine in answers
-        for of, theirs in answers
-        if _beats(mine, theirs.bound)
-    }
-    for (name, _), note in wrong.items():
-        yield Row(case.name, name, case.seed, ERROR, note=note)
-
-
-def _beats(answer: Answer, bound: float | None) -> bool:
-    if answer.value is None or bound is None:
-        return False
-    return answer.value > bound if SENSE[answer.term] == "max" else answer.value < bound
+        runs = {
+            name: partial(measured, case.make, partial(method, seconds), repeats)
+            for name, method in methods.items()
+        }
+        yield from compared(case.name, case.seed, runs)

@@ -8,23 +8,36 @@ repair, and the first objective term only, with the whole time limit for it.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from benchmarks.report import SKIPPED
 from placewright import Plan, Round, solve_round, verify
+from placewright.formulations.gang.compile import compile_round
 from placewright.formulations.gang.exact.expand import expand_into
 from placewright.formulations.gang.exact.gpus import add_gpus
 from placewright.formulations.gang.exact.model import build, size_of
+from placewright.formulations.gang.exact.preemption import add_preemption
 from placewright.formulations.gang.exact.terms import add_terms
+from placewright.formulations.gang.naming import candidate
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import compile_round
-from placewright.formulations.session import Candidate
+from placewright.instances.plan import Certificate
 from placewright.rounds.decisions import decide, keeps
+from placewright.rounds.moves import order_of_moves
 from placewright.solver import Limits, Status, Worker
 
-__all__ = ["GAP", "MAX_CELLS", "Answer", "InvalidPlanError", "greedy", "literal", "of_plan"]
+__all__ = [
+    "GAP",
+    "MAX_CELLS",
+    "Answer",
+    "InvalidPlanError",
+    "greedy",
+    "literal",
+    "of_certificate",
+    "of_plan",
+]
 
 GAP = 1e-4
 """Relative gap at which every method may stop: that of a round without limits of its own."""
@@ -43,7 +56,7 @@ class Answer:
 
     `status` is `optimal`, `within_gap`, `feasible`, `no_solution`, `failed` or `skipped`. `value`
     is recomputed from a verified plan, `bound` is the method's own. `note` says why, where there is
-    something to say.
+    something to say. `figures` are further ones to report, by the title of their column.
     """
 
     status: str
@@ -51,6 +64,7 @@ class Answer:
     value: int | None = None
     bound: float | None = None
     note: str = ""
+    figures: Mapping[str, float] = field(default_factory=dict)
 
 
 def greedy(seconds: float, round: Round) -> Answer:  # noqa: A002, ARG001
@@ -68,13 +82,19 @@ def of_plan(round: Round, plan: Plan) -> Answer:  # noqa: A002
     """
     if plan.certificate is None:
         raise InvalidPlanError("the plan has no certificate; value and bound were expected")
-    first = plan.certificate.terms[0]
-    value = _verified(round, plan)[first.name]
+    _verified(round, plan)
+    return of_certificate(plan.certificate)
+
+
+def of_certificate(certificate: Certificate) -> Answer:
+    """Answer with the certificate of a plan that was verified, which covers the values in it."""
+    first = certificate.terms[0]
     if first.gap is None or first.gap > GAP:
         status = "feasible"
     else:
         status = "within_gap" if first.gap else "optimal"
-    return Answer(status, first.name, value, first.bound, "; ".join(plan.certificate.degraded))
+    note = "; ".join(certificate.degraded)
+    return Answer(status, first.name, first.value, first.bound, note)
 
 
 def literal(backend: str, seconds: float, round: Round) -> Answer:  # noqa: A002
@@ -92,10 +112,11 @@ def literal(backend: str, seconds: float, round: Round) -> Answer:  # noqa: A002
         note = f"{cells:,} variables; at most {MAX_CELLS:,} were expected"
         return Answer(SKIPPED, term, note=note)
     problem = replace(problem, terms=(term,))
-    placement = Placement(problem)
+    placement = Placement(problem, cleared=True)
     hosts = np.arange(problem.cluster.num_hosts)
-    model = build(problem, placement, hosts, problem.counts)
+    model = build(problem, placement, hosts, problem.pending, list(problem.running))
     slots = add_gpus(model)
+    add_preemption(model)
     add_terms(model)
     with Worker() as worker:
         left = max(0.0, seconds - (time.monotonic() - began))
@@ -105,9 +126,11 @@ def literal(backend: str, seconds: float, round: Round) -> Answer:  # noqa: A002
     if outcome.values is None:
         return Answer(outcome.status.value, term, None, bound, outcome.message)
     expand_into(model, slots, outcome.values, placement)
-    starts = Candidate(placement.places(), backend)
-    decisions = decide(round, problem.cluster.hosts, keeps(round), starts, {})
-    value = _verified(round, Plan(decisions=decisions))[term]
+    found = candidate(placement, backend)
+    decisions = decide(round, problem.cluster.hosts, keeps(round), found, {})
+    moves = order_of_moves(round, decisions)
+    plan = Plan(decisions=decisions, sections=() if moves is None else (moves,))
+    value = _verified(round, plan)[term]
     if outcome.status is Status.FEASIBLE:
         status = "feasible"
     else:

@@ -11,9 +11,11 @@ import multiprocessing
 import os
 import platform
 import resource
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -24,7 +26,16 @@ import numpy as np
 from placewright.solver import Arrays, InProcess, Limits, Model, Status
 from placewright.solver.usage import usage
 
-__all__ = ["REPEATS", "Measured", "RunError", "calibration", "machine", "measured", "versions"]
+__all__ = [
+    "REPEATS",
+    "Measured",
+    "RunError",
+    "calibration",
+    "command",
+    "machine",
+    "measured",
+    "versions",
+]
 
 REPEATS = 3
 POLL_SECONDS = 0.02
@@ -109,9 +120,33 @@ def _calls(
             seconds = time.perf_counter() - began
             results.append((result, seconds, _cpu_seconds() - cpu, _peak_mib()))
     except Exception as error:  # noqa: BLE001 - whatever it is, the report names it
-        pipe.send(f"{type(error).__name__}: {error}")
+        known = isinstance(error, RunError)
+        pipe.send(str(error) if known else f"{type(error).__name__}: {error}")
     else:
         pipe.send(results)
+
+
+def command(arguments: Sequence[str]) -> Measured[str]:
+    """Run a command; what it prints to stdout, and what it costs with all that it starts.
+
+    Raises
+    ------
+    RunError
+        If it exits with another code than 0; the message ends with its last words on stderr.
+    """
+    (run,) = measured(partial(list, arguments), _printed, 1)
+    printed, own_mib = run.result
+    return Measured(printed, run.seconds, run.cpu_seconds, run.peak_mib - own_mib)
+
+
+def _printed(arguments: Sequence[str]) -> tuple[str, float]:
+    """Return what a command prints, and the peak of this process, which is not the command's."""
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = [line for line in done.stderr.splitlines() if any(map(str.isalnum, line))]
+        last = said[-1].strip("│ ") if said else "nothing on stderr"
+        raise RunError(f"exit code {done.returncode}: {last}")
+    return done.stdout, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def _cpu_seconds() -> float:

@@ -1,11 +1,10 @@
-"""What a benchmark reports: rows, as tables for people, one JSON document, and a plot."""
+"""What a benchmark reports: rows, as tables for people and as one JSON document."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Literal, TypeAlias
 
 from rich import box
@@ -15,12 +14,12 @@ from benchmarks.measure import calibration, machine, versions
 
 __all__ = [
     "ERROR",
+    "OURS",
     "SKIPPED",
     "Document",
     "Row",
     "document",
     "failed",
-    "plot",
     "rows_table",
     "summary_table",
 ]
@@ -32,12 +31,7 @@ OURS = "placewright"
 SHIFT_SECONDS = 1.0
 """Shift of the geometric mean, so that milliseconds do not decide it."""
 
-PERCENT_FLOOR = 0.001
-"""Gaps of at most this many percent share the bottom line of the plot."""
-
 NONE = "-"
-_MARKS = ("o", "s", "^", "D", "v", "P")
-_COLOURS = ("#0f5ea8", "#7f7f7f", "#e69f00", "#009e73", "#cc79a7", "#d55e00")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +52,8 @@ class Row:
         Fraction between the value and the tightest bound that any method proved for this case.
     seconds, cpu_seconds, peak_mib
         Wall clock, and the use of all processes, solvers included.
+    figures
+        What only this benchmark reports, by the title of its column.
     """
 
     case: str
@@ -73,6 +69,7 @@ class Row:
     seconds: float | None = None
     cpu_seconds: float | None = None
     peak_mib: float | None = None
+    figures: Mapping[str, float] = field(default_factory=dict)
     note: str = ""
 
 
@@ -92,10 +89,17 @@ def failed(rows: Iterable[Row]) -> bool:
     return any(row.status == ERROR for row in rows)
 
 
-def rows_table(rows: Iterable[Row]) -> Table:
+def rows_table(rows: Sequence[Row]) -> Table:
     """Return a line per row, with a blank line between cases."""
+    costs = ("seconds", "CPU s", "MiB")
+    further = tuple(dict.fromkeys(title for row in rows for title in row.figures))
     made = _table(
-        "case", "method", "value", "bound", "gap", "to best", "seconds", "CPU s", "MiB", "", left=2
+        "case",
+        "method",
+        "term",
+        *("value", "bound", "gap", "to best", *costs, *further),
+        "",
+        left=3,
     )
     last: tuple[str, int | None] | None = None
     for row in rows:
@@ -105,6 +109,7 @@ def rows_table(rows: Iterable[Row]) -> Table:
         made.add_row(
             "" if same else row.case if row.seed is None else f"{row.case} seed {row.seed}",
             row.method,
+            row.term or NONE,
             _number(row.value),
             _number(row.bound),
             _percent(row.gap),
@@ -112,6 +117,7 @@ def rows_table(rows: Iterable[Row]) -> Table:
             _figure(row.seconds, 2),
             _figure(row.cpu_seconds, 2),
             _figure(row.peak_mib, 0),
+            *(_further(row.figures.get(title)) for title in further),
             ": ".join(part for part in (row.status, row.note) if part),
         )
     return made
@@ -153,47 +159,6 @@ def shifted_mean(seconds: Iterable[float | None]) -> float | None:
     return math.exp(sum(known) / len(known)) - SHIFT_SECONDS if known else None
 
 
-def plot(benchmark: str, rows: Sequence[Row], target: Path) -> None:
-    """Draw the gap to the best bound over CPU seconds, a mark per row; matplotlib does it.
-
-    Raises
-    ------
-    ImportError
-        Without matplotlib.
-    OSError, ValueError
-        If the file cannot be written, or its ending names no kind of picture.
-    """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.0, 4.5), layout="constrained")
-    axes = figure.subplots()
-    for i, method in enumerate(dict.fromkeys(row.method for row in rows)):
-        points = [
-            (row.cpu_seconds, max(100 * row.best_gap, PERCENT_FLOOR))
-            for row in rows
-            if row.method == method and row.cpu_seconds is not None and row.best_gap is not None
-        ]
-        axes.scatter(
-            [x for x, _ in points],
-            [y for _, y in points],
-            label=method,
-            marker=_MARKS[i % len(_MARKS)],
-            color=_COLOURS[i % len(_COLOURS)],
-            alpha=0.75,
-            linewidths=0,
-        )
-    axes.set(
-        title=f"{benchmark}: down and to the left is better",
-        xlabel="CPU seconds, all processes",
-        ylabel=f"gap to the best bound, % (at least {PERCENT_FLOOR})",
-        xscale="log",
-        yscale="log",
-    )
-    axes.grid(alpha=0.3, linewidth=0.5)
-    axes.legend(frameon=False)
-    figure.savefig(target, dpi=150)
-
-
 def _table(*columns: str, left: int = 1) -> Table:
     """Return an empty table whose first columns (and an unnamed one) hold words, others figures."""
     made = Table(box=box.SIMPLE_HEAD, show_edge=False)
@@ -211,6 +176,10 @@ def _number(value: float | None) -> str:
 
 def _figure(value: float | None, digits: int) -> str:
     return NONE if value is None else f"{value:,.{digits}f}"
+
+
+def _further(value: float | None) -> str:
+    return _number(value) if isinstance(value, int) else _figure(value, 2)
 
 
 def _percent(gap: float | None) -> str:

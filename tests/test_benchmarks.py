@@ -11,10 +11,13 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
+
+from placewright.instances.generator import generate_round
 
 ROOT = Path(__file__).parents[1]
 METHODS = ["placewright", "greedy", "highs", "cp-sat", "cbc"]
@@ -27,9 +30,9 @@ def bench() -> Iterator[SimpleNamespace]:
     """The modules of the benchmarks, which are importable from the repository's root only."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT)
-        names = {"main": "__main__"} | {
-            n: n for n in ("backends", "baselines", "measure", "report")
-        }
+        patch.chdir(ROOT)
+        modules = "backends", "baselines", "measure", "plots", "presets", "report", "scale"
+        names = {"main": "__main__", "stages": "stages"} | {name: name for name in modules}
         yield SimpleNamespace(
             **{key: importlib.import_module(f"benchmarks.{name}") for key, name in names.items()}
         )
@@ -50,6 +53,7 @@ def in_process(bench, monkeypatch):
         return [bench.measure.Measured(function(prepare()), 1.0, 2.0, 3.0)] * repeats
 
     monkeypatch.setattr(bench.backends, "measured", measured)
+    monkeypatch.setattr(bench.presets, "measured", measured)
 
 
 def answers(bench, **given):
@@ -59,6 +63,12 @@ def answers(bench, **given):
         return bench.baselines.Answer("feasible", "value", value, bound)
 
     return {name: partial(method, *pair) for name, pair in given.items()}
+
+
+@pytest.fixture(scope="module")
+def scaled(bench):
+    """A small round solved by the command line, with the greedy beside it."""
+    return list(bench.scale.run([bench.scale.Case(128, 60, "tight", 0, 1.0)], quick=True))
 
 
 def rendered(table) -> str:
@@ -161,9 +171,30 @@ def test_a_run_whose_process_dies_says_how(bench):
         bench.measure.measured(partial(int, 3), os._exit, 1)
 
 
-def test_every_case_is_named_once_and_the_quick_ones_are_among_them(bench):
-    every = [(case.name, case.seed) for case in bench.backends.cases(quick=False)]
-    quick = [(case.name, case.seed) for case in bench.backends.cases(quick=True)]
+def test_a_command_returns_its_output_and_what_its_children_cost(bench):
+    run = bench.measure.command(["sh", "-c", '"$0" -c "$1"; echo done', sys.executable, BURN])
+    assert run.result == "done\n"
+    assert run.seconds > 0
+    assert run.cpu_seconds >= 0.29
+    assert run.peak_mib > 0
+
+
+def test_memory_of_a_command_is_that_of_its_children_and_not_of_the_benchmark(bench):
+    kept = "kept = bytearray(100 * 2**20)"
+    run = bench.measure.command(["sh", "-c", '"$0" -c "$1"; :', sys.executable, kept])
+    assert 100 < run.peak_mib < 125
+
+
+def test_a_command_that_fails_says_how(bench):
+    with pytest.raises(bench.measure.RunError, match=r"^exit code 3: too bad$"):
+        bench.measure.command(["sh", "-c", "echo first >&2; echo too bad >&2; exit 3"])
+
+
+@pytest.mark.parametrize("name", ["backends", "scale", "presets"])
+def test_every_case_is_named_once_and_the_quick_ones_are_among_them(bench, name):
+    benchmark = bench.main.BENCHMARKS[name]
+    every = [(case.name, getattr(case, "seed", None)) for case in benchmark.cases(quick=False)]
+    quick = [(case.name, getattr(case, "seed", None)) for case in benchmark.cases(quick=True)]
     assert len(set(every)) == len(every)
     assert set(quick) < set(every)
 
@@ -195,12 +226,19 @@ def test_the_mean_of_cpu_seconds_is_geometric_and_shifted(bench):
 def test_a_plot_is_written_on_request(bench, tiny, tmp_path, ending):
     pytest.importorskip("matplotlib")
     picture = tmp_path / f"plot.{ending}"
-    bench.report.plot("backends", tiny, picture)
+    bench.plots.over_cost("backends", tiny, picture)
     assert picture.stat().st_size > 1000
 
 
 @pytest.mark.parametrize(
-    "arguments", [["unheard-of"], [], ["backends", "--plot", "x.doc"], ["backends", "--slow"]]
+    "arguments",
+    [
+        ["unheard-of"],
+        [],
+        ["backends", "--plot", "x.doc"],
+        ["backends", "--slow"],
+        ["backends", "--quick", "--case", "unheard-of"],
+    ],
 )
 def test_wrong_usage_exits_2_and_names_the_benchmarks(bench, capsys, arguments):
     with pytest.raises(SystemExit) as stop:
@@ -209,14 +247,143 @@ def test_wrong_usage_exits_2_and_names_the_benchmarks(bench, capsys, arguments):
     assert "backends" in capsys.readouterr().err
 
 
+def test_a_pattern_chooses_among_the_cases(bench, monkeypatch, capsys):
+    tried = []
+
+    def run(cases, *, quick):
+        tried.extend(cases)
+        yield bench.report.Row("case", "method", None, "skipped")
+
+    benchmark = bench.main.Benchmark(bench.scale.cases, run, bench.scale.draw)
+    monkeypatch.setitem(bench.main.BENCHMARKS, "scale", benchmark)
+    assert bench.main.main(["scale", "--quick", "--case", "tight-*", "--json"]) == 0
+    assert {(case.mix, case.gpus) for case in tried} == {("tight", 512), ("tight", 4096)}
+    assert json.loads(capsys.readouterr().out)["benchmark"] == "scale"
+
+
 @pytest.mark.parametrize(("value", "code"), [(10, 0), (12, 1)])
 @pytest.mark.usefixtures("in_process")
 def test_the_exit_code_says_whether_a_row_is_an_error(bench, monkeypatch, capsys, value, code):
     rows = bench.backends.run(
         [bench.backends.library("quickstart")], 1.0, answers(bench, placewright=(value, 11.0))
     )
-    monkeypatch.setitem(bench.main.BENCHMARKS, "backends", lambda *, quick: rows)
+    benchmark = bench.main.Benchmark(bench.backends.cases, lambda _, *, quick: rows, None)
+    monkeypatch.setitem(bench.main.BENCHMARKS, "backends", benchmark)
     assert bench.main.main(["backends", "--json"]) == code
     printed = capsys.readouterr()
     assert json.loads(printed.out)["rows"][0]["value"] == value
     assert printed.err == ""
+
+
+def test_a_file_is_solved_by_the_command_line_and_its_stages_are_told_apart(bench, scaled):
+    assert [(row.case, row.method) for row in scaled] == [
+        ("tight-128-60", "placewright"),
+        ("tight-128-60", "greedy"),
+    ]
+    ours, greedy = scaled
+    assert list(ours.figures) == [f"{stage} s" for stage in (*bench.stages.STAGES, "other")]
+    assert all(ours.figures[f"{stage} s"] > 0 for stage in ("reading", "building", "verifying"))
+    assert greedy.figures["solving s"] == 0
+    for row in scaled:
+        assert row.note == ""
+        assert row.value <= row.bound
+        assert min(row.seconds, row.cpu_seconds, row.peak_mib) > 0
+    assert not bench.report.failed(scaled)
+
+
+def test_greedy_is_judged_by_the_bound_of_placewright(scaled):
+    ours, greedy = scaled
+    assert greedy.bound > ours.bound
+    assert ours.best_gap == ours.gap
+    assert greedy.best_gap == pytest.approx((ours.bound - greedy.value) / ours.bound)
+
+
+def test_further_figures_are_columns_of_the_table(bench, scaled):
+    heading, _, first, *_ = rendered(bench.report.rows_table(scaled)).splitlines()
+    assert all(title in heading for title in scaled[0].figures)
+    assert f"{scaled[0].figures['reading s']:.2f}" in first
+
+
+def test_a_round_that_cannot_be_made_is_an_error_row(bench):
+    (row,) = bench.scale.run([bench.scale.Case(12, 5, "easy", 0)], quick=True)
+    assert row.status == "error"
+    assert "exit code 2: " in row.note
+    assert "multiple of 8" in row.note
+
+
+def test_a_plan_that_another_process_refuses_is_an_error_row(bench, monkeypatch):
+    def refusing(arguments):
+        if "verify" in arguments:
+            raise bench.measure.RunError("exit code 7: plan.json breaks gang")
+        return bench.measure.Measured('{"reading": 0.5}', 1.0, 2.0, 3.0)
+
+    monkeypatch.setattr(bench.scale, "command", refusing)
+    rows = list(bench.scale.run(bench.scale.cases(quick=True)[:1], quick=True))
+    assert {row.status for row in rows} == {"error"}
+    assert {row.note for row in rows} == {"exit code 7: plan.json breaks gang"}
+    assert all(row.value is None for row in rows)
+
+
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_the_plot_of_scale_has_a_line_per_mix_and_method(bench, tmp_path, ending):
+    pytest.importorskip("matplotlib")
+    rows = [
+        bench.report.Row(case.name, method, case.seed, "optimal", best_gap=0.01, seconds=2.0)
+        for case in bench.scale.cases(quick=False)
+        for method in ("placewright", "greedy")
+    ]
+    picture = tmp_path / f"plot.{ending}"
+    bench.scale.draw([*rows, bench.report.Row(rows[0].case, "greedy", 0, "error")], picture)
+    assert picture.stat().st_size > 1000
+    if ending == "svg":
+        text = picture.read_text(encoding="utf-8")
+        assert all(f"<!-- {mix}, greedy -->" in text for mix in ("easy", "hard", "tight"))
+
+
+def test_every_function_of_a_stage_exists(bench):
+    for names in bench.stages.STAGES.values():
+        assert all(callable(resolve_name(name)) for name in names)
+
+
+def test_a_stage_within_another_counts_once(bench, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(bench.stages, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    clock = bench.stages.Clock()
+
+    def spend(seconds):
+        now[0] += seconds
+
+    solve = clock.timed("solving", spend)
+
+    def expand():
+        spend(1.0)
+        solve(5.0)
+        raise ValueError
+
+    spend(0.5)
+    with pytest.raises(ValueError):
+        clock.timed("expanding", expand)()
+    spend(0.25)
+    seconds = clock.read()
+    assert seconds.pop("expanding") == 1.0
+    assert seconds.pop("solving") == 5.0
+    assert seconds.pop("other") == 0.75
+    assert set(seconds.values()) == {0.0}
+
+
+def test_without_the_trace_presets_are_skipped_and_say_why(bench, monkeypatch, tmp_path):
+    monkeypatch.setattr(bench.presets, "TRACE", tmp_path)
+    rows = list(bench.presets.run(bench.presets.cases(quick=True), quick=True))
+    assert len(rows) == len(bench.presets.PRESETS)
+    assert {row.status for row in rows} == {"skipped"}
+    assert all("openb_node_list_gpu_node.csv" in row.note for row in rows)
+    assert not bench.report.failed(rows)
+
+
+def test_drained_hosts_have_work_and_are_the_same_each_time(bench):
+    round_ = generate_round(512, 10, mix="easy", seed=0)
+    used = {task.host for job in round_.jobs if job.running for task in job.running.tasks}
+    vacated = bench.presets.PRESETS["drain"](round_).policy.vacate
+    assert len(set(vacated)) == 4
+    assert used.issuperset(vacated)
+    assert bench.presets.PRESETS["drain"](round_).policy.vacate == vacated
