@@ -59,7 +59,7 @@ def test_next_to_no_time_gives_a_verified_plan(model: str, seconds: float) -> No
 
 def test_later_terms_are_solved_although_the_first_one_is_proven_at_once(model: str) -> None:
     plan = solve_round(ROOMY, isolation="none")
-    assert [term.value for term in certificate_of(plan).terms] == [4000, 0, 1]
+    assert [term.value for term in certificate_of(plan).terms] == [4000, 0, 0, 1]
     assert certificate_of(plan).status == "optimal"
 
 
