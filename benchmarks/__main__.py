@@ -17,7 +17,7 @@ from rich.console import Console
 
 from benchmarks import backends, presets, scale
 from benchmarks.plots import over_cost
-from benchmarks.report import Row, document, failed, rows_table, summary_table
+from benchmarks.report import Row, document, failed, figures_table, rows_table, summary_table
 
 WIDTH = 160
 """Of the tables where no terminal says how wide it is."""
@@ -74,9 +74,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print()
     else:
         out = Console(width=None if sys.stdout.isatty() else WIDTH)
-        out.print(rows_table(rows))
-        out.print()
-        out.print(summary_table(rows))
+        tables = [rows_table(rows), summary_table(rows)]
+        if any(row.figures for row in rows):
+            tables.insert(1, figures_table(rows))
+        for table in tables:
+            out.print(table)
+            out.print()
         for key in ("machine", "versions", "calibration"):
             out.print(f"{key}: {_line(made[key])}", highlight=False, soft_wrap=True)
     if options.plot is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Literal, TypeAlias
 
@@ -20,6 +20,7 @@ __all__ = [
     "Row",
     "document",
     "failed",
+    "figures_table",
     "rows_table",
     "summary_table",
 ]
@@ -91,23 +92,11 @@ def failed(rows: Iterable[Row]) -> bool:
 
 def rows_table(rows: Sequence[Row]) -> Table:
     """Return a line per row, with a blank line between cases."""
-    costs = ("seconds", "CPU s", "MiB")
-    further = tuple(dict.fromkeys(title for row in rows for title in row.figures))
-    made = _table(
-        "case",
-        "method",
-        "term",
-        *("value", "bound", "gap", "to best", *costs, *further),
-        "",
-        left=3,
-    )
-    last: tuple[str, int | None] | None = None
-    for row in rows:
-        if last not in (None, (row.case, row.seed)):
-            made.add_row()
-        same, last = last == (row.case, row.seed), (row.case, row.seed)
+    titles = ("case", "method", "term", "value", "bound", "gap", "to best")
+    made = _table(*titles, "seconds", "CPU s", "MiB", "", left=3)
+    for row, case in _cases(made, rows):
         made.add_row(
-            "" if same else row.case if row.seed is None else f"{row.case} seed {row.seed}",
+            case,
             row.method,
             row.term or NONE,
             _number(row.value),
@@ -117,9 +106,19 @@ def rows_table(rows: Sequence[Row]) -> Table:
             _figure(row.seconds, 2),
             _figure(row.cpu_seconds, 2),
             _figure(row.peak_mib, 0),
-            *(_further(row.figures.get(title)) for title in further),
             ": ".join(part for part in (row.status, row.note) if part),
         )
+    return made
+
+
+def figures_table(rows: Sequence[Row]) -> Table:
+    """Return a line per row that has further figures, and a column for each of these."""
+    titles = tuple(dict.fromkeys(title for row in rows for title in row.figures))
+    made = _table("case", "method", *titles, left=2)
+    for row, case in _cases(made, [row for row in rows if row.figures]):
+        figures = (row.figures.get(title) for title in titles)
+        texts = (_number(f) if isinstance(f, int) else _figure(f, 2) for f in figures)
+        made.add_row(case, row.method, *texts)
     return made
 
 
@@ -170,16 +169,24 @@ def _table(*columns: str, left: int = 1) -> Table:
     return made
 
 
+def _cases(made: Table, rows: Iterable[Row]) -> Iterator[tuple[Row, str]]:
+    """Yield each row with its case if that is new, and put a blank line between cases."""
+    last: tuple[str, int | None] | None = None
+    for row in rows:
+        case = (row.case, row.seed)
+        if last not in (None, case):
+            made.add_row()
+        name = row.case if row.seed is None else f"{row.case} seed {row.seed}"
+        yield row, "" if case == last else name
+        last = case
+
+
 def _number(value: float | None) -> str:
     return NONE if value is None else f"{value:,.0f}"
 
 
 def _figure(value: float | None, digits: int) -> str:
     return NONE if value is None else f"{value:,.{digits}f}"
-
-
-def _further(value: float | None) -> str:
-    return _number(value) if isinstance(value, int) else _figure(value, 2)
 
 
 def _percent(gap: float | None) -> str:

@@ -298,10 +298,11 @@ def test_greedy_is_judged_by_the_bound_of_placewright(scaled):
     assert greedy.best_gap == pytest.approx((ours.bound - greedy.value) / ours.bound)
 
 
-def test_further_figures_are_columns_of_the_table(bench, scaled):
-    heading, _, first, *_ = rendered(bench.report.rows_table(scaled)).splitlines()
-    assert all(title in heading for title in scaled[0].figures)
+def test_further_figures_have_a_table_of_their_own(bench, scaled):
+    heading, _, first, second = rendered(bench.report.figures_table(scaled)).splitlines()
+    assert heading.split() == ["case", "method", *" ".join(scaled[0].figures).split()]
     assert f"{scaled[0].figures['reading s']:.2f}" in first
+    assert second.split()[0] == "greedy"
 
 
 def test_a_round_that_cannot_be_made_is_an_error_row(bench):
@@ -387,3 +388,12 @@ def test_drained_hosts_have_work_and_are_the_same_each_time(bench):
     assert len(set(vacated)) == 4
     assert used.issuperset(vacated)
     assert bench.presets.PRESETS["drain"](round_).policy.vacate == vacated
+
+
+def test_a_preset_counts_the_jobs_that_move_and_those_that_stop(bench):
+    round_ = bench.presets.PRESETS["hot_swap-1"](generate_round(64, 4, mix="easy", seed=0))
+    (host,) = round_.policy.vacate
+    (_,) = [job for job in round_.jobs if job.running and job.running.tasks[0].host == host]
+    answer = bench.presets.decide(10.0, round_)
+    assert (answer.term, answer.value, answer.bound) == ("remaining", 0, 0)
+    assert answer.figures == {"moved": 1, "preempted": 0}
