@@ -247,7 +247,7 @@ def take(quota: tuple[int | None, ...], takes: tuple[int, ...]) -> tuple[int | N
 
 
 def attainable(round_: Round) -> set[Vector]:
-    """The term values of every plan that keeps the running jobs, in the order of the policy's terms.
+    """The term values of every plan that keeps the running jobs, in the policy's order.
 
     The terms `remaining` and `freed` have no part in such rounds, nor have reservations.
     """

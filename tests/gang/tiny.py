@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
 from hypothesis import strategies as st
@@ -13,6 +14,12 @@ TERMS = ("value", "spread", "proximity", "opened", "leftover")
 SHARES = (200, 300, 400, 500, 600, 700)
 WHOLES = (1000, 1000, 2000, 1000, 2000, 3000, 4000, 1000, 2000, 0)
 TREES: tuple[tuple[str, ...], ...] = ((), ("rack",), ("block", "rack"))
+PRESETS = {
+    "drain": ("remaining", "disruption", "value", "spread", "opened"),
+    "hot_swap": ("remaining", "disruption", "value", "spread", "opened"),
+    "defragment": ("freed", "spread"),
+    "minimal_victims": ("value", "disruption", "spread"),
+}
 Raw = dict[str, Any]
 
 
@@ -154,6 +161,147 @@ def rounds(draw: st.DrawFn, *, terms: tuple[str, ...] = TERMS, jobs: int = 5) ->
             "cluster": cluster,
             "tenants": tenants,
             "jobs": [*draw(running(cluster, tenants)), *pending],
+            "policy": policy,
+        }
+    )
+    check_round(round_)
+    return round_
+
+
+@st.composite
+def gangs(
+    draw: st.DrawFn, cluster: Raw, tenants: list[Raw], priorities: list[int], weights: list[int]
+) -> Raw:
+    """A job of one or two options, each of one or two tasks that mostly fit."""
+    options = []
+    for _ in range(draw(st.sampled_from([1, 1, 2]))):
+        most = draw(st.sampled_from([2, 2, 1]))
+        sizes = draw(st.sampled_from([WHOLES, WHOLES, SHARES]))
+        option: Raw = {"groups": [draw(groups(cluster, most, sizes)) for _ in range(3 - most)]}
+        for group in option["groups"] if draw(st.booleans()) else ():
+            group.update(cpu=1, memory=min(group["memory"], 2))
+        if draw(chance(4)):
+            option["value"] = draw(st.integers(0, 5)) * 700
+        options.append(option)
+    return {
+        "options": options,
+        "tenant": draw(st.sampled_from([None, *(t["name"] for t in tenants)])),
+        "priority": draw(st.sampled_from(priorities)),
+        "weight": draw(st.sampled_from(weights)),
+    }
+
+
+@st.composite
+def movable(draw: st.DrawFn, cluster: Raw, tenants: list[Raw], now: int) -> list[Raw]:
+    """Up to three jobs that run where there is room, also on failed hosts; some are pinned."""
+    left = [
+        {"cpu": host["cpu"], "memory": host["memory"], **host["resources"]}
+        for host in cluster["hosts"]
+    ]
+    gpus = [[1000] * host["gpus"] for host in cluster["hosts"]]
+    jobs = []
+    for number in range(draw(st.sampled_from([3, 2, 3, 1]))):
+        job = draw(gangs(cluster, tenants, [0, 0, 1, 0, 2], [1, 1, 0]))
+        option = draw(st.integers(0, len(job["options"]) - 1))
+        before = [dict(room) for room in left], [list(room) for room in gpus]
+        tasks = []
+        for g, group in enumerate(job["options"][option]["groups"]):
+            wants = {"cpu": group["cpu"], "memory": group["memory"], **group.get("resources", {})}
+            share, asked = min(group["gpu"], 1000), -(-group["gpu"] // 1000)
+            for index in range(group["count"]):
+                places = [
+                    (h, chosen)
+                    for h, host in enumerate(cluster["hosts"])
+                    if host["gpu_model"] in group.get("gpu_models", "AB")
+                    and all(left[h][name] >= amount for name, amount in wants.items())
+                    for chosen in combinations(
+                        [i for i, free in enumerate(gpus[h]) if free >= share], asked
+                    )
+                ]
+                if not places:
+                    break
+                h, chosen = draw(st.sampled_from(places))
+                for name, amount in wants.items():
+                    left[h][name] -= amount
+                for i in chosen:
+                    gpus[h][i] -= share
+                host = cluster["hosts"][h]["name"]
+                tasks.append({"group": g, "index": index, "host": host, "gpus": chosen})
+        if len(tasks) < sum(group["count"] for group in job["options"][option]["groups"]):
+            left, gpus = before
+            continue
+        running: Raw = {"option": option, "tasks": tasks, "pinned": draw(chance(5))}
+        running["checkpoint"] = draw(st.sampled_from([None, now, now - 1, now - 3]))
+        running["restart_s"] = draw(st.integers(0, 2))
+        for cost in ("migrate_cost", "preempt_cost"):
+            if draw(chance(5)):
+                running[cost] = draw(st.sampled_from([0, 500, 3000]))
+        jobs.append({**job, "name": f"running-{number}", "running": running})
+    return jobs
+
+
+@st.composite
+def running_rounds(draw: st.DrawFn, *, preset: str | None = None) -> Round:
+    """A tiny round of 2 or 3 hosts whose running jobs may move or stop for 1 to 3 pending ones.
+
+    With `preset` it is what that preset makes of a round.
+    """
+    cluster = draw(clusters(crowded=False))
+    cluster["hosts"] = cluster["hosts"][:3]
+    if draw(st.booleans()):
+        for host in cluster["hosts"]:
+            host["gpu_model"] = "A"
+    names = [host["name"] for host in cluster["hosts"]]
+    tenants = []
+    if draw(chance(3)):
+        tenants = [{"name": "tenant", "quota": {"gpu": draw(st.integers(1, 6)) * 1000}}]
+    now = 10
+    running = draw(movable(cluster, tenants, now))
+    number = {"defragment": 0, "minimal_victims": 1}.get(preset or "", 3)
+    number = draw(st.sampled_from([*range(min(number, 2), number + 1), min(number, 1)]))
+    pending = [
+        {**draw(gangs(cluster, tenants, [1, 2, 2, 0], [2, 1, 3])), "name": f"job-{i}"}
+        for i in range(number)
+    ]
+    if preset == "minimal_victims":
+        pending[0]["priority"] = 2
+        for job in running:
+            job["weight"] = 0
+            job["options"] = [{"groups": option["groups"]} for option in job["options"]]
+    reservations = []
+    if draw(chance(4)):
+        host = draw(st.sampled_from(cluster["hosts"]))
+        some = st.lists(st.integers(0, host["gpus"] - 1), min_size=1, unique=True)
+        reservations = [{"host": host["name"], "gpus": draw(st.none() | some)}]
+    policy: Raw = {}
+    goals = [] if preset in ("defragment", "minimal_victims") else ["value"]
+    if preset in ("drain", "hot_swap") or (preset is None and draw(chance(3))):
+        policy["vacate"] = draw(
+            st.lists(st.sampled_from(names), min_size=1, max_size=2, unique=True)
+        )
+        goals.append("remaining")
+    if preset == "defragment" or (preset is None and draw(chance(3))):
+        level = draw(st.sampled_from([*cluster["levels"], "host"]))
+        policy["freeing"] = {"level": level, "gpu_worth_s": draw(st.integers(1, 6))}
+        goals.append("freed")
+    if preset == "hot_swap":
+        for host in cluster["hosts"]:
+            host["healthy"] &= host["name"] not in policy["vacate"]
+    if preset is None:
+        goals = draw(st.permutations(goals))
+        others = draw(st.permutations(["disruption", *(t for t in TERMS if t != "value")]))
+        policy["terms"] = [*goals, *others[: draw(st.integers(0, 5))]]
+        if draw(chance(6)):
+            policy["terms"] = draw(st.permutations(policy["terms"]))
+    else:
+        policy["terms"] = PRESETS[preset]
+    round_ = Round.model_validate(
+        {
+            "now": now,
+            "cluster": cluster,
+            "tenants": tenants,
+            "jobs": [*running, *pending],
+            "reservations": reservations,
             "policy": policy,
         }
     )

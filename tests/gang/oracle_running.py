@@ -1,0 +1,403 @@
+"""Every plan of a tiny round whose running jobs may move or stop, by brute force.
+
+From the Round document alone, which oracle.py helps to read. Each running job gets a fate: kept,
+preempted, or migrated with some of its tasks moved. The tasks that move are all lifted from their
+places and placed again one by one; then the pending jobs start or wait, one after the other. GPUs
+of one host are anonymous but for what is left of them, whether a task may arrive there, and which
+lifted tasks they held. No other symmetry is used; states that are equal are one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import combinations, product
+from typing import NamedTuple
+
+from gang_oracle import (  # the name under which oracle.py is loaded as a fixture
+    WHOLE,
+    Ask,
+    TooManyPlansError,
+    Vector,
+    menu,
+    quotas_of,
+    resources_of,
+    take,
+)
+
+from placewright.instances import ranges
+from placewright.instances.round import Job, Round
+
+MAX_WAYS = 20_000
+Quotas = tuple[tuple[int | None, ...], ...]
+
+
+class Site(NamedTuple):
+    """What no plan changes of a host; `domains` ends with the host itself.
+
+    `welcomes`: tasks may arrive, namely on the GPUs that are true in `gpus`.
+    """
+
+    domains: tuple[str, ...]
+    model: str
+    has: tuple[int, ...]
+    gpus: tuple[bool, ...]
+    healthy: bool
+    vacated: bool
+    welcomes: bool
+    busy: bool
+
+
+class Gpu(NamedTuple):
+    """What is left of a GPU, whether tasks may arrive on it, the lifted tasks that it held."""
+
+    left: int
+    welcomes: bool
+    held: tuple[int, ...] = ()
+
+
+class Host(NamedTuple):
+    """A host in the middle of a plan, its GPUs sorted.
+
+    `stays`: a task of a running job stays here. `gets`: a task arrived. `floor`: the highest
+    priority of a job preempted here.
+    """
+
+    left: tuple[int, ...]
+    gpus: tuple[Gpu, ...]
+    stays: bool
+    gets: bool
+    floor: int | None
+
+
+class Task(NamedTuple):
+    """A task to be placed; one that runs has a number, which no other has, and a place."""
+
+    group: int
+    ask: Ask
+    number: int | None = None
+    host: int | None = None
+    gpus: tuple[int, ...] = ()
+
+
+class Fate(NamedTuple):
+    """A running job with the tasks that stay in place and those that leave, to stop or to move."""
+
+    job: Job
+    stay: tuple[Task, ...]
+    leave: tuple[Task, ...] = ()
+    stops: bool = False
+
+
+class State(NamedTuple):
+    """What the pending jobs still to come find.
+
+    `victims` has the hosts of each preempted job that has not been displaced yet: a task must
+    arrive on one of them.
+    """
+
+    hosts: tuple[Host, ...]
+    quotas: Quotas
+    victims: frozenset[frozenset[int]]
+
+
+Hosts = tuple[Host, ...]
+Places = tuple[tuple[int, int], ...]  # (group, host) of each task of a job, sorted
+
+
+def attainable_with_moves(round_: Round) -> set[Vector]:
+    """The term values of every plan, in the order of the policy's terms.
+
+    Raises
+    ------
+    TooManyPlansError
+        Single jobs can be placed in more than `MAX_WAYS` ways.
+    """
+    return Enumeration(round_).vectors()
+
+
+def plus(one: Vector, other: Vector) -> Vector:
+    """Sum of two vectors."""
+    return tuple(a + b for a, b in zip(one, other, strict=True))
+
+
+def displacing(hosts: Hosts, quotas: Quotas, victims: frozenset[frozenset[int]]) -> State:
+    """The state without the preempted jobs on whose hosts a task has arrived."""
+    waiting = frozenset(v for v in victims if not any(hosts[h].gets for h in v))
+    return State(hosts, quotas, waiting)
+
+
+def after_task(host: Host, task: Task, *, returns: bool) -> set[Host]:
+    """All that a host can be after a task arrived there.
+
+    One that `returns` to the host that it left takes not quite the same GPUs, or else it would not
+    have moved; a task without GPUs cannot return.
+    """
+    left = tuple(a - b for a, b in zip(host.left, task.ask.wants, strict=True))
+    if min(left) < 0:
+        return set()
+    share, number = min(task.ask.gpu, WHOLE), -(-task.ask.gpu // WHOLE)
+    able = [i for i, gpu in enumerate(host.gpus) if gpu.welcomes and gpu.left >= share]
+    ways = set()
+    for chosen in combinations(able, number):
+        if returns and all(task.number in host.gpus[i].held for i in chosen):
+            continue
+        gpus = list(host.gpus)
+        for i in chosen:
+            gpus[i] = gpus[i]._replace(left=gpus[i].left - share)
+        ways.add(host._replace(left=left, gpus=tuple(sorted(gpus)), gets=True))
+    return ways
+
+
+class Enumeration:
+    """The plans of one round; where single jobs can go is remembered, and counted in `ways`."""
+
+    def __init__(self, round_: Round) -> None:
+        self.round = round_
+        self.levels = (*round_.cluster.levels, "host")
+        self.sites = tuple(self._sites())
+        self.menus = {job.name: [menu(round_, job, o) for o in job.options] for job in round_.jobs}
+        self.tenants = [tenant.name for tenant in round_.tenants]
+        self.known: dict[tuple[object, ...], set[tuple[Hosts, Vector]]] = {}
+        self.ways = 0
+
+    def _sites(self) -> Iterator[Site]:
+        names, cluster = resources_of(self.round)[1:], self.round.cluster
+        reserved = [(n, r.gpus) for r in self.round.reservations for n in ranges.expand(r.host)]
+        vacated = {n for entry in self.round.policy.vacate for n in ranges.expand(entry)}
+        closed = vacated | {name for name, gpus in reserved if gpus is None}
+        busy = {task.host for job in self.round.jobs if job.running for task in job.running.tasks}
+        parent = {domain.name: domain.parent for domain in cluster.domains}
+        for entry in cluster.hosts:
+            path: list[str] = []
+            above = entry.parent
+            while above is not None:
+                path.insert(0, above)
+                above = parent[above]
+            has = {"cpu": entry.cpu or 0, "memory": entry.memory or 0, **entry.resources}
+            for name in ranges.expand(entry.name):
+                kept_out = {gpu for host, gpus in reserved if host == name for gpu in gpus or ()}
+                yield Site(
+                    domains=(*path, name),
+                    model=(entry.gpu_model if entry.gpus else None) or "",
+                    has=tuple(has.get(resource, 0) for resource in names),
+                    gpus=tuple(gpu not in kept_out for gpu in range(entry.gpus or 0)),
+                    healthy=entry.healthy,
+                    vacated=name in vacated,
+                    welcomes=entry.healthy and name not in closed,
+                    busy=name in busy,
+                )
+
+    def vector(self, **amounts: int) -> Vector:
+        """Amounts in the order of the policy's terms, 0 for a term that is not given."""
+        return tuple(amounts.get(term, 0) for term in self.round.policy.terms)
+
+    # ---- running jobs
+
+    def fates(self) -> Iterator[tuple[Fate, ...]]:
+        """Yield all that can happen to the running jobs, a fate for each."""
+        index = {site.domains[-1]: h for h, site in enumerate(self.sites)}
+        choices, count = [], 0
+        for job in self.round.jobs:
+            if job.running is None:
+                continue
+            asks = self.menus[job.name][job.running.option].asks
+            tasks = tuple(
+                Task(task.group, asks[task.group], count + i, index[task.host], tuple(task.gpus))
+                for i, task in enumerate(job.running.tasks)
+            )
+            count += len(tasks)
+            choices.append([Fate(job, tasks)])
+            if not job.running.pinned:
+                choices[-1].append(Fate(job, (), tasks, stops=True))
+                for number in range(1, len(tasks) + 1):
+                    for leave in combinations(tasks, number):
+                        stay = tuple(task for task in tasks if task not in leave)
+                        if all(self.sites[task.host].healthy for task in stay):
+                            choices[-1].append(Fate(job, stay, leave))
+        yield from product(*choices)
+
+    def lifted(self, fates: tuple[Fate, ...]) -> Hosts:
+        """The hosts with nothing but the tasks that stay."""
+        hosts = []
+        for h, site in enumerate(self.sites):
+            left, free, held = site.has, [WHOLE] * len(site.gpus), [()] * len(site.gpus)
+            stay = [task for fate in fates for task in fate.stay if task.host == h]
+            for task in stay:
+                left = tuple(a - b for a, b in zip(left, task.ask.wants, strict=True))
+                for gpu in task.gpus:
+                    free[gpu] -= min(task.ask.gpu, WHOLE)
+            for fate in fates:
+                for task in fate.leave:
+                    if task.host == h and not fate.stops:
+                        for gpu in task.gpus:
+                            held[gpu] = (*held[gpu], task.number)
+            stopped = [f.job.priority for f in fates if f.stops and h in {t.host for t in f.leave}]
+            gpus = tuple(sorted(map(Gpu, free, site.gpus, held)))
+            hosts.append(Host(left, gpus, bool(stay), False, max(stopped, default=None)))
+        return tuple(hosts)
+
+    def cost(self, fate: Fate) -> Vector:
+        """What a fate adds to the terms, wherever the tasks that leave go."""
+        running = fate.job.running
+        option = self.menus[fate.job.name][running.option]
+        disruption = 0
+        if fate.leave:
+            stop = running.preempt_cost if fate.stops else running.migrate_cost
+            if stop is None:
+                lost = 0 if running.checkpoint is None else self.round.now - running.checkpoint
+                stop = option.takes[0] * (lost + running.restart_s)
+            disruption = stop + sum(task.ask.gpu for task in fate.leave)
+        return self.vector(
+            value=-option.value if fate.stops else 0,
+            disruption=disruption,
+            freed=-disruption,
+            remaining=sum(t.ask.gpu for t in fate.stay if self.sites[t.host].vacated),
+        )
+
+    def after_running(self) -> dict[State, set[Vector]]:
+        """The states once the running jobs are decided, with the terms so far."""
+        quotas = quotas_of(self.round)
+        states: dict[State, set[Vector]] = defaultdict(set)
+        for fates in self.fates():
+            rest, terms = dict(quotas), self.vector()
+            for fate in fates:
+                terms = plus(terms, self.cost(fate))
+                if fate.stops and fate.job.tenant is not None:
+                    back = self.menus[fate.job.name][fate.job.running.option].takes
+                    rest[fate.job.tenant] = take(rest[fate.job.tenant], tuple(-b for b in back))
+            reached = {(self.lifted(fates), terms)}
+            for fate in fates:
+                if fate.leave and not fate.stops:
+                    reached = {
+                        (after, plus(terms, more))
+                        for hosts, terms in reached
+                        for after, more in self.placed(
+                            hosts, fate.job, fate.job.running.option, fate.leave, fate.stay
+                        )
+                    }
+            victims = frozenset(frozenset(t.host for t in f.leave) for f in fates if f.stops)
+            for hosts, terms in reached:
+                after = tuple(
+                    host._replace(gpus=tuple(sorted(gpu._replace(held=()) for gpu in host.gpus)))
+                    for host in hosts
+                )
+                states[displacing(after, tuple(rest.values()), victims)].add(terms)
+        return states
+
+    # ---- all jobs
+
+    def placed(
+        self, hosts: Hosts, job: Job, option: int, tasks: tuple[Task, ...], stay: tuple[Task, ...]
+    ) -> set[tuple[Hosts, Vector]]:
+        """All ways to place tasks of a job beside those that stay: the hosts, and what it adds."""
+        key = (hosts, job.name, option, tasks)
+        if key not in self.known:
+            ways = {(hosts, tuple(sorted((task.group, task.host) for task in stay)))}
+            for task in tasks:
+                ways = {
+                    ((*now[:h], after, *now[h + 1 :]), tuple(sorted((*places, (task.group, h)))))
+                    for now, places in ways
+                    for h in range(len(hosts))
+                    if self.may_arrive(job, task.ask, now[h], self.sites[h])
+                    for after in after_task(now[h], task, returns=task.host == h)
+                }
+                self.ways += len(ways)
+                if self.ways > MAX_WAYS:
+                    raise TooManyPlansError
+            asks = self.menus[job.name][option].asks
+            self.known[key] = {
+                (now, self.distance(asks, places))
+                for now, places in ways
+                if self.together(asks, places)
+            }
+        return self.known[key]
+
+    def may_arrive(self, job: Job, ask: Ask, host: Host, site: Site) -> bool:
+        """Whether a task may arrive on a host: only of a job of higher priority than preempted."""
+        return (
+            site.welcomes
+            and (ask.models is None or site.model in ask.models)
+            and (host.floor is None or job.priority > host.floor)
+        )
+
+    def domains(self, places: Places, group: int, level: int) -> set[str]:
+        """The domains of a level that a group uses."""
+        return {self.sites[h].domains[level] for g, h in places if g == group}
+
+    def together(self, asks: tuple[Ask, ...], places: Places) -> bool:
+        """Whether each group has its tasks in one domain of its required level."""
+        return all(
+            ask.required is None or len(self.domains(places, group, ask.required)) == 1
+            for group, ask in enumerate(asks)
+        )
+
+    def distance(self, asks: tuple[Ask, ...], places: Places) -> Vector:
+        """What a job's places add to `spread` and `proximity`."""
+        paths = [self.sites[h].domains for _, h in places]
+        return self.vector(
+            spread=sum(
+                ask.count * ask.gpu * weight * (len(self.domains(places, group, level)) - 1)
+                for group, ask in enumerate(asks)
+                for level, weight in ask.weights
+            ),
+            proximity=sum(
+                a != b
+                for one, other in combinations(paths, 2)
+                for a, b in zip(one, other, strict=True)
+            ),
+        )
+
+    def vectors(self) -> set[Vector]:
+        """The term values of all plans."""
+        states = self.after_running()
+        for job in self.round.jobs:
+            if job.running is None:
+                states = self.after_pending(states, job)
+        return {
+            plus(terms, self.outcome(state.hosts))
+            for state, reached in states.items()
+            if not state.victims
+            for terms in reached
+        }
+
+    def after_pending(self, states: dict[State, set[Vector]], job: Job) -> dict[State, set[Vector]]:
+        """The states once a pending job waits or has started."""
+        following = defaultdict(set, {state: set(reached) for state, reached in states.items()})
+        at = None if job.tenant is None else self.tenants.index(job.tenant)
+        for number, option in enumerate(self.menus[job.name]):
+            tasks = tuple(
+                Task(g, ask) for g, ask in enumerate(option.asks) for _ in range(ask.count)
+            )
+            value = self.vector(value=option.value)
+            for state, reached in states.items():
+                quotas = state.quotas
+                if at is not None:
+                    rest = take(quotas[at], option.takes)
+                    if rest is None:
+                        continue
+                    quotas = (*quotas[:at], rest, *quotas[at + 1 :])
+                for hosts, more in self.placed(state.hosts, job, number, tasks, ()):
+                    gain = plus(value, more)
+                    following[displacing(hosts, quotas, state.victims)] |= {
+                        plus(terms, gain) for terms in reached
+                    }
+        return following
+
+    def outcome(self, hosts: Hosts) -> Vector:
+        """What the hosts of a plan add: those opened, what is left over, what is freed."""
+        both = list(zip(self.sites, hosts, strict=True))
+        freed, freeing = 0, self.round.policy.freeing
+        if freeing is not None:
+            level = self.levels.index(freeing.level)
+            for domain in {site.domains[level] for site in self.sites}:
+                inside = [(site, host) for site, host in both if site.domains[level] == domain]
+                before = any(site.busy for site, _ in inside)
+                after = any(host.stays or host.gets for _, host in inside)
+                freed += (before - after) * sum(len(site.gpus) for site, _ in inside)
+            freed *= WHOLE * freeing.gpu_worth_s
+        return self.vector(
+            opened=sum(host.gets and not site.busy for site, host in both),
+            leftover=sum(gpu.left for _, host in both if host.gets for gpu in host.gpus),
+            freed=freed,
+        )
