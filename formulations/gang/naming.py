@@ -24,9 +24,8 @@ def candidate(placement: Placement, source: str) -> Candidate:
         choice = problem.classes[start.job_class].choices[start.choice]
         job = next(waiting[start.job_class]) if start.job == ANY else start.job
         starts[job] = (choice.index, tuple(_tasks(problem, pools, start, choice)))
-        for put in start.puts:
-            if not put.stays:
-                arrived[put.host].append(job)
+        for host, _ in {(put.host, put.group) for put in start.puts} - _homes(problem, job):
+            arrived[host].append(job)
     # A running job may come back to just where it was.
     home = [j for j in starts if j in problem.running and _same(problem, j, starts[j][1])]
     for job in home:
@@ -37,8 +36,8 @@ def candidate(placement: Placement, source: str) -> Candidate:
 def settle(placement: Placement) -> None:
     """Make every stopped job a lawful victim, or put it back where it was.
 
-    What may not profit from a job's preemption leaves its hosts; a job for which nothing arrives
-    any more returns to its place.
+    What may not profit from a job's preemption leaves its hosts; if then nothing arrives there any
+    more, the job returns to its place.
     """
     problem = placement.problem
     open_jobs = [job for stopped in placement.stopped for job in stopped]
@@ -63,10 +62,8 @@ def settle(placement: Placement) -> None:
                     placement.stop(number)
                     if start.job != ANY:
                         open_jobs.append(start.job)
-        alone = not placement.arrivals[list(hosts)].any()
-        if alone and problem.quota:
+        if not placement.arrivals[list(hosts)].any():
             _make_quota(placement, running.job_class)
-        if placement.fits_in_place(job) and _within_quota(placement, running.job_class):
             placement.restart(problem.start_of[job])
 
 
@@ -149,6 +146,12 @@ def _tasks(problem: Problem, pools: _Pools, start: Start, choice: Choice) -> Ite
         free[number].remove(index)
         gpus_each = int(problem.shape_gpu[choice.groups[number].shape]) // WHOLE_GPU
         yield number, index, host, pools.take(host, gpus_each) if named is None else named
+
+
+def _homes(problem: Problem, job: int) -> set[tuple[int, int]]:
+    """Return the (host, group) pairs of a running job's tasks; none for a pending job."""
+    running = problem.running.get(job)
+    return set() if running is None else {(host, group) for group, _, host, _ in running.places}
 
 
 def _same(problem: Problem, job: int, places: tuple[Place, ...]) -> bool:

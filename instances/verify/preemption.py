@@ -12,8 +12,8 @@ from placewright.instances.verify.result import Finding, Rule
 def displaced_by(reading: Reading) -> Iterator[Finding]:
     """Require of a preempted job the name of one that displaces it, and of no other job a name.
 
-    The job named has a strictly higher priority, and a task of it arrives on one of the hosts that
-    the preempted job ran on.
+    The job named has a strictly higher priority, and comes to one of the hosts that the preempted
+    job ran on: with a task of a group that had none there before.
     """
     for index, decision in enumerate(reading.plan.decisions):
         if decision.displaced_by is not None and decision.decision is not DecisionKind.PREEMPT:
@@ -25,7 +25,11 @@ def displaced_by(reading: Reading) -> Iterator[Finding]:
     if not reading.preempted:
         return
     arrives = {
-        placed.job.name: {arrival.host.name for arrival in placed.arrivals}
+        placed.job.name: {
+            host
+            for host, _ in {(a.host.name, a.task.group) for a in placed.arrivals}
+            - _held(reading, placed.job.name)
+        }
         for placed in reading.placed_anew
     }
     for path, job, decision in reading.preempted:
@@ -33,7 +37,7 @@ def displaced_by(reading: Reading) -> Iterator[Finding]:
         if by is None:
             problem = f"job {job.name!r} is preempted for no job"
         elif by not in arrives or arrives[by].isdisjoint(_hosts(reading, job.name)):
-            problem = f"job {by!r} does not arrive on a host of job {job.name!r}"
+            problem = f"job {by!r} does not come to a host of job {job.name!r}"
         elif reading.jobs[by].priority <= job.priority:
             problem = (
                 f"job {by!r} of priority {reading.jobs[by].priority} displaces "
@@ -43,7 +47,7 @@ def displaced_by(reading: Reading) -> Iterator[Finding]:
             continue
         yield Finding(
             (*path, "displaced_by"),
-            f"{problem}; expected one of strictly higher priority that arrives on one of its hosts",
+            f"{problem}; expected one of strictly higher priority that comes to one of its hosts",
         )
 
 
@@ -72,6 +76,12 @@ def preemption(reading: Reading) -> Iterator[Finding]:
 def _hosts(reading: Reading, job: str) -> list[str]:
     """Return the hosts that a running job runs on, each once."""
     return list(dict.fromkeys(task.host for task in reading.running[job].tasks))
+
+
+def _held(reading: Reading, job: str) -> set[tuple[str, int]]:
+    """Return the (host, group) pairs of a job's running tasks."""
+    running = reading.running.get(job)
+    return set() if running is None else {(task.host, task.group) for task in running.tasks}
 
 
 RULES: tuple[Rule[Reading], ...] = (

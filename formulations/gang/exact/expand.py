@@ -60,7 +60,8 @@ def _offers(m: Exact, slots: GpuSlots, number: Ints, placement: Placement) -> Of
             gpu_of[slot] = int(slots.gpu[slot])
             if gpu_of[slot] == ANY_FREE:
                 if host not in free:
-                    free[host] = placement.free_gpus(host)
+                    named = set(slots.gpu[slots.host == slots.host[slot]].tolist())
+                    free[host] = [g for g in placement.free_gpus(host) if g not in named]
                 gpu_of[slot] = free[host].pop(0)
         key = (host, int(slots.b_fraction[i]))
         offers[key] += [gpu_of[slot]] * int(number[slots.b[i]])

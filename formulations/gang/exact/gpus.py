@@ -6,7 +6,7 @@ r"""GPUs in the host-indexed model: counted where all tasks take whole ones, tol
     share   sum_{t: share f} x[t,h] <= sum_{i on h} b[i,f]
 
 A slot i is one GPU of a host with something free; b[i,f] is how many shares of f it takes. Running
-tasks that stay count on the left of `gpus`, their shares on the left of their slot's `gpu`.
+tasks that stay count on the left of `gpus` (without shares) or of their slots' `gpu`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placewright.formulations.gang.exact.entries import Ints
 from placewright.formulations.gang.exact.model import Exact, milli_each
@@ -43,22 +44,20 @@ class GpuSlots:
 
 def add_gpus(m: Exact) -> GpuSlots:
     """Append the rows of all GPUs."""
-    gpu = m.problem.shape_gpu[m.x_shape]
-    shared = (gpu > 0) & (gpu < WHOLE_GPU)
-    stay_gpu = milli_each(m)
-    stay_shared = (stay_gpu > 0) & (stay_gpu < WHOLE_GPU)
+    gpu, stay_gpu = m.problem.shape_gpu[m.x_shape], milli_each(m)
+    shared, stay_shared = _is_share(gpu), _is_share(stay_gpu)
     sharing = np.union1d(m.x_host[shared], m.stays.host[stay_shared])
-    slots = _slots(m, sharing, np.unique(gpu[shared]), np.flatnonzero(stay_shared))
-    w = _cut(m, slots, np.flatnonzero(stay_shared))
-    whole, stay_whole = np.flatnonzero(gpu >= WHOLE_GPU), np.flatnonzero(stay_gpu >= WHOLE_GPU)
-    used = np.union1d(m.x_host[whole], m.stays.host[stay_whole])
-    plain = np.setdiff1d(used, sharing)
+    named = np.flatnonzero((stay_gpu > 0) & np.isin(m.stays.host, sharing))
+    slots = _slots(m, sharing, np.unique(gpu[shared]), named)
+    w = _cut(m, slots, named)
+    whole = np.flatnonzero(gpu >= WHOLE_GPU)
+    held = np.flatnonzero((stay_gpu >= WHOLE_GPU) & ~np.isin(m.stays.host, sharing))
+    plain = np.setdiff1d(np.union1d(m.x_host[whole], m.stays.host[held]), sharing)
     row = np.full(len(m.hosts), -1, dtype=np.int64)
     row[plain] = m.model.rows("gpus", len(plain), upper=m.placement.whole[m.hosts[plain]])
     row[sharing] = m.model.rows("gpus", len(sharing), upper=0.0)
     m.model.add(row[m.x_host[whole]], m.x[whole], gpu[whole] // WHOLE_GPU)
-    held = m.stays.usable[stay_whole]
-    m.model.add(row[m.stays.host[stay_whole]], m.stays.s[stay_whole], held)
+    m.model.add(row[m.stays.host[held]], m.stays.s[held], m.stays.usable[held])
     m.model.add(row[slots.host[slots.free == WHOLE_GPU]], w, -1.0)
     for fraction in np.unique(gpu[shared]):
         row[sharing] = m.model.rows("share", len(sharing), upper=0.0)
@@ -68,26 +67,36 @@ def add_gpus(m: Exact) -> GpuSlots:
     return slots
 
 
+def _is_share(gpu: Ints) -> NDArray[np.bool_]:
+    return (gpu > 0) & (gpu < WHOLE_GPU)
+
+
+def _usable_gpus(m: Exact, place: int) -> list[int]:
+    """GPUs of a place that are not reserved."""
+    start = int(m.problem.cluster.gpu_start[m.hosts[m.stays.host[place]]])
+    return [g for g in m.stays.gpus[place] if m.problem.usable[start + g]]
+
+
 def _slots(m: Exact, sharing: Ints, fractions: Ints, held: Ints) -> GpuSlots:
-    """`held` are the places in which a running job has a share of a GPU."""
+    """Tell apart the GPUs in part use and those of the running tasks in the places `held`."""
     named: dict[int, set[int]] = {at: set() for at in sharing.tolist()}
-    for p in held[m.stays.usable[held] > 0].tolist():
-        named[int(m.stays.host[p])].update(m.stays.gpus[p])
+    for p in held.tolist():
+        named[int(m.stays.host[p])].update(_usable_gpus(m, p))
     slots: list[tuple[int, int, int]] = []
     for at in sharing.tolist():
         host = m.hosts[at]
         partial = m.placement.partial[host]
         known = named[at] | set(np.flatnonzero(partial).tolist())
         free = {i: int(partial[i]) or WHOLE_GPU for i in sorted(known)}
-        # A GPU whose shares may all leave is wholly free in the placement.
+        # A GPU that all may leave is wholly free in the placement.
         unnamed = int(m.placement.whole[host]) - sum(not partial[i] for i in free)
         slots += [(at, i, milli) for i, milli in free.items()]
         slots += [(at, ANY_FREE, WHOLE_GPU)] * unnamed
-    host, gpu, free_milli = np.array(slots, dtype=np.int64).reshape(-1, 3).T
+    host_of, gpu, free_milli = np.array(slots, dtype=np.int64).reshape(-1, 3).T
     b_slot, which = np.nonzero(free_milli[:, None] >= fractions)
     most = free_milli[b_slot] // fractions[which] if len(which) else np.zeros(0)
     b = m.model.variables("b", len(b_slot), upper=most)
-    return GpuSlots(host, gpu, free_milli, b, b_slot, fractions[which])
+    return GpuSlots(host_of, gpu, free_milli, b, b_slot, fractions[which])
 
 
 def _cut(m: Exact, slots: GpuSlots, held: Ints) -> Ints:
@@ -98,7 +107,9 @@ def _cut(m: Exact, slots: GpuSlots, held: Ints) -> Ints:
     m.model.add(rows[slots.b_slot], slots.b, slots.b_fraction)
     m.model.add(rows[free], w, WHOLE_GPU)
     row_of = {(h, g): r for h, g, r in zip(slots.host, slots.gpu, rows, strict=True)}
-    held = held[m.stays.usable[held] > 0]
-    mine = [row_of[m.stays.host[p], m.stays.gpus[p][0]] for p in held.tolist()]
-    m.model.add(mine, m.stays.s[held], milli_each(m)[held])
+    milli = np.minimum(milli_each(m), WHOLE_GPU)
+    for p in held.tolist():
+        for gpu in _usable_gpus(m, p):
+            row = row_of[m.stays.host[p], gpu]
+            m.model.add([row], m.stays.s[[p]], [milli[p]])
     return w

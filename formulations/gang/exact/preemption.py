@@ -1,12 +1,13 @@
 r"""Who may be preempted: only for tasks of strictly higher priority, on the victim's hosts.
 
 x[t,h] <= room y[v]                            tasks of rank at most v's level, h where v runs
-1 - y[v] <= sum over those above it x[t,h]     something does arrive
+1 - y[v] <= sum over those above it x[t,h]     something does come from another host
 """
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placewright.formulations.gang.exact.model import Exact
 from placewright.formulations.gang.problem import ANY
@@ -15,6 +16,7 @@ from placewright.formulations.gang.problem import ANY
 def add_preemption(m: Exact) -> None:
     """Append the rows of every running job of the model."""
     rank = m.problem.shape_rank[m.x_shape]
+    at_home = _at_home(m)
     for e, entry in enumerate(m.entries):
         if entry.job == ANY:
             continue
@@ -24,7 +26,14 @@ def add_preemption(m: Exact) -> None:
         rows = m.model.rows("no profit", len(below), upper=0.0)
         m.model.add(rows, m.x[below], 1.0)
         m.model.add(rows, m.y[[e] * len(below)], -m.room[m.x_set[below], m.x_host[below]])
-        above = np.flatnonzero(there & (rank > level))
+        above = np.flatnonzero(there & (rank > level) & ~at_home)
         row = m.model.rows("victim", 1, lower=1.0)
         m.model.add(row, m.y[[e]], 1.0)
         m.model.add(row[[0] * len(above)], m.x[above], 1.0)
+
+
+def _at_home(m: Exact) -> NDArray[np.bool_]:
+    """Tell for each x whether a task of its set runs on its host already."""
+    homes = set(zip(m.stays.set.tolist(), m.stays.host.tolist(), strict=True))
+    pairs = zip(m.x_set.tolist(), m.x_host.tolist(), strict=True)
+    return np.array([pair in homes for pair in pairs], dtype=np.bool_)

@@ -18,7 +18,6 @@ proximity  per level, pairs of a job's tasks less pairs that share a domain
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placewright.formulations.gang.exact.entries import Ints, TaskSet
 from placewright.formulations.gang.exact.model import NONE, Exact, milli_each
@@ -98,22 +97,13 @@ def _leftover(m: Exact) -> None:
     """Milli-GPU left free on the hosts where something arrives."""
     used = _host_uses(m, "used", np.arange(len(m.hosts)))
     free = _free_milli(m) + m.problem.reserved_free[m.hosts]
-    held = np.zeros(len(m.hosts), dtype=np.int64)
-    np.add.at(held, m.stays.host, _reserved_milli(m))
-    left = m.model.variables("left", len(m.hosts), upper=free + held)
+    left = m.model.variables("left", len(m.hosts), upper=free)
     rows = m.model.rows("left", len(m.hosts), upper=0.0)
-    m.model.add(rows, used, free + held)
+    m.model.add(rows, used, free)
     m.model.add(rows, left, -1.0)
     m.model.add(rows[m.x_host], m.x, -m.problem.shape_gpu[m.x_shape])
     m.model.add(rows[m.stays.host], m.stays.s, -milli_each(m))
     m.model.term("leftover", left, 1.0, sense="min")
-
-
-def _reserved_milli(m: Exact) -> NDArray[np.int64]:
-    """Milli-GPU of reserved GPUs that the task in each place holds."""
-    milli = milli_each(m)
-    usable: Ints = np.minimum(milli, WHOLE_GPU) * m.stays.usable
-    return milli - usable
 
 
 def _host_uses(m: Exact, name: str, chosen: Ints) -> Ints:
