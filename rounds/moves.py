@@ -150,7 +150,7 @@ def _free(
     running: Iterable[tuple[Option, Iterable[Task]]],
     numbers: Mapping[Slot, int],
 ) -> list[int]:
-    """Return what the running jobs leave of each slot."""
+    """Return what the running jobs leave of each slot, by its number."""
     touched = {host for host, _ in numbers}
     capacity: dict[str, Mapping[str, int]] = {}
     for entry in cluster.hosts:

@@ -60,7 +60,7 @@ def case(hosts: Iterable[Raw], jobs: Sequence[Raw], pending: Sequence[Raw] = ())
     return round_, decisions
 
 
-def hosts(names: str, gpus: int = 1, **more: Any) -> list[Raw]:
+def hosts(names: Iterable[str], gpus: int = 1, **more: Any) -> list[Raw]:
     return [{"name": name, "gpus": gpus, "gpu_model": "A", **more} for name in names]
 
 
@@ -143,30 +143,42 @@ def ordered(hosts_: Iterable[Raw], jobs: Sequence[Raw]) -> tuple[list[str], list
     return section["steps"], section["needs_spare"]
 
 
-def test_a_plan_without_moves_has_no_section():
+def test_a_plan_without_moves_has_no_section() -> None:
     assert order_of_moves(*case(hosts("ab"), [one("a", "a", "a")])) is None
 
 
-def test_the_last_of_a_chain_moves_first():
+def test_the_last_of_a_chain_moves_first() -> None:
     jobs = [one("first", "a", "b"), one("second", "b", "c"), one("third", "c", "d")]
     assert ordered(hosts("abcd"), jobs) == (["third", "second", "first"], [])
 
 
-def test_preempted_jobs_stop_before_anything_moves():
+def test_preempted_jobs_stop_before_anything_moves() -> None:
     jobs = [one("mover", "a", "b"), job("victim", [("b", (0,))], None)]
     assert ordered(hosts("ab"), jobs) == (["victim", "mover"], [])
 
 
-def test_a_victim_alone_is_a_section():
+def test_two_jobs_swap_by_way_of_the_place_of_a_preempted_one() -> None:
+    machines = [*hosts("a", 3, cpu=3), *hosts("b", 3, cpu=4)]
+    swap = [
+        job("x", [("a", (0,))], [("b", (1,))], cpu=2),
+        job("y", [("b", (0,))], [("a", (1,))], cpu=2),
+    ]
+    kept = job("other", [("b", (2,))], [("b", (2,))], cpu=2)
+    assert len(ordered(machines, [*swap, kept])[1]) == 1
+    preempted = job("other", [("b", (2,))], None, cpu=2)
+    assert ordered(machines, [*swap, preempted]) == (["other", "x", "y"], [])
+
+
+def test_a_victim_alone_is_a_section() -> None:
     assert ordered(hosts("a"), [job("victim", [("a", (0,))], None)]) == (["victim"], [])
 
 
-def test_of_two_jobs_that_swap_one_needs_a_spare():
+def test_of_two_jobs_that_swap_one_needs_a_spare() -> None:
     steps, spares = ordered(hosts("ab"), [one("x", "a", "b"), one("y", "b", "a")])
     assert (len(steps), len(spares)) == (1, 1)
 
 
-def test_of_jobs_in_a_circle_the_smallest_needs_a_spare():
+def test_of_jobs_in_a_circle_the_smallest_needs_a_spare() -> None:
     jobs = [
         job("x", [("a", (0, 1))], [("b", (0, 1))], gpu=2000),
         job("small", [("b", (0,))], [("c", (0,))]),
@@ -175,7 +187,7 @@ def test_of_jobs_in_a_circle_the_smallest_needs_a_spare():
     assert ordered(hosts("abc", 2), jobs) == (["x", "z"], ["small"])
 
 
-def test_circles_apart_need_a_spare_each_and_what_hangs_on_them_none():
+def test_circles_apart_need_a_spare_each_and_what_hangs_on_them_none() -> None:
     jobs = [
         one("x", "a", "b"),
         one("y", "b", "a"),
@@ -188,7 +200,7 @@ def test_circles_apart_need_a_spare_each_and_what_hangs_on_them_none():
     assert "between" in steps
 
 
-def test_a_first_step_that_would_block_the_others_is_not_taken():
+def test_a_first_step_that_would_block_the_others_is_not_taken() -> None:
     """One core of b is free, for three that want one; only y's move lets z leave b.
 
     x or v could go first, too, but w takes the places of both: it would wait for ever.
@@ -205,7 +217,7 @@ def test_a_first_step_that_would_block_the_others_is_not_taken():
     assert (steps[:2], spares) == (["y", "z"], [])
 
 
-def test_a_job_that_nobody_waits_for_does_not_take_what_a_circle_needs():
+def test_a_job_that_nobody_waits_for_does_not_take_what_a_circle_needs() -> None:
     """One core of b is free: x may have it only after y and z have changed places."""
     jobs = [
         job("x", [("a", (0,))], [("b", (0,))], cpu=1),
@@ -216,7 +228,7 @@ def test_a_job_that_nobody_waits_for_does_not_take_what_a_circle_needs():
     assert ordered(machines, jobs) == (["y", "z", "x"], [])
 
 
-def test_tasks_that_stay_hold_their_places_and_those_that_move_may_use_their_own():
+def test_tasks_that_stay_hold_their_places_and_those_that_move_may_use_their_own() -> None:
     rolls = job("rolls", [("a", (0,)), ("a", (1,))], [("a", (1,)), ("a", (2,))])
     assert ordered(hosts("a", 3), [rolls]) == (["rolls"], [])
     gang = job("gang", [("a", (0,)), ("b", (0,))], [("a", (0,)), ("c", (0,))])
@@ -224,7 +236,7 @@ def test_tasks_that_stay_hold_their_places_and_those_that_move_may_use_their_own
     assert (len(steps), len(spares)) == (1, 1)
 
 
-def test_parking_a_job_whose_tasks_stay_lets_two_pairs_swap():
+def test_parking_a_job_whose_tasks_stay_lets_two_pairs_swap() -> None:
     """u and v, w and x swap hosts, and the gang's staying tasks hold the core they lack."""
     pairs = [("u", "a", "b"), ("v", "b", "a"), ("w", "c", "d"), ("x", "d", "c")]
     swaps = [job(name, [(old, (1,))], [(new, (2,))], cpu=2) for name, old, new in pairs]
@@ -234,7 +246,7 @@ def test_parking_a_job_whose_tasks_stay_lets_two_pairs_swap():
     assert ordered(machines, [*swaps, gang])[1] == ["gang"]
 
 
-def test_shares_of_one_gpu_pass_each_other_where_there_is_room():
+def test_shares_of_one_gpu_pass_each_other_where_there_is_room() -> None:
     jobs = [one("x", "a", "b", gpu=600), one("y", "b", "a", gpu=500)]
     small = one("small", "a", "b", gpu=100)
     assert len(ordered(hosts("ab"), jobs)[1]) == 1
@@ -242,16 +254,30 @@ def test_shares_of_one_gpu_pass_each_other_where_there_is_room():
     assert ordered(hosts("ab"), jobs)[1] == []
 
 
-def test_cores_block_where_gpus_do_not():
+@pytest.mark.parametrize("resource", ["cpu", "memory", "nic"])
+def test_other_resources_block_where_gpus_do_not(resource: str) -> None:
+    def amount(n: int) -> Raw:
+        return {"resources": {"nic": n}} if resource == "nic" else {resource: n}
+
     jobs = [
-        job("x", [("a", (0,))], [("b", (0,))], cpu=5),
-        job("y", [("b", (1,))], [("a", (1,))], cpu=5),
+        job("x", [("a", (0,))], [("b", (0,))], **amount(5)),
+        job("y", [("b", (1,))], [("a", (1,))], **amount(5)),
     ]
-    assert len(ordered(hosts("ab", 2, cpu=9), jobs)[1]) == 1
-    assert ordered(hosts("ab", 2, cpu=10), jobs)[1] == []
+    for capacity, spares in (9, 1), (10, 0):
+        section = order_of_moves(*case(hosts("ab", 2, **amount(capacity)), jobs))
+        assert section is not None
+        assert len(section["needs_spare"]) == spares
 
 
-def test_starting_jobs_are_not_counted():
+def test_one_spare_turns_a_circle_of_a_thousand() -> None:
+    names = [f"h{i}" for i in range(1000)]
+    jobs = [one(old, old, new) for old, new in zip(names, names[1:] + names[:1], strict=True)]
+    section = order_of_moves(*case(hosts(names), jobs))
+    assert section is not None
+    assert (len(section["steps"]), len(section["needs_spare"])) == (999, 1)
+
+
+def test_starting_jobs_are_not_counted() -> None:
     pending = {"name": "new", "options": [{"groups": [{"gpu": 1000}]}]}
     round_, decisions = case(hosts("ab"), [one("x", "a", "b")], [pending])
     place = (Task(host="a", gpus=(0,)),)
@@ -269,8 +295,9 @@ def cases(draw: st.DrawFn, most: int = 4) -> Case:
     names = "abc"[: draw(st.integers(2, 3))]
     gpus, cpu = draw(st.integers(1, 3)), draw(st.integers(3, 6))
     machines = hosts(names, gpus, cpu=cpu)
-    free_before = Counter({(h, g): 1000 for h in names for g in range(gpus)})
-    free_before += Counter({(h, "cpu"): cpu for h in names})
+    free_before: Counter[tuple[str, Any]] = Counter()
+    for host in names:
+        free_before.update({(host, "cpu"): cpu, **{(host, gpu): 1000 for gpu in range(gpus)}})
     free_after = free_before.copy()
 
     def place(free: Counter[tuple[str, Any]], task: Raw, first: int) -> Place | None:
@@ -309,7 +336,7 @@ def cases(draw: st.DrawFn, most: int = 4) -> Case:
 
 @settings(max_examples=400, deadline=None)
 @given(cases())
-def test_a_section_can_be_replayed_with_as_few_spares_as_any_order(problem: Case):
+def test_a_section_can_be_replayed_with_as_few_spares_as_any_order(problem: Case) -> None:
     round_, decisions = problem
     section = order_of_moves(round_, decisions)
     if section is None:
@@ -322,7 +349,7 @@ def test_a_section_can_be_replayed_with_as_few_spares_as_any_order(problem: Case
 @pytest.mark.parametrize(("name", "value"), [("EXACT_JOBS", 1), ("EXACT_TRIES", 1)])
 @settings(max_examples=100, deadline=None)
 @given(cases(most=7))
-def test_what_the_rule_orders_can_be_replayed(name: str, value: int, problem: Case):
+def test_what_the_rule_orders_can_be_replayed(name: str, value: int, problem: Case) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(moves, name, value)
         section = order_of_moves(*problem)
