@@ -297,7 +297,9 @@ def cases(draw: st.DrawFn, most: int = 4) -> Case:
     machines = hosts(names, gpus, cpu=cpu)
     free_before: Counter[tuple[str, Any]] = Counter()
     for host in names:
-        free_before.update({(host, "cpu"): cpu, **{(host, gpu): 1000 for gpu in range(gpus)}})
+        free_before[host, "cpu"] = cpu
+        for gpu in range(gpus):
+            free_before[host, gpu] = 1000
     free_after = free_before.copy()
 
     def place(free: Counter[tuple[str, Any]], task: Raw, first: int) -> Place | None:
