@@ -61,8 +61,8 @@ class HostClasses:
 
 
 def host_classes(problem: Problem, room: Ints) -> HostClasses:
-    """Group the hosts of an empty placement; `room` (shapes, hosts) is how many tasks fit each."""
-    placement = Placement(problem)
+    """Group the hosts of a cleared placement; `room` (shapes, hosts) is how many tasks fit each."""
+    placement = Placement(problem, cleared=True)
     hosts = np.flatnonzero(room.any(axis=0))
     shares = np.sort(placement.partial[hosts], axis=1)
     parts = [

@@ -13,6 +13,10 @@ r"""The count model: how many jobs of each class start, and how many tasks each 
     share      tasks of a fraction on a            <= places that its patterns offer
     domain     gangs in and below a domain         <= what its hosts hold
     quota      what a tenant's jobs take           <= what is left of its quota
+    value      of the jobs of y, less that of all running jobs;   disruption   of those not in y
+
+A running job that may move is a job like any other, on hosts that are cleared of all such jobs: to
+keep it is to place it. A class of them has a y for each of a few steps of what stopping them costs.
 
 Exact for GPUs and levels when single-host sizes are powers of two and gangs take whole hosts; in
 CPU, memory and for other sizes a relaxation, since a class knows only sums over its hosts. Every
@@ -41,6 +45,9 @@ from placewright.solver import Model
 
 Ints = NDArray[np.int64]
 
+COST_STEPS = 4
+"""Into how many parts the running jobs of a class are cut by what it costs to stop them."""
+
 
 @dataclass(frozen=True, eq=False)
 class Counts:
@@ -49,6 +56,7 @@ class Counts:
     Attributes
     ----------
     y, y_class, y_choice : columns, job class and choice of each y
+    y_most, y_cost : most jobs of each y; what stopping one costs at least, 0 for pending jobs
     x, x_shape, x_class : columns, shape and host class of each x
     opened : column of o per host class, -1 for classes in use
     u, gangs : columns of u and what each stands for
@@ -64,6 +72,8 @@ class Counts:
     y: Ints
     y_class: Ints
     y_choice: Ints
+    y_most: Ints
+    y_cost: Ints
     x: Ints
     x_shape: Ints
     x_class: Ints
@@ -87,8 +97,8 @@ def build(
     patterns (hostpatterns.py) take their place.
     """
     model = Model()
-    y_class, y_choice = _pairs(problem)
-    y = model.variables("y", len(y_class), upper=problem.counts[y_class])
+    y_class, y_choice, y_most, y_cost = _columns(problem)
+    y = model.variables("y", len(y_class), upper=y_most)
     x_shape, x_class = np.nonzero(classes.room if sums else np.zeros_like(classes.room))
     x = model.variables("x", len(x_shape), upper=classes.room[x_shape, x_class])
     opened = np.full(len(classes), -1, dtype=np.int64)
@@ -105,6 +115,8 @@ def build(
         y,
         y_class,
         y_choice,
+        y_most,
+        y_cost,
         x,
         x_shape,
         x_class,
@@ -132,14 +144,25 @@ def build(
     return counts
 
 
-def _pairs(problem: Problem) -> tuple[Ints, Ints]:
-    pairs = [(c, o) for c, k in enumerate(problem.classes) for o in range(len(k.choices))]
-    table = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    return table[:, 0], table[:, 1]
+def _columns(problem: Problem) -> tuple[Ints, Ints, Ints, Ints]:
+    """Class, choice, most jobs and cost of each y; running jobs of a class by what they cost."""
+    columns: list[tuple[int, int, int, int]] = []
+    for c, job_class in enumerate(problem.classes):
+        if job_class.running:
+            milli = problem.demand_of(job_class.choices[0], -1)
+            costs = sorted(problem.running[j].preempt_cost + milli for j in job_class.jobs)
+            # Any one left out may be the dearest: what is left of the cheapest is a relaxation.
+            steps = np.array_split(np.array(costs[: problem.floating[c]]), COST_STEPS)
+            columns += [(c, 0, len(part), int(part[0])) for part in steps if len(part)]
+        else:
+            number = len(job_class.jobs)
+            columns += [(c, o, number, 0) for o in range(len(job_class.choices))]
+    table = np.array(columns, dtype=np.int64).reshape(-1, 4)
+    return table[:, 0], table[:, 1], table[:, 2], table[:, 3]
 
 
 def _one_option(m: Counts) -> None:
-    rows = m.model.rows("one option", len(m.problem.classes), upper=m.problem.counts)
+    rows = m.model.rows("one option", len(m.problem.classes), upper=m.problem.floating)
     m.model.add(rows[m.y_class], m.y, 1.0)
 
 
@@ -165,6 +188,7 @@ def _gang_totals(m: Counts) -> None:
     entries = [
         (column, m.kind_of[group])
         for column, c, o in zip(m.y.tolist(), m.y_class, m.y_choice, strict=True)
+        if not m.problem.classes[c].running
         for group in m.problem.classes[c].choices[o].groups
         if group in m.kind_of
     ]
@@ -254,7 +278,12 @@ def _terms(m: Counts) -> None:
     values = [
         m.problem.classes[c].choices[o].value for c, o in zip(m.y_class, m.y_choice, strict=True)
     ]
-    m.model.term("value", m.y, np.array(values, dtype=np.float64), sense="max")
+    running = np.array([k.running for k in m.problem.classes], dtype=np.bool_)[m.y_class]
+    worth = np.array(values, dtype=np.float64)
+    before = float((worth * m.y_most)[running].sum())
+    m.model.term("value", m.y, worth, sense="max", constant=-before)
+    cost = m.y_cost.astype(np.float64)
+    m.model.term("disruption", m.y, -cost, sense="min", constant=float((cost * m.y_most).sum()))
     m.model.term("spread", m.u, m.gangs.spread, sense="min")
     idle = m.opened[m.opened >= 0]
     m.model.term("opened", idle, np.ones(len(idle)), sense="min")

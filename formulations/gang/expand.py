@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,9 @@ from placewright.formulations.gang.patterns import Patterns
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.problem import Put
 from placewright.formulations.session import Session
+
+Gang: TypeAlias = tuple[int, int, dict[int, tuple[int, int]]]
+"""A job of several tasks: class, choice, and per group index the (level, domain) it is to be in."""
 
 
 def expand(
@@ -52,10 +56,11 @@ def expand(
     return placement
 
 
-def _place_gangs(
-    counts: Counts, number: NDArray[np.int64], placement: Placement, starts: Starts
-) -> None:
-    """Jobs of several tasks: those bound to the innermost domains first, large before small."""
+def gangs_of(counts: Counts, number: NDArray[np.int64], starts: Starts) -> list[Gang]:
+    """Jobs of several tasks, one by one, as (class, choice, domain of each group that has one).
+
+    Those bound to the innermost domains come first, large before small.
+    """
     problem = counts.problem
     domains: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)  # by kind
     for i in np.flatnonzero(number[counts.u]):
@@ -64,19 +69,22 @@ def _place_gangs(
     work = []
     for (c, o), n in starts.items():
         choice = problem.classes[c].choices[o]
-        groups = choice.groups
-        if choice.single:
-            continue
-        for _ in range(n):
+        for _ in range(0 if choice.single else n):
             inside: dict[int, tuple[int, int]] = {}
-            for k, group in enumerate(groups):
+            for k, group in enumerate(choice.groups):
                 if group in counts.kind_of and domains[counts.kind_of[group]]:
                     inside[k] = domains[counts.kind_of[group]].pop()
             level = max((place[0] for place in inside.values()), default=ROOT)
-            size = sum(g.milli_gpu for g in groups)
-            work.append((-level, -size, c, o, inside))
-    for _, _, c, o, inside in sorted(work, key=lambda w: w[:4]):
-        puts = place_choice(placement, problem.classes[c].choices[o], _masks(counts, inside))
+            work.append((-level, -problem.demand_of(choice, -1), c, o, inside))
+    work.sort(key=lambda w: w[:4])
+    return [(c, o, inside) for _, _, c, o, inside in work]
+
+
+def _place_gangs(
+    counts: Counts, number: NDArray[np.int64], placement: Placement, starts: Starts
+) -> None:
+    for c, o, inside in gangs_of(counts, number, starts):
+        puts = place_choice(placement, counts.problem.classes[c].choices[o], masks(counts, inside))
         if puts is not None:
             placement.start(c, o, puts)
             starts[c, o] -= 1
@@ -114,6 +122,7 @@ def _place_patterns(
                     starts[c, o] -= 1
 
 
-def _masks(counts: Counts, inside: Mapping[int, tuple[int, int]]) -> dict[int, NDArray[np.bool_]]:
+def masks(counts: Counts, inside: Mapping[int, tuple[int, int]]) -> dict[int, NDArray[np.bool_]]:
+    """Hosts of the domains that groups, by index, are to be in; none where that is anywhere."""
     domain = counts.problem.cluster.domain
     return {k: domain[level] == d for k, (level, d) in inside.items() if level != ROOT}

@@ -61,7 +61,8 @@ def kinds_of(problem: Problem, room: NDArray[np.int64]) -> tuple[list[Kind], dic
     known: dict[tuple[object, ...], int] = {}
     kind_of: dict[Group, int] = {}
     for job_class in problem.classes:
-        for choice in job_class.choices:
+        # Running jobs may stay, and then no level matters.
+        for choice in () if job_class.running else job_class.choices:
             for group in choice.groups:
                 if not group.bound_to_levels or group in kind_of:
                     continue

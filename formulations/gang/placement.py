@@ -60,7 +60,8 @@ class Placement:
         self.whole = state.whole_free(cluster).astype(np.int64)
         self.partial = np.where(self._gpu < WHOLE_GPU, self._gpu, 0)
         levels = 1 + max((r.level for r in problem.running.values()), default=-1)
-        self.arrivals = np.zeros((cluster.num_hosts, levels + 1), dtype=np.int64)
+        ranks = max(levels, int(problem.shape_rank.max(initial=0))) + 1
+        self.arrivals = np.zeros((cluster.num_hosts, ranks), dtype=np.int64)
         self._left = np.zeros((cluster.num_hosts, levels), dtype=np.int64)
         self._closed = np.zeros(cluster.num_hosts, dtype=np.int64)
         for running in problem.running.values() if cleared else ():
@@ -236,6 +237,10 @@ class Placement:
             self._left[host, running.level] += change
             levels = np.flatnonzero(self._left[host])
             self._closed[host] = levels[-1] + 1 if len(levels) else 0
+
+    def runs(self, job: int) -> bool:
+        """Whether a running job is not stopped."""
+        return job in self._start_of
 
     def start_of(self, job: int) -> int:
         """Return the start of a running job that is not stopped."""

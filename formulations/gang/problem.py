@@ -197,6 +197,19 @@ class Problem:
         return self.counts * np.array([not c.running for c in self.classes], dtype=np.int64)
 
     @cached_property
+    def floating(self) -> NDArray[np.int64]:
+        """Number of jobs in each class, without running ones on hosts where they may not arrive.
+
+        Such a job may stay there and use nothing that others could; a relaxation leaves it out.
+        """
+        number = self.counts.copy()
+        for running in self.running.values():
+            groups = self.classes[running.job_class].choices[0].groups
+            if not all(self.shape_hosts[groups[g].shape, h] for g, _, h, _ in running.places):
+                number[running.job_class] -= 1
+        return number
+
+    @cached_property
     def shape_hosts(self) -> NDArray[np.bool_]:
         """Hosts where tasks of a shape may arrive, (shapes, hosts)."""
         return self.shape_allowed & self.open

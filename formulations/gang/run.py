@@ -27,6 +27,7 @@ from placewright.formulations.gang.hostpatterns import (
     applies,
     pattern_classes,
 )
+from placewright.formulations.gang.landing import land
 from placewright.formulations.gang.naming import candidate
 from placewright.formulations.gang.patterns import Patterns
 from placewright.formulations.gang.placement import Placement
@@ -38,7 +39,7 @@ from placewright.solver import certified_bound, multipliers
 SEARCH_SECONDS = 10.0
 """Most time of one branch and bound: what it gains later, packing and repair gain sooner."""
 
-MODELLED = ("value", "spread", "opened")
+MODELLED = ("value", "disruption", "spread", "opened")
 """Terms that the count model has."""
 
 MAX_EXACT_CELLS = 6_000
@@ -79,12 +80,44 @@ def trivial_bounds(problem: Problem) -> Iterator[Bound]:
 def _run_counts(
     problem: Problem, session: Session, greedy: Placement
 ) -> Iterator[Candidate | Bound]:
-    """Try the models in turn until a plan is close enough to the tightest bound; then repair."""
-    first, best = problem.terms[0], greedy
+    """Bound the first term over the tightest model, look for plans, bound the later terms."""
+    first = problem.terms[0]
     models = _models(problem, greedy)
     tightest = next(models)
     if first in MODELLED:
         yield from relaxation(session, *tightest, first)
+    if problem.running:
+        yield from _displacing(session, tightest)
+        if session.best is None or not session.close_enough(session.best[first]):
+            frozen = problem.frozen()
+            placement = Placement(frozen)
+            fill(placement)
+            models = _models(frozen, placement)
+            steps = _plans(session, frozen, placement, next(models), models)
+            # With every running job in place a bound says nothing of this round.
+            yield from (step for step in steps if isinstance(step, Candidate))
+    else:
+        yield from _plans(session, problem, greedy, tightest, models)
+    yield from _later_bounds(session, *tightest)
+
+
+def _displacing(session: Session, model: CountModel) -> Iterator[Candidate | Bound]:
+    """Let the running jobs move or stop: a plan on cleared hosts, landed where they run."""
+    if isinstance(model.patterns, HostPatterns):
+        values = yield from _search(session, *model)
+        if values is not None:
+            yield candidate(land(model.counts, model.patterns, values), "displacing")
+
+
+def _plans(
+    session: Session,
+    problem: Problem,
+    greedy: Placement,
+    tightest: CountModel,
+    models: Iterator[CountModel],
+) -> Iterator[Candidate | Bound]:
+    """Try the models in turn until a plan is close enough to the tightest bound; then repair."""
+    first, best = problem.terms[0], greedy
     for model in chain([tightest], models):
         values = yield from _search(session, *model)
         if values is not None:
@@ -97,7 +130,6 @@ def _run_counts(
             break
     else:
         yield from repair(problem, session, best)
-    yield from _later_bounds(session, *tightest)
 
 
 class CountModel(NamedTuple):
@@ -113,7 +145,7 @@ def _models(problem: Problem, greedy: Placement) -> Iterator[CountModel]:
     Host patterns are exact for a host, but a search over those at hand may miss what it needs; a
     plan by sums shows it more of them.
     """
-    empty = Placement(problem)
+    empty = Placement(problem, cleared=True)
     room = np.stack([empty.fits(s) for s in range(len(problem.shape_gpu))])
     grid = Grid(problem, empty)
     by_patterns = applies(problem, grid)

@@ -1,0 +1,176 @@
+"""From counts to hosts on which jobs run: who starts displaces as little as possible.
+
+Gangs go first, into the domains that the counts chose; then each pattern of one-task jobs goes to
+the host that loses least by it; then what is left, one by one. What a host loses is the best choice
+among all sets of its running one-task jobs: value first, then what stopping them costs. At the end
+displaced jobs move into room that is left, and the greedy fills the rest.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.counts import Counts
+from placewright.formulations.gang.expand import gangs_of, masks
+from placewright.formulations.gang.greedy import fill
+from placewright.formulations.gang.hostpatterns import HostPatterns
+from placewright.formulations.gang.losses import Losses
+from placewright.formulations.gang.pack import Starts, single_jobs
+from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.problem import Choice, Put
+
+Ints = NDArray[np.int64]
+
+
+def land(counts: Counts, patterns: HostPatterns, values: NDArray[np.float64]) -> Placement:
+    """Place what the counts start."""
+    number = np.rint(values).astype(np.int64)
+    landing = _Landing(counts, number)
+    landing.gangs()
+    landing.patterns(patterns)
+    landing.singles()
+    fill(landing.placement)
+    return landing.placement
+
+
+class _Landing:
+    def __init__(self, counts: Counts, number: Ints) -> None:
+        self.counts, self.number = counts, number
+        self.problem = counts.problem
+        self.placement = Placement(self.problem)
+        self.losses = Losses(self.placement)
+        self.starts: Starts = defaultdict(int)
+        for c, o, n in zip(counts.y_class, counts.y_choice, number[counts.y], strict=True):
+            if n and not self.problem.classes[c].running:
+                self.starts[int(c), int(o)] += int(n)
+
+    def gangs(self) -> None:
+        """Jobs of several tasks, each on the hosts of its domain that lose least."""
+        for c, o, inside in gangs_of(self.counts, self.number, self.starts):
+            choice = self.problem.classes[c].choices[o]
+            within = masks(self.counts, inside).get(0)
+            if len(choice.groups) == 1 and self._gang(c, o, choice, within):
+                self.starts[c, o] -= 1
+
+    def _gang(self, c: int, o: int, choice: Choice, within: NDArray[np.bool_] | None) -> bool:
+        """Start a gang where least is lost, if that gains value."""
+        group = choice.groups[0]
+        loss, each = self.losses.of_many(group.shape, group.count)
+        if within is not None:
+            loss = np.where(within, loss, np.inf)
+        chosen = self._gather(group.weights, group.count, loss, each)
+        if not chosen or choice.value <= sum(loss[h] for h, _ in chosen):
+            return False
+        puts = []
+        for host, count in chosen:
+            self.losses.displace(host, group.shape, count)
+            puts.append(Put(0, host, count, self.placement.put(group.shape, host, count)))
+        self.placement.start(c, o, puts)
+        return True
+
+    def _gather(
+        self,
+        weights: tuple[tuple[int, int], ...],
+        count: int,
+        loss: NDArray[np.float64],
+        each: Ints,
+    ) -> list[tuple[int, int]]:
+        """Choose hosts for `count` tasks, by few domains of the innermost charged level."""
+        hosts = np.flatnonzero(np.isfinite(loss) & (each > 0))
+        if each[hosts].sum() < count:
+            return []
+        cluster = self.problem.cluster
+        level = max((w[0] for w in weights if w[0] < len(cluster.levels) - 1), default=None)
+        domain = np.zeros(len(hosts)) if level is None else cluster.domain[level][hosts]
+        order = np.lexsort((loss[hosts], domain))
+        hosts, domain = hosts[order], domain[order]
+        chosen: list[tuple[int, int]] = []
+        while count:
+            starts = np.flatnonzero(np.append(True, np.diff(domain) != 0))
+            held = np.add.reduceat(each[hosts], starts)
+            ends = np.append(starts[1:], len(hosts))
+            enough = np.flatnonzero(held >= count)
+            if len(enough):
+                # The cheapest of the domains that hold all; its first hosts lose least.
+                cost = [loss[hosts[starts[i] : ends[i]]][:count].sum() for i in enough]
+                at = int(enough[int(np.argmin(cost))])
+            else:
+                at = int(np.argmax(held))
+            for host in hosts[starts[at] : ends[at]].tolist():
+                taken = min(count, int(each[host]))
+                if taken:
+                    chosen.append((host, taken))
+                    count -= taken
+            keep = np.ones(len(hosts), dtype=np.bool_)
+            keep[starts[at] : ends[at]] = False
+            hosts, domain = hosts[keep], domain[keep]
+        return chosen
+
+    def patterns(self, patterns: HostPatterns) -> None:
+        """One-task jobs together, the fullest patterns first, each where least is lost."""
+        waiting = self._waiting()
+        gpus = patterns.pool.cuts @ self.problem.shape_gpu
+        of_class = self.counts.classes.of_host
+        for i in np.argsort(-gpus, kind="stable").tolist():
+            times = int(self.number[patterns.pool.columns[i]])
+            if not times:
+                continue
+            cut = patterns.pool.cuts[i]
+            while times:
+                wanted = np.minimum(cut, [len(w) for w in waiting])
+                wanted[self.problem.shape_rank == 0] = 0
+                if not wanted.any():
+                    break
+                # As many hosts as find all these tasks waiting.
+                some = np.flatnonzero(wanted)
+                most = min(times, *(len(waiting[s]) // int(wanted[s]) for s in some.tolist()))
+                loss = np.where(of_class == patterns.pool.kind[i], self.losses.of(wanted), np.inf)
+                for host in _cheapest(loss, most):
+                    self._land(host, wanted, waiting)
+                    times -= 1
+                    most -= 1
+                if most:
+                    break
+
+    def singles(self) -> None:
+        """One-task jobs that no pattern took, the most valuable first."""
+        waiting = self._waiting()
+        worth = {
+            s: max(self.problem.classes[c].choices[o].value for c, o in jobs)
+            for s, jobs in enumerate(waiting)
+            if jobs and self.problem.shape_rank[s]
+        }
+        for s in sorted(worth, key=lambda s: -worth[s] / max(int(self.problem.shape_gpu[s]), 1)):
+            wanted = np.zeros(len(waiting), dtype=np.int64)
+            wanted[s] = 1
+            loss = self.losses.of(wanted)
+            for host in _cheapest(loss, len(waiting[s])):
+                if loss[host] >= worth[s]:
+                    break
+                self._land(host, wanted, waiting)
+
+    def _waiting(self) -> list[list[tuple[int, int]]]:
+        """(class, choice) of the one-task jobs still to start, by shape, least valuable first."""
+        by_shape = single_jobs(self.problem, self.starts)
+        waiting = [by_shape[s] for s in range(len(self.problem.shape_gpu))]
+        for jobs in waiting:
+            jobs.sort(key=lambda job: self.problem.classes[job[0]].choices[job[1]].value)
+        return waiting
+
+    def _land(self, host: int, wanted: Ints, waiting: list[list[tuple[int, int]]]) -> None:
+        self.losses.displace_for(host, wanted)
+        for s in np.flatnonzero(wanted).tolist():
+            for _ in range(int(wanted[s])):
+                c, o = waiting[s].pop()
+                self.placement.start(c, o, [Put(0, host, 1, self.placement.put(s, host))])
+                self.starts[c, o] -= 1
+
+
+def _cheapest(loss: NDArray[np.float64], most: int) -> Iterator[int]:
+    """Yield the hosts that lose least, at most so many."""
+    order = np.argsort(loss, kind="stable")[:most]
+    yield from order[np.isfinite(loss[order])].tolist()
