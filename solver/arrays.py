@@ -5,7 +5,7 @@ The arrays are never changed after `Model.arrays` made them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -109,6 +109,15 @@ class Arrays:
     def objective_of(self, values: Floats) -> float:
         """Give the objective of a point of shape (n,)."""
         return float(self.cost @ values) + self.constant
+
+    def reduced_costs(self, row_duals: Floats) -> Floats:
+        """Give what each column adds to the objective beyond what its rows cost, shape (n,)."""
+        paid = self.data * row_duals[self.entry_rows()]
+        return self.cost - np.bincount(self.indices, weights=paid, minlength=self.columns)
+
+    def without_columns(self, mask: Bools) -> Arrays:
+        """Give the same model with the columns of a mask, shape (n,), fixed at 0."""
+        return replace(self, upper=np.where(mask, 0.0, self.upper))
 
     def violations(self, values: Floats, tolerance: float = 1e-6) -> Ints:
         """Give the indices of the rows that a point breaks.

@@ -87,6 +87,14 @@ class Counts:
     share_row: Ints
     fractions: Ints
 
+    @property
+    def inner(self) -> NDArray[np.bool_]:
+        """Columns of gangs in a domain below the one that they require: only spread needs them."""
+        outermost = np.array([kind.levels[0] for kind in self.kinds], dtype=np.int64)
+        mask = np.zeros(self.model.columns, dtype=np.bool_)
+        mask[self.u] = self.gangs.level > outermost[self.gangs.kind]
+        return mask
+
 
 def build(
     problem: Problem, classes: HostClasses, room: Ints, whole: Ints, *, sums: bool = True

@@ -30,6 +30,8 @@ from placewright.instances.documents import WHOLE_GPU
 Ints = NDArray[np.int64]
 
 MAX_TABLE = 60_000
+MAX_OFFERS = 2_000
+"""Most patterns that one iteration may add to speed up the convergence of few classes."""
 TOLERANCE = 1e-7
 """Relative to the highest price: below it a pattern does not count as an improvement."""
 
@@ -86,6 +88,8 @@ class HostPatterns:
     ----------
     pool : PatternPool
         The patterns so far; kinds are host classes, parts are shapes.
+    alike : int64 (host classes,)
+        Equal for classes that can hold the same patterns: those that are empty and those in use.
     """
 
     def __init__(self, counts: Counts, grid: Grid) -> None:
@@ -97,6 +101,8 @@ class HostPatterns:
         self._model = cluster.gpu_model[first]
         self._allowed = counts.problem.shape_allowed[:, first]
         upper = np.where(classes.idle, 0, classes.size)
+        key = np.column_stack([self._model, self._free])
+        self.alike = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
         self._host_row = counts.model.rows("hosts", len(classes), upper=upper)
         idle = np.flatnonzero(classes.idle)
         counts.model.add(self._host_row[idle], counts.opened[idle], -1.0)
@@ -130,8 +136,12 @@ class HostPatterns:
             best, taken = self._knapsack(price, mine)
             gain[mine] = best[tuple(self._free[mine].T)] - sign * duals[self._host_row[mine]]
             for a in mine[gain[mine] > threshold].tolist():
-                chosen.append(a)
-                cuts.append(self._follow(taken, self._free[a]))
+                found = [self._follow(taken, self._free[a])]
+                if len(self._free) * len(price) <= MAX_OFFERS:
+                    # With few classes an iteration tells little: the best with each shape, too.
+                    found += self._with_each(taken, price, a)
+                chosen += [a] * len(found)
+                cuts += found
         added = self._append(np.array(chosen, dtype=np.int64), np.array(cuts, dtype=np.int64))
         return added, float((gain.clip(min=0.0) * self.counts.classes.size).sum())
 
@@ -173,6 +183,16 @@ class HostPatterns:
             pattern[s] += 1
             left = left - self.grid.sizes[s]
         return pattern
+
+    def _with_each(self, taken: Ints, price: NDArray[Any], a: int) -> list[Ints]:
+        """For each shape that pays, the best pattern of a class that holds it."""
+        found = []
+        for s in np.flatnonzero((price > 0) & self._allowed[:, a]):
+            left = self._free[a] - self.grid.sizes[s]
+            if (left >= 0).all():
+                found.append(self._follow(taken, left))
+                found[-1][s] += 1
+        return found
 
     def _append(self, kinds: Ints, cuts: Ints) -> bool:
         columns, _, cuts = self.pool.append(kinds, cuts)

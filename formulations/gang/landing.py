@@ -114,7 +114,8 @@ class _Landing:
         """One-task jobs together, the fullest patterns first, each where least is lost."""
         waiting = self._waiting()
         gpus = patterns.pool.cuts @ self.problem.shape_gpu
-        of_class = self.counts.classes.of_host
+        of_host = self.counts.classes.of_host
+        alike = np.where(of_host >= 0, patterns.alike[of_host], -1)
         for i in np.argsort(-gpus, kind="stable").tolist():
             times = int(self.number[patterns.pool.columns[i]])
             if not times:
@@ -128,7 +129,9 @@ class _Landing:
                 # As many hosts as find all these tasks waiting.
                 some = np.flatnonzero(wanted)
                 most = min(times, *(len(waiting[s]) // int(wanted[s]) for s in some.tolist()))
-                loss = np.where(of_class == patterns.pool.kind[i], self.losses.of(wanted), np.inf)
+                loss = np.where(
+                    alike == patterns.alike[patterns.pool.kind[i]], self.losses.of(wanted), np.inf
+                )
                 for host in _cheapest(loss, most):
                     self._land(host, wanted, waiting)
                     times -= 1

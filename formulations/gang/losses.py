@@ -41,7 +41,9 @@ class Losses:
         for k in np.unique(number).tolist():
             mine = hosts[number == k]
             what = [self._what(job, h, dearest) for h in mine.tolist() for job in self._hosts[h]]
-            gain = np.array([w[0] for w in what], dtype=np.int64).reshape(len(mine), k, len(self._sizes[0]))
+            gain = np.array([w[0] for w in what], dtype=np.int64).reshape(
+                len(mine), k, len(self._sizes[0])
+            )
             loss = np.array([w[1] for w in what]).reshape(len(mine), k)
             level = np.array([w[2] for w in what], dtype=np.int64).reshape(len(mine), k)
             order = np.argsort(loss, axis=1, kind="stable") if k > MAX_JOBS else None
@@ -121,7 +123,8 @@ class Losses:
         problem = self.placement.problem
         shapes = np.flatnonzero(wanted)
         need = wanted @ self._sizes
-        fits = np.asarray(self._level[at] <= problem.shape_rank[shapes].min())
+        rank: np.int64 = problem.shape_rank[shapes].min()
+        fits: NDArray[np.bool_] = np.less_equal(self._level[at], rank)
         for d in np.flatnonzero(need):
             fits &= self._room[at, d] >= need[d]
         fits &= problem.shape_hosts[shapes].all(axis=0)[self._host[at]]

@@ -34,11 +34,17 @@ from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.problem import SENSE, Problem
 from placewright.formulations.gang.repair import repair
 from placewright.formulations.session import HOLD_SLACK, Bound, Candidate, Session, tighter
-from placewright.solver import certified_bound, multipliers
+from placewright.solver import Arrays, Outcome, certified_bound, multipliers
 
 SEARCH_SECONDS = 10.0
 """Most time of one branch and bound: what it gains later, packing and repair gain sooner."""
 
+LANDING_SECONDS = 6.0
+TINY = 1e-9
+BEST_PATTERNS = 600
+"""Patterns of least loss at the relaxation's prices that the search for a landing may use."""
+
+VALUE = "value"
 MODELLED = ("value", "disruption", "spread", "opened")
 """Terms that the count model has."""
 
@@ -84,10 +90,12 @@ def _run_counts(
     first = problem.terms[0]
     models = _models(problem, greedy)
     tightest = next(models)
+    relaxed = None
     if first in MODELLED:
-        yield from relaxation(session, *tightest, first)
+        relaxed = yield from relaxation(session, *tightest, first)
     if problem.running:
-        yield from _displacing(session, tightest)
+        if first == VALUE:
+            yield from _displacing(session, tightest, relaxed)
         if session.best is None or not session.close_enough(session.best[first]):
             frozen = problem.frozen()
             placement = Placement(frozen)
@@ -101,12 +109,36 @@ def _run_counts(
     yield from _later_bounds(session, *tightest)
 
 
-def _displacing(session: Session, model: CountModel) -> Iterator[Candidate | Bound]:
+def _displacing(
+    session: Session, model: CountModel, relaxed: Outcome | None
+) -> Iterator[Candidate]:
     """Let the running jobs move or stop: a plan on cleared hosts, landed where they run."""
-    if isinstance(model.patterns, HostPatterns):
-        values = yield from _search(session, *model)
-        if values is not None:
-            yield candidate(land(model.counts, model.patterns, values), "displacing")
+    counts, patterns = model
+    if not isinstance(patterns, HostPatterns) or relaxed is None:
+        return
+    arrays = counts.model.arrays(VALUE)
+    poor = _unlikely(arrays, counts, patterns.pool.columns, relaxed)
+    outcome = session.optimise(arrays.without_columns(poor), share=0.4, most=LANDING_SECONDS)
+    if outcome is not None and outcome.values is not None:
+        yield candidate(land(counts, patterns, outcome.values), "displacing")
+
+
+def _unlikely(
+    arrays: Arrays, counts: Counts, patterns: NDArray[np.int64], relaxed: Outcome
+) -> NDArray[np.bool_]:
+    """Mark the columns that a search need not try: of all patterns it gets a few hundred.
+
+    Those that the relaxation uses come first, then those that lose least at its prices.
+    """
+    poor = counts.inner
+    if relaxed.values is None or relaxed.row_duals is None:
+        return poor
+    used = np.zeros(arrays.columns)
+    used[: len(relaxed.values)] = relaxed.values
+    worth = arrays.reduced_costs(relaxed.row_duals)
+    order = np.lexsort((-worth[patterns], used[patterns] <= TINY))
+    poor[patterns[order[BEST_PATTERNS:]]] = True
+    return poor
 
 
 def _plans(
@@ -224,25 +256,30 @@ def relaxation(
     term: str,
     holds: tuple[tuple[str, int], ...] = (),
     without: tuple[str, ...] = (),
-) -> Iterator[Bound]:
+) -> Generator[Bound, None, Outcome | None]:
     """Bound a term over the linear relaxation with all patterns, by column generation.
 
     Each round of it gives a valid bound: the optimum over the patterns so far plus the most that
-    the missing ones can add. The last round's duals certify one. `without` names row blocks to
-    leave out; they must be the last rows.
+    the missing ones can add. The last round's duals certify one; its outcome is returned. `without`
+    names row blocks to leave out; they must be the last rows.
     """
     claimed: float | None = None
+    last: Outcome | None = None
+    spread = "spread" in (term, *(held for held, _ in holds))
     while True:
         arrays = counts.model.arrays(term, relax=True, without=without)
+        if not spread:
+            arrays = arrays.without_columns(counts.inner)
         outcome = session.optimise(arrays, share=0.5)
         if outcome is None or outcome.bound is None or outcome.row_duals is None:
             break
+        last, duals = outcome, outcome.row_duals
         added, missing = False, 0.0
         if patterns is not None:
-            added, missing = patterns.improve(outcome.row_duals, SENSE[term])
+            added, missing = patterns.improve(duals, SENSE[term])
         claimed = tighter(claimed, outcome.bound + arrays.sign * missing, SENSE[term])
         if not added or missing <= 1e-5 * abs(outcome.bound):
-            y = multipliers(arrays, outcome.row_duals)
+            y = multipliers(arrays, duals)
             certified = certified_bound(arrays, y, patterns.most_missing(y) if patterns else 0)
             if certified is not None:
                 value = counts.problem.certified(term, certified)
@@ -250,3 +287,4 @@ def relaxation(
             break
     if claimed is not None:
         yield Bound(term, counts.problem.rounded(term, claimed), holds)
+    return last
