@@ -144,7 +144,7 @@ class Session:
             self.degraded.append(f"{backend}: {error}")
             return None
         self.wall_stopped |= outcome.wall_stopped
-        if outcome.status is Status.FAILED:
+        if outcome.status is Status.FAILED or outcome.fault:
             self.degraded.append(f"{backend}: {outcome.message or outcome.status.value}")
         return outcome
 

@@ -113,6 +113,10 @@ class _Solve:
                 if self.best is None:
                     raise
                 session.degraded.append(INTERRUPTED)
+            except Exception as error:  # noqa: BLE001, a verified plan survives any fault
+                if self.best is None or isinstance(error, InternalError):
+                    raise
+                session.degraded.append(f"formulation: {type(error).__name__}: {error}")
             return self._finish_surely(session)
 
     def _finish_surely(self, session: Session) -> Plan:

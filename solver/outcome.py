@@ -120,6 +120,8 @@ class Outcome:
         The improving (seconds, objective, bound), NaN where one was not known yet.
     wall_stopped
         Whether the wall clock ended the search, so that a repetition may differ.
+    fault
+        Whether the search broke off by a fault although there is a point.
 
     Raises
     ------
@@ -138,6 +140,7 @@ class Outcome:
     version: str = ""
     trajectory: tuple[tuple[float, float, float], ...] = ()
     wall_stopped: bool = False
+    fault: bool = False
 
     def __post_init__(self) -> None:
         expected = self.status in (Status.OPTIMAL, Status.FEASIBLE)

@@ -282,4 +282,5 @@ def _remains(incumbent: Incumbent, end: _EndedError) -> Outcome:
         message=str(end),
         trajectory=tuple(incumbent.trajectory),
         wall_stopped=end.at_limit,
+        fault=not end.at_limit,
     )

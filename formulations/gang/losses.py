@@ -128,8 +128,9 @@ class Losses:
         for d in np.flatnonzero(need):
             fits &= self._room[at, d] >= need[d]
         fits &= problem.shape_hosts[shapes].all(axis=0)[self._host[at]]
-        idle = WASTE * (self._room[at, 0] - need[0])
-        return np.where(fits, self._loss[at] + idle, np.inf)
+        cost = self._loss[at] + WASTE * (self._room[at, 0] - need[0])
+        cost[~fits] = np.inf
+        return cost
 
     def _least(self, cost: NDArray[np.float64]) -> NDArray[np.float64]:
         loss = np.full(self.placement.problem.cluster.num_hosts, np.inf)

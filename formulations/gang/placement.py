@@ -11,6 +11,7 @@ has left, no task of rank k or less may arrive, and it may not leave a host wher
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
@@ -229,6 +230,15 @@ class Placement:
         running = self.problem.running[job]
         hosts = [host for _, _, host, _ in running.places]
         return not self.arrivals[hosts, : running.level + 1].any()
+
+    @contextmanager
+    def reopened(self, jobs: Sequence[int]) -> Iterator[None]:
+        """Let tasks arrive where these stopped jobs were, as if they had left nothing behind."""
+        for job in jobs:
+            self._close(job, -1)
+        yield
+        for job in jobs:
+            self._close(job, 1)
 
     def _close(self, job: int, change: int) -> None:
         """Keep the book of which stopped jobs have left a host."""

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from placewright.formulations.gang.exact.expand import expand_into
 from placewright.formulations.gang.exact.gpus import add_gpus
 from placewright.formulations.gang.exact.model import build
+from placewright.formulations.gang.exact.preemption import add_preemption
 from placewright.formulations.gang.exact.terms import add_value
 from placewright.formulations.gang.naming import candidate
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import Choice, Problem, Start
+from placewright.formulations.gang.problem import ANY, Choice, Problem, Start
 from placewright.formulations.session import HOLD_SLACK, Candidate, Session
 from placewright.instances.documents import WHOLE_GPU
 
@@ -101,13 +102,19 @@ def _refill(
     inside = set(hosts.tolist())
     for number, start in list(placement.started()):
         choice = problem.classes[start.job_class].choices[start.choice]
-        if start.puts[0].host in inside and choice.single:
+        if start.puts[0].host in inside and choice.single and _at_home(problem, start, inside):
             freed.append(start)
             placement.stop(number)
+    jobs = [job for stopped in placement.stopped for job in stopped]
+    jobs = [j for j in jobs if all(place[2] in inside for place in problem.running[j].places)]
     before = sum(problem.classes[s.job_class].choices[s.choice].value for s in freed)
-    exact = build(problem, placement, hosts, _candidates(problem, placement, hosts))
-    slots = add_gpus(exact)
-    add_value(exact)
+    before -= sum(problem.classes[problem.running[j].job_class].choices[0].value for j in jobs)
+    with placement.reopened(jobs):
+        numbers = _candidates(problem, placement, hosts)
+        exact = build(problem, placement, hosts, numbers, jobs)
+        slots = add_gpus(exact)
+        add_preemption(exact)
+        add_value(exact)
     exact.model.hold("value", before + 1, HOLD_SLACK)
     outcome = session.optimise(exact.model.arrays("value"), most=SECONDS, gap=1e-4)
     if outcome is not None and outcome.values is not None:
@@ -118,6 +125,11 @@ def _refill(
     return False
 
 
+def _at_home(problem: Problem, start: Start, hosts: set[int]) -> bool:
+    """Whether a job, if it runs, runs on these hosts only."""
+    return start.job == ANY or all(p[2] in hosts for p in problem.running[start.job].places)
+
+
 def _candidates(
     problem: Problem, placement: Placement, hosts: NDArray[np.int64]
 ) -> NDArray[np.int64]:
@@ -125,6 +137,8 @@ def _candidates(
     numbers = np.zeros(len(problem.classes), dtype=np.int64)
     room = [int(placement.fits(s)[hosts].sum()) for s in range(len(problem.shape_gpu))]
     for c, job_class in enumerate(problem.classes):
+        if job_class.running:
+            continue
         if placement.waiting[c] and all(choice.single for choice in job_class.choices):
             fit = max(room[choice.groups[0].shape] for choice in job_class.choices)
             numbers[c] = min(placement.waiting[c], fit)

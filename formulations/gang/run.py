@@ -94,33 +94,45 @@ def _run_counts(
     if first in MODELLED:
         relaxed = yield from relaxation(session, *tightest, first)
     if problem.running:
-        if first == VALUE:
-            yield from _displacing(session, tightest, relaxed)
-        if session.best is None or not session.close_enough(session.best[first]):
-            frozen = problem.frozen()
-            placement = Placement(frozen)
-            fill(placement)
-            models = _models(frozen, placement)
-            steps = _plans(session, frozen, placement, next(models), models)
-            # With every running job in place a bound says nothing of this round.
-            yield from (step for step in steps if isinstance(step, Candidate))
+        yield from _moving(session, problem, tightest, relaxed)
     else:
         yield from _plans(session, problem, greedy, tightest, models)
     yield from _later_bounds(session, *tightest)
 
 
-def _displacing(
-    session: Session, model: CountModel, relaxed: Outcome | None
+def _moving(
+    session: Session, problem: Problem, tightest: CountModel, relaxed: Outcome | None
 ) -> Iterator[Candidate]:
-    """Let the running jobs move or stop: a plan on cleared hosts, landed where they run."""
+    """Let the running jobs move or stop where that pays; else keep them all."""
+    first = problem.terms[0]
+    landed = _landed(session, tightest, relaxed) if first == VALUE else None
+    if landed is not None:
+        yield candidate(landed, "displacing")
+    if session.best is not None and session.close_enough(session.best[first]):
+        return
+    if landed is not None and any(landed.stopped):
+        yield from repair(problem, session, landed)
+        return
+    frozen = problem.frozen()
+    placement = Placement(frozen)
+    fill(placement)
+    models = _models(frozen, placement)
+    steps = _plans(session, frozen, placement, next(models), models)
+    # With every running job in place a bound says nothing of this round.
+    yield from (step for step in steps if isinstance(step, Candidate))
+
+
+def _landed(session: Session, model: CountModel, relaxed: Outcome | None) -> Placement | None:
+    """Plan on hosts that are cleared of running jobs, and land that plan where they run."""
     counts, patterns = model
     if not isinstance(patterns, HostPatterns) or relaxed is None:
-        return
+        return None
     arrays = counts.model.arrays(VALUE)
     poor = _unlikely(arrays, counts, patterns.pool.columns, relaxed)
     outcome = session.optimise(arrays.without_columns(poor), share=0.4, most=LANDING_SECONDS)
-    if outcome is not None and outcome.values is not None:
-        yield candidate(land(counts, patterns, outcome.values), "displacing")
+    if outcome is None or outcome.values is None:
+        return None
+    return land(counts, patterns, outcome.values)
 
 
 def _unlikely(

@@ -2,6 +2,8 @@ r"""Who may be preempted: only for tasks of strictly higher priority, on the vic
 
 x[t,h] <= room y[v]                            tasks of rank at most v's level, h where v runs
 1 - y[v] <= sum over those above it x[t,h]     something does come from another host
+
+What has arrived in the placement already counts, too.
 """
 
 from __future__ import annotations
@@ -21,11 +23,18 @@ def add_preemption(m: Exact) -> None:
         if entry.job == ANY:
             continue
         level = m.problem.running[entry.job].level
-        there = np.isin(m.x_host, m.stays.host[m.stays.entry == e])
+        places = m.stays.host[m.stays.entry == e]
+        arrived = m.placement.arrivals[m.hosts[places]].sum(axis=0)
+        if arrived[: level + 1].any():
+            m.model.add(m.model.rows("no profit", 1, lower=1.0), m.y[[e]], 1.0)
+            continue
+        there = np.isin(m.x_host, places)
         below = np.flatnonzero(there & (rank <= level))
         rows = m.model.rows("no profit", len(below), upper=0.0)
         m.model.add(rows, m.x[below], 1.0)
         m.model.add(rows, m.y[[e] * len(below)], -m.room[m.x_set[below], m.x_host[below]])
+        if arrived.any():
+            continue
         above = np.flatnonzero(there & (rank > level) & ~at_home)
         row = m.model.rows("victim", 1, lower=1.0)
         m.model.add(row, m.y[[e]], 1.0)
