@@ -59,15 +59,16 @@ class Gpu(NamedTuple):
 class Host(NamedTuple):
     """A host in the middle of a plan, its GPUs sorted.
 
-    `stays`: a task of a running job stays here. `gets`: a task arrived. `floor`: the highest
-    priority of a job preempted here.
+    `stays`: a task of a running job stays here. `gets`: a task arrived. `comes`: one did of a group
+    that had none here before. `floor`: the highest priority of a job preempted here.
     """
 
     left: tuple[int, ...]
     gpus: tuple[Gpu, ...]
     stays: bool
-    gets: bool
-    floor: int | None
+    gets: bool = False
+    comes: bool = False
+    floor: int | None = None
 
 
 class Task(NamedTuple):
@@ -93,7 +94,7 @@ class State(NamedTuple):
     """What the pending jobs still to come find.
 
     `victims` has the hosts of each preempted job that has not been displaced yet: a task must
-    arrive on one of them.
+    come to one of them.
     """
 
     hosts: tuple[Host, ...]
@@ -122,13 +123,13 @@ def plus(one: Vector, other: Vector) -> Vector:
 
 
 def displacing(hosts: Hosts, quotas: Quotas, victims: frozenset[frozenset[int]]) -> State:
-    """The state without the preempted jobs on whose hosts a task has arrived."""
-    waiting = frozenset(v for v in victims if not any(hosts[h].gets for h in v))
+    """The state without the preempted jobs to whose hosts a task has come."""
+    waiting = frozenset(v for v in victims if not any(hosts[h].comes for h in v))
     return State(hosts, quotas, waiting)
 
 
-def after_task(host: Host, task: Task, *, returns: bool) -> set[Host]:
-    """All that a host can be after a task arrived there.
+def after_task(host: Host, task: Task, *, returns: bool, comes: bool) -> set[Host]:
+    """All that a host can be after a task arrived there; `comes`: none of its group was there.
 
     One that `returns` to the host that it left takes not quite the same GPUs, or else it would not
     have moved; a task without GPUs cannot return.
@@ -145,7 +146,8 @@ def after_task(host: Host, task: Task, *, returns: bool) -> set[Host]:
         gpus = list(host.gpus)
         for i in chosen:
             gpus[i] = gpus[i]._replace(left=gpus[i].left - share)
-        ways.add(host._replace(left=left, gpus=tuple(sorted(gpus)), gets=True))
+        now = host._replace(left=left, gpus=tuple(sorted(gpus)))
+        ways.add(now._replace(gets=True, comes=host.comes or comes))
     return ways
 
 
@@ -234,7 +236,7 @@ class Enumeration:
                             held[gpu] = (*held[gpu], task.number)
             stopped = [f.job.priority for f in fates if f.stops and h in {t.host for t in f.leave}]
             gpus = tuple(sorted(map(Gpu, free, site.gpus, held)))
-            hosts.append(Host(left, gpus, bool(stay), False, max(stopped, default=None)))
+            hosts.append(Host(left, gpus, bool(stay), floor=max(stopped, default=None)))
         return tuple(hosts)
 
     def cost(self, fate: Fate) -> Vector:
@@ -293,6 +295,7 @@ class Enumeration:
         """All ways to place tasks of a job beside those that stay: the hosts, and what it adds."""
         key = (hosts, job.name, option, tasks)
         if key not in self.known:
+            homes = {(task.group, task.host) for task in (*tasks, *stay)}
             ways = {(hosts, tuple(sorted((task.group, task.host) for task in stay)))}
             for task in tasks:
                 ways = {
@@ -300,7 +303,12 @@ class Enumeration:
                     for now, places in ways
                     for h in range(len(hosts))
                     if self.may_arrive(job, task.ask, now[h], self.sites[h])
-                    for after in after_task(now[h], task, returns=task.host == h)
+                    for after in after_task(
+                        now[h],
+                        task,
+                        returns=task.host == h,
+                        comes=(task.group, h) not in homes,
+                    )
                 }
                 self.ways += len(ways)
                 if self.ways > MAX_WAYS:

@@ -123,6 +123,27 @@ def test_a_job_that_migrates_may_displace_one_of_lower_priority(moves: ModuleTyp
     assert plans(moves, hosts, jobs, *terms, vacate=["h"]) == {(1000, 0, 0)}
 
 
+def test_tasks_that_shift_among_the_hosts_of_their_group_displace_nobody(
+    moves: ModuleType,
+) -> None:
+    high = job("high", 1000, ("h", 0), ("i", 0), priority=1)
+    jobs, hosts = [high, job("low", 1000, ("h", 1))], [host("h", 2), host("i", 1)]
+    # Its tasks swap, or one takes the GPU of the other job: arrivals, but none comes.
+    assert plans(moves, hosts, jobs, "value") == {0}
+    hosts.append(host("j", 1))
+    assert plans(moves, hosts, jobs, "value") == {0}
+    high["running"]["tasks"][0]["host"] = "j"
+    assert plans(moves, hosts, jobs, "value") == {0, -1000}
+
+
+def test_a_group_displaces_where_only_another_group_of_its_job_was(moves: ModuleType) -> None:
+    high = job("high", 1000, ("h", 0), priority=1)
+    high["options"][0]["groups"].append({"gpu": 500})
+    high["running"]["tasks"].append({"group": 1, "host": "i", "gpus": [0]})
+    jobs, hosts = [high, job("low", 500, ("h", 1))], [host("h", 2), host("i", 1)]
+    assert plans(moves, hosts, jobs, "value") == {0, -500}
+
+
 def test_two_jobs_may_swap_their_places(moves: ModuleType) -> None:
     jobs = [
         job("a", 1000, ("h", 0), checkpoint=7, restart_s=2),
