@@ -127,7 +127,7 @@ def literal(backend: str, seconds: float, round: Round) -> Answer:  # noqa: A002
         return Answer(outcome.status.value, term, None, bound, outcome.message)
     expand_into(model, slots, outcome.values, placement)
     found = candidate(placement, backend)
-    decisions = decide(round, problem.cluster.hosts, keeps(round), found, {})
+    decisions = decide(round, problem.cluster.hosts, keeps(round), found)
     moves = order_of_moves(round, decisions)
     plan = Plan(decisions=decisions, sections=() if moves is None else (moves,))
     value = _verified(round, plan)[term]

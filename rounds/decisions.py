@@ -28,9 +28,8 @@ def decide(
     hosts: tuple[str, ...],
     kept: Mapping[int, Decision],
     candidate: Candidate,
-    reasons: Mapping[int, Reason],
 ) -> tuple[Decision, ...]:
-    """One decision per job in the round's order; a job without a reason waits as `not_chosen`."""
+    """One decision per job in the round's order; who waits does so as `not_chosen`."""
     decisions = []
     for index, job in enumerate(round_.jobs):
         if index in candidate.starts:
@@ -59,8 +58,9 @@ def decide(
         elif index in kept:
             decisions.append(kept[index])
         else:
-            reason = reasons.get(index, Reason.NOT_CHOSEN)
             decisions.append(
-                Decision.model_construct(job=job.name, decision=DecisionKind.WAIT, reason=reason)
+                Decision.model_construct(
+                    job=job.name, decision=DecisionKind.WAIT, reason=Reason.NOT_CHOSEN
+                )
             )
     return tuple(decisions)

@@ -70,15 +70,15 @@ def order_of_moves(
     parks that most GPUs wait for. What is left after a share of the jobs is taken apart into knots
     again. All in all that takes time in proportion to the slots touched, times a logarithm.
     """
+    preempted = [d.job for d in decisions if d.decision is DecisionKind.PREEMPT]
+    migrated = [d for d in decisions if d.decision is DecisionKind.MIGRATE]
+    if not preempted and not migrated:
+        return None
     running = {
         job.name: (job.options[job.running.option], job.running.tasks)
         for job in round.jobs
         if job.running is not None
     }
-    preempted = [d.job for d in decisions if d.decision is DecisionKind.PREEMPT]
-    migrated = [d for d in decisions if d.decision is DecisionKind.MIGRATE]
-    if not preempted and not migrated:
-        return None
     numbers: dict[Slot, int] = {}
     moves = [_move(*running[decision.job], decision.tasks, numbers) for decision in migrated]
     for stopped in preempted:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias
 
 from placewright.formulations.gang import run as gang
@@ -11,7 +12,7 @@ from placewright.formulations.gang.compile import compile_round
 from placewright.formulations.gang.problem import Problem
 from placewright.formulations.session import Bound, Candidate, Session
 from placewright.instances.digest import round_digest
-from placewright.instances.plan import Certificate, Decision, Plan
+from placewright.instances.plan import Certificate, Decision, DecisionKind, Plan
 from placewright.instances.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds.certificate import Bounds, better, refuse_beaten
@@ -95,13 +96,16 @@ class _Solve:
         self.meter = Meter()
         self.bounds = Bounds()
         self.best: Candidate | None = None
+        self.document: Plan = Plan.model_construct(decisions=())
         self.values: dict[str, int] = {}
 
     def plan(self) -> Plan:
         self.problem: Problem = compile_round(self.round)
         self.terms = self.problem.terms
         self.kept = keeps(self.round)
-        with self.settings.session(self.meter) as session:
+        with ThreadPoolExecutor(1) as executor, self.settings.session(self.meter) as session:
+            # Nothing needs the digest before the end, and the search mostly waits for its solver.
+            self.digest = executor.submit(round_digest, self.round)
             steps = gang.run(self.problem, session)
             try:
                 for step in steps:
@@ -113,7 +117,8 @@ class _Solve:
                 if self.best is None:
                     raise
                 session.degraded.append(INTERRUPTED)
-            except Exception as error:  # noqa: BLE001, a verified plan survives any fault
+            except Exception as error:
+                # A verified plan survives any fault.
                 if self.best is None or isinstance(error, InternalError):
                     raise
                 session.degraded.append(f"formulation: {type(error).__name__}: {error}")
@@ -142,6 +147,7 @@ class _Solve:
             session.deadline -= FINISH_SHARE * (time.monotonic() - began)
         if self.best is None or better(verification.terms, self.values, self.terms):
             self.best, self.values = candidate, dict(verification.terms)
+            self.document = plan
             session.best = self.values
             self._tell(session)
 
@@ -155,7 +161,7 @@ class _Solve:
             self.progress(self.values[self.terms[0]], session.first_bound)
 
     def _document(self, candidate: Candidate) -> Plan:
-        decisions = decide(self.round, self.problem.cluster.hosts, self.kept, candidate, {})
+        decisions = decide(self.round, self.problem.cluster.hosts, self.kept, candidate)
         sections = self._sections(decisions)
         return Plan.model_construct(
             round=None, decisions=decisions, sections=sections, certificate=None
@@ -191,16 +197,18 @@ class _Solve:
             degraded=tuple(dict.fromkeys(session.degraded)),
             run=self.meter.read(),
         )
-        reasons = reasons_of(self.problem, self.best)
-        decisions = decide(self.round, self.problem.cluster.hosts, self.kept, self.best, reasons)
-        plan = Plan(
-            round=round_digest(self.round),
-            decisions=decisions,
-            sections=self._sections(decisions),
-            certificate=certificate,
+        decisions = list(self.document.decisions)
+        for index, reason in reasons_of(self.problem, self.best).items():
+            name = self.round.jobs[index].name
+            decisions[index] = Decision.model_construct(
+                job=name, decision=DecisionKind.WAIT, reason=reason
+            )
+        plan = Plan.model_construct(
+            decisions=tuple(decisions), sections=self.document.sections, certificate=certificate
         )
         refuse_beaten(results, plan)
         verification = verify(self.round, plan)
         if not verification.ok:
             raise InternalError(f"final plan: {verification.violations[0]}", plan)
-        return plan
+        # The digest is taken of the round that was verified; to compare it with itself is no check.
+        return plan.model_copy(update={"round": self.digest.result()})

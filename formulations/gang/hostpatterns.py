@@ -139,7 +139,8 @@ class HostPatterns:
                 found = [self._follow(taken, self._free[a])]
                 if len(self._free) * len(price) <= MAX_OFFERS:
                     # With few classes an iteration tells little: the best with each shape, too.
-                    found += self._with_each(taken, price, a)
+                    mu = float(sign * duals[self._host_row[a]]) + threshold
+                    found += self._with_each(best, taken, price, a, mu)
                 chosen += [a] * len(found)
                 cuts += found
         added = self._append(np.array(chosen, dtype=np.int64), np.array(cuts, dtype=np.int64))
@@ -184,12 +185,14 @@ class HostPatterns:
             left = left - self.grid.sizes[s]
         return pattern
 
-    def _with_each(self, taken: Ints, price: NDArray[Any], a: int) -> list[Ints]:
-        """For each shape that pays, the best pattern of a class that holds it."""
+    def _with_each(
+        self, best: NDArray[Any], taken: Ints, price: NDArray[Any], a: int, mu: float
+    ) -> list[Ints]:
+        """For each shape the best pattern of a class that holds it, if it is worth more than mu."""
         found = []
         for s in np.flatnonzero((price > 0) & self._allowed[:, a]):
             left = self._free[a] - self.grid.sizes[s]
-            if (left >= 0).all():
+            if (left >= 0).all() and best[tuple(left)] + price[s] > mu:
                 found.append(self._follow(taken, left))
                 found[-1][s] += 1
         return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,35 +80,37 @@ class _Landing:
         loss: NDArray[np.float64],
         each: Ints,
     ) -> list[tuple[int, int]]:
-        """Choose hosts for `count` tasks, by few domains of the innermost charged level."""
+        """Choose hosts for `count` tasks: in the innermost charged domain that holds them all.
+
+        Inside it those with the least to lose, by few domains of the innermost charged level.
+        """
         hosts = np.flatnonzero(np.isfinite(loss) & (each > 0))
         if each[hosts].sum() < count:
             return []
         cluster = self.problem.cluster
-        level = max((w[0] for w in weights if w[0] < len(cluster.levels) - 1), default=None)
-        domain = np.zeros(len(hosts)) if level is None else cluster.domain[level][hosts]
-        order = np.lexsort((loss[hosts], domain))
-        hosts, domain = hosts[order], domain[order]
-        chosen: list[tuple[int, int]] = []
-        while count:
-            starts = np.flatnonzero(np.append(True, np.diff(domain) != 0))
-            held = np.add.reduceat(each[hosts], starts)
-            ends = np.append(starts[1:], len(hosts))
+        levels = sorted(level for level, _ in weights if level < len(cluster.levels) - 1)
+        for level in reversed(levels):
+            domain = cluster.domain[level][hosts]
+            held = np.bincount(domain, weights=each[hosts])
             enough = np.flatnonzero(held >= count)
             if len(enough):
-                # The cheapest of the domains that hold all; its first hosts lose least.
-                cost = [loss[hosts[starts[i] : ends[i]]][:count].sum() for i in enough]
-                at = int(enough[int(np.argmin(cost))])
-            else:
-                at = int(np.argmax(held))
-            for host in hosts[starts[at] : ends[at]].tolist():
+                cost = np.bincount(domain, weights=loss[hosts])
+                best = enough[np.argmin(cost[enough] / held[enough])]
+                hosts = hosts[domain == best]
+                break
+        domain = cluster.domain[levels[-1]][hosts] if levels else np.zeros(len(hosts), np.int64)
+        order = np.lexsort((loss[hosts], domain))
+        hosts, parts = hosts[order], np.split(order, np.flatnonzero(np.diff(domain[order])) + 1)
+        starts = np.cumsum([0, *map(len, parts)])
+        tasks = [int(each[hosts[a:b]].sum()) for a, b in pairwise(starts)]
+        mean = [float(loss[hosts[a:b]].mean()) for a, b in pairwise(starts)]
+        chosen: list[tuple[int, int]] = []
+        for at in sorted(range(len(parts)), key=lambda p: (-min(tasks[p], count), mean[p])):
+            for host in hosts[starts[at] : starts[at + 1]].tolist():
                 taken = min(count, int(each[host]))
                 if taken:
                     chosen.append((host, taken))
                     count -= taken
-            keep = np.ones(len(hosts), dtype=np.bool_)
-            keep[starts[at] : ends[at]] = False
-            hosts, domain = hosts[keep], domain[keep]
         return chosen
 
     def patterns(self, patterns: HostPatterns) -> None:

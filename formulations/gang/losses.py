@@ -73,6 +73,7 @@ class Losses:
         self._level = np.concatenate([p[3] for p in parts])[order]
         self._stopped = np.concatenate([p[4] for p in parts])[order]
         self._starts = np.flatnonzero(np.diff(self._host, prepend=-1))
+        self._many: dict[tuple[int, int], tuple[NDArray[np.float64], Ints]] = {}
 
     def _what(self, job: int, host: int, dearest: int) -> tuple[Ints, float, int]:
         """Return what a host gains if a job stops, what is lost by it, and the job's level."""
@@ -89,6 +90,11 @@ class Losses:
 
     def of_many(self, shape: int, count: int) -> tuple[NDArray[np.float64], Ints]:
         """Loss and number of tasks of a shape, as many as a host can hold at all, up to `count`."""
+        if (shape, count) not in self._many:
+            self._many[shape, count] = self._hold_many(shape, count)
+        return self._many[shape, count]
+
+    def _hold_many(self, shape: int, count: int) -> tuple[NDArray[np.float64], Ints]:
         problem = self.placement.problem
         number = np.zeros(problem.cluster.num_hosts, dtype=np.int64)
         loss = np.full(len(number), np.inf)
@@ -117,6 +123,8 @@ class Losses:
             if self._stopped[best] >> k & 1 and self.placement.runs(job):
                 self.placement.stop(self.placement.start_of(job))
         self._loss[at] = np.inf
+        for loss, number in self._many.values():
+            loss[host], number[host] = np.inf, 0
 
     def _rows(self, wanted: Ints, at: slice = slice(None)) -> NDArray[np.float64]:
         """Loss per row, inf where the tasks do not fit or may not come."""
@@ -127,8 +135,8 @@ class Losses:
         fits: NDArray[np.bool_] = np.less_equal(self._level[at], rank)
         for d in np.flatnonzero(need):
             fits &= self._room[at, d] >= need[d]
-        fits &= problem.shape_hosts[shapes].all(axis=0)[self._host[at]]
-        cost = self._loss[at] + WASTE * (self._room[at, 0] - need[0])
+        fits &= np.logical_and.reduce(problem.shape_hosts[shapes])[self._host[at]]
+        cost: NDArray[np.float64] = self._loss[at] + WASTE * (self._room[at, 0] - need[0])
         cost[~fits] = np.inf
         return cost
 

@@ -60,7 +60,7 @@ def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
     yield from trivial_bounds(problem)
     if session.proven or session.expired():
         return
-    if size_of(problem) <= MAX_EXACT_CELLS:
+    if len(problem.running) <= MAX_EXACT_CELLS and size_of(problem) <= MAX_EXACT_CELLS:
         yield from run_exact(problem, session)
     else:
         yield from _run_counts(problem, session, placement)
