@@ -22,7 +22,7 @@ def reasons_of(problem: Problem, candidate: Candidate) -> dict[int, Reason]:
     """Return the reason of every pending job that the candidate does not start."""
     bare = State.empty(problem.cluster)
     every_host = np.ones_like(problem.open)
-    empty = Placement(replace(problem.frozen(), state=bare, cleared=bare, open=every_host))
+    empty = Placement(replace(problem.frozen({}), state=bare, cleared=bare, open=every_host))
     before = Placement(problem)
     quota = before.quota_left()
     reasons: dict[int, Reason] = {}

@@ -116,7 +116,9 @@ class HostPatterns:
             groups = problem.classes[start.job_class].choices[start.choice].groups
             for put in start.puts:
                 held[put.host, groups[put.group].shape] += put.count
-        hosts = np.flatnonzero(held.any(axis=1))
+        # A task that stays on a reserved GPU takes more than a pattern may.
+        fits = (held @ self.grid.sizes <= self.grid.free).all(axis=1)
+        hosts = np.flatnonzero(held.any(axis=1) & fits & (self.counts.classes.of_host >= 0))
         self._append(self.counts.classes.of_host[hosts], held[hosts])
 
     def improve(self, duals: NDArray[np.float64], sense: str) -> tuple[bool, float]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.counts import Counts
 from placewright.formulations.gang.expand import gangs_of, masks
-from placewright.formulations.gang.greedy import fill
+from placewright.formulations.gang.greedy import fill, order_of
 from placewright.formulations.gang.hostpatterns import HostPatterns
 from placewright.formulations.gang.losses import Losses
 from placewright.formulations.gang.pack import Starts, single_jobs
@@ -30,35 +30,55 @@ Ints = NDArray[np.int64]
 def land(counts: Counts, patterns: HostPatterns, values: NDArray[np.float64]) -> Placement:
     """Place what the counts start."""
     number = np.rint(values).astype(np.int64)
-    landing = _Landing(counts, number)
-    landing.gangs()
-    landing.patterns(patterns)
+    starts: Starts = defaultdict(int)
+    for c, o, n in zip(counts.y_class, counts.y_choice, number[counts.y], strict=True):
+        if n and not counts.problem.classes[c].running:
+            starts[int(c), int(o)] += int(n)
+    landing = Landing(Placement(counts.problem), starts)
+    for c, o, inside in gangs_of(counts, number, starts):
+        landing.gang(c, o, masks(counts, inside).get(0))
+    landing.patterns(counts, patterns, number)
     landing.singles()
     fill(landing.placement)
     return landing.placement
 
 
-class _Landing:
-    def __init__(self, counts: Counts, number: Ints) -> None:
-        self.counts, self.number = counts, number
-        self.problem = counts.problem
-        self.placement = Placement(self.problem)
-        self.losses = Losses(self.placement)
-        self.starts: Starts = defaultdict(int)
-        for c, o, n in zip(counts.y_class, counts.y_choice, number[counts.y], strict=True):
-            if n and not self.problem.classes[c].running:
-                self.starts[int(c), int(o)] += int(n)
+def displace(placement: Placement) -> None:
+    """Start waiting jobs where they displace less than they are worth, then fill what is free.
 
-    def gangs(self) -> None:
-        """Jobs of several tasks, each on the hosts of its domain that lose least."""
-        for c, o, inside in gangs_of(self.counts, self.number, self.starts):
-            choice = self.problem.classes[c].choices[o]
-            within = masks(self.counts, inside).get(0)
-            if len(choice.groups) == 1 and self._gang(c, o, choice, within):
-                self.starts[c, o] -= 1
+    No model says who should start: the most valuable per GPU goes first.
+    """
+    problem = placement.problem
+    landing = Landing(placement, defaultdict(int))
+    for c, o in order_of(problem):
+        choice, waiting = problem.classes[c].choices[o], placement.waiting[c]
+        if problem.classes[c].running or not problem.shape_rank[choice.groups[0].shape]:
+            continue
+        landing.starts[c, o] = waiting
+        if choice.single:
+            landing.singles()
+        else:
+            while landing.starts[c, o] and landing.gang(c, o, None):
+                pass
+        landing.starts[c, o] = 0
+    fill(placement)
+
+
+class Landing:
+    """Waiting jobs that come to hosts in use; `starts` counts them per (class, choice)."""
+
+    def __init__(self, placement: Placement, starts: Starts) -> None:
+        self.problem, self.placement, self.starts = placement.problem, placement, starts
+        self.losses = Losses(placement)
+
+    def gang(self, c: int, o: int, within: NDArray[np.bool_] | None) -> bool:
+        """Start a gang of one group on the hosts that lose least, if that gains value."""
+        choice = self.problem.classes[c].choices[o]
+        placed = len(choice.groups) == 1 and self._gang(c, o, choice, within)
+        self.starts[c, o] -= placed
+        return placed
 
     def _gang(self, c: int, o: int, choice: Choice, within: NDArray[np.bool_] | None) -> bool:
-        """Start a gang where least is lost, if that gains value."""
         group = choice.groups[0]
         loss, each = self.losses.of_many(group.shape, group.count)
         if within is not None:
@@ -113,14 +133,14 @@ class _Landing:
                     count -= taken
         return chosen
 
-    def patterns(self, patterns: HostPatterns) -> None:
+    def patterns(self, counts: Counts, patterns: HostPatterns, number: Ints) -> None:
         """One-task jobs together, the fullest patterns first, each where least is lost."""
         waiting = self._waiting()
         gpus = patterns.pool.cuts @ self.problem.shape_gpu
-        of_host = self.counts.classes.of_host
+        of_host = counts.classes.of_host
         alike = np.where(of_host >= 0, patterns.alike[of_host], -1)
         for i in np.argsort(-gpus, kind="stable").tolist():
-            times = int(self.number[patterns.pool.columns[i]])
+            times = int(number[patterns.pool.columns[i]])
             if not times:
                 continue
             cut = patterns.pool.cuts[i]

@@ -1,7 +1,7 @@
 """What a host loses if tasks arrive on it: the best choice among the sets of its running jobs.
 
 A row of the table is one host with one set of its jobs stopped: what is free then, what is lost.
-Of many jobs only those sets are looked at that stop the cheapest ones. All tasks take whole GPUs.
+Of many jobs only those sets are looked at that stop the cheapest ones.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import Problem
+from placewright.formulations.gang.problem import Problem, RunningJob
 from placewright.instances.documents import WHOLE_GPU
 
 Ints = NDArray[np.int64]
@@ -31,10 +31,18 @@ class Losses:
     def __init__(self, placement: Placement) -> None:
         self.placement = placement
         problem = placement.problem
-        self._sizes = np.column_stack([problem.shape_gpu // WHOLE_GPU, problem.shape_demand])
+        # A share may need a GPU of its own.
+        gpus = -(-problem.shape_gpu // WHOLE_GPU)
+        self._sizes = np.column_stack([gpus, problem.shape_demand])
+        shares = any(
+            problem.shared[g.shape]
+            for c in problem.classes
+            if c.running
+            for g in c.choices[0].groups
+        )
         self._hosts = _jobs_by_host(problem)
         base = np.column_stack([placement.whole, placement.free])
-        dearest = 1 + sum(r.preempt_cost for r in problem.running.values())
+        dearest = 1 + sum(self._cost(r) for r in problem.running.values())
         number = np.array([len(jobs) for jobs in self._hosts.values()], dtype=np.int64)
         hosts = np.array(list(self._hosts), dtype=np.int64)
         parts: list[tuple[Ints, Ints, NDArray[np.float64], Ints, Ints]] = []
@@ -56,6 +64,8 @@ class Losses:
                 sets = np.broadcast_to(sets[:, None, :], (len(sets), len(mine), k))
             shape = (len(sets) * len(mine),)
             room = base[mine] + np.einsum("snk,nkd->snd", sets, gain)
+            if shares:
+                room[..., 0] = self._whole(mine, k, sets)
             parts.append(
                 (
                     np.broadcast_to(mine, sets.shape[:2]).reshape(shape),
@@ -75,13 +85,31 @@ class Losses:
         self._starts = np.flatnonzero(np.diff(self._host, prepend=-1))
         self._many: dict[tuple[int, int], tuple[NDArray[np.float64], Ints]] = {}
 
+    def _whole(self, hosts: Ints, jobs: int, sets: NDArray[np.bool_]) -> Ints:
+        """Wholly free GPUs of each host with each set of its jobs stopped, (sets, hosts)."""
+        held = np.zeros((len(hosts), jobs, self.placement.gpu.shape[1]), dtype=np.int64)
+        for n, host in enumerate(hosts.tolist()):
+            for k, job in enumerate(self._hosts[host]):
+                held[n, k] = self.placement.held_by(job, host)
+        left = self.placement.gpu[hosts] + np.einsum("snk,nkg->sng", sets, held)
+        # What has arrived since holds GPUs that have no names yet.
+        unnamed = (self.placement.gpu[hosts] == WHOLE_GPU).sum(axis=1) - self.placement.whole[hosts]
+        whole: Ints = np.asarray((left == WHOLE_GPU).sum(axis=2) - unnamed, dtype=np.int64)
+        return whole
+
+    def _cost(self, running: RunningJob) -> int:
+        """Return the disruption of preempting a job."""
+        problem = self.placement.problem
+        choice = problem.classes[running.job_class].choices[0]
+        return running.preempt_cost + problem.demand_of(choice, -1)
+
     def _what(self, job: int, host: int, dearest: int) -> tuple[Ints, float, int]:
         """Return what a host gains if a job stops, what is lost by it, and the job's level."""
         problem = self.placement.problem
         running = problem.running[job]
         choice = problem.classes[running.job_class].choices[0]
         here = [choice.groups[g].shape for g, _, h, _ in running.places if h == host]
-        loss = choice.value + running.preempt_cost / dearest
+        loss = choice.value + self._cost(running) / dearest
         return self._sizes[here].sum(axis=0), loss, running.level
 
     def of(self, wanted: Ints) -> NDArray[np.float64]:

@@ -38,6 +38,8 @@ class Placement:
         Whole GPUs that are free and not promised to a task.
     partial : int64 (hosts, most GPUs of a host)
         Free milli-GPU of partly used GPUs, 0 for all others.
+    gpu : int64 (hosts, most GPUs of a host)
+        Free milli-GPU of each GPU; what is promised to tasks without a name is still free here.
     waiting : list of int
         Per job class how many jobs hold nothing. Which pending ones are is settled at the end,
         since the jobs of a class are interchangeable: those of highest priority start.
@@ -54,12 +56,12 @@ class Placement:
         self.free = state.free.copy()
         most = max(int(cluster.gpu_count.max(initial=1)), 1)
         exists = np.arange(most) < cluster.gpu_count[:, None]
-        self._gpu = np.zeros((cluster.num_hosts, most), dtype=np.int64)
-        self._gpu[exists] = state.gpu_free
+        self.gpu = np.zeros((cluster.num_hosts, most), dtype=np.int64)
+        self.gpu[exists] = state.gpu_free
         self._usable = np.zeros((cluster.num_hosts, most), dtype=np.bool_)
         self._usable[exists] = problem.usable
         self.whole = state.whole_free(cluster).astype(np.int64)
-        self.partial = np.where(self._gpu < WHOLE_GPU, self._gpu, 0)
+        self.partial = np.where(self.gpu < WHOLE_GPU, self.gpu, 0)
         levels = 1 + max((r.level for r in problem.running.values()), default=-1)
         ranks = max(levels, int(problem.shape_rank.max(initial=0))) + 1
         self.arrivals = np.zeros((cluster.num_hosts, ranks), dtype=np.int64)
@@ -124,7 +126,7 @@ class Placement:
 
     def free_gpus(self, host: int) -> list[int]:
         """Wholly free GPUs of a host, last first; as many as are promised to tasks stay unnamed."""
-        free: list[int] = np.flatnonzero(self._gpu[host] == WHOLE_GPU)[::-1].tolist()
+        free: list[int] = np.flatnonzero(self.gpu[host] == WHOLE_GPU)[::-1].tolist()
         return free
 
     def _share(self, host: int, gpu: int) -> int:
@@ -141,9 +143,9 @@ class Placement:
         """Take (or, with a negative number, give back) milli-GPU of each of these GPUs."""
         for gpu in gpus:
             if self._usable[host, gpu]:
-                before = self._gpu[host, gpu]
+                before = self.gpu[host, gpu]
                 after = before - milli
-                self._gpu[host, gpu] = after
+                self.gpu[host, gpu] = after
                 self.partial[host, gpu] = 0 if after == WHOLE_GPU else after
                 self.whole[host] += int(after == WHOLE_GPU) - int(before == WHOLE_GPU)
 
@@ -189,12 +191,13 @@ class Placement:
         for put in start.puts:
             shape = groups[put.group].shape
             if put.gpus or put.stays:
-                self._hold(shape, put)
+                self.keep(shape, put)
             else:
                 self.put(shape, put.host, put.count)
         self.start(start.job_class, start.choice, start.puts, start.job)
 
-    def _hold(self, shape: int, put: Put) -> None:
+    def keep(self, shape: int, put: Put) -> None:
+        """Take what the tasks of a put hold, on the GPUs that it names."""
         each = len(put.gpus) // put.count
         for k in range(put.count):
             self.hold(shape, put.host, put.gpus[k * each : (k + 1) * each])
@@ -210,14 +213,14 @@ class Placement:
             shape = groups[put.group].shape
             milli = min(int(self.problem.shape_gpu[shape]), WHOLE_GPU)
             used = [g for g in put.gpus if self._usable[put.host, g]]
-            had = self._gpu[put.host, used]
+            had = self.gpu[put.host, used]
             fits = bool(
                 (self.free[put.host] >= self.problem.shape_demand[shape]).all()
                 and (had >= milli).all()
                 and (had == WHOLE_GPU).sum() <= self.whole[put.host]
             )
             if fits:
-                self._hold(shape, put)
+                self.keep(shape, put)
                 done.append((shape, put))
             else:
                 break
@@ -247,6 +250,17 @@ class Placement:
             self._left[host, running.level] += change
             levels = np.flatnonzero(self._left[host])
             self._closed[host] = levels[-1] + 1 if len(levels) else 0
+
+    def held_by(self, job: int, host: int) -> NDArray[np.int64]:
+        """Return the usable milli-GPU that a running job holds of each GPU of a host in place."""
+        problem, running = self.problem, self.problem.running[job]
+        groups = problem.classes[running.job_class].choices[0].groups
+        held = np.zeros(self.gpu.shape[1], dtype=np.int64)
+        for group, _, at, gpus in running.places:
+            if at == host and gpus:
+                held[list(gpus)] += min(int(problem.shape_gpu[groups[group].shape]), WHOLE_GPU)
+        held[~self._usable[host]] = 0
+        return held
 
     def runs(self, job: int) -> bool:
         """Whether a running job is not stopped."""

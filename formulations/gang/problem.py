@@ -9,7 +9,7 @@ Running jobs that are pinned are no jobs here: what they hold is not there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -25,6 +25,7 @@ from placewright.instances.round import Round
 from placewright.topology import Cluster, State
 
 NO_LEVEL = -1
+VALUE = "value"
 SENSE: dict[str, Literal["max", "min"]] = {
     "value": "max",
     "disruption": "min",
@@ -198,16 +199,28 @@ class Problem:
 
     @cached_property
     def floating(self) -> NDArray[np.int64]:
-        """Number of jobs in each class, without running ones on hosts where they may not arrive.
+        """Number of jobs in each class, without running ones where none of them might arrive.
 
         Such a job may stay there and use nothing that others could; a relaxation leaves it out.
         """
         number = self.counts.copy()
         for running in self.running.values():
-            groups = self.classes[running.job_class].choices[0].groups
-            if not all(self.shape_hosts[groups[g].shape, h] for g, _, h, _ in running.places):
-                number[running.job_class] -= 1
+            number[running.job_class] -= not self.floats(running)
         return number
+
+    def floats(self, running: RunningJob) -> bool:
+        """Whether the tasks of a running job might arrive where they are."""
+        groups = self.classes[running.job_class].choices[0].groups
+        reserved = not self.usable.all()
+        return all(
+            self.shape_hosts[groups[g].shape, h]
+            and not (reserved and self._holds_reserved(h, gpus))
+            for g, _, h, gpus in running.places
+        )
+
+    def _holds_reserved(self, host: int, gpus: tuple[int, ...]) -> bool:
+        start = int(self.cluster.gpu_start[host])
+        return not all(self.usable[start + gpu] for gpu in gpus)
 
     @cached_property
     def shape_hosts(self) -> NDArray[np.bool_]:
@@ -242,14 +255,41 @@ class Problem:
         """Value of all running jobs that may move; the term `value` counts from here."""
         return sum(len(c.jobs) * c.choices[0].value for c in self.classes if c.running)
 
-    def frozen(self) -> Self:
-        """Return the same round with every running job kept where it is."""
+    def frozen(self, moved: Mapping[int, tuple[int, tuple[Place, ...]]]) -> Self:
+        """Return what is left to decide once every running job is where it is or has `moved` to.
+
+        The terms are those that pending jobs matter to.
+        """
+        state = self.state.copy()
+        for job, (_, places) in moved.items():
+            self._hold(state, job, self.running[job].places, -1)
+            self._hold(state, job, places, 1)
         pending = tuple(c for c in self.classes if not c.running)
         quota = dict(self.quota)
         for job_class in self.classes:
             for _ in job_class.jobs if job_class.running else ():
                 self.charge_quota(quota, job_class.tenant, job_class.choices[0])
-        return replace(self, cleared=self.state, classes=pending, running={}, quota=quota)
+        terms = tuple(t for t in self.terms if t not in ("disruption", "remaining", "freed"))
+        return replace(
+            self,
+            state=state,
+            cleared=state,
+            classes=pending,
+            running={},
+            quota=quota,
+            terms=terms or (VALUE,),
+        )
+
+    def _hold(self, state: State, job: int, places: Iterable[Place], times: int) -> None:
+        """Take from a state what a running job holds in some places, or give it back."""
+        groups = self.classes[self.running[job].job_class].choices[0].groups
+        for group, _, host, gpus in places:
+            shape = groups[group].shape
+            state.free[host] -= times * self.shape_demand[shape]
+            each = min(int(self.shape_gpu[shape]), WHOLE_GPU)
+            for gpu in (int(self.cluster.gpu_start[host]) + g for g in gpus):
+                state.gpu_free[gpu] -= times * each * int(self.usable[gpu])
+            state.busy[host] |= times > 0
 
     @cached_property
     def _steps(self) -> dict[str, int]:

@@ -25,7 +25,7 @@ from placewright.formulations.gang.hostpatterns import (
 from placewright.formulations.gang.patterns import Patterns
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.run import relaxation
+from placewright.formulations.gang.models import relaxation
 from placewright.formulations.session import HOLD_SLACK, Session
 from placewright.instances.references import check_round
 from placewright.instances.round import Round

@@ -1,0 +1,155 @@
+"""The count models of a round: which there are, their relaxation, their search, their bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.classes import host_classes
+from placewright.formulations.gang.counts import Counts, build
+from placewright.formulations.gang.hostpatterns import (
+    Grid,
+    HostPatterns,
+    applies,
+    pattern_classes,
+)
+from placewright.formulations.gang.patterns import Patterns
+from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.problem import SENSE, VALUE, Problem
+from placewright.formulations.session import HOLD_SLACK, Bound, Session, tighter
+from placewright.solver import Outcome, certified_bound, multipliers
+
+SEARCH_SECONDS = 10.0
+"""Most time of one branch and bound: what it gains later, packing and repair gain sooner."""
+
+MODELLED = (VALUE, "disruption", "spread", "opened")
+"""Terms that the count model has."""
+
+
+class CountModel(NamedTuple):
+    """A count model, and the patterns that it draws columns from."""
+
+    counts: Counts
+    patterns: Patterns | HostPatterns | None
+
+
+def models_of(problem: Problem, greedy: Placement) -> Iterator[CountModel]:
+    """Yield the models to try, the one with the tightest relaxation first.
+
+    Host patterns are exact for a host, but a search over those at hand may miss what it needs; a
+    plan by sums shows it more of them.
+    """
+    empty = Placement(problem, cleared=True)
+    room = np.stack([empty.fits(s) for s in range(len(problem.shape_gpu))])
+    grid = Grid(problem, empty)
+    by_patterns = applies(problem, grid)
+    if by_patterns:
+        classes = pattern_classes(empty, room, grid)
+        counts = build(problem, classes, room, empty.whole, sums=False)
+        patterns = HostPatterns(counts, grid)
+        patterns.learn(greedy)
+        tightest = CountModel(counts, patterns)
+        yield tightest
+    sums = build(problem, host_classes(problem, room), room, empty.whole)
+    yield CountModel(sums, Patterns(sums) if len(sums.fractions) else None)
+    if by_patterns:
+        yield tightest
+
+
+def search(
+    session: Session, counts: Counts, patterns: Patterns | HostPatterns | None
+) -> Generator[Bound, None, NDArray[np.float64] | None]:
+    """Branch and bound term by term, each held before the next; return the last point found.
+
+    Later terms get less time and a looser gap.
+    """
+    problem, model = counts.problem, counts.model
+    values: NDArray[np.float64] | None = None
+    holds: list[tuple[str, int]] = []
+    pending = set(model.held)
+    for term in _modelled(problem):
+        arrays = model.arrays(term, without=pending)
+        if values is None:
+            outcome = session.optimise(arrays, share=0.5, most=SEARCH_SECONDS)
+        else:
+            outcome = session.optimise(
+                arrays, share=0.2, most=SEARCH_SECONDS, gap=1e-2, start=values
+            )
+        if outcome is None or outcome.values is None or outcome.objective is None:
+            break
+        # A model that lacks patterns proves nothing by its search.
+        if patterns is None and outcome.bound is not None:
+            yield Bound(term, problem.rounded(term, outcome.bound), tuple(holds))
+        values = outcome.values
+        model.hold(term, round(outcome.objective), HOLD_SLACK)
+        pending -= {f"hold:{term}"}
+        holds.append((term, round(outcome.objective)))
+    return values
+
+
+def _modelled(problem: Problem) -> list[str]:
+    """Terms that the count model has; the others keep their trivial bound."""
+    return [t for t in problem.terms if t in MODELLED]
+
+
+def later_bounds(
+    session: Session, counts: Counts, patterns: Patterns | HostPatterns | None
+) -> Iterator[Bound]:
+    """Bound each later term over the relaxation, earlier ones held at the best plan's values."""
+    problem = counts.problem
+    pending = set(counts.model.held)
+    holds: list[tuple[str, int]] = []
+    for term in problem.terms:
+        if session.best is None:
+            return
+        if term in MODELLED:
+            if holds:
+                without = tuple(pending)
+                yield from relaxation(session, counts, patterns, term, tuple(holds), without)
+            counts.model.hold(term, session.best[term], HOLD_SLACK)
+            pending -= {f"hold:{term}"}
+        holds.append((term, session.best[term]))
+
+
+def relaxation(
+    session: Session,
+    counts: Counts,
+    patterns: Patterns | HostPatterns | None,
+    term: str,
+    holds: tuple[tuple[str, int], ...] = (),
+    without: tuple[str, ...] = (),
+) -> Generator[Bound, None, Outcome | None]:
+    """Bound a term over the linear relaxation with all patterns, by column generation.
+
+    Each round of it gives a valid bound: the optimum over the patterns so far plus the most that
+    the missing ones can add. The last round's duals certify one; its outcome is returned. `without`
+    names row blocks to leave out; they must be the last rows.
+    """
+    claimed: float | None = None
+    last: Outcome | None = None
+    spread = "spread" in (term, *(held for held, _ in holds))
+    while True:
+        arrays = counts.model.arrays(term, relax=True, without=without)
+        if not spread:
+            arrays = arrays.without_columns(counts.inner)
+        outcome = session.optimise(arrays, share=0.5)
+        if outcome is None or outcome.bound is None or outcome.row_duals is None:
+            break
+        last, duals = outcome, outcome.row_duals
+        added, missing = False, 0.0
+        if patterns is not None:
+            added, missing = patterns.improve(duals, SENSE[term])
+        claimed = tighter(claimed, outcome.bound + arrays.sign * missing, SENSE[term])
+        if not added or missing <= 1e-5 * abs(outcome.bound):
+            y = multipliers(arrays, duals)
+            certified = certified_bound(arrays, y, patterns.most_missing(y) if patterns else 0)
+            if certified is not None:
+                value = counts.problem.certified(term, certified)
+                yield Bound(term, value, holds, certified=True)
+            break
+    if claimed is not None:
+        yield Bound(term, counts.problem.rounded(term, claimed), holds)
+    return last

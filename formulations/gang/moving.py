@@ -1,0 +1,96 @@
+"""Rounds in which running jobs may move or stop: who gains by that, and where it costs least."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.counts import Counts
+from placewright.formulations.gang.greedy import fill
+from placewright.formulations.gang.hostpatterns import HostPatterns
+from placewright.formulations.gang.landing import displace, land
+from placewright.formulations.gang.models import CountModel, models_of
+from placewright.formulations.gang.naming import candidate
+from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.plans import plans
+from placewright.formulations.gang.problem import VALUE, Problem
+from placewright.formulations.gang.repair import repair
+from placewright.formulations.gang.vacating import vacate
+from placewright.formulations.session import Candidate, Session
+from placewright.solver import Arrays, Outcome
+
+LANDING_SECONDS = 6.0
+TINY = 1e-9
+BEST_PATTERNS = 600
+"""Patterns of least loss at the relaxation's prices that the search for a landing may use."""
+
+
+def moving_at_once(problem: Problem) -> Iterator[Candidate]:
+    """Yield a plan with moves that needs no solver."""
+    placement = Placement(problem)
+    vacate(placement)
+    if problem.terms[0] == VALUE:
+        displace(placement)
+    else:
+        fill(placement)
+    yield candidate(placement, "moving")
+
+
+def moving(
+    session: Session, problem: Problem, tightest: CountModel, relaxed: Outcome | None
+) -> Iterator[Candidate]:
+    """Let the running jobs move or stop where that pays; else decide the others around them."""
+    first = problem.terms[0]
+    landed = _landed(session, tightest, relaxed) if first == VALUE else None
+    if landed is not None:
+        yield candidate(landed, "displacing")
+    if first == VALUE and session.best is not None and session.close_enough(session.best[first]):
+        return
+    if landed is not None and any(landed.stopped):
+        yield from repair(problem, session, landed)
+        return
+    placement = Placement(problem)
+    vacate(placement)
+    moved = candidate(placement, "vacating")
+    frozen = problem.frozen(moved.starts)
+    placement = Placement(frozen)
+    fill(placement)
+    models = models_of(frozen, placement)
+    for step in plans(session, frozen, placement, next(models), models):
+        # With every running job where it is a bound says nothing of this round.
+        if isinstance(step, Candidate):
+            yield replace(step, starts={**moved.starts, **step.starts})
+
+
+def _landed(session: Session, model: CountModel, relaxed: Outcome | None) -> Placement | None:
+    """Plan on hosts that are cleared of running jobs, and land that plan where they run."""
+    counts, patterns = model
+    if not isinstance(patterns, HostPatterns) or relaxed is None:
+        return None
+    arrays = counts.model.arrays(VALUE)
+    poor = _unlikely(arrays, counts, patterns.pool.columns, relaxed)
+    outcome = session.optimise(arrays.without_columns(poor), share=0.4, most=LANDING_SECONDS)
+    if outcome is None or outcome.values is None:
+        return None
+    return land(counts, patterns, outcome.values)
+
+
+def _unlikely(
+    arrays: Arrays, counts: Counts, patterns: NDArray[np.int64], relaxed: Outcome
+) -> NDArray[np.bool_]:
+    """Mark the columns that a search need not try: of all patterns it gets a few hundred.
+
+    Those that the relaxation uses come first, then those that lose least at its prices.
+    """
+    poor = counts.inner
+    if relaxed.values is None or relaxed.row_duals is None:
+        return poor
+    used = np.zeros(arrays.columns)
+    used[: len(relaxed.values)] = relaxed.values
+    worth = arrays.reduced_costs(relaxed.row_duals)
+    order = np.lexsort((-worth[patterns], used[patterns] <= TINY))
+    poor[patterns[order[BEST_PATTERNS:]]] = True
+    return poor
