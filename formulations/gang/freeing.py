@@ -16,8 +16,8 @@ class Freeing:
     ----------
     domain : int64 (hosts,)
         Domain of each host.
-    worth : int64 (domains,)
-        Milli-GPU-seconds that the domain is worth as a whole.
+    worth_of_hosts, worth : int64 (hosts,), (domains,)
+        Milli-GPU-seconds that a host, and a domain as a whole, is worth.
     busy : bool (domains,)
         Whether something ran there before the round.
     clearable : bool (domains,)
@@ -31,8 +31,9 @@ class Freeing:
         level = cluster.levels.index(goal.level)
         self.domain = cluster.domain[level].astype(np.int64)
         count = len(cluster.names[level])
-        gpus = np.bincount(self.domain, weights=cluster.gpu_count, minlength=count)
-        self.worth = gpus.astype(np.int64) * WHOLE_GPU * goal.gpu_worth_s
+        self.worth_of_hosts = cluster.gpu_count.astype(np.int64) * WHOLE_GPU * goal.gpu_worth_s
+        self.worth = np.zeros(count, dtype=np.int64)
+        np.add.at(self.worth, self.domain, self.worth_of_hosts)
         self.busy = self._any(problem.state.busy, count)
         self.clearable = self.busy & ~self._any(problem.pinned_hosts, count)
 

@@ -135,6 +135,8 @@ class Landing:
 
     def patterns(self, counts: Counts, patterns: HostPatterns, number: Ints) -> None:
         """One-task jobs together, the fullest patterns first, each where least is lost."""
+        if not len(counts.classes):
+            return
         waiting = self._waiting()
         gpus = patterns.pool.cuts @ self.problem.shape_gpu
         of_host = counts.classes.of_host

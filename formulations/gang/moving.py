@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.counts import Counts
+from placewright.formulations.gang.emptying import empty
 from placewright.formulations.gang.greedy import fill
 from placewright.formulations.gang.hostpatterns import HostPatterns
 from placewright.formulations.gang.landing import displace, land
@@ -32,7 +33,9 @@ def moving_at_once(problem: Problem) -> Iterator[Candidate]:
     """Yield a plan with moves that needs no solver."""
     placement = Placement(problem)
     vacate(placement)
-    if problem.terms[0] == VALUE:
+    if problem.terms[0] == "freed":
+        empty(placement)
+    elif problem.terms[0] == VALUE:
         displace(placement)
     else:
         fill(placement)

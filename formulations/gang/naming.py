@@ -40,6 +40,7 @@ def settle(placement: Placement) -> None:
     more, the job returns to its place.
     """
     problem = placement.problem
+    _keep_quota(placement)
     open_jobs = [job for stopped in placement.stopped for job in stopped]
     open_jobs.sort(key=lambda j: (problem.running[j].level, -j))
     by_host: defaultdict[int, set[int]] | None = None
@@ -72,6 +73,19 @@ def _within_quota(placement: Placement, job_class: int) -> bool:
     back = problem.classes[job_class]
     left = placement.quota_left()
     return problem.within_quota(left, back.tenant, back.choices[0])
+
+
+def _keep_quota(placement: Placement) -> None:
+    """Stop pending jobs, the last ones first, of tenants that would hold more than they may."""
+    problem = placement.problem
+    if not problem.quota:
+        return
+    for number, start in list(placement.moved())[::-1]:
+        over = {tenant for (tenant, _), left in placement.quota_left().items() if left < 0}
+        if not over:
+            return
+        if start.job == ANY and problem.classes[start.job_class].tenant in over:
+            placement.stop(number)
 
 
 def _make_quota(placement: Placement, job_class: int) -> None:

@@ -26,11 +26,14 @@ from placewright.topology import Cluster, State
 
 NO_LEVEL = -1
 VALUE = "value"
+PACKED = "packed"
+"""Not a term of policies: what the hosts in use are worth (emptying.py)."""
 SENSE: dict[str, Literal["max", "min"]] = {
     "value": "max",
     "disruption": "min",
     "remaining": "min",
     "freed": "max",
+    PACKED: "min",
     "spread": "min",
     "proximity": "min",
     "opened": "min",

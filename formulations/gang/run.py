@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from placewright.formulations.gang.emptying import freed_bounds
 from placewright.formulations.gang.exact.model import size_of
 from placewright.formulations.gang.exact.run import run as run_exact
 from placewright.formulations.gang.freeing import Freeing
@@ -73,6 +74,8 @@ def _run_counts(
     models = models_of(problem, greedy)
     tightest = next(models)
     relaxed = None
+    if first == "freed":
+        yield from freed_bounds(problem, session)
     if first in MODELLED:
         relaxed = yield from relaxation(session, *tightest, first)
     if problem.running:

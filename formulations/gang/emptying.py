@@ -1,0 +1,119 @@
+"""Free whole domains (defragment): move what little runs there to where there is room in use.
+
+The bound packs all running jobs anew on as little as possible, whatever they have to move: hosts
+that are in use in any packing cannot become free.
+
+    freed  <=  sum of worth over hosts that no packing needs  -  worth of the domains free before
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.classes import host_classes
+from placewright.formulations.gang.counts import Counts, build
+from placewright.formulations.gang.freeing import Freeing
+from placewright.formulations.gang.models import relaxation
+from placewright.formulations.gang.patterns import Patterns
+from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.problem import PACKED, Problem
+from placewright.formulations.gang.vacating import relocate
+from placewright.formulations.session import Bound, Session
+
+
+def empty(placement: Placement) -> None:
+    """Free domains one after the other, those first that hold least for what they are worth."""
+    problem = placement.problem
+    freeing = Freeing(problem)
+    jobs_of: dict[int, list[int]] = {}
+    held = np.zeros(len(freeing.worth))
+    for job, running in problem.running.items():
+        groups = problem.classes[running.job_class].choices[0].groups
+        for group, _, host, _ in running.places:
+            held[freeing.domain[host]] += int(problem.shape_gpu[groups[group].shape])
+        for d in {int(freeing.domain[place[2]]) for place in running.places}:
+            jobs_of.setdefault(d, []).append(job)
+    usable = problem.state.busy & problem.open
+    moved: set[int] = set()
+    taken: set[int] = set()
+    order = np.argsort(held / np.maximum(freeing.worth, 1), kind="stable")
+    for d in order[freeing.clearable[order] & (freeing.worth[order] > 0)].tolist():
+        jobs = jobs_of[d]
+        here = freeing.domain == d
+        if (
+            d in taken
+            or not moved.isdisjoint(jobs)
+            or _cost(problem, jobs, here) >= freeing.worth[d]
+        ):
+            continue
+        within = usable & ~here
+        done = []
+        for job in sorted(jobs, key=lambda j: -_size(problem, j)):
+            if not relocate(placement, job, here, within):
+                break
+            done.append(job)
+        if len(done) < len(jobs):
+            for job in reversed(done):
+                placement.stop(placement.start_of(job))
+                placement.restart(problem.start_of[job])
+            continue
+        usable &= ~here
+        moved.update(jobs)
+        for job in jobs:
+            puts = placement.get(placement.start_of(job))
+            taken.update(int(freeing.domain[put.host]) for put in (puts.puts if puts else ()))
+
+
+def _size(problem: Problem, job: int) -> int:
+    return max(
+        int(problem.shape_gpu[g.shape])
+        for g in problem.classes[problem.running[job].job_class].choices[0].groups
+    )
+
+
+def _cost(problem: Problem, jobs: list[int], here: NDArray[np.bool_]) -> int:
+    """Disruption of moving jobs off some hosts."""
+    total = 0
+    for job in jobs:
+        running = problem.running[job]
+        groups = problem.classes[running.job_class].choices[0].groups
+        total += running.migrate_cost + sum(
+            int(problem.shape_gpu[groups[g].shape]) for g, _, h, _ in running.places if here[h]
+        )
+    return total
+
+
+def freed_bounds(problem: Problem, session: Session) -> Iterator[Bound]:
+    """Bound `freed` by the count model in which all running jobs are packed anew."""
+    freeing = Freeing(problem)
+    state = problem.cleared.copy()
+    state.busy[:] = problem.pinned_hosts  # the others are as good as free
+    packing = replace(problem, state=state, cleared=state)
+    room = np.stack(
+        [Placement(packing, cleared=True).fits(s) for s in range(len(problem.shape_gpu))]
+    )
+    counts = build(
+        packing, host_classes(packing, room), room, Placement(packing, cleared=True).whole
+    )
+    _everyone_runs(counts)
+    worth = freeing.worth_of_hosts
+    of_host = counts.classes.of_host
+    idle = np.flatnonzero(counts.classes.idle)
+    each = np.array([worth[of_host == a].min() for a in idle], dtype=np.float64)
+    counts.model.term(PACKED, counts.opened[idle], each, sense="min")
+    most = int(worth[~problem.pinned_hosts].sum()) - int(freeing.worth[~freeing.busy].sum())
+    patterns = Patterns(counts) if len(counts.fractions) else None
+    for bound in relaxation(session, counts, patterns, PACKED):
+        yield Bound("freed", most - bound.value, certified=bound.certified)
+
+
+def _everyone_runs(counts: Counts) -> None:
+    """Let no running job stop: nothing arrives that could take its place."""
+    running = np.array([c.running for c in counts.problem.classes], dtype=np.bool_)
+    mine = np.flatnonzero(running[counts.y_class])
+    rows = counts.model.rows("all run", len(mine), lower=counts.y_most[mine].astype(np.float64))
+    counts.model.add(rows, counts.y[mine], 1.0)
