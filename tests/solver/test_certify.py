@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placewright.formulations.gang import repair, run
+from placewright.formulations.gang import models, repair, run
 from placewright.formulations.gang.exact import run as exact
 from placewright.formulations.gang.hostpatterns import HostPatterns
 from placewright.formulations.gang.patterns import Patterns
@@ -222,7 +222,7 @@ def test_no_plan_beats_a_certified_bound_however_the_duals_are_corrupted(
 
         monkeypatch.setattr(kind, "improve", improve)
     monkeypatch.setattr(highs, "solve", backend)
-    monkeypatch.setattr(run, "multipliers", late)
+    monkeypatch.setattr(models, "multipliers", late)
     monkeypatch.setattr(exact, "multipliers", late)
     monkeypatch.setattr(repair, "PATIENCE", 0)
     monkeypatch.setattr(solve, "versions", lambda _: {})
