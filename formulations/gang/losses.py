@@ -75,6 +75,11 @@ class Losses:
                     (sets * (1 << np.arange(k))).sum(axis=2).reshape(shape),
                 )
             )
+        if not parts:
+            none = np.zeros(0, dtype=np.int64)
+            parts.append(
+                (none, np.zeros((0, base.shape[1]), dtype=np.int64), np.zeros(0), none, none)
+            )
         host = np.concatenate([p[0] for p in parts])
         order = np.argsort(host, kind="stable")
         self._host = host[order]

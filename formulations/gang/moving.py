@@ -18,6 +18,7 @@ from placewright.formulations.gang.naming import candidate
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.plans import plans
 from placewright.formulations.gang.problem import VALUE, Problem
+from placewright.formulations.gang.rearranging import rearrange
 from placewright.formulations.gang.repair import repair
 from placewright.formulations.gang.vacating import vacate
 from placewright.formulations.session import Candidate, Session
@@ -57,6 +58,9 @@ def moving(
         return
     placement = Placement(problem)
     vacate(placement)
+    if first == "freed":
+        empty(placement)
+        yield from rearrange(problem, session, placement)
     moved = candidate(placement, "vacating")
     frozen = problem.frozen(moved.starts)
     placement = Placement(frozen)

@@ -27,8 +27,7 @@ def add_moves(m: Exact) -> None:
     if "remaining" in terms:
         _remaining(m)
     if "freed" in terms:
-        _freed(m)
-        _disruption(m, "freed", -1.0)
+        add_freed(m)
 
 
 def _disruption(m: Exact, term: str, sign: float) -> None:
@@ -54,7 +53,9 @@ def _remaining(m: Exact) -> None:
     m.model.term("remaining", m.stays.s[there], milli, sense="min", constant=constant)
 
 
-def _freed(m: Exact) -> None:
+def add_freed(m: Exact) -> None:
+    """Append the term `freed`."""
+    _disruption(m, "freed", -1.0)
     freeing = Freeing(m.problem)
     domain = freeing.domain[m.hosts]
     mine = np.unique(domain)
