@@ -27,5 +27,11 @@ def oracle() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def moves(oracle: ModuleType) -> ModuleType:
+    """Return the oracle of rounds whose running jobs move."""
+    return _helper("oracle_running")
+
+
+@pytest.fixture(scope="session")
 def tiny() -> ModuleType:
     return _helper("tiny")

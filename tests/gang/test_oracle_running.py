@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from itertools import combinations, product
 from math import prod
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -26,19 +23,6 @@ STABLE: Raw = {
     "deadline": None,
     "suppress_health_check": list(HealthCheck),
 }
-
-
-@pytest.fixture(scope="module")
-def moves(oracle: ModuleType) -> ModuleType:
-    """The oracle of rounds with moves, which imports the other one."""
-    path = Path(__file__).with_name("oracle_running.py")
-    spec = spec_from_file_location("gang_oracle_running", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def host(name: str, gpus: int, **more: Any) -> Raw:

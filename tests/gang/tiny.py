@@ -170,13 +170,18 @@ def rounds(draw: st.DrawFn, *, terms: tuple[str, ...] = TERMS, jobs: int = 5) ->
 
 @st.composite
 def gangs(
-    draw: st.DrawFn, cluster: Raw, tenants: list[Raw], priorities: list[int], weights: list[int]
+    draw: st.DrawFn,
+    cluster: Raw,
+    tenants: list[Raw],
+    priorities: list[int],
+    weights: list[int],
+    kinds: list[tuple[int, ...]],
 ) -> Raw:
     """A job of one or two options, each of one or two tasks that mostly fit."""
     options = []
     for _ in range(draw(st.sampled_from([1, 1, 2]))):
         most = draw(st.sampled_from([2, 2, 1]))
-        sizes = draw(st.sampled_from([WHOLES, WHOLES, SHARES]))
+        sizes = draw(st.sampled_from(kinds))
         option: Raw = {"groups": [draw(groups(cluster, most, sizes)) for _ in range(3 - most)]}
         for group in option["groups"] if draw(st.booleans()) else ():
             group.update(cpu=1, memory=min(group["memory"], 2))
@@ -192,7 +197,9 @@ def gangs(
 
 
 @st.composite
-def movable(draw: st.DrawFn, cluster: Raw, tenants: list[Raw], now: int) -> list[Raw]:
+def movable(
+    draw: st.DrawFn, cluster: Raw, tenants: list[Raw], now: int, kinds: list[tuple[int, ...]]
+) -> list[Raw]:
     """Up to three jobs that run where there is room, also on failed hosts; some are pinned."""
     left = [
         {"cpu": host["cpu"], "memory": host["memory"], **host["resources"]}
@@ -201,7 +208,7 @@ def movable(draw: st.DrawFn, cluster: Raw, tenants: list[Raw], now: int) -> list
     gpus = [[1000] * host["gpus"] for host in cluster["hosts"]]
     jobs = []
     for number in range(draw(st.sampled_from([3, 2, 3, 1]))):
-        job = draw(gangs(cluster, tenants, [0, 0, 1, 0, 2], [1, 1, 0]))
+        job = draw(gangs(cluster, tenants, [0, 0, 1, 0, 2], [1, 1, 0], kinds))
         option = draw(st.integers(0, len(job["options"]) - 1))
         before = [dict(room) for room in left], [list(room) for room in gpus]
         tasks = []
@@ -241,11 +248,12 @@ def movable(draw: st.DrawFn, cluster: Raw, tenants: list[Raw], now: int) -> list
 
 
 @st.composite
-def running_rounds(draw: st.DrawFn, *, preset: str | None = None) -> Round:
+def running_rounds(draw: st.DrawFn, *, preset: str | None = None, whole: bool = False) -> Round:
     """A tiny round of 2 or 3 hosts whose running jobs may move or stop for 1 to 3 pending ones.
 
-    With `preset` it is what that preset makes of a round.
+    With `preset` it is what that preset makes of a round; with `whole` all tasks take whole GPUs.
     """
+    kinds = [tuple(filter(None, WHOLES))] if whole else [WHOLES, WHOLES, SHARES]
     cluster = draw(clusters(crowded=False))
     cluster["hosts"] = cluster["hosts"][:3]
     if draw(st.booleans()):
@@ -256,11 +264,11 @@ def running_rounds(draw: st.DrawFn, *, preset: str | None = None) -> Round:
     if draw(chance(3)):
         tenants = [{"name": "tenant", "quota": {"gpu": draw(st.integers(1, 6)) * 1000}}]
     now = 10
-    running = draw(movable(cluster, tenants, now))
+    running = draw(movable(cluster, tenants, now, kinds))
     number = {"defragment": 0, "minimal_victims": 1}.get(preset or "", 3)
     number = draw(st.sampled_from([*range(min(number, 2), number + 1), min(number, 1)]))
     pending = [
-        {**draw(gangs(cluster, tenants, [1, 2, 2, 0], [2, 1, 3])), "name": f"job-{i}"}
+        {**draw(gangs(cluster, tenants, [1, 2, 2, 0], [2, 1, 3], kinds)), "name": f"job-{i}"}
         for i in range(number)
     ]
     if preset == "minimal_victims":

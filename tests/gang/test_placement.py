@@ -1,0 +1,124 @@
+"""A placement undoes what it did: to stop and to restart leaves every array as it was."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.gang.greedy import fill
+from placewright.formulations.gang.placement import Placement
+from placewright.instances.round import Round
+
+STABLE: dict[str, Any] = {
+    "derandomize": True,
+    "database": None,
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow],
+}
+
+
+def all_of(placement: Placement) -> dict[str, Any]:
+    """Return what a placement knows, but for the order of what has none."""
+    shapes = range(len(placement.problem.shape_gpu))
+    return {
+        "free": placement.free.tolist(),
+        "whole": placement.whole.tolist(),
+        "partial": placement.partial.tolist(),
+        "gpu": placement.gpu.tolist(),
+        "waiting": list(placement.waiting),
+        "stopped": [sorted(jobs) for jobs in placement.stopped],
+        "arrivals": placement.arrivals.tolist(),
+        "fits": [placement.fits(shape).tolist() for shape in shapes],
+        "starts": sorted(repr(start) for _, start in placement.started()),
+        "quota": placement.quota_left(),
+        "value": placement.value,
+    }
+
+
+def test_stopped_jobs_that_restart_leave_nothing_behind(tiny: ModuleType) -> None:
+    @settings(max_examples=80, **STABLE)
+    @given(tiny.running_rounds(), st.data())
+    def check(round_: Round, data: st.DataObject) -> None:
+        placement = Placement(compile_round(round_))
+        fill(placement)
+        before = all_of(placement)
+        numbers = [number for number, _ in placement.started()]
+        chosen = data.draw(st.lists(st.sampled_from(numbers), unique=True))
+        starts = [placement.get(number) for number in chosen]
+        for number in chosen:
+            placement.stop(number)
+        for start in data.draw(st.permutations(starts)):
+            assert start is not None
+            placement.restart(start)
+        assert all_of(placement) == before
+
+    check()
+
+
+def test_a_cleared_placement_with_all_jobs_restarted_is_that_of_the_round(
+    tiny: ModuleType,
+) -> None:
+    @settings(max_examples=60, **STABLE)
+    @given(tiny.running_rounds())
+    def check(round_: Round) -> None:
+        problem = compile_round(round_)
+        placement = Placement(problem, cleared=True)
+        for start in problem.starts:
+            assert placement.fits_in_place(start.job)
+            placement.restart(start)
+        assert all_of(placement) == all_of(Placement(problem))
+
+    check()
+
+
+def test_a_question_or_a_reopened_host_changes_nothing(tiny: ModuleType) -> None:
+    @settings(max_examples=80, **STABLE)
+    @given(tiny.running_rounds(), st.data())
+    def check(round_: Round, data: st.DataObject) -> None:
+        placement = Placement(compile_round(round_))
+        jobs = list(placement.problem.running)
+        chosen = data.draw(st.lists(st.sampled_from(jobs), unique=True) if jobs else st.just([]))
+        for job in chosen:
+            placement.stop(placement.start_of(job))
+        fill(placement)
+        before = all_of(placement)
+        for job in chosen:
+            if not placement.runs(job):
+                placement.fits_in_place(job)
+                with placement.reopened([job]):
+                    pass
+        assert all_of(placement) == before
+
+    check()
+
+
+def test_a_stopped_job_fits_in_place_until_another_takes_what_it_had(tiny: ModuleType) -> None:
+    answers = []
+
+    @settings(max_examples=120, **STABLE)
+    @given(tiny.running_rounds())
+    def check(round_: Round) -> None:
+        problem = compile_round(round_)
+        placement = Placement(problem)
+        for job in problem.running:
+            placement.stop(placement.start_of(job))
+            assert placement.fits_in_place(job)
+        fill(placement)
+        for job in problem.running:
+            if placement.runs(job):
+                continue
+            answers.append(placement.fits_in_place(job))
+            if answers[-1]:
+                placement.restart(problem.start_of[job])
+            assert (placement.free >= 0).all()
+            assert (placement.gpu >= 0).all()
+            assert (placement.whole >= 0).all()
+            # Tasks of whole GPUs that have no names yet must still find them.
+            assert (placement.whole <= (placement.gpu == 1000).sum(axis=1)).all()
+
+    check()
+    assert {True, False} <= set(answers)
