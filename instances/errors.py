@@ -84,10 +84,14 @@ class InvalidInputError(ValueError):
 
     def under(self, *prefix: str | int) -> InvalidInputError:
         """Return the same error, its path continued upwards."""
+        return self.at((*prefix, *self.path))
+
+    def at(self, path: Path) -> InvalidInputError:
+        """Return the same error of another path."""
         return InvalidInputError(
             self.expected,
             file=self.file,
-            path=(*prefix, *self.path),
+            path=path,
             value=self.value,
             show_value=self.show_value,
         )

@@ -7,15 +7,13 @@ and returns another such round.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 
 from pydantic import ValidationError
 
-from placewright.instances import ranges
-from placewright.instances.cluster import HostEntry
 from placewright.instances.cluster_references import HOST_LEVEL
 from placewright.instances.errors import InvalidInputError
+from placewright.instances.health import with_health
 from placewright.instances.naming import check_known
 from placewright.instances.references import hosts_by_name, known_hosts
 from placewright.instances.round import Freeing, Job, Round, TermName
@@ -62,9 +60,7 @@ def hot_swap(round: Round, hosts: Sequence[str]) -> Round:  # noqa: A002
     InvalidInputError
         If there is no host, or one is not of the cluster; the path begins with `hosts`.
     """
-    failed = _expanded(round, hosts)
-    entries = tuple(part for entry in round.cluster.hosts for part in _split(entry, failed))
-    cluster = round.cluster.model_copy(update={"hosts": entries})
+    cluster = with_health(round.cluster, dict.fromkeys(_expanded(round, hosts), False))
     return drain(round.model_copy(update={"cluster": cluster}), hosts)
 
 
@@ -153,22 +149,6 @@ def _expanded(round_: Round, hosts: Sequence[str]) -> frozenset[str]:
     return frozenset(
         one for i, name in enumerate(hosts) for one in known_hosts(name, known, ("hosts", i))
     )
-
-
-def _split(entry: HostEntry, failed: frozenset[str]) -> Iterator[HostEntry]:
-    """Yield a host entry as runs of hosts that are healthy, or are not."""
-    names = ranges.expand(entry.name)
-    if not entry.healthy or failed.isdisjoint(names):
-        yield entry
-        return
-    prefix = entry.name.partition("[")[0]
-    for lost, group in groupby(names, failed.__contains__):
-        run = list(group)
-        first, last = run[0], run[-1]
-        name = f"{prefix}[{first.removeprefix(prefix)}-{last.removeprefix(prefix)}]"
-        yield entry.model_copy(
-            update={"name": name if len(run) > 1 else first, "healthy": not lost}
-        )
 
 
 def _worthless(job: Job) -> Job:

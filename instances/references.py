@@ -14,7 +14,14 @@ from placewright.instances.naming import check_known, check_unique
 from placewright.instances.round import Policy, Round
 from placewright.instances.running import check_running
 
-__all__ = ["check_cluster", "check_round", "hosts_by_name", "known_hosts"]
+__all__ = [
+    "check_cluster",
+    "check_jobs",
+    "check_limits",
+    "check_round",
+    "hosts_by_name",
+    "known_hosts",
+]
 
 
 def check_round(round_: Round) -> None:
@@ -34,12 +41,30 @@ def check_round(round_: Round) -> None:
     levels = (*round_.cluster.levels, HOST_LEVEL)
     for level in round_.policy.spread_weights or ():
         check_known(level, levels, "level", ("policy", "spread_weights", level))
-    _check_jobs(round_, levels)
-    _check_quotas(round_)
     hosts = hosts_by_name(round_.cluster)
+    check_jobs(round_, hosts)
+    check_limits(round_, hosts)
+
+
+def check_jobs(round_: Round, hosts: Mapping[str, Hardware]) -> None:
+    """Refuse jobs that name what the round does not have, or cannot be where they run.
+
+    Parameters
+    ----------
+    round_
+        Its cluster, tenants and names have been checked.
+    hosts
+        From `hosts_by_name`.
+    """
+    _check_names(round_, (*round_.cluster.levels, HOST_LEVEL))
     check_running(round_, hosts)
+
+
+def check_limits(round_: Round, hosts: Mapping[str, Hardware]) -> None:
+    """Refuse quotas, reservations or a policy of what the round does not have; as `check_jobs`."""
+    _check_quotas(round_)
     _check_reservations(round_, hosts)
-    _check_policy(round_.policy, hosts, levels)
+    _check_policy(round_.policy, hosts, (*round_.cluster.levels, HOST_LEVEL))
 
 
 def hosts_by_name(cluster: ClusterDocument) -> dict[str, Hardware]:
@@ -74,7 +99,7 @@ def known_hosts(name: str, hosts: Collection[str], path: Path) -> list[str]:
     raise InvalidInputError(problem, path=path, value=name)
 
 
-def _check_jobs(round_: Round, levels: Collection[str]) -> None:
+def _check_names(round_: Round, levels: Collection[str]) -> None:
     tenants = {tenant.name for tenant in round_.tenants}
     has = (hardware(entry) for entry in round_.cluster.hosts)
     gpu_models = {one.gpu_model for one in has if one.gpu_model is not None}

@@ -1,0 +1,202 @@
+"""From one round to the next: what a plan leads to, and what happened besides."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pydantic import ValidationError
+
+from placewright.instances.cluster import ClusterDocument
+from placewright.instances.documents import MAX_AMOUNT
+from placewright.instances.errors import InvalidInputError, Path
+from placewright.instances.hardware import Hardware
+from placewright.instances.health import with_health
+from placewright.instances.naming import check_known, check_unique
+from placewright.instances.plan import DecisionKind, Plan
+from placewright.instances.references import check_jobs, check_limits, known_hosts
+from placewright.instances.round import Job, Reservation, Round, Running, Tenant
+from placewright.instances.wording import invalid_input
+
+__all__ = ["Changes", "carried_out", "changed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What happened between two rounds.
+
+    Parameters
+    ----------
+    removed
+        Names of jobs that ended or were cancelled, pending or running.
+    updated
+        Jobs that take the place of those of the same name, as they are now: one that did not start
+        after all has no `running`, one that runs elsewhere says where.
+    added
+        New jobs, pending or running; a name that is also `removed` may come back.
+    health
+        Whether hosts are healthy, by name or range; others stay as they are.
+    quotas
+        New quotas of tenants, by name; a tenant that is not known yet is added.
+    reservations
+        Take the place of all reservations; None leaves them.
+    now
+        The time of the next round, no earlier than the last one; None leaves it.
+    """
+
+    removed: Collection[str] = ()
+    updated: Sequence[Job] = ()
+    added: Sequence[Job] = ()
+    health: Mapping[str, bool] = field(default_factory=dict)
+    quotas: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    reservations: Sequence[Reservation] | None = None
+    now: int | None = None
+
+
+def carried_out(round_: Round, plan: Plan, restart_s: Mapping[str, int]) -> Round:
+    """Return the round that a plan for it leads to if it is carried out at `now`.
+
+    Whatever started or moved has just saved its work: its checkpoint is `now`. A job that starts
+    takes `restart_s` seconds to start again, by name, 0 if it is not there.
+    """
+    jobs = list(round_.jobs)
+    for index, (job, decision) in enumerate(zip(round_.jobs, plan.decisions, strict=True)):
+        running: Running | None
+        if decision.decision is DecisionKind.START:
+            running = Running.model_construct(
+                option=decision.option,
+                tasks=decision.tasks,
+                checkpoint=round_.now,
+                restart_s=restart_s.get(job.name, 0),
+            )
+        elif decision.decision is DecisionKind.MIGRATE and job.running is not None:
+            update = {"tasks": decision.tasks, "checkpoint": round_.now}
+            running = job.running.model_copy(update=update)
+        elif decision.decision is DecisionKind.PREEMPT:
+            running = None
+        else:
+            continue
+        jobs[index] = job.model_copy(update={"running": running})
+    return round_.model_copy(update={"jobs": tuple(jobs)})
+
+
+def changed(round_: Round, changes: Changes, hosts: Mapping[str, Hardware]) -> Round:
+    """Return a legal round with the changes made; only what they touch is checked.
+
+    Parameters
+    ----------
+    round_
+        A round that `references.check_round` accepts.
+    hosts
+        From `references.hosts_by_name`, which does not depend on health.
+
+    Raises
+    ------
+    InvalidInputError
+        The first fault. Its path leads into the changes, or, where quotas, reservations or the
+        policy no longer fit the round, into that.
+    """
+    jobs = _jobs(round_, changes)
+    following = round_.model_copy(
+        update={
+            "now": _now(round_, changes),
+            "cluster": _cluster(round_.cluster, changes, hosts),
+            "jobs": jobs,
+            "tenants": _tenants(round_, changes),
+            "reservations": round_.reservations
+            if changes.reservations is None
+            else tuple(changes.reservations),
+        }
+    )
+    _check_changed_jobs(following, changes, hosts)
+    check_limits(following, hosts)
+    return following
+
+
+def _jobs(round_: Round, changes: Changes) -> tuple[Job, ...]:
+    """Return the jobs that stay, in their order and as updated, then the added ones."""
+    updated = {job.name: job for job in changes.updated}
+    check_unique((job.name for job in changes.updated), "job", ("updated",))
+    removed = frozenset(changes.removed)
+    known = {job.name for job in round_.jobs}
+    for name in changes.removed:
+        check_known(name, known, "job", ("removed",))
+    known -= removed
+    for i, job in enumerate(changes.updated):
+        check_known(job.name, known, "job", ("updated", i, "name"))
+    check_unique((job.name for job in changes.added), "job", ("added",))
+    for i, job in enumerate(changes.added):
+        if job.name in known:
+            raise InvalidInputError(
+                "job exists already; expected a new name",
+                path=("added", i, "name"),
+                value=job.name,
+            )
+    stay = (updated.get(job.name, job) for job in round_.jobs if job.name not in removed)
+    return (*stay, *changes.added)
+
+
+def _now(round_: Round, changes: Changes) -> int:
+    if changes.now is None:
+        return round_.now
+    if not round_.now <= changes.now <= MAX_AMOUNT:
+        raise InvalidInputError(
+            f"expected no earlier than the last round, {round_.now}, and at most {MAX_AMOUNT}",
+            path=("now",),
+            value=changes.now,
+        )
+    return changes.now
+
+
+def _cluster(
+    cluster: ClusterDocument, changes: Changes, hosts: Mapping[str, Hardware]
+) -> ClusterDocument:
+    if not changes.health:
+        return cluster
+    health = {
+        host: healthy
+        for name, healthy in changes.health.items()
+        for host in known_hosts(name, hosts, ("health", name))
+    }
+    return with_health(cluster, health)
+
+
+def _tenants(round_: Round, changes: Changes) -> tuple[Tenant, ...]:
+    if not changes.quotas:
+        return round_.tenants
+    tenants = {tenant.name: tenant for tenant in round_.tenants}
+    for name, quota in changes.quotas.items():
+        try:
+            tenants[name] = Tenant(name=name, quota=dict(quota))
+        except ValidationError as error:
+            raise invalid_input(error, Tenant, None).under("quotas", name) from None
+    return tuple(tenants.values())
+
+
+def _check_changed_jobs(round_: Round, changes: Changes, hosts: Mapping[str, Hardware]) -> None:
+    """Check the changed jobs together with those that run on the same hosts."""
+    mine = (*changes.updated, *changes.added)
+    names = {job.name for job in mine}
+    touched = {task.host for job in mine if job.running is not None for task in job.running.tasks}
+    beside = tuple(_beside(round_, names, touched)) if touched else ()
+    try:
+        # A host that overflows is told of the job that is checked last.
+        check_jobs(round_.model_copy(update={"jobs": (*beside, *mine)}), hosts)
+    except InvalidInputError as error:
+        raise error.at(_path(error.path, len(beside), len(changes.updated))) from None
+
+
+def _beside(round_: Round, names: Collection[str], touched: Collection[str]) -> Iterator[Job]:
+    for job in round_.jobs:
+        if job.running is not None and job.name not in names:
+            if any(task.host in touched for task in job.running.tasks):
+                yield job
+
+
+def _path(path: Path, beside: int, updated: int) -> Path:
+    """Lead from the list of checked jobs back to the lists in the changes."""
+    first, index, *rest = path
+    if first != "jobs" or not isinstance(index, int):
+        return path
+    index -= beside
+    return ("updated", index, *rest) if index < updated else ("added", index - updated, *rest)
