@@ -22,7 +22,7 @@ from placewright.formulations.gang.hostpatterns import HostPatterns
 from placewright.formulations.gang.losses import Losses
 from placewright.formulations.gang.pack import Starts, single_jobs
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import Choice, Put
+from placewright.formulations.gang.problem import NO_LEVEL, Choice, Group, Put
 
 Ints = NDArray[np.int64]
 
@@ -83,6 +83,8 @@ class Landing:
         loss, each = self.losses.of_many(group.shape, group.count)
         if within is not None:
             loss = np.where(within, loss, np.inf)
+        if group.required != NO_LEVEL:
+            loss = self._in_one_domain(group, loss, each)
         chosen = self._gather(group.weights, group.count, loss, each)
         if not chosen or choice.value <= sum(loss[h] for h, _ in chosen):
             return False
@@ -92,6 +94,20 @@ class Landing:
             puts.append(Put(0, host, count, self.placement.put(group.shape, host, count)))
         self.placement.start(c, o, puts)
         return True
+
+    def _in_one_domain(
+        self, group: Group, loss: NDArray[np.float64], each: Ints
+    ) -> NDArray[np.float64]:
+        """Leave one domain of the level that a group requires, the one that loses least."""
+        domain = self.problem.cluster.domain[group.required]
+        hosts = np.flatnonzero(np.isfinite(loss) & (each > 0))
+        hosts = hosts[np.lexsort((loss[hosts], domain[hosts]))]
+        best, least = -1, np.inf
+        for part in np.split(hosts, np.flatnonzero(np.diff(domain[hosts])) + 1):
+            needed = int(np.searchsorted(np.cumsum(each[part]), group.count)) + 1
+            if needed <= len(part) and (cost := float(loss[part[:needed]].sum())) < least:
+                best, least = int(domain[part[0]]), cost
+        return np.where(domain == best, loss, np.inf)
 
     def _gather(
         self,

@@ -31,15 +31,14 @@ BEST_PATTERNS = 600
 
 
 def moving_at_once(problem: Problem) -> Iterator[Candidate]:
-    """Yield a plan with moves that needs no solver."""
+    """Yield a plan that vacates or frees hosts and needs no solver."""
+    if problem.terms[0] != "freed" and not problem.vacate.any():
+        return
     placement = Placement(problem)
     vacate(placement)
     if problem.terms[0] == "freed":
         empty(placement)
-    elif problem.terms[0] == VALUE:
-        displace(placement)
-    else:
-        fill(placement)
+    fill(placement)
     yield candidate(placement, "moving")
 
 
@@ -49,6 +48,9 @@ def moving(
     """Let the running jobs move or stop where that pays; else decide the others around them."""
     first = problem.terms[0]
     landed = _landed(session, tightest, relaxed) if first == VALUE else None
+    if landed is None and first == VALUE:
+        landed = Placement(problem)
+        displace(landed)
     if landed is not None:
         yield candidate(landed, "displacing")
     if first == VALUE and session.best is not None and session.close_enough(session.best[first]):
