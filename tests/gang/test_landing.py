@@ -1,0 +1,175 @@
+"""Whatever lands where jobs run, displaced ones included, is a plan that verify accepts."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.gang.greedy import fill
+from placewright.formulations.gang.hostpatterns import HostPatterns
+from placewright.formulations.gang.landing import displace, land
+from placewright.formulations.gang.models import models_of, relaxation
+from placewright.formulations.gang.naming import candidate
+from placewright.formulations.gang.placement import Placement
+from placewright.formulations.session import Candidate, Session
+from placewright.instances.plan import Plan
+from placewright.instances.references import check_round
+from placewright.instances.round import Round
+from placewright.instances.verify import verify
+from placewright.solver import InProcess, Limits
+
+Raw = dict[str, Any]
+
+
+def busy_round(seed: int, *, quotas: bool = False, reserved: bool = False) -> Round:
+    """Six hosts in three racks, mostly in use, and gangs of higher priority that wait."""
+    rng = np.random.default_rng(seed)
+    hosts = [
+        {"name": f"h{i}", "parent": f"r{i // 2}", "gpus": 4, "gpu_model": "AAB"[i % 3], "cpu": 16}
+        for i in range(6)
+    ]
+    hosts[int(rng.integers(6))]["healthy"] = bool(rng.random() < 0.6)
+    jobs: list[Raw] = []
+
+    def tenant() -> str | None:
+        return "red" if rng.random() < 0.6 else None
+
+    for entry in hosts:
+        free, cpu = [0, 1, 2, 3], 16
+        while free and rng.random() < 0.85:
+            gpus = [free.pop() for _ in range(min(int(rng.choice([1, 1, 2, 4])), len(free)))]
+            cores = int(rng.integers(0, 1 + min(cpu, 4 * len(gpus))))
+            cpu -= cores
+            task = {"host": entry["name"], "gpus": gpus}
+            jobs.append(
+                {
+                    "name": f"running-{len(jobs)}",
+                    "tenant": tenant(),
+                    "options": [{"groups": [{"gpu": 1000 * len(gpus), "cpu": cores}]}],
+                    "priority": int(rng.integers(0, 3)),
+                    "running": {
+                        "tasks": [task],
+                        "pinned": bool(rng.random() < 0.1),
+                        "preempt_cost": int(rng.integers(0, 9)) * 500,
+                    },
+                }
+            )
+    for i in range(8):
+        count = int(rng.choice([1, 1, 1, 2, 3]))
+        group: Raw = {"gpu": 1000 * int(rng.choice([1, 2, 4])), "count": count}
+        group["cpu"] = int(rng.integers(0, 9))
+        group |= {"required": str(rng.choice(["rack", "host"]))} if rng.random() < 0.4 else {}
+        jobs.append(
+            {
+                "name": f"job-{i}",
+                "tenant": tenant(),
+                "options": [{"groups": [group]}],
+                "priority": int(rng.integers(0, 4)),
+                "weight": int(rng.integers(1, 4)),
+            }
+        )
+    quota = [{"name": "red", "quota": {"gpu": int(rng.integers(4, 14)) * 1000} if quotas else {}}]
+    out = [{"host": "h1", "gpus": [0, 3]}, {"host": "h4"}] if reserved else []
+    round_ = Round.model_validate(
+        {
+            "cluster": {
+                "levels": ["rack"],
+                "domains": [{"name": f"r{i}", "level": "rack"} for i in range(3)],
+                "hosts": hosts,
+            },
+            "jobs": jobs,
+            "tenants": quota,
+            "reservations": out,
+        }
+    )
+    check_round(round_)
+    return round_
+
+
+def plan_of(round_: Round, found: Candidate) -> Plan:
+    """The candidate as a document, without the order of its moves."""
+    decisions: list[Raw] = []
+    for j, job in enumerate(round_.jobs):
+        decision: Raw = {"job": job.name}
+        if j in found.starts:
+            option, places = found.starts[j]
+            tasks = [
+                {"group": g, "index": i, "host": round_.cluster.hosts[h].name, "gpus": gpus}
+                for g, i, h, gpus in places
+            ]
+            kind = "start" if job.running is None else "migrate"
+            decision |= {"decision": kind, "option": option, "tasks": tasks}
+        elif j in found.preempted:
+            by = round_.jobs[found.preempted[j]].name
+            decision |= {"decision": "preempt", "displaced_by": by}
+        elif job.running is not None:
+            tasks = [task.model_dump() for task in job.running.tasks]
+            decision |= {"decision": "keep", "option": job.running.option, "tasks": tasks}
+        else:
+            decision |= {"decision": "wait"}
+        decisions.append(decision)
+    return Plan.model_validate({"decisions": decisions})
+
+
+def check(round_: Round, placement: Placement) -> None:
+    """Whether the plan is valid, and worth what the placement says."""
+    found = verify(round_, plan_of(round_, candidate(placement, "test")))
+    assert [v for v in found.violations if v.rule != "moves"] == []
+    assert found.terms["value"] == placement.value
+
+
+LIMITS = [
+    pytest.param({}, id="plain"),
+    pytest.param({"quotas": True}, id="quotas"),
+    pytest.param({"reserved": True}, id="reservations"),
+]
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+@pytest.mark.parametrize("seed", range(20))
+def test_a_plan_that_displaces_without_a_model_verifies(seed: int, limits: dict[str, bool]) -> None:
+    round_ = busy_round(seed, **limits)
+    placement = Placement(compile_round(round_))
+    displace(placement)
+    check(round_, placement)
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+@pytest.mark.parametrize("seed", range(8))
+def test_a_landed_plan_verifies(seed: int, limits: dict[str, bool]) -> None:
+    round_ = busy_round(seed, **limits)
+    problem = compile_round(round_)
+    greedy = Placement(problem)
+    fill(greedy)
+    counts, patterns = next(models_of(problem, greedy))
+    assert isinstance(patterns, HostPatterns)
+    session = Session(InProcess().solve, deadline=time.monotonic() + 60.0)
+    list(relaxation(session, counts, patterns, "value"))
+    arrays = counts.model.arrays("value")
+    outcome = InProcess().solve("highs", arrays, Limits(seconds=60.0, gap=0.05))
+    assert outcome.values is not None
+    check(round_, land(counts, patterns, outcome.values))
+
+
+def test_landing_displaces_what_is_worth_less_and_lets_it_move() -> None:
+    hosts = [{"name": n, "gpus": 4, "gpu_model": n[0].upper()} for n in ("a", "b")]
+    jobs: list[Raw] = [
+        {
+            "name": name,
+            "options": [{"groups": [{"gpu": 2000}], "value": value}],
+            "running": {"tasks": [{"host": "a", "gpus": gpus}]},
+        }
+        for name, value, gpus in (("cheap", 1000, [0, 1]), ("dear", 5000, [2, 3]))
+    ]
+    wants = {"gpu": 2000, "gpu_models": ["A"]}
+    jobs.append({"name": "wants", "options": [{"groups": [wants], "value": 3000}], "priority": 1})
+    round_ = Round.model_validate({"cluster": {"hosts": hosts}, "jobs": jobs})
+    placement = Placement(compile_round(round_))
+    displace(placement)
+    plan = plan_of(round_, candidate(placement, "test"))
+    assert [d.decision.value for d in plan.decisions] == ["migrate", "keep", "start"]
+    assert placement.value == 3000

@@ -1,0 +1,183 @@
+"""What a host loses equals the best choice among all sets of its running jobs, by brute force."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import inf
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from placewright.formulations.gang import losses
+from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.gang.losses import WASTE, Losses
+from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.problem import Problem
+from placewright.instances.references import check_round
+from placewright.instances.round import Round
+
+Raw = dict[str, Any]
+Ints = NDArray[np.int64]
+
+
+def random_round(seed: int, *, shares: bool) -> Round:
+    """Three hosts full of small jobs, some GPUs reserved, and jobs of higher priority that wait."""
+    rng = np.random.default_rng(seed)
+    hosts = [
+        {"name": f"h{i}", "gpus": 4, "gpu_model": "AB"[i % 2], "cpu": 8, "memory": 16}
+        for i in range(3)
+    ]
+    jobs: list[Raw] = []
+    for entry in hosts:
+        gpus, cpu = [1000] * 4, 8
+        for _ in range(int(rng.integers(1, 6))):
+            sizes = (300, 500, 700, 1000, 2000) if shares else (1000, 1000, 2000)
+            gpu, cores = int(rng.choice(sizes)), int(rng.integers(0, 4))
+            open_ = [i for i, left in enumerate(gpus) if left >= min(gpu, 1000)]
+            chosen = open_[: max(gpu // 1000, 1)]
+            if len(chosen) < max(gpu // 1000, 1) or cores > cpu:
+                continue
+            cpu -= cores
+            for i in chosen:
+                gpus[i] -= min(gpu, 1000)
+            running: Raw = {"tasks": [{"host": entry["name"], "gpus": chosen}]}
+            running |= {"preempt_cost": int(rng.integers(0, 5)) * 100}
+            group = {"gpu": gpu, "cpu": cores, "memory": int(rng.integers(0, 3))}
+            jobs.append(
+                {
+                    "name": f"running-{len(jobs)}",
+                    "options": [{"groups": [group]}],
+                    "weight": int(rng.integers(0, 3)),
+                    "priority": int(rng.integers(0, 3)),
+                    "running": running,
+                }
+            )
+    for i in range(4):
+        group = {"gpu": 1000 * int(rng.integers(1, 4)), "cpu": int(rng.integers(0, 5))}
+        group |= {"gpu_models": ["A"]} if rng.random() < 0.3 else {}
+        jobs.append(
+            {
+                "name": f"job-{i}",
+                "options": [{"groups": [group]}],
+                "priority": int(rng.integers(1, 4)),
+            }
+        )
+    reserved = [{"host": "h0", "gpus": [0, 2]}] if rng.random() < 0.5 else []
+    round_ = Round.model_validate(
+        {"cluster": {"hosts": hosts}, "jobs": jobs, "reservations": reserved}
+    )
+    check_round(round_)
+    return round_
+
+
+def cost_of(problem: Problem, job: int) -> int:
+    running = problem.running[job]
+    return running.preempt_cost + problem.demand_of(
+        problem.classes[running.job_class].choices[0], -1
+    )
+
+
+def value_of(problem: Problem, job: int) -> int:
+    return problem.classes[problem.running[job].job_class].choices[0].value
+
+
+def on_host(problem: Problem, host: int) -> list[int]:
+    return [j for j, running in problem.running.items() if running.places[0][2] == host]
+
+
+def room_for(problem: Problem, host: int, stopped: tuple[int, ...], wanted: Ints) -> float:
+    """GPUs that are left free when the wanted tasks are there, -1 where they do not fit."""
+    placement = Placement(problem)
+    for job in stopped:
+        placement.stop(placement.start_of(job))
+    gpus = int(placement.whole[host] - wanted @ problem.shape_gpu // 1000)
+    fits = (placement.free[host] >= wanted @ problem.shape_demand).all()
+    return gpus if fits else -1
+
+
+def least(problem: Problem, host: int, wanted: Ints, *, cheapest: bool = False) -> float:
+    """The least loss over all sets of jobs, or over those that stop the cheapest ones."""
+    shapes = np.flatnonzero(wanted)
+    if not problem.shape_hosts[shapes, host].all():
+        return inf
+    dearest = 1 + sum(cost_of(problem, job) for job in problem.running)
+    loss = {j: value_of(problem, j) + cost_of(problem, j) / dearest for j in on_host(problem, host)}
+    jobs = sorted(loss, key=loss.__getitem__)
+    sets = [s for n in range(len(jobs) + 1) for s in combinations(jobs, n)]
+    best = inf
+    for chosen in [tuple(jobs[:n]) for n in range(len(jobs) + 1)] if cheapest else sets:
+        rank = problem.shape_rank[shapes].min()
+        idle = room_for(problem, host, chosen, wanted)
+        if idle >= 0 and all(problem.running[j].level < rank for j in chosen):
+            best = min(best, sum(loss[j] for j in chosen) + WASTE * idle)
+    return best
+
+
+def some_tasks(problem: Problem, rng: np.random.Generator) -> Ints:
+    """One to three tasks of pending jobs."""
+    shapes = [c.choices[0].groups[0].shape for c in problem.classes if not c.running]
+    wanted = np.zeros(len(problem.shape_gpu), dtype=np.int64)
+    for s in rng.choice(shapes, size=int(rng.integers(1, 4))):
+        wanted[s] += 1
+    return wanted
+
+
+@pytest.mark.parametrize("shares", [False, True])
+@pytest.mark.parametrize("seed", range(30))
+def test_a_host_loses_the_least_over_all_sets_of_its_jobs(seed: int, *, shares: bool) -> None:
+    problem = compile_round(random_round(seed, shares=shares))
+    table, rng = Losses(Placement(problem)), np.random.default_rng(seed)
+    for wanted in (some_tasks(problem, rng) for _ in range(4)):
+        found = table.of(wanted)
+        for host in range(problem.cluster.num_hosts):
+            assert found[host] == pytest.approx(least(problem, host, wanted)), host
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_of_many_jobs_a_host_stops_the_cheapest(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    monkeypatch.setattr(losses, "MAX_JOBS", 0)
+    problem = compile_round(random_round(seed, shares=False))
+    table, rng = Losses(Placement(problem)), np.random.default_rng(seed)
+    for wanted in (some_tasks(problem, rng) for _ in range(3)):
+        found = table.of(wanted)
+        for host in range(problem.cluster.num_hosts):
+            expected = least(problem, host, wanted, cheapest=True)
+            assert found[host] == pytest.approx(expected), host
+
+
+@pytest.mark.parametrize("shares", [False, True])
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_displaced_is_what_the_table_said(seed: int, *, shares: bool) -> None:
+    problem = compile_round(random_round(seed, shares=shares))
+    placement = Placement(problem)
+    table, wanted = Losses(placement), some_tasks(problem, np.random.default_rng(seed))
+    dearest = 1 + sum(cost_of(problem, job) for job in problem.running)
+    said = table.of(wanted)
+    for host in np.flatnonzero(np.isfinite(said)).tolist():
+        table.displace_for(host, wanted)
+        stopped = [job for job in on_host(problem, host) if not placement.runs(job)]
+        lost = sum(value_of(problem, j) + cost_of(problem, j) / dearest for j in stopped)
+        idle = room_for(problem, host, tuple(stopped), wanted)
+        assert idle >= 0
+        assert said[host] == pytest.approx(lost + WASTE * idle)
+        assert table.of(wanted)[host] == inf
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_as_many_tasks_of_a_shape_as_a_host_can_hold(seed: int) -> None:
+    problem = compile_round(random_round(seed, shares=False))
+    table = Losses(Placement(problem))
+    shape = int(np.flatnonzero(problem.shape_rank == problem.shape_rank.max())[0])
+    loss, number = table.of_many(shape, 3)
+    for host in range(problem.cluster.num_hosts):
+        wanted = np.zeros(len(problem.shape_gpu), dtype=np.int64)
+        most = 0
+        for n in (1, 2, 3):
+            wanted[shape] = n
+            if least(problem, host, wanted) < inf:
+                most = n
+        wanted[shape] = most
+        assert number[host] == most
+        assert loss[host] == pytest.approx(least(problem, host, wanted) if most else inf)

@@ -1,0 +1,129 @@
+"""On tiny rounds whose running jobs may move every backend finds the optimum of all plans.
+
+Every bound is one, of the exact model as of the count models; the presets' rounds included.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+
+from placewright.formulations.gang import classes, hostpatterns, repair, run
+from placewright.instances.plan import Certificate, Plan
+from placewright.instances.round import Round
+from placewright.instances.verify import verify
+from placewright.rounds import solve_round
+
+PRESETS = (None, "drain", "hot_swap", "defragment", "minimal_victims")
+STABLE: dict[str, Any] = {
+    "derandomize": True,
+    "database": None,
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+}
+
+
+def plans_of(oracle: ModuleType, moves: ModuleType, round_: Round) -> set[tuple[int, ...]]:
+    try:
+        plans: set[tuple[int, ...]] = moves.attainable_with_moves(round_)
+    except oracle.TooManyPlansError:
+        assume(False)
+    return plans
+
+
+def solved(round_: Round, backend: str) -> tuple[Plan, Certificate]:
+    """The plan, verified and made without a fault on the way, and its certificate."""
+    plan = solve_round(round_, backend=backend, gap=0.0, isolation="none")
+    assert verify(round_, plan).ok
+    assert plan.certificate is not None
+    assert plan.certificate.degraded == ()
+    return plan, plan.certificate
+
+
+def values_of(certificate: Certificate) -> tuple[int, ...]:
+    return tuple(term.value for term in certificate.terms)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize(("backend", "examples"), [("highs", 60), ("cp-sat", 25), ("cbc", 12)])
+def test_the_exact_model_proves_the_optimum_of_all_moves(
+    oracle: ModuleType,
+    moves: ModuleType,
+    tiny: ModuleType,
+    backend: str,
+    examples: int,
+    preset: str | None,
+) -> None:
+    @settings(max_examples=examples, **STABLE)
+    @given(tiny.running_rounds(preset=preset))
+    def check(round_: Round) -> None:
+        plans = plans_of(oracle, moves, round_)
+        _, certificate = solved(round_, backend)
+        assert values_of(certificate) == oracle.optimum(round_, plans)
+        assert certificate.status == "optimal"
+
+    check()
+
+
+def test_jobs_move_and_stop_in_the_optima(tiny: ModuleType) -> None:
+    """The rounds above would prove little if keeping all were always best."""
+    seen = {"migrate": 0, "preempt": 0, "start": 0, "keep": 0, "wait": 0}
+
+    @settings(max_examples=60, **STABLE)
+    @given(tiny.running_rounds(preset="drain"))
+    def check(round_: Round) -> None:
+        plan, _ = solved(round_, "highs")
+        for kind in {decision.decision.value for decision in plan.decisions}:
+            seen[kind] += 1
+
+    check()
+    assert min(seen.values()) >= 3, seen
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize(
+    ("backend", "examples", "pairs", "table", "whole"),
+    [
+        ("highs", 60, 8000, 60_000, True),
+        ("highs", 40, 8000, 60_000, False),
+        ("highs", 40, 8000, 0, False),
+        ("highs", 30, 0, 0, True),
+        ("cp-sat", 20, 8000, 60_000, True),
+        ("cbc", 10, 8000, 60_000, True),
+    ],
+)
+def test_no_plan_with_moves_beats_a_bound_of_the_count_model(
+    oracle: ModuleType,
+    moves: ModuleType,
+    tiny: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    backend: str,
+    examples: int,
+    pairs: int,
+    table: int,
+    whole: bool,
+    preset: str | None,
+) -> None:
+    """Without a table hosts are counted by sums; without pairs unequal hosts share a class, too."""
+    monkeypatch.setattr(classes, "MAX_PAIRS", pairs)
+    monkeypatch.setattr(hostpatterns, "MAX_TABLE", table)
+    monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
+    monkeypatch.setattr(repair, "PATIENCE", 2)
+
+    @settings(max_examples=examples, **STABLE)
+    @given(tiny.running_rounds(preset=preset, whole=whole))
+    def check(round_: Round) -> None:
+        plans = plans_of(oracle, moves, round_)
+        _, certificate = solved(round_, backend)
+        values = values_of(certificate)
+        assert values in plans
+        for index, term in enumerate(certificate.terms):
+            best = oracle.best_given(round_, plans, values, index)
+            for bound in (term.certified, term.claimed):
+                if bound is not None:
+                    assert oracle.SENSE[term.name] * (bound - best) >= 0, (term, best)
+
+    check()
