@@ -137,15 +137,14 @@ def write(document: Document, path: AnyPath) -> None:
         The file cannot be written.
     """
     file = os.fspath(path)
-    values = document.model_dump(mode="json", exclude_defaults=not isinstance(document, Plan))
-    values = {
-        "apiVersion": API_VERSION,
-        "kind": type(document).model_fields["kind"].default,
-    } | values
+    lean = not isinstance(document, Plan)
+    head = {"apiVersion": API_VERSION, "kind": type(document).model_fields["kind"].default}
     if file.lower().endswith(_YAML_SUFFIXES):
-        text = markup.dump_yaml(values)
+        text = markup.dump_yaml(head | document.model_dump(mode="json", exclude_defaults=lean))
     else:
-        text = json.dumps(values, indent=1) + "\n"
+        text = document.model_dump_json(exclude_defaults=lean, indent=1) + "\n"
+        if lean:  # a document says what it is, although that is a default
+            text = json.dumps(head, indent=1)[:-2] + "," + text[1:]
     streams.write(file, text.encode())
 
 
