@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from placewright.formulations.gang.compile import compile_round
 from placewright.formulations.gang.counts import build
 from placewright.formulations.gang.hostpatterns import (
     Grid,
@@ -15,7 +16,6 @@ from placewright.formulations.gang.hostpatterns import (
     pattern_classes,
 )
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.compile import compile_round
 from placewright.formulations.gang.problem import Problem
 from placewright.instances.round import Round
 

@@ -11,10 +11,13 @@ import numpy as np
 import pytest
 
 from placewright.formulations.gang.classes import host_classes
+from placewright.formulations.gang.compile import compile_round
 from placewright.formulations.gang.counts import Counts
 from placewright.formulations.gang.counts import build as build_counts
+from placewright.formulations.gang.emptying import freed_bounds
 from placewright.formulations.gang.exact.gpus import add_gpus
 from placewright.formulations.gang.exact.model import build
+from placewright.formulations.gang.exact.preemption import add_preemption
 from placewright.formulations.gang.exact.terms import add_terms
 from placewright.formulations.gang.hostpatterns import (
     Grid,
@@ -22,10 +25,9 @@ from placewright.formulations.gang.hostpatterns import (
     applies,
     pattern_classes,
 )
+from placewright.formulations.gang.models import relaxation
 from placewright.formulations.gang.patterns import Patterns
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.models import relaxation
 from placewright.formulations.session import HOLD_SLACK, Session
 from placewright.instances.references import check_round
 from placewright.instances.round import Round
@@ -46,14 +48,20 @@ def tasks(count: int, gpu: int, **more: Any) -> Raw:
     return {"count": count, "gpu": gpu, **more}
 
 
+def runs(gpu: int, *at: tuple[str, *tuple[int, ...]], **more: Any) -> Raw:
+    """A job of one group that runs, each task on a host and GPUs."""
+    places = [{"index": i, "host": host, "gpus": gpus} for i, (host, *gpus) in enumerate(at)]
+    running = {"tasks": places, **more.pop("running", {})}
+    return job(tasks(len(at), gpu, preferred=[]), running=running, **more)
+
+
 def small(hosts: list[Raw], jobs: list[Raw], terms: tuple[str, ...], **more: Any) -> Round:
-    """Make a round of hosts in racks and jobs without names."""
+    """Make a round of hosts in racks and jobs without names; some of `more` goes to its policy."""
     named = [{"name": f"job-{i}", **job_} for i, job_ in enumerate(jobs)]
     domains = [{"name": rack, "level": "rack"} for rack in sorted({h["parent"] for h in hosts})]
     cluster = {"levels": ["rack"], "domains": domains, "hosts": hosts}
-    round_ = Round.model_validate(
-        {"cluster": cluster, "jobs": named, "policy": {"terms": terms}, **more}
-    )
+    policy = {"terms": terms} | {key: more.pop(key) for key in {"vacate", "freeing"} & set(more)}
+    round_ = Round.model_validate({"cluster": cluster, "jobs": named, "policy": policy, **more})
     check_round(round_)
     return round_
 
@@ -91,10 +99,42 @@ ONE_RACK = small(
 RESIDUAL = small(
     [host("h0", 1)],
     [
-        {**job(tasks(1, 500)), "running": {"tasks": [{"host": "h0", "gpus": [0]}]}},
+        runs(500, ("h0", 0), running={"pinned": True}),
         *[job(tasks(1, gpu)) for gpu in (500, 300)],
     ],
     ("value",),
+)
+LEAVES = small(
+    [host("h0", 2), host("h1", 2)],
+    [runs(1000, ("h0", 0), running={"restart_s": 3})],
+    ("remaining", "disruption"),
+    vacate=["h0"],
+)
+FAILED = small(
+    [host("h0", 1, healthy=False), host("h1", 1), host("h2", 2)],
+    [runs(1000, ("h0", 0), ("h1", 0))],
+    ("remaining", "disruption"),
+    vacate=["h1"],
+)
+PROFIT = small(
+    [host("h0", 2)],
+    [runs(2000, ("h0", 0, 1)), *(job(tasks(1, 1000), priority=p, weight=5) for p in (1, 0))],
+    ("value",),
+)
+VICTIM = small([host("h0", 1)], [runs(1000, ("h0", 0))], ("remaining",), vacate=["h0"])
+ON_HOSTS = {"level": "host", "gpu_worth_s": 5}
+EMPTY = small(
+    [host("h0", 1), host("h1", 2)],
+    [runs(1000, ("h0", 0)), runs(1000, ("h1", 0), running={"pinned": True})],
+    ("freed",),
+    freeing=ON_HOSTS,
+)
+TAKEN = small([host("h0", 1), host("h1", 1)], [runs(1000, ("h0", 0))], ("freed",), freeing=ON_HOSTS)
+PACKED = small(
+    [host("h0", 2), host("h1", 2)],
+    [runs(1000, ("h0", 0)), runs(1000, ("h0", 1)), runs(1000, ("h1", 0))],
+    ("freed",),
+    freeing=ON_HOSTS,
 )
 
 EXACT = [
@@ -110,7 +150,14 @@ EXACT = [
     ("required level", REQUIRED),
     ("opened", OPENED),
     ("used", LEFTOVER),
+    ("left", LEFTOVER),
     ("count", PAIRS),
+    ("kept", LEAVES),
+    ("kept", FAILED),
+    ("no profit", PROFIT),
+    ("victim", VICTIM),
+    ("empty", EMPTY),
+    ("taken", TAKEN),
 ]
 COUNTS = [
     ("one option", MENU),
@@ -129,8 +176,10 @@ COUNTS = [
 def exact_model(round_: Round) -> Model:
     problem = compile_round(round_)
     hosts = np.arange(problem.cluster.num_hosts)
-    exact = build(problem, Placement(problem), hosts, problem.counts)
+    cleared = Placement(problem, cleared=True)
+    exact = build(problem, cleared, hosts, problem.pending, list(problem.running))
     add_gpus(exact)
+    add_preemption(exact)
     add_terms(exact)
     return exact.model
 
@@ -159,8 +208,10 @@ def beats(
 
 
 @pytest.mark.parametrize(("block", "round_"), EXACT, ids=[block for block, _ in EXACT])
-def test_the_exact_model_needs_the_block(oracle: ModuleType, block: str, round_: Round) -> None:
-    best = oracle.optimum(round_)
+def test_the_exact_model_needs_the_block(
+    oracle: ModuleType, moves: ModuleType, block: str, round_: Round
+) -> None:
+    best = oracle.optimum(round_, moves.attainable_with_moves(round_))
     assert answer(round_) == best
     assert beats(oracle, round_.policy.terms, answer(round_, (block,)), best)
 
@@ -252,3 +303,18 @@ def test_every_block_of_the_model_of_host_patterns_is_tried() -> None:
     models = [pattern_model(round_)[0].model for _, round_ in PATTERNS]
     found = {rows.name for model in models for rows in model.row_blocks}
     assert found == {block for block, _ in PATTERNS}
+
+
+def freed_bound(round_: Round) -> float:
+    """The tightest bound of `freed` that packing all running jobs anew gives."""
+    session = Session(InProcess().solve, deadline=time.monotonic() + 60.0)
+    return min(bound.value for bound in freed_bounds(compile_round(round_), session))
+
+
+def test_the_bound_of_what_is_freed_needs_all_jobs_to_run(
+    oracle: ModuleType, moves: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = freed_bound(PACKED)
+    assert whole >= oracle.optimum(PACKED, moves.attainable_with_moves(PACKED))[0]
+    loosen(monkeypatch, "all run")
+    assert freed_bound(PACKED) > whole
