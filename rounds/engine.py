@@ -1,0 +1,119 @@
+"""`Engine`: round after round of one cluster, each decided from what the last one knew."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from placewright.formulations.gang.warm import Warm
+from placewright.instances.plan import DecisionKind, Plan
+from placewright.instances.references import hosts_by_name
+from placewright.instances.round import Round
+from placewright.rounds.changes import Changes, carried_out, changed
+from placewright.rounds.settings import Isolation, Settings, Solver
+from placewright.rounds.solve import Memory, Progress, Solve
+from placewright.solver import Worker
+
+__all__ = ["Engine"]
+
+
+class Engine:
+    """Decides one round after the other and assumes that each plan is carried out.
+
+    What started or migrated runs where the plan says, what was preempted is pending again, what
+    waits stays pending. If something else happened, the next `Changes` say so. A context manager:
+    its solver process lives until `close`.
+
+    Parameters
+    ----------
+    round
+        A round that `references.check_round` accepts, as the loaders return it.
+    time_limit, gap, backend, seed, deterministic, progress, isolation
+        As for `solve_round`, for each round.
+
+    Attributes
+    ----------
+    state : Round
+        What the last plan leads to; the round given, before the first.
+    round_solved : Round or None
+        The round that the last plan is for, as `verify` wants it.
+    """
+
+    def __init__(
+        self,
+        round: Round,  # noqa: A002
+        *,
+        time_limit: float | None = None,
+        gap: float | None = None,
+        backend: str = "auto",
+        seed: int | None = None,
+        deterministic: bool | None = None,
+        progress: Progress | None = None,
+        isolation: Isolation = "process",
+    ) -> None:
+        self.state = round
+        self.round_solved: Round | None = None
+        self._settings = Settings.of(
+            round,
+            time_limit=time_limit,
+            gap=gap,
+            backend=backend,
+            seed=seed,
+            deterministic=deterministic,
+            isolation=isolation,
+        )
+        self._progress = progress
+        self._hosts = hosts_by_name(round.cluster)
+        self._memory = Memory()
+        self._formulation = Warm()
+        self._restart_s: dict[str, int] = {}
+        self._solver: Solver | None = None
+
+    def round(self, changes: Changes | None = None) -> Plan:
+        """Make the changes, decide the round that they lead to, and carry its plan out.
+
+        Parameters
+        ----------
+        changes
+            What happened since the last plan; None: nothing.
+
+        Returns
+        -------
+        Plan
+            A verified plan with its certificate, for `round_solved`.
+
+        Raises
+        ------
+        InvalidInputError
+            If the changes make no sense; the engine is then as it was before.
+        InternalError
+            As `solve_round` does; the engine is then as it was before.
+        """
+        round_ = self.state if changes is None else changed(self.state, changes, self._hosts)
+        if self._solver is None:
+            self._solver = self._settings.solver()
+        solve = Solve(round_, self._settings, self._progress, self._memory, self._formulation)
+        plan = solve.plan(self._solver)
+        self._remember_restarts(round_, plan, changes)
+        self.state = carried_out(round_, plan, self._restart_s)
+        self.round_solved = round_
+        return plan
+
+    def close(self) -> None:
+        """End the solver process; a later round starts another."""
+        if isinstance(self._solver, Worker):
+            self._solver.close()
+        self._solver = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _remember_restarts(self, round_: Round, plan: Plan, changes: Changes | None) -> None:
+        """Keep how long preempted jobs take to start again, as long as they exist."""
+        for name in () if changes is None else changes.removed:
+            self._restart_s.pop(name, None)
+        for job, decision in zip(round_.jobs, plan.decisions, strict=True):
+            if decision.decision is DecisionKind.PREEMPT and job.running is not None:
+                self._restart_s[job.name] = job.running.restart_s
