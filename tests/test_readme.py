@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,21 @@ def solve(*options: str) -> str:
     return "\n".join(line.rstrip() for line in done.stdout.splitlines())
 
 
+def run_line(line: str) -> str:
+    """Run a line of the README in a shell and return what it prints."""
+    ours = f"{shlex.quote(sys.executable)} -m placewright.cli.app "
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", re.sub(r"(^|\| )placewright ", rf"\1{ours}", line)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "100"},
+        timeout=120,
+        check=True,
+    )
+    return done.stdout
+
+
 def test_the_test_command_and_the_script_of_ci_are_the_same_steps():
     (command,) = (line for text in blocks("sh") for line in text.splitlines() if "[dev]" in line)
     script = (ROOT / ".ci" / "run").read_text().splitlines()
@@ -55,6 +71,15 @@ def test_the_first_example_shows_what_the_command_prints():
     assert stable == printed
     first_columns = re.compile(r"^ (\S+) +(\w+) +([\d.]+)", flags=re.MULTILINE)
     assert first_columns.findall(places) == first_columns.findall(printed_places)
+
+
+def test_the_presets_make_rounds_that_are_solved():
+    lines = [line for text in blocks("sh") for line in text.splitlines()]
+    commands = [line for line in lines if line.startswith("placewright preset")]
+    assert len(commands) == 4
+    printed = [run_line(command) for command in commands]
+    assert ["serve   migrated" in text for text in printed] == [True, True, True, False]
+    assert "1,322 GPU-s   1,322 GPU-s   0 %   certified" in printed[0]
 
 
 @pytest.fixture
