@@ -67,7 +67,8 @@ def hot_swap(round: Round, hosts: Sequence[str]) -> Round:  # noqa: A002
 def defragment(round: Round, level: str, gpu_worth_s: int) -> Round:  # noqa: A002
     """Free whole domains of a level where that is worth the disruption.
 
-    The terms become `freed`, `spread`; pending jobs are left out.
+    The terms become `freed`, `spread`. Pending jobs are left out, and all running jobs get priority
+    0, so that none is preempted.
 
     Parameters
     ----------
@@ -88,7 +89,9 @@ def defragment(round: Round, level: str, gpu_worth_s: int) -> Round:  # noqa: A0
         freeing = Freeing(level=level, gpu_worth_s=gpu_worth_s)
     except ValidationError as error:
         raise invalid_input(error, Freeing, None) from None
-    running = tuple(job for job in round.jobs if job.running is not None)
+    running = tuple(
+        job.model_copy(update={"priority": 0}) for job in round.jobs if job.running is not None
+    )
     alone = round.model_copy(update={"jobs": running})
     return _with_policy(alone, ("freed", "spread"), freeing=freeing)
 

@@ -99,7 +99,7 @@ def freed_bounds(problem: Problem, session: Session) -> Iterator[Bound]:
     counts = build(
         packing, host_classes(packing, room), room, Placement(packing, cleared=True).whole
     )
-    _everyone_runs(counts)
+    _the_highest_run(counts)
     worth = freeing.worth_of_hosts
     of_host = counts.classes.of_host
     idle = np.flatnonzero(counts.classes.idle)
@@ -111,9 +111,17 @@ def freed_bounds(problem: Problem, session: Session) -> Iterator[Bound]:
         yield Bound("freed", most - bound.value, certified=bound.certified)
 
 
-def _everyone_runs(counts: Counts) -> None:
-    """Let no running job stop: nothing arrives that could take its place."""
-    running = np.array([c.running for c in counts.problem.classes], dtype=np.bool_)
-    mine = np.flatnonzero(running[counts.y_class])
+def _the_highest_run(counts: Counts) -> None:
+    """Let no running job stop that no other outranks: nobody can take its place."""
+    problem = counts.problem
+    highest = int(problem.shape_rank.max(initial=0))
+    stays = np.array(
+        [
+            c.running and problem.shape_rank[c.choices[0].groups[0].shape] == highest
+            for c in problem.classes
+        ],
+        dtype=np.bool_,
+    )
+    mine = np.flatnonzero(stays[counts.y_class])
     rows = counts.model.rows("all run", len(mine), lower=counts.y_most[mine].astype(np.float64))
     counts.model.add(rows, counts.y[mine], 1.0)

@@ -34,11 +34,12 @@ class Losses:
         # A share may need a GPU of its own.
         gpus = -(-problem.shape_gpu // WHOLE_GPU)
         self._sizes = np.column_stack([gpus, problem.shape_demand])
-        shares = any(
-            problem.shared[g.shape]
-            for c in problem.classes
-            if c.running
-            for g in c.choices[0].groups
+        # Shares free no GPU alone, and a reserved one is not free for anybody.
+        by_gpu = not problem.usable.all() or any(
+            problem.shared[group.shape]
+            for job_class in problem.classes
+            if job_class.running
+            for group in job_class.choices[0].groups
         )
         self._hosts = _jobs_by_host(problem)
         base = np.column_stack([placement.whole, placement.free])
@@ -64,7 +65,7 @@ class Losses:
                 sets = np.broadcast_to(sets[:, None, :], (len(sets), len(mine), k))
             shape = (len(sets) * len(mine),)
             room = base[mine] + np.einsum("snk,nkd->snd", sets, gain)
-            if shares:
+            if by_gpu:
                 room[..., 0] = self._whole(mine, k, sets)
             parts.append(
                 (

@@ -64,7 +64,10 @@ def moving(
         empty(placement)
         yield from rearrange(problem, session, placement)
     moved = candidate(placement, "vacating")
+    yield moved
     frozen = problem.frozen(moved.starts)
+    if not frozen.terms:
+        return
     placement = Placement(frozen)
     fill(placement)
     models = models_of(frozen, placement)

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.problem import ANY, Choice, Problem, Start
+from placewright.formulations.gang.settling import homes, settle
 from placewright.formulations.session import Candidate, Place
 from placewright.instances.documents import WHOLE_GPU
 
 
-def candidate(placement: Placement, source: str) -> Candidate:
+def candidate(placement: Placement, source: str, *, final: bool = False) -> Candidate:
     """Name jobs and GPUs of a placement; stopped jobs are settled first."""
     settle(placement)
     problem = placement.problem
@@ -24,88 +25,13 @@ def candidate(placement: Placement, source: str) -> Candidate:
         choice = problem.classes[start.job_class].choices[start.choice]
         job = next(waiting[start.job_class]) if start.job == ANY else start.job
         starts[job] = (choice.index, tuple(_tasks(problem, pools, start, choice)))
-        for host, _ in {(put.host, put.group) for put in start.puts} - _homes(problem, job):
+        for host, _ in {(put.host, put.group) for put in start.puts} - homes(problem, job):
             arrived[host].append(job)
     # A running job may come back to just where it was.
     home = [j for j in starts if j in problem.running and _same(problem, j, starts[j][1])]
     for job in home:
         del starts[job]
-    return Candidate(starts, source, _preempted(placement, arrived))
-
-
-def settle(placement: Placement) -> None:
-    """Make every stopped job a lawful victim, or put it back where it was.
-
-    What may not profit from a job's preemption leaves its hosts; if then nothing arrives there any
-    more, the job returns to its place.
-    """
-    problem = placement.problem
-    _keep_quota(placement)
-    open_jobs = [job for stopped in placement.stopped for job in stopped]
-    open_jobs.sort(key=lambda j: (problem.running[j].level, -j))
-    by_host: defaultdict[int, set[int]] | None = None
-    while open_jobs:
-        job = open_jobs.pop()
-        running = problem.running[job]
-        if job not in placement.stopped[running.job_class]:
-            continue
-        hosts = {host for _, _, host, _ in running.places}
-        if not placement.may_leave(job):
-            if by_host is None:
-                by_host = _arrivals_by_host(placement)
-            for number in sorted(set().union(*(by_host[h] for h in hosts))):
-                start = placement.get(number)
-                if start is None:
-                    continue
-                groups = problem.classes[start.job_class].choices[start.choice].groups
-                # All groups of a job have the rank of its priority.
-                if problem.shape_rank[groups[0].shape] <= running.level:
-                    placement.stop(number)
-                    if start.job != ANY:
-                        open_jobs.append(start.job)
-        if not placement.arrivals[list(hosts)].any():
-            _make_quota(placement, running.job_class)
-            placement.restart(problem.start_of[job])
-
-
-def _within_quota(placement: Placement, job_class: int) -> bool:
-    problem = placement.problem
-    back = problem.classes[job_class]
-    left = placement.quota_left()
-    return problem.within_quota(left, back.tenant, back.choices[0])
-
-
-def _keep_quota(placement: Placement) -> None:
-    """Stop pending jobs, the last ones first, of tenants that would hold more than they may."""
-    problem = placement.problem
-    if not problem.quota:
-        return
-    for number, start in list(placement.moved())[::-1]:
-        over = {tenant for (tenant, _), left in placement.quota_left().items() if left < 0}
-        if not over:
-            return
-        if start.job == ANY and problem.classes[start.job_class].tenant in over:
-            placement.stop(number)
-
-
-def _make_quota(placement: Placement, job_class: int) -> None:
-    """Stop pending jobs of the tenant until one of a class may come back."""
-    problem = placement.problem
-    tenant = problem.classes[job_class].tenant
-    for number, start in list(placement.moved())[::-1]:
-        if _within_quota(placement, job_class):
-            return
-        if start.job == ANY and problem.classes[start.job_class].tenant == tenant:
-            placement.stop(number)
-
-
-def _arrivals_by_host(placement: Placement) -> defaultdict[int, set[int]]:
-    by_host: defaultdict[int, set[int]] = defaultdict(set)
-    for number, start in placement.moved():
-        for put in start.puts:
-            if not put.stays:
-                by_host[put.host].add(number)
-    return by_host
+    return Candidate(starts, source, _preempted(placement, arrived), final)
 
 
 class _Pools:
@@ -160,12 +86,6 @@ def _tasks(problem: Problem, pools: _Pools, start: Start, choice: Choice) -> Ite
         free[number].remove(index)
         gpus_each = int(problem.shape_gpu[choice.groups[number].shape]) // WHOLE_GPU
         yield number, index, host, pools.take(host, gpus_each) if named is None else named
-
-
-def _homes(problem: Problem, job: int) -> set[tuple[int, int]]:
-    """Return the (host, group) pairs of a running job's tasks; none for a pending job."""
-    running = problem.running.get(job)
-    return set() if running is None else {(host, group) for group, _, host, _ in running.places}
 
 
 def _same(problem: Problem, job: int, places: tuple[Place, ...]) -> bool:

@@ -32,7 +32,8 @@ def plans(
             best = max(best, placement, key=lambda p: p.value)
             if isinstance(tightest.patterns, HostPatterns):
                 tightest.patterns.learn(placement)
-        if session.best is not None and session.close_enough(session.best[first]):
+        best_values = session.best or {}
+        if first in best_values and session.close_enough(best_values[first]):
             break
     else:
         yield from repair(problem, session, best)

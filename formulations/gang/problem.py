@@ -90,7 +90,7 @@ class JobClass:
 
 @dataclass(frozen=True, slots=True)
 class RunningJob:
-    """A running job that may move: its class, its places, and what it costs to stop it.
+    """A running job that may move: its class, its places (and as puts), what stopping it costs.
 
     `level` numbers the distinct priorities of such jobs, lowest first: a job of `level` k may be
     preempted for tasks of a rank above k. Costs are in milli-GPU-seconds, without the tasks moved.
@@ -99,6 +99,7 @@ class RunningJob:
     job_class: int
     level: int
     places: tuple[Place, ...]
+    puts: tuple[Put, ...]
     migrate_cost: int
     preempt_cost: int
 
@@ -238,15 +239,7 @@ class Problem:
     @cached_property
     def starts(self) -> tuple[Start, ...]:
         """The running jobs that may move, each in its place."""
-        return tuple(
-            Start(
-                running.job_class,
-                0,
-                tuple(Put(group, host, 1, gpus, True) for group, _, host, gpus in running.places),
-                job,
-            )
-            for job, running in self.running.items()
-        )
+        return tuple(Start(r.job_class, 0, r.puts, job) for job, r in self.running.items())
 
     @cached_property
     def start_of(self) -> dict[int, Start]:
@@ -280,7 +273,7 @@ class Problem:
             classes=pending,
             running={},
             quota=quota,
-            terms=terms or (VALUE,),
+            terms=terms,
         )
 
     def _hold(self, state: State, job: int, places: Iterable[Place], times: int) -> None:

@@ -18,7 +18,10 @@ def vacate(placement: Placement) -> None:
     jobs = [
         job
         for job, running in problem.running.items()
-        if any(problem.vacate[host] for _, _, host, _ in running.places)
+        if any(
+            problem.vacate[host] and problem.shape_gpu[_groups(problem, running)[g].shape]
+            for g, _, host, _ in running.places
+        )
     ]
     for job in sorted(jobs, key=lambda j: (-_largest(problem, problem.running[j]), j)):
         relocate(placement, job, problem.vacate)
@@ -31,8 +34,8 @@ def vacating_cost(problem: Problem) -> int:
         groups = _groups(problem, running)
         milli = [problem.shape_gpu[groups[g].shape] for g, _, _, _ in running.places]
         away = [problem.vacate[host] for _, _, host, _ in running.places]
-        if any(away):
-            moved = sum(int(m) for m, a in zip(milli, away, strict=True) if a)
+        moved = sum(int(m) for m, a in zip(milli, away, strict=True) if a)
+        if moved:
             cost += min(running.migrate_cost + moved, running.preempt_cost + int(sum(milli)))
     return cost
 
