@@ -24,7 +24,7 @@ from placewright.formulations.gang.exact.terms import add_terms
 from placewright.formulations.gang.naming import candidate
 from placewright.formulations.gang.placement import Placement
 from placewright.instances.plan import Certificate
-from placewright.rounds.decisions import decide, keeps
+from placewright.rounds.decisions import Unmoved, decide
 from placewright.rounds.moves import order_of_moves
 from placewright.solver import Limits, Status, Worker
 
@@ -127,7 +127,7 @@ def literal(backend: str, seconds: float, round: Round) -> Answer:  # noqa: A002
         return Answer(outcome.status.value, term, None, bound, outcome.message)
     expand_into(model, slots, outcome.values, placement)
     found = candidate(placement, backend)
-    decisions = decide(round, problem.cluster.hosts, keeps(round), found)
+    decisions = decide(round, problem.cluster.hosts, Unmoved()(round), found)
     moves = order_of_moves(round, decisions)
     plan = Plan(decisions=decisions, sections=() if moves is None else (moves,))
     value = _verified(round, plan)[term]

@@ -40,12 +40,14 @@ class Candidate:
     """A plan to verify, by the jobs' indices in the round.
 
     `starts` has the option and task places of each job that starts or migrates, `preempted` for
-    each preempted job one that takes its place. Other running jobs are kept.
+    each preempted job one that takes its place. Other running jobs are kept. A `final` one is the
+    last that the formulation means to yield.
     """
 
     starts: Mapping[int, tuple[int, tuple[Place, ...]]]
     source: str
     preempted: Mapping[int, int] = field(default_factory=dict)
+    final: bool = False
 
 
 @dataclass(frozen=True, slots=True)

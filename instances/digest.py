@@ -4,8 +4,38 @@ from __future__ import annotations
 
 import hashlib
 import json
+from typing import Any
 
+from placewright.instances.documents import Document
 from placewright.instances.round import Round
+
+
+class Digester:
+    """Digests of rounds that follow each other: a document that both have is written once.
+
+    It keeps the documents of the last round alive.
+    """
+
+    def __init__(self) -> None:
+        self._texts: dict[int, tuple[Document, str]] = {}
+
+    def __call__(self, round_: Round) -> str:
+        """Return the digest of a round, as `round_digest` does."""
+        known, self._texts = self._texts, {}
+        jobs = ",".join([self._text(job, known) for job in round_.jobs])
+        rest = round_.model_dump(mode="json", exclude={"jobs", "cluster"})
+        texts = {key: _canonical(value) for key, value in rest.items()}
+        texts |= {"jobs": f"[{jobs}]", "cluster": self._text(round_.cluster, known)}
+        text = ",".join(f'"{key}":{texts[key]}' for key in sorted(texts))
+        return hashlib.sha256(f"{{{text}}}".encode()).hexdigest()
+
+    def _text(self, document: Document, known: dict[int, tuple[Document, str]]) -> str:
+        # By identity: documents do not change, and the known one is alive, so its id is its own.
+        entry = known.get(id(document))
+        if entry is None:
+            entry = (document, _canonical(document.model_dump(mode="json")))
+        self._texts[id(document)] = entry
+        return entry[1]
 
 
 def round_digest(round_: Round) -> str:
@@ -15,6 +45,8 @@ def round_digest(round_: Round) -> str:
     their unit. Spelling does not count (JSON or YAML, `"4Gi"` or 4096, a cluster inline or
     referred to); order, names and host ranges do.
     """
-    values = round_.model_dump(mode="json")
-    text = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return Digester()(round_)
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -1,7 +1,9 @@
 """One scheduling round: candidates verified, the best kept, its certificate written."""
 
 from placewright.rounds.audit import prove_bounds
+from placewright.rounds.changes import Changes
+from placewright.rounds.engine import Engine
 from placewright.rounds.errors import InternalError
 from placewright.rounds.solve import solve_round
 
-__all__ = ["InternalError", "prove_bounds", "solve_round"]
+__all__ = ["Changes", "Engine", "InternalError", "prove_bounds", "solve_round"]

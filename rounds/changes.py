@@ -62,7 +62,7 @@ def carried_out(round_: Round, plan: Plan, restart_s: Mapping[str, int]) -> Roun
     jobs = list(round_.jobs)
     for index, (job, decision) in enumerate(zip(round_.jobs, plan.decisions, strict=True)):
         running: Running | None
-        if decision.decision is DecisionKind.START:
+        if decision.decision is DecisionKind.START and decision.option is not None:
             running = Running.model_construct(
                 option=decision.option,
                 tasks=decision.tasks,
@@ -188,9 +188,9 @@ def _check_changed_jobs(round_: Round, changes: Changes, hosts: Mapping[str, Har
 
 def _beside(round_: Round, names: Collection[str], touched: Collection[str]) -> Iterator[Job]:
     for job in round_.jobs:
-        if job.running is not None and job.name not in names:
-            if any(task.host in touched for task in job.running.tasks):
-                yield job
+        running = None if job.name in names else job.running
+        if running is not None and any(task.host in touched for task in running.tasks):
+            yield job
 
 
 def _path(path: Path, beside: int, updated: int) -> Path:

@@ -2,65 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from placewright.formulations.session import Candidate
 from placewright.instances.plan import Decision, DecisionKind, Reason, Task
-from placewright.instances.round import Round
+from placewright.instances.round import Job, Round
 
 
-def keeps(round_: Round) -> dict[int, Decision]:
-    """Decisions of the running jobs, by index in the round, if each stays where it is."""
-    return {
-        index: Decision.model_construct(
-            job=job.name,
-            decision=DecisionKind.KEEP,
-            option=job.running.option,
-            tasks=job.running.tasks,
-        )
-        for index, job in enumerate(round_.jobs)
-        if job.running is not None
-    }
+class Unmoved:
+    """Decisions of rounds that follow each other if nothing happens; each is written once.
+
+    It keeps the jobs of the last round alive.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Job, Decision]] = {}
+
+    def __call__(self, round_: Round) -> tuple[Decision, ...]:
+        """Return a decision per job: who runs stays where it is, the others wait."""
+        # By identity: jobs do not change, and a known one is alive, so its id is its own.
+        known = self._known
+        self._known = {id(job): known.get(id(job)) or (job, _unmoved(job)) for job in round_.jobs}
+        return tuple([self._known[id(job)][1] for job in round_.jobs])
+
+
+def _unmoved(job: Job) -> Decision:
+    if job.running is None:
+        return waits(job, Reason.NOT_CHOSEN)
+    return Decision.model_construct(
+        job=job.name,
+        decision=DecisionKind.KEEP,
+        option=job.running.option,
+        tasks=job.running.tasks,
+    )
+
+
+def waits(job: Job, reason: Reason) -> Decision:
+    """Return the decision that a job waits."""
+    return Decision.model_construct(job=job.name, decision=DecisionKind.WAIT, reason=reason)
 
 
 def decide(
     round_: Round,
     hosts: tuple[str, ...],
-    kept: Mapping[int, Decision],
+    unmoved: Sequence[Decision],
     candidate: Candidate,
 ) -> tuple[Decision, ...]:
     """One decision per job in the round's order; who waits does so as `not_chosen`."""
-    decisions = []
-    for index, job in enumerate(round_.jobs):
-        if index in candidate.starts:
-            option, places = candidate.starts[index]
-            tasks = tuple(
+    decisions = list(unmoved)
+    for index, (option, places) in candidate.starts.items():
+        job = round_.jobs[index]
+        decisions[index] = Decision.model_construct(
+            job=job.name,
+            decision=DecisionKind.START if job.running is None else DecisionKind.MIGRATE,
+            option=option,
+            tasks=tuple(
                 Task.model_construct(group=g, index=i, host=hosts[h], gpus=gpus)
                 for g, i, h, gpus in places
-            )
-            migrates = index in kept
-            decisions.append(
-                Decision.model_construct(
-                    job=job.name,
-                    decision=DecisionKind.MIGRATE if migrates else DecisionKind.START,
-                    option=option,
-                    tasks=tasks,
-                )
-            )
-        elif index in candidate.preempted:
-            decisions.append(
-                Decision.model_construct(
-                    job=job.name,
-                    decision=DecisionKind.PREEMPT,
-                    displaced_by=round_.jobs[candidate.preempted[index]].name,
-                )
-            )
-        elif index in kept:
-            decisions.append(kept[index])
-        else:
-            decisions.append(
-                Decision.model_construct(
-                    job=job.name, decision=DecisionKind.WAIT, reason=Reason.NOT_CHOSEN
-                )
-            )
+            ),
+        )
+    for index, above in candidate.preempted.items():
+        decisions[index] = Decision.model_construct(
+            job=round_.jobs[index].name,
+            decision=DecisionKind.PREEMPT,
+            displaced_by=round_.jobs[above].name,
+        )
     return tuple(decisions)

@@ -16,6 +16,7 @@ BACKENDS = ("auto", "highs", "cp-sat", "cbc")
 DEFAULT_BACKEND = "highs"
 
 Isolation: TypeAlias = Literal["process", "none"]
+Solver: TypeAlias = Worker | InProcess
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +57,24 @@ class Settings:
             isolation=isolation,
         )
 
+    def solver(self) -> Solver:
+        """Make what runs the backend; a process is started ahead of its first model."""
+        if self.isolation == "none":
+            return InProcess()
+        worker = Worker()
+        if self.seconds > 0:
+            worker.warm(self.backend)
+        return worker
+
     @contextmanager
-    def session(self, meter: Meter) -> Iterator[Session]:
-        """Open a session whose clock started with the meter; its solver process ends with it."""
-        solver = InProcess() if self.isolation == "none" else Worker()
-        if isinstance(solver, Worker):
-            meter.worker = solver
-            if self.seconds > 0:
-                solver.warm(self.backend)
+    def session(self, meter: Meter, solver: Solver | None = None) -> Iterator[Session]:
+        """Open a session whose clock started with the meter; a solver not given ends with it."""
+        own = self.solver() if solver is None else solver
+        if isinstance(own, Worker):
+            meter.watch(own)
         try:
             yield Session(
-                solve=solver.solve,
+                solve=own.solve,
                 deadline=meter.started + self.seconds,
                 backend=self.backend,
                 gap=self.gap,
@@ -75,5 +83,5 @@ class Settings:
                 memory_mib=self.memory_mib,
             )
         finally:
-            if isinstance(solver, Worker):
-                solver.close()
+            if isinstance(own, Worker) and solver is None:
+                own.close()

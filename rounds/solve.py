@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias
 
 from placewright.formulations.gang import run as gang
-from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.gang.compile import Compiler
 from placewright.formulations.gang.problem import Problem
 from placewright.formulations.session import Bound, Candidate, Session
-from placewright.instances.digest import round_digest
-from placewright.instances.plan import Certificate, Decision, DecisionKind, Plan
+from placewright.instances.digest import Digester
+from placewright.instances.plan import Certificate, Decision, Plan
 from placewright.instances.round import Round
-from placewright.instances.verify import verify
+from placewright.instances.verify import verify, verify_certificate
 from placewright.rounds.certificate import Bounds, better, refuse_beaten
-from placewright.rounds.decisions import decide, keeps
+from placewright.rounds.decisions import Unmoved, decide, waits
 from placewright.rounds.errors import InternalError
 from placewright.rounds.moves import order_of_moves
 from placewright.rounds.reasons import reasons_of
-from placewright.rounds.settings import Isolation, Settings
+from placewright.rounds.settings import Isolation, Settings, Solver
 from placewright.rounds.usage import Meter, versions
 
 INTERRUPTED = "interrupted"
@@ -28,6 +28,7 @@ FINISH_SHARE = 3.0
 """Time kept for the end, in times of what verifying the first candidate took."""
 
 Progress: TypeAlias = Callable[[int, float | None], None]
+Formulation: TypeAlias = Callable[[Problem, Session], Iterator[Candidate | Bound]]
 
 
 def solve_round(
@@ -87,26 +88,47 @@ def solve_round(
         deterministic=deterministic,
         isolation=isolation,
     )
-    return _Solve(round, settings, progress).plan()
+    return Solve(round, settings, progress, Memory(), gang.run).plan()
 
 
-class _Solve:
-    def __init__(self, round_: Round, settings: Settings, progress: Progress | None) -> None:
+class Memory:
+    """What rounds that follow each other have in common, so that it is made once."""
+
+    def __init__(self) -> None:
+        self.compile = Compiler()
+        self.digest = Digester()
+        self.unmoved = Unmoved()
+
+
+class Solve:
+    """One round being decided: `plan` runs the formulation and keeps the best it yields."""
+
+    def __init__(
+        self,
+        round_: Round,
+        settings: Settings,
+        progress: Progress | None,
+        memory: Memory,
+        formulation: Formulation,
+    ) -> None:
         self.round, self.settings, self.progress = round_, settings, progress
+        self.memory, self.formulation = memory, formulation
         self.meter = Meter()
         self.bounds = Bounds()
         self.best: Candidate | None = None
         self.document: Plan = Plan.model_construct(decisions=())
         self.values: dict[str, int] = {}
 
-    def plan(self) -> Plan:
-        self.problem: Problem = compile_round(self.round)
+    def plan(self, solver: Solver | None = None) -> Plan:
+        """Return the best plan, verified; a solver that is not given lives for this round."""
+        self.problem: Problem = self.memory.compile(self.round)
         self.terms = self.problem.terms
-        self.kept = keeps(self.round)
-        with ThreadPoolExecutor(1) as executor, self.settings.session(self.meter) as session:
+        self.unmoved = self.memory.unmoved(self.round)
+        opened = self.settings.session(self.meter, solver)
+        with ThreadPoolExecutor(1) as executor, opened as session:
             # Nothing needs the digest before the end, and the search mostly waits for its solver.
-            self.digest = executor.submit(round_digest, self.round)
-            steps = gang.run(self.problem, session)
+            self.digest = executor.submit(self.memory.digest, self.round)
+            steps = self.formulation(self.problem, session)
             try:
                 for step in steps:
                     if isinstance(step, Candidate):
@@ -161,11 +183,22 @@ class _Solve:
             self.progress(self.values[self.terms[0]], session.first_bound)
 
     def _document(self, candidate: Candidate) -> Plan:
-        decisions = decide(self.round, self.problem.cluster.hosts, self.kept, candidate)
+        decisions = decide(self.round, self.problem.cluster.hosts, self.unmoved, candidate)
+        if candidate.final:
+            decisions = self._with_reasons(decisions, candidate)
         sections = self._sections(decisions)
         return Plan.model_construct(
             round=None, decisions=decisions, sections=sections, certificate=None
         )
+
+    def _with_reasons(
+        self, decisions: tuple[Decision, ...], candidate: Candidate
+    ) -> tuple[Decision, ...]:
+        reasoned = list(decisions)
+        for index, reason in reasons_of(self.problem, candidate).items():
+            if reasoned[index].reason is not reason:
+                reasoned[index] = waits(self.round.jobs[index], reason)
+        return tuple(reasoned)
 
     def _sections(self, decisions: tuple[Decision, ...]) -> tuple[dict[str, Any], ...]:
         moves = order_of_moves(self.round, decisions)
@@ -197,18 +230,18 @@ class _Solve:
             degraded=tuple(dict.fromkeys(session.degraded)),
             run=self.meter.read(),
         )
-        decisions = list(self.document.decisions)
-        for index, reason in reasons_of(self.problem, self.best).items():
-            name = self.round.jobs[index].name
-            decisions[index] = Decision.model_construct(
-                job=name, decision=DecisionKind.WAIT, reason=reason
-            )
-        plan = Plan.model_construct(
-            decisions=tuple(decisions), sections=self.document.sections, certificate=certificate
-        )
+        plan = self.document.model_copy(update={"certificate": certificate})
+        if not self.best.final:
+            decisions = self._with_reasons(plan.decisions, self.best)
+            plan = plan.model_copy(update={"decisions": decisions})
         refuse_beaten(results, plan)
-        verification = verify(self.round, plan)
-        if not verification.ok:
-            raise InternalError(f"final plan: {verification.violations[0]}", plan)
+        # The decisions of a final candidate were verified as they are.
+        violations = (
+            verify_certificate(certificate, self.values)
+            if self.best.final
+            else verify(self.round, plan).violations
+        )
+        if violations:
+            raise InternalError(f"final plan: {violations[0]}", plan)
         # The digest is taken of the round that was verified; to compare it with itself is no check.
         return plan.model_copy(update={"round": self.digest.result()})

@@ -17,16 +17,21 @@ class Meter:
 
     def __init__(self) -> None:
         self.started = time.monotonic()
-        self.worker: Worker | None = None
+        self._worker: Worker | None = None
         self._cpu = time.process_time()
+
+    def watch(self, worker: Worker) -> None:
+        """Count what a worker uses from now on."""
+        self._worker = worker
+        self._cpu += worker.cpu_seconds()
 
     def read(self) -> Run:
         """Cost so far. Peak memory is that of this process in its life plus the worker's."""
         cpu = time.process_time() - self._cpu
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        if self.worker is not None:
-            cpu += self.worker.cpu_seconds()
-            peak += self.worker.peak_mib()
+        if self._worker is not None:
+            cpu += self._worker.cpu_seconds()
+            peak += self._worker.peak_mib()
         return Run(
             wall_s=round(time.monotonic() - self.started, 3),
             cpu_s=round(cpu, 3),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
@@ -16,11 +18,14 @@ from placewright.formulations.gang.problem import (
     Group,
     JobClass,
     Problem,
+    Put,
     RunningJob,
 )
-from placewright.instances.arrays import build_cluster, build_state
+from placewright.instances.arrays import build_cluster
+from placewright.formulations.session import Place
+from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.ranges import expand
-from placewright.instances.round import Job, Option, Round, TaskGroup
+from placewright.instances.round import Job, Option, Round, Running, TaskGroup
 from placewright.topology import Cluster, State
 
 ShapeKey: TypeAlias = tuple[int, tuple[tuple[str, int], ...], tuple[str, ...] | None, int]
@@ -81,73 +86,202 @@ class _Shapes:
         return np.array([rank for _, _, _, rank in self.index], dtype=np.int64)
 
 
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What a running job holds: per task a host and a row of demands, per GPU the milli-GPU."""
+
+    level: int
+    places: tuple[Place, ...]
+    puts: tuple[Put, ...]
+    hosts: tuple[int, ...]
+    demands: tuple[int, ...]
+    gpus: tuple[int, ...]
+    milli: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What a job is, whichever jobs there are besides: the number of its kind, -1 if pinned."""
+
+    job: Job
+    kind: int
+    held: _Held | None
+
+
+class Compiler:
+    """Compiles rounds that follow each other; what two of them share is compiled once.
+
+    The jobs of the last round are kept alive, and shapes keep their indices, until a round has
+    another cluster, other levels of priority, tenants or spread weights, or too few of the shapes.
+    """
+
+    def __init__(self) -> None:
+        self._basis: _Basis | None = None
+
+    def __call__(self, round_: Round) -> Problem:
+        """Compile a checked round into arrays and classes."""
+        basis = self._basis
+        if basis is None or not basis.serves(round_):
+            basis = self._basis = _Basis(round_)
+        return basis.problem(round_)
+
+
 def compile_round(round_: Round) -> Problem:
     """Compile a checked round into arrays and classes."""
-    cluster = build_cluster(round_.cluster)
-    state = build_state(round_, cluster)
-    usable, open_ = _usable(round_, cluster, state)
-    vacate = _hosts(cluster, round_.policy.vacate)
-    shapes = _Shapes(cluster)
-    weights = round_.spread_weights()
-    tenants = {t.name: i for i, t in enumerate(round_.tenants)}
-    jobs = round_.jobs
-    movable = [j for j, job in enumerate(jobs) if job.running and not job.running.pinned]
-    levels = sorted({jobs[j].priority for j in movable})
-    members: defaultdict[tuple[bool, int, tuple[Choice, ...]], list[int]] = defaultdict(list)
-    for index, job in enumerate(jobs):
-        if job.running is not None and job.running.pinned:
-            continue
-        rank = bisect_left(levels, job.priority)
-        offered = range(len(job.options)) if job.running is None else (job.running.option,)
+    return Compiler()(round_)
+
+
+def _levels(round_: Round) -> list[int]:
+    """Return the distinct priorities of the running jobs that may move, lowest first."""
+    running = ((job, job.running) for job in round_.jobs)
+    return sorted({job.priority for job, at in running if at is not None and not at.pinned})
+
+
+class _Basis:
+    """What the jobs of a round are compiled upon, and those that are."""
+
+    def __init__(self, round_: Round) -> None:
+        self.document, self.levels = round_.cluster, _levels(round_)
+        self.tenants = {t.name: i for i, t in enumerate(round_.tenants)}
+        self.weights = round_.spread_weights()
+        self.cluster = build_cluster(round_.cluster)
+        entries = [(entry.healthy, len(expand(entry.name))) for entry in round_.cluster.hosts]
+        self.healthy = np.repeat([h for h, _ in entries], [n for _, n in entries])
+        self.shapes = _Shapes(self.cluster)
+        self.shapes_needed = 0
+        self.kinds: dict[tuple[bool, int, tuple[Choice, ...]], int] = {}
+        self.demands: dict[tuple[int, ...], int] = {}
+        self.known: dict[int, _Facts] = {}
+
+    def serves(self, round_: Round) -> bool:
+        return (
+            round_.cluster is self.document
+            and _levels(round_) == self.levels
+            and [t.name for t in round_.tenants] == list(self.tenants)
+            and round_.spread_weights() == self.weights
+            and len(self.shapes.index) <= 2 * self.shapes_needed
+        )
+
+    def problem(self, round_: Round) -> Problem:
+        cluster, jobs = self.cluster, round_.jobs
+        # By identity: jobs do not change, and a known one is alive, so its id is its own.
+        known = self.known
+        self.known = {id(job): known.get(id(job)) or self._facts(job) for job in jobs}
+        facts = [self.known[id(job)] for job in jobs]
+        members: defaultdict[int, list[int]] = defaultdict(list)
+        for index, fact in enumerate(facts):
+            members[fact.kind].append(index)
+        pinned = [facts[j] for j in members.pop(-1, ())]
+        kinds = list(self.kinds)
+        # Running jobs of different levels are of different classes: their shapes differ in rank.
+        classes = tuple(
+            JobClass(
+                tuple(sorted(members[k], key=lambda j: (-jobs[j].priority, j))),
+                kinds[k][1],
+                kinds[k][2],
+                kinds[k][0],
+            )
+            for k in sorted(members, key=lambda k: kinds[k][0])
+        )
+        choices = (choice for job_class in classes for choice in job_class.choices)
+        self.shapes_needed = len({g.shape for choice in choices for g in choice.groups})
+        state = self._state(facts)
+        cleared = self._state(pinned)
+        pinned_hosts = cleared.busy.copy()
+        cleared.busy[:] = state.busy
+        usable, open_ = _usable(round_, cluster, state)
+        vacate = _hosts(cluster, round_.policy.vacate)
+        reserved_free = np.zeros(cluster.num_hosts, dtype=np.int64)
+        host_of_gpu = np.repeat(np.arange(cluster.num_hosts), cluster.gpu_count)
+        np.add.at(reserved_free, host_of_gpu[~usable], cleared.gpu_free[~usable])
+        state.gpu_free[~usable] = 0
+        cleared.gpu_free[~usable] = 0
+        class_of = {j: c for c, k in enumerate(classes) if k.running for j in k.jobs}
+        gpu, demand, hosts = self.shapes.arrays()
+        return Problem(
+            round=round_,
+            cluster=cluster,
+            state=state,
+            cleared=cleared,
+            classes=classes,
+            shape_gpu=gpu,
+            shape_demand=demand,
+            shape_allowed=hosts,
+            shape_rank=self.shapes.ranks(),
+            open=open_ & ~vacate,
+            usable=usable,
+            vacate=vacate,
+            pinned_hosts=pinned_hosts,
+            pinned_remaining=_remaining(
+                [fact.job for fact in pinned], set(np.array(cluster.hosts)[vacate].tolist())
+            ),
+            reserved_free=reserved_free,
+            running={
+                j: _running_job(round_.now, facts[j], class_of[j])
+                for j in range(len(jobs))
+                if j in class_of
+            },
+            quota=_quota(round_, cluster),
+            terms=tuple(round_.policy.terms),
+        )
+
+    def _facts(self, job: Job) -> _Facts:
+        running = job.running
+        if running is not None and running.pinned:
+            return _Facts(job, -1, self._held(job, running))
+        rank = bisect_left(self.levels, job.priority)
+        offered = range(len(job.options)) if running is None else (running.option,)
         choices = tuple(
             Choice(
                 o,
                 job.value_of(o),
-                tuple(shapes.group(g, weights, rank) for g in job.options[o].groups),
+                tuple(self.shapes.group(g, self.weights, rank) for g in job.options[o].groups),
             )
             for o in offered
         )
-        key = (job.running is not None, tenants.get(job.tenant or "", -1), choices)
-        members[key].append(index)
-    # Running jobs of different levels are of different classes: their shapes differ in rank.
-    classes = tuple(
-        JobClass(
-            tuple(sorted(indices, key=lambda j: (-jobs[j].priority, j))), tenant, choices, running
+        key = (running is not None, self.tenants.get(job.tenant or "", -1), choices)
+        kind = self.kinds.setdefault(key, len(self.kinds))
+        return _Facts(job, kind, None if running is None else self._held(job, running))
+
+    def _held(self, job: Job, running: Running) -> _Held:
+        cluster, groups = self.cluster, job.options[running.option].groups
+        host_of = cluster.host_index
+        places = tuple((t.group, t.index, host_of[t.host], t.gpus) for t in running.tasks)
+        demands = [self._demand(group) for group in groups]
+        start = cluster.gpu_start
+        return _Held(
+            level=bisect_left(self.levels, job.priority),
+            places=places,
+            puts=tuple(Put(group, host, 1, gpus, True) for group, _, host, gpus in places),
+            hosts=tuple(host for _, _, host, _ in places),
+            demands=tuple(demands[group] for group, _, _, _ in places),
+            gpus=tuple(int(start[host]) + gpu for _, _, host, gpus in places for gpu in gpus),
+            milli=tuple(
+                min(groups[group].gpu, WHOLE_GPU) for group, _, _, gpus in places for _ in gpus
+            ),
         )
-        for (running, tenant, choices), indices in sorted(members.items(), key=lambda m: m[0][0])
-    )
-    class_of = {j: c for c, k in enumerate(classes) if k.running for j in k.jobs}
-    pinned = [job for job in jobs if job.running is not None and job.running.pinned]
-    cleared = build_state(round_.model_copy(update={"jobs": tuple(pinned)}), cluster)
-    pinned_hosts = cleared.busy.copy()
-    cleared.busy[:] = state.busy
-    reserved_free = np.zeros(cluster.num_hosts, dtype=np.int64)
-    host_of_gpu = np.repeat(np.arange(cluster.num_hosts), cluster.gpu_count)
-    np.add.at(reserved_free, host_of_gpu[~usable], cleared.gpu_free[~usable])
-    state.gpu_free[~usable] = 0
-    cleared.gpu_free[~usable] = 0
-    running = {j: _running_job(round_, cluster, j, class_of[j], levels) for j in movable}
-    gpu, demand, hosts = shapes.arrays()
-    return Problem(
-        round=round_,
-        cluster=cluster,
-        state=state,
-        cleared=cleared,
-        classes=classes,
-        shape_gpu=gpu,
-        shape_demand=demand,
-        shape_allowed=hosts,
-        shape_rank=shapes.ranks(),
-        open=open_ & ~vacate,
-        usable=usable,
-        vacate=vacate,
-        pinned_hosts=pinned_hosts,
-        pinned_remaining=_remaining(pinned, set(np.array(cluster.hosts)[vacate].tolist())),
-        reserved_free=reserved_free,
-        running=running,
-        quota=_quota(round_, cluster),
-        terms=tuple(round_.policy.terms),
-    )
+
+    def _demand(self, group: TaskGroup) -> int:
+        wanted = {"cpu": group.cpu, "memory": group.memory, **group.resources}
+        row = tuple(wanted.get(name, 0) for name in self.cluster.resources)
+        return self.demands.setdefault(row, len(self.demands))
+
+    def _state(self, facts: Sequence[_Facts]) -> State:
+        """Return what is free, healthy and busy once these jobs hold what they run on."""
+        state = State.empty(self.cluster)
+        state.healthy[:] = self.healthy
+        held = [fact.held for fact in facts if fact.held is not None]
+
+        def all_of(parts: Iterable[tuple[int, ...]]) -> NDArray[np.int64]:
+            return np.array(list(chain.from_iterable(parts)), dtype=np.int64)
+
+        hosts = all_of(h.hosts for h in held)
+        rows = np.array(list(self.demands), dtype=np.int64).reshape(-1, state.free.shape[1])
+        np.subtract.at(state.free, hosts, rows[all_of(h.demands for h in held)])
+        milli = all_of(h.milli for h in held)
+        np.subtract.at(state.gpu_free, all_of(h.gpus for h in held), milli.astype(np.int32))
+        state.busy[hosts] = True
+        return state
 
 
 def _usable(
@@ -174,19 +308,18 @@ def _hosts(cluster: Cluster, names: Sequence[str]) -> NDArray[np.bool_]:
     return marked
 
 
-def _running_job(
-    round_: Round, cluster: Cluster, index: int, job_class: int, levels: list[int]
-) -> RunningJob:
-    job, host_of = round_.jobs[index], cluster.host_index
+def _running_job(now: int, facts: _Facts, job_class: int) -> RunningJob:
+    job, held = facts.job, facts.held
     running = job.running
-    if running is None:
+    if running is None or held is None:
         raise ValueError(f"job {job.name!r} is pending; expected a running one")
-    lost = 0 if running.checkpoint is None else round_.now - running.checkpoint
+    lost = 0 if running.checkpoint is None else now - running.checkpoint
     default = job.options[running.option].milli_gpu * (lost + running.restart_s)
     return RunningJob(
         job_class=job_class,
-        level=bisect_left(levels, job.priority),
-        places=tuple((t.group, t.index, host_of[t.host], t.gpus) for t in running.tasks),
+        level=held.level,
+        places=held.places,
+        puts=held.puts,
         migrate_cost=default if running.migrate_cost is None else running.migrate_cost,
         preempt_cost=default if running.preempt_cost is None else running.preempt_cost,
     )

@@ -37,10 +37,15 @@ def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
         yield from moving_at_once(problem)
     if session.proven or session.expired():
         return
-    if len(problem.running) <= MAX_EXACT_CELLS and size_of(problem) <= MAX_EXACT_CELLS:
+    if small(problem):
         yield from run_exact(problem, session)
     else:
         yield from _run_counts(problem, session, placement)
+
+
+def small(problem: Problem) -> bool:
+    """Whether a host-indexed model of the whole round is small enough to solve."""
+    return len(problem.running) <= MAX_EXACT_CELLS and size_of(problem) <= MAX_EXACT_CELLS
 
 
 def trivial_bounds(problem: Problem) -> Iterator[Bound]:

@@ -6,7 +6,9 @@ objective term from the round and the plan alone.
 
 from __future__ import annotations
 
-from placewright.instances.plan import Plan
+from collections.abc import Mapping
+
+from placewright.instances.plan import Certificate, Plan
 from placewright.instances.round import Round
 from placewright.instances.verify import (
     arrivals,
@@ -24,7 +26,7 @@ from placewright.instances.verify.reading import Reading, read
 from placewright.instances.verify.result import Rule, Verification, Violation
 from placewright.instances.verify.terms import TERMS
 
-__all__ = ["RULE_IDS", "Verification", "Violation", "verify"]
+__all__ = ["RULE_IDS", "Verification", "Violation", "verify", "verify_certificate"]
 
 _PLAN_RULES: tuple[Rule[Reading], ...] = (
     Rule("same_round", certificate.same_round),
@@ -66,6 +68,11 @@ def verify(round: Round, plan: Plan) -> Verification:  # noqa: A002
     terms: dict[str, int] = {name: TERMS[name].recompute(reading) for name in round.policy.terms}
     violations = [found for rule in _PLAN_RULES for found in rule.violations(reading)]
     if plan.certificate is not None:
-        claim = certificate.Claim(plan.certificate, terms)
-        violations += [found for rule in certificate.RULES for found in rule.violations(claim)]
+        violations += verify_certificate(plan.certificate, terms)
     return Verification(tuple(violations), terms)
+
+
+def verify_certificate(claimed: Certificate, terms: Mapping[str, int]) -> list[Violation]:
+    """Check what a certificate says against the terms that `verify` recomputed for its plan."""
+    claim = certificate.Claim(claimed, terms)
+    return [found for rule in certificate.RULES for found in rule.violations(claim)]

@@ -17,14 +17,16 @@ if TYPE_CHECKING:
     from placewright.instances.presets import defragment, drain, hot_swap, minimal_victims
     from placewright.instances.round import Round
     from placewright.instances.verify import Verification, verify
-    from placewright.rounds import solve_round
+    from placewright.rounds import Changes, Engine, solve_round
     from placewright.topology import Cluster
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Changes",
     "Cluster",
     "ClusterDocument",
+    "Engine",
     "InvalidInputError",
     "Plan",
     "Round",
@@ -43,8 +45,10 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Changes": "placewright.rounds",
     "Cluster": "placewright.topology",
     "ClusterDocument": "placewright.instances.cluster",
+    "Engine": "placewright.rounds",
     "InvalidInputError": "placewright.instances.errors",
     "Plan": "placewright.instances.plan",
     "Round": "placewright.instances.round",
