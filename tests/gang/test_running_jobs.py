@@ -48,7 +48,7 @@ def values_of(certificate: Certificate) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize(("backend", "examples"), [("highs", 60), ("cp-sat", 25), ("cbc", 12)])
+@pytest.mark.parametrize(("backend", "examples"), [("highs", 50), ("cp-sat", 20), ("cbc", 10)])
 def test_the_exact_model_proves_the_optimum_of_all_moves(
     oracle: ModuleType,
     moves: ModuleType,
@@ -87,12 +87,12 @@ def test_jobs_move_and_stop_in_the_optima(tiny: ModuleType) -> None:
 @pytest.mark.parametrize(
     ("backend", "examples", "pairs", "table", "whole"),
     [
-        ("highs", 60, 8000, 60_000, True),
-        ("highs", 40, 8000, 60_000, False),
-        ("highs", 40, 8000, 0, False),
-        ("highs", 30, 0, 0, True),
-        ("cp-sat", 20, 8000, 60_000, True),
-        ("cbc", 10, 8000, 60_000, True),
+        ("highs", 50, 8000, 60_000, True),
+        ("highs", 35, 8000, 60_000, False),
+        ("highs", 35, 8000, 0, False),
+        ("highs", 25, 0, 0, True),
+        ("cp-sat", 15, 8000, 60_000, True),
+        ("cbc", 8, 8000, 60_000, True),
     ],
 )
 def test_no_plan_with_moves_beats_a_bound_of_the_count_model(
