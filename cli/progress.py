@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from placewright.cli.text import number
+from placewright.cli.text import term_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,8 +16,8 @@ Progress = Callable[[int, float | None], None]
 
 
 @contextmanager
-def progress_of(console: Console) -> Iterator[Progress | None]:
-    """Yield what `solve_round` tells the first term's best value and tightest bound.
+def progress_of(console: Console, term: str) -> Iterator[Progress | None]:
+    """Yield what `solve_round` tells the best value and tightest bound of the first term, `term`.
 
     Yields
     ------
@@ -32,6 +32,7 @@ def progress_of(console: Console) -> Iterator[Progress | None]:
 
         def show(value: int, bound: float | None) -> None:
             seconds = monotonic() - started
-            status.update(f"{seconds:.1f} s: value {number(value)}, bound {number(bound)}")
+            best, limit = term_text(term, value), term_text(term, bound)
+            status.update(f"{seconds:.1f} s: {term} {best}, bound {limit}")
 
         yield show

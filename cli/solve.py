@@ -77,7 +77,7 @@ def solve(
     from placewright.rounds import solve_round
 
     round_ = load_round(round_file)
-    with progress_of(err()) as progress:
+    with progress_of(err(), round_.policy.terms[0]) as progress:
         plan = solve_round(
             round_,
             time_limit=time_limit,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -12,7 +12,7 @@ from rich.table import Table
 
 from placewright.cli.moves import Move, moves_of
 from placewright.cli.summary import MOVES, OUTCOMES
-from placewright.cli.text import NONE, count, count_gpus, gpu_time, gpus, number, percent, place
+from placewright.cli.text import NONE, count, gpus, number, percent, place, term_text
 from placewright.instances.plan import DecisionKind, Reason
 
 if TYPE_CHECKING:
@@ -27,12 +27,6 @@ REASONS = {
     Reason.CAPACITY: "did not fit what was free before the round",
     Reason.DISPLACED_BY_PRIORITY: "did not fit beside started jobs of higher priority",
     Reason.NOT_CHOSEN: "could have started; others were worth more",
-}
-
-UNITS: Mapping[str, Callable[[float], str]] = {
-    "disruption": gpu_time,
-    "freed": gpu_time,
-    "remaining": count_gpus,
 }
 
 
@@ -111,13 +105,6 @@ def terms_table(
             f"{proof}, conditional" if term.conditional else proof,
         )
     return made
-
-
-def term_text(name: str, value: float | None) -> str:
-    """Write a term's value or bound, with its unit where that is GPUs or their time."""
-    if value is None or name not in UNITS:
-        return number(value)
-    return UNITS[name](value)
 
 
 def waiting_table(jobs: Mapping[str, Job], waiting: Iterable[Decision]) -> Table:

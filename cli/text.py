@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -39,6 +39,13 @@ def number(value: float | None) -> str:
     if value is None:
         return NONE
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
+
+
+def term_text(name: str, value: float | None) -> str:
+    """Write a term's value or bound, with its unit where that is GPUs or their time."""
+    if value is None or name not in UNITS:
+        return number(value)
+    return UNITS[name](value)
 
 
 def percent(fraction: float | None) -> str:
@@ -82,6 +89,13 @@ def short(name: str, holder: str) -> str:
     """Drop the holder's name from the front of a name: `b0-r1-h3` in `b0-r1` is `h3`."""
     rest = name.removeprefix(holder)
     return rest[1:] if holder and rest[:1] in SEPARATORS and rest[1:] else name
+
+
+UNITS: Mapping[str, Callable[[float], str]] = {
+    "disruption": gpu_time,
+    "freed": gpu_time,
+    "remaining": count_gpus,
+}
 
 
 def _decimal(value: float) -> str:

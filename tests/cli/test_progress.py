@@ -10,14 +10,14 @@ from placewright.cli.progress import progress_of
 
 
 def test_nothing_is_reported_where_no_terminal_is():
-    with progress_of(Console(file=io.StringIO())) as progress:
+    with progress_of(Console(file=io.StringIO()), "value") as progress:
         assert progress is None
 
 
 def test_a_terminal_shows_value_and_bound():
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=True, width=80, _environ={})
-    with progress_of(console) as progress:
+    with progress_of(console, "value") as progress:
         assert progress is not None
         progress(1000, 2000.5)
         progress(1500, None)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from placewright.cli.tables import term_text
 from placewright.instances.files import load_plan, write
 from placewright.instances.plan import Decision, DecisionKind, Plan, Task
 from placewright.instances.round import Round
@@ -91,14 +90,6 @@ def test_more_moves_than_rows_are_counted(run, monkeypatch, tmp_path):
     assert result.code == 0
     assert "... and 10 more moves" in result.out
     assert "spare" not in result.out
-
-
-def test_terms_have_readable_units():
-    assert term_text("disruption", 90_000) == "90 GPU-s"
-    assert term_text("freed", -7_200_000) == "-2 GPU-h"
-    assert term_text("remaining", 12_500.0) == "12.5 GPUs"
-    assert term_text("value", 90_400) == "90,400"
-    assert term_text("disruption", None) == "-"
 
 
 def test_options_reach_the_solver(run, solver, round_file):

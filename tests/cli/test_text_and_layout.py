@@ -19,6 +19,7 @@ from placewright.cli.text import (
     short,
     shortened,
     spans,
+    term_text,
 )
 from placewright.instances.arrays import build_cluster
 from placewright.instances.generator import generate_cluster
@@ -46,6 +47,11 @@ from placewright.instances.plan import Task
         (number(None), "-"),
         (number(5999.0), "5,999"),
         (number(5999.66), "5,999.66"),
+        (term_text("disruption", 90_000), "90 GPU-s"),
+        (term_text("freed", -7_200_000), "-2 GPU-h"),
+        (term_text("remaining", 12_500.0), "12.5 GPUs"),
+        (term_text("remaining", None), "-"),
+        (term_text("value", 90_400), "90,400"),
         (percent(None), "-"),
         (percent(0.0), "0 %"),
         (percent(0.00012), "0.012 %"),
