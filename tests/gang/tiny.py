@@ -271,6 +271,9 @@ def running_rounds(draw: st.DrawFn, *, preset: str | None = None, whole: bool = 
         {**draw(gangs(cluster, tenants, [1, 2, 2, 0], [2, 1, 3], kinds)), "name": f"job-{i}"}
         for i in range(number)
     ]
+    if preset == "defragment":
+        for job in running:
+            job["priority"] = 0
     if preset == "minimal_victims":
         pending[0]["priority"] = 2
         for job in running:
