@@ -21,8 +21,8 @@ from placewright.formulations.gang.problem import (
     Put,
     RunningJob,
 )
-from placewright.instances.arrays import build_cluster
 from placewright.formulations.session import Place
+from placewright.instances.arrays import build_cluster
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.ranges import expand
 from placewright.instances.round import Job, Option, Round, Running, TaskGroup

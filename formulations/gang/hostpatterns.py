@@ -88,6 +88,8 @@ class HostPatterns:
     ----------
     pool : PatternPool
         The patterns so far; kinds are host classes, parts are shapes.
+    keys : int64 (host classes, 2 + dimensions of the grid)
+        Whether the hosts are empty, their GPU model, what they have free on the grid.
     alike : int64 (host classes,)
         Equal for classes that can hold the same patterns: those that are empty and those in use.
     """
@@ -101,7 +103,8 @@ class HostPatterns:
         self._model = cluster.gpu_model[first]
         self._allowed = counts.problem.shape_allowed[:, first]
         upper = np.where(classes.idle, 0, classes.size)
-        key = np.column_stack([self._model, self._free])
+        self.keys = np.column_stack([classes.idle, self._model, self._free])
+        key = self.keys[:, 1:]
         self.alike = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
         self._host_row = counts.model.rows("hosts", len(classes), upper=upper)
         idle = np.flatnonzero(classes.idle)
@@ -119,7 +122,7 @@ class HostPatterns:
         # A task that stays on a reserved GPU takes more than a pattern may.
         fits = (held @ self.grid.sizes <= self.grid.free).all(axis=1)
         hosts = np.flatnonzero(held.any(axis=1) & fits & (self.counts.classes.of_host >= 0))
-        self._append(self.counts.classes.of_host[hosts], held[hosts])
+        self.add(self.counts.classes.of_host[hosts], held[hosts])
 
     def improve(self, duals: NDArray[np.float64], sense: str) -> tuple[bool, float]:
         """Add the best pattern of every class that improves the relaxation.
@@ -145,7 +148,7 @@ class HostPatterns:
                     found += self._with_each(best, taken, price, a, mu)
                 chosen += [a] * len(found)
                 cuts += found
-        added = self._append(np.array(chosen, dtype=np.int64), np.array(cuts, dtype=np.int64))
+        added = self.add(np.array(chosen, dtype=np.int64), np.array(cuts, dtype=np.int64))
         return added, float((gain.clip(min=0.0) * self.counts.classes.size).sum())
 
     def most_missing(self, y: NDArray[Any]) -> int:
@@ -199,7 +202,8 @@ class HostPatterns:
                 found[-1][s] += 1
         return found
 
-    def _append(self, kinds: Ints, cuts: Ints) -> bool:
+    def add(self, kinds: Ints, cuts: Ints) -> bool:
+        """Add patterns (tasks per shape) of these host classes; return whether one is new."""
         columns, _, cuts = self.pool.append(kinds, cuts)
         at, s = np.nonzero(cuts)
         self.counts.model.add(self.counts.task_row[s], columns[at], cuts[at, s])

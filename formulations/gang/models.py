@@ -36,6 +36,13 @@ class CountModel(NamedTuple):
     patterns: Patterns | HostPatterns | None
 
 
+class PatternModel(NamedTuple):
+    """A count model of host patterns."""
+
+    counts: Counts
+    patterns: HostPatterns
+
+
 def models_of(problem: Problem, greedy: Placement) -> Iterator[CountModel]:
     """Yield the models to try, the one with the tightest relaxation first.
 
@@ -43,20 +50,32 @@ def models_of(problem: Problem, greedy: Placement) -> Iterator[CountModel]:
     plan by sums shows it more of them.
     """
     empty = Placement(problem, cleared=True)
-    room = np.stack([empty.fits(s) for s in range(len(problem.shape_gpu))])
-    grid = Grid(problem, empty)
-    by_patterns = applies(problem, grid)
-    if by_patterns:
-        classes = pattern_classes(empty, room, grid)
-        counts = build(problem, classes, room, empty.whole, sums=False)
-        patterns = HostPatterns(counts, grid)
-        patterns.learn(greedy)
-        tightest = CountModel(counts, patterns)
-        yield tightest
+    room = room_of(empty)
+    tightest = pattern_model(problem, empty, room)
+    if tightest is not None:
+        tightest.patterns.learn(greedy)
+        yield CountModel(*tightest)
     sums = build(problem, host_classes(problem, room), room, empty.whole)
     yield CountModel(sums, Patterns(sums) if len(sums.fractions) else None)
-    if by_patterns:
-        yield tightest
+    if tightest is not None:
+        yield CountModel(*tightest)
+
+
+def room_of(empty: Placement) -> NDArray[np.int64]:
+    """Return how many tasks fit each host of a cleared placement, (shapes, hosts)."""
+    return np.stack([empty.fits(s) for s in range(len(empty.problem.shape_gpu))])
+
+
+def pattern_model(
+    problem: Problem, empty: Placement, room: NDArray[np.int64]
+) -> PatternModel | None:
+    """Return the model of host patterns, none of them known yet, if it applies."""
+    grid = Grid(problem, empty)
+    if not applies(problem, grid):
+        return None
+    classes = pattern_classes(empty, room, grid)
+    counts = build(problem, classes, room, empty.whole, sums=False)
+    return PatternModel(counts, HostPatterns(counts, grid))
 
 
 def search(

@@ -13,12 +13,12 @@ from placewright.formulations.gang.emptying import empty
 from placewright.formulations.gang.greedy import fill
 from placewright.formulations.gang.hostpatterns import HostPatterns
 from placewright.formulations.gang.landing import displace, land
-from placewright.formulations.gang.models import CountModel, models_of
+from placewright.formulations.gang.models import CountModel, PatternModel, models_of
 from placewright.formulations.gang.naming import candidate
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.plans import plans
 from placewright.formulations.gang.problem import VALUE, Problem
-from placewright.formulations.gang.rearranging import rearrange
+from placewright.formulations.gang.repacking import repack
 from placewright.formulations.gang.repair import repair
 from placewright.formulations.gang.vacating import vacate
 from placewright.formulations.session import Candidate, Session
@@ -47,7 +47,7 @@ def moving(
 ) -> Iterator[Candidate]:
     """Let the running jobs move or stop where that pays; else decide the others around them."""
     first = problem.terms[0]
-    landed = _landed(session, tightest, relaxed) if first == VALUE else None
+    landed = landed_by(session, tightest, relaxed) if first == VALUE else None
     if landed is None and first == VALUE:
         landed = Placement(problem)
         displace(landed)
@@ -61,8 +61,9 @@ def moving(
     placement = Placement(problem)
     vacate(placement)
     if first == "freed":
+        if session.first_bound is not None:
+            yield from repack(problem, session, session.first_bound)
         empty(placement)
-        yield from rearrange(problem, session, placement)
     moved = candidate(placement, "vacating")
     yield moved
     frozen = problem.frozen(moved.starts)
@@ -77,14 +78,19 @@ def moving(
             yield replace(step, starts={**moved.starts, **step.starts})
 
 
-def _landed(session: Session, model: CountModel, relaxed: Outcome | None) -> Placement | None:
+def landed_by(
+    session: Session,
+    model: CountModel | PatternModel,
+    relaxed: Outcome | None,
+    seconds: float = LANDING_SECONDS,
+) -> Placement | None:
     """Plan on hosts that are cleared of running jobs, and land that plan where they run."""
     counts, patterns = model
     if not isinstance(patterns, HostPatterns) or relaxed is None:
         return None
     arrays = counts.model.arrays(VALUE)
     poor = _unlikely(arrays, counts, patterns.pool.columns, relaxed)
-    outcome = session.optimise(arrays.without_columns(poor), share=0.4, most=LANDING_SECONDS)
+    outcome = session.optimise(arrays.without_columns(poor), share=0.4, most=seconds)
     if outcome is None or outcome.values is None:
         return None
     return land(counts, patterns, outcome.values)

@@ -212,13 +212,16 @@ class Problem:
             number[running.job_class] -= not self.floats(running)
         return number
 
+    @cached_property
+    def _reserved(self) -> bool:
+        return not self.usable.all()
+
     def floats(self, running: RunningJob) -> bool:
         """Whether the tasks of a running job might arrive where they are."""
         groups = self.classes[running.job_class].choices[0].groups
-        reserved = not self.usable.all()
         return all(
             self.shape_hosts[groups[g].shape, h]
-            and not (reserved and self._holds_reserved(h, gpus))
+            and not (self._reserved and self._holds_reserved(h, gpus))
             for g, _, h, gpus in running.places
         )
 
@@ -258,8 +261,8 @@ class Problem:
         """
         state = self.state.copy()
         for job, (_, places) in moved.items():
-            self._hold(state, job, self.running[job].places, -1)
-            self._hold(state, job, places, 1)
+            self.hold(state, job, self.running[job].places, -1)
+            self.hold(state, job, places, 1)
         pending = tuple(c for c in self.classes if not c.running)
         quota = dict(self.quota)
         for job_class in self.classes:
@@ -276,7 +279,7 @@ class Problem:
             terms=terms,
         )
 
-    def _hold(self, state: State, job: int, places: Iterable[Place], times: int) -> None:
+    def hold(self, state: State, job: int, places: Iterable[Place], times: int) -> None:
         """Take from a state what a running job holds in some places, or give it back."""
         groups = self.classes[self.running[job].job_class].choices[0].groups
         for group, _, host, gpus in places:
