@@ -13,29 +13,27 @@ from placewright.instances.round import Round
 class Digester:
     """Digests of rounds that follow each other: a document that both have is written once.
 
-    It keeps the documents of the last round alive.
+    It keeps the last round alive.
     """
 
     def __init__(self) -> None:
-        self._texts: dict[int, tuple[Document, str]] = {}
+        self._round: Round | None = None
+        self._texts: dict[int, str] = {}
 
     def __call__(self, round_: Round) -> str:
         """Return the digest of a round, as `round_digest` does."""
-        known, self._texts = self._texts, {}
-        jobs = ",".join([self._text(job, known) for job in round_.jobs])
+        # By identity: documents do not change, and those known are alive, so an id is one's own.
+        known = self._texts
+        self._texts = {id(job): known.get(id(job)) or _text(job) for job in round_.jobs}
+        jobs = ",".join(self._texts.values())
+        cluster = known.get(id(round_.cluster)) or _text(round_.cluster)
+        self._texts[id(round_.cluster)] = cluster
+        self._round = round_
         rest = round_.model_dump(mode="json", exclude={"jobs", "cluster"})
         texts = {key: _canonical(value) for key, value in rest.items()}
-        texts |= {"jobs": f"[{jobs}]", "cluster": self._text(round_.cluster, known)}
+        texts |= {"jobs": f"[{jobs}]", "cluster": cluster}
         text = ",".join(f'"{key}":{texts[key]}' for key in sorted(texts))
         return hashlib.sha256(f"{{{text}}}".encode()).hexdigest()
-
-    def _text(self, document: Document, known: dict[int, tuple[Document, str]]) -> str:
-        # By identity: documents do not change, and the known one is alive, so its id is its own.
-        entry = known.get(id(document))
-        if entry is None:
-            entry = (document, _canonical(document.model_dump(mode="json")))
-        self._texts[id(document)] = entry
-        return entry[1]
 
 
 def round_digest(round_: Round) -> str:
@@ -50,3 +48,7 @@ def round_digest(round_: Round) -> str:
 
 def _canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _text(document: Document) -> str:
+    return _canonical(document.model_dump(mode="json"))

@@ -12,18 +12,20 @@ from placewright.instances.round import Job, Round
 class Unmoved:
     """Decisions of rounds that follow each other if nothing happens; each is written once.
 
-    It keeps the jobs of the last round alive.
+    It keeps the last round alive.
     """
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Job, Decision]] = {}
+        self._round: Round | None = None
+        self._known: dict[int, Decision] = {}
 
     def __call__(self, round_: Round) -> tuple[Decision, ...]:
         """Return a decision per job: who runs stays where it is, the others wait."""
-        # By identity: jobs do not change, and a known one is alive, so its id is its own.
+        # By identity: jobs do not change, and those known are alive, so an id is one job's own.
         known = self._known
-        self._known = {id(job): known.get(id(job)) or (job, _unmoved(job)) for job in round_.jobs}
-        return tuple([self._known[id(job)][1] for job in round_.jobs])
+        self._known = {id(job): known.get(id(job)) or _unmoved(job) for job in round_.jobs}
+        self._round = round_
+        return tuple(self._known.values())
 
 
 def _unmoved(job: Job) -> Decision:

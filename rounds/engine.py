@@ -95,6 +95,8 @@ class Engine:
         plan = solve.plan(self._solver)
         self._remember_restarts(round_, plan, changes)
         self.state = carried_out(round_, plan, self._restart_s)
+        if self.round_solved is None:
+            self._memory.learn(self.state)
         self.round_solved = round_
         return plan
 

@@ -99,6 +99,12 @@ class Memory:
         self.digest = Digester()
         self.unmoved = Unmoved()
 
+    def learn(self, round_: Round) -> None:
+        """Make now what a later round will share with this one."""
+        self.compile(round_)
+        self.digest(round_)
+        self.unmoved(round_)
+
 
 class Solve:
     """One round being decided: `plan` runs the formulation and keeps the best it yields."""

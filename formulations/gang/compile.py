@@ -91,6 +91,7 @@ class _Held:
     """What a running job holds: per task a host and a row of demands, per GPU the milli-GPU."""
 
     level: int
+    milli_gpu: int
     places: tuple[Place, ...]
     puts: tuple[Put, ...]
     hosts: tuple[int, ...]
@@ -133,8 +134,8 @@ def compile_round(round_: Round) -> Problem:
 
 def _levels(round_: Round) -> list[int]:
     """Return the distinct priorities of the running jobs that may move, lowest first."""
-    running = ((job, job.running) for job in round_.jobs)
-    return sorted({job.priority for job, at in running if at is not None and not at.pinned})
+    running = [job for job in round_.jobs if job.running and not job.running.pinned]
+    return sorted({job.priority for job in running})
 
 
 class _Basis:
@@ -176,7 +177,12 @@ class _Basis:
         # Running jobs of different levels are of different classes: their shapes differ in rank.
         classes = tuple(
             JobClass(
-                tuple(sorted(members[k], key=lambda j: (-jobs[j].priority, j))),
+                # Who runs has the priority of its class.
+                tuple(
+                    members[k]
+                    if kinds[k][0]
+                    else sorted(members[k], key=lambda j: -jobs[j].priority)
+                ),
                 kinds[k][1],
                 kinds[k][2],
                 kinds[k][0],
@@ -216,11 +222,7 @@ class _Basis:
                 [fact.job for fact in pinned], set(np.array(cluster.hosts)[vacate].tolist())
             ),
             reserved_free=reserved_free,
-            running={
-                j: _running_job(round_.now, facts[j], class_of[j])
-                for j in range(len(jobs))
-                if j in class_of
-            },
+            running={j: _running_job(round_.now, facts[j], class_of[j]) for j in sorted(class_of)},
             quota=_quota(round_, cluster),
             terms=tuple(round_.policy.terms),
         )
@@ -251,6 +253,7 @@ class _Basis:
         start = cluster.gpu_start
         return _Held(
             level=bisect_left(self.levels, job.priority),
+            milli_gpu=job.options[running.option].milli_gpu,
             places=places,
             puts=tuple(Put(group, host, 1, gpus, True) for group, _, host, gpus in places),
             hosts=tuple(host for _, _, host, _ in places),
@@ -314,7 +317,7 @@ def _running_job(now: int, facts: _Facts, job_class: int) -> RunningJob:
     if running is None or held is None:
         raise ValueError(f"job {job.name!r} is pending; expected a running one")
     lost = 0 if running.checkpoint is None else now - running.checkpoint
-    default = job.options[running.option].milli_gpu * (lost + running.restart_s)
+    default = held.milli_gpu * (lost + running.restart_s)
     return RunningJob(
         job_class=job_class,
         level=held.level,

@@ -116,7 +116,8 @@ class Losses:
         choice = problem.classes[running.job_class].choices[0]
         here = [choice.groups[g].shape for g, _, h, _ in running.places if h == host]
         loss = choice.value + self._cost(running) / dearest
-        return self._sizes[here].sum(axis=0), loss, running.level
+        gain = self._sizes[here[0]] if len(here) == 1 else self._sizes[here].sum(axis=0)
+        return gain, loss, running.level
 
     def of(self, wanted: Ints) -> NDArray[np.float64]:
         """Least loss per host for one more set of tasks (a number per shape); inf: impossible."""

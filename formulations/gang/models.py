@@ -162,7 +162,9 @@ def relaxation(
         if patterns is not None:
             added, missing = patterns.improve(duals, SENSE[term])
         claimed = tighter(claimed, outcome.bound + arrays.sign * missing, SENSE[term])
-        if not added or missing <= 1e-5 * abs(outcome.bound):
+        most = outcome.bound + arrays.sign * missing
+        done = counts.problem.rounded(term, most) == counts.problem.rounded(term, outcome.bound)
+        if not added or done or missing <= 1e-5 * abs(outcome.bound):
             y = multipliers(arrays, duals)
             certified = certified_bound(arrays, y, patterns.most_missing(y) if patterns else 0)
             if certified is not None:
