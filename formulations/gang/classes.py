@@ -87,25 +87,24 @@ def classes_of(placement: Placement, room: Ints, hosts: Ints, members: Ints) -> 
     of_host = np.full(problem.cluster.num_hosts, -1, dtype=np.int64)
     of_host[hosts] = members
     first = np.unique(members, return_index=True)[1]
-    count = len(first)
+    order = np.argsort(members, kind="stable")
+    starts = np.flatnonzero(np.diff(members[order], prepend=-1))
 
-    def total(columns: Ints) -> Ints:
-        result = np.zeros((count, columns.shape[1]), dtype=np.int64)
-        np.add.at(result, members, columns)
-        return result
+    def total(rows: Ints) -> Ints:
+        return np.add.reduceat(rows[:, hosts[order]], starts, axis=1)
 
-    most_free = np.zeros((count, placement.free.shape[1]), dtype=np.int64)
+    most_free = np.zeros((len(first), placement.free.shape[1]), dtype=np.int64)
     np.maximum.at(most_free, members, placement.free[hosts])
     shares = placement.partial[hosts]
     return HostClasses(
         of_host=of_host,
-        size=np.bincount(members, minlength=count),
+        size=np.bincount(members, minlength=len(first)),
         whole=placement.whole[hosts][first],
         idle=~problem.state.busy[hosts][first],
-        free=total(placement.free[hosts]),
+        free=total(placement.free.T).T,
         most_free=most_free,
-        room=total(room[:, hosts].T).T,
-        residual=tuple(_residual(shares[members == c]) for c in range(count)),
+        room=total(room),
+        residual=tuple(_residual(shares[members == c]) for c in range(len(first))),
     )
 
 

@@ -30,7 +30,7 @@ from placewright.instances.documents import WHOLE_GPU
 Ints = NDArray[np.int64]
 
 MAX_TABLE = 60_000
-MAX_OFFERS = 2_000
+MAX_OFFERS = 5_000
 """Most patterns that one iteration may add to speed up the convergence of few classes."""
 TOLERANCE = 1e-7
 """Relative to the highest price: below it a pattern does not count as an improvement."""
@@ -154,11 +154,14 @@ class HostPatterns:
     def most_missing(self, y: NDArray[Any]) -> int:
         """Return exactly how much all patterns together can add at whole-number multipliers."""
         price = (-y[self.counts.task_row]).clip(min=0)
+        most = int(self._free[:, 0].max(initial=0))
+        if int(price.max(initial=0)) * (most + 1) < 1 << 62:
+            price = price.astype(np.int64)  # as exact, and faster
         total = 0
         for model in np.unique(self._model):
             mine = np.flatnonzero(self._model == model)
             best, _ = self._knapsack(price, mine)
-            gain = best[tuple(self._free[mine].T)] - y[self._host_row[mine]]
+            gain = best[tuple(self._free[mine].T)].astype(object) - y[self._host_row[mine]]
             total += int((gain.clip(min=0) * self.counts.classes.size[mine]).sum())
         return total
 
