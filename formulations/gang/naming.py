@@ -68,7 +68,7 @@ def _tasks(problem: Problem, pools: _Pools, start: Start, choice: Choice) -> Ite
         for k in range(put.count):
             mine = before[put.group, put.host]
             gpus: tuple[int, ...] | None = None
-            if put.stays:
+            if put.stays or (put.gpus and gpu >= WHOLE_GPU):
                 gpus = put.gpus
             elif gpu < WHOLE_GPU:
                 gpus = put.gpus[k : k + 1]

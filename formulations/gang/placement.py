@@ -211,22 +211,24 @@ class Placement:
         done: list[tuple[int, Put]] = []
         for put in start.puts:
             shape = groups[put.group].shape
-            milli = min(int(self.problem.shape_gpu[shape]), WHOLE_GPU)
-            used = [g for g in put.gpus if self._usable[put.host, g]]
-            had = self.gpu[put.host, used]
-            fits = bool(
-                (self.free[put.host] >= self.problem.shape_demand[shape]).all()
-                and (had >= milli).all()
-                and (had == WHOLE_GPU).sum() <= self.whole[put.host]
-            )
-            if fits:
-                self.keep(shape, put)
-                done.append((shape, put))
-            else:
+            if not self.fits_gpus(shape, put):
                 break
+            self.keep(shape, put)
+            done.append((shape, put))
         for shape, put in done:
             self.lift(shape, put)
         return len(done) == len(start.puts)
+
+    def fits_gpus(self, shape: int, put: Put) -> bool:
+        """Whether a task could be on the GPUs that a put of one task names."""
+        milli = min(int(self.problem.shape_gpu[shape]), WHOLE_GPU)
+        used = [g for g in put.gpus if self._usable[put.host, g]]
+        had = self.gpu[put.host, used]
+        return bool(
+            (self.free[put.host] >= self.problem.shape_demand[shape]).all()
+            and (had >= milli).all()
+            and (had == WHOLE_GPU).sum() <= self.whole[put.host]
+        )
 
     def may_leave(self, job: int) -> bool:
         """Whether a running job may be preempted for all that has arrived on its hosts."""
