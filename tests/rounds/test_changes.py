@@ -1,0 +1,139 @@
+"""What happens between two rounds: changes that make sense are made, others are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from placewright.instances.errors import InvalidInputError
+from placewright.instances.plan import Task
+from placewright.instances.references import check_round, hosts_by_name
+from placewright.instances.round import Job, Reservation, Round
+from placewright.rounds import Changes, solve_round
+from placewright.rounds.changes import carried_out, changed
+
+ROUND = Round.model_validate(
+    {
+        "now": 100,
+        "cluster": {"hosts": [{"name": "h[0-3]", "gpus": 4, "gpu_model": "A"}]},
+        "tenants": [{"name": "t", "quota": {"gpu": 8000}}],
+        "jobs": [
+            {
+                "name": "runs",
+                "options": [{"groups": [{"gpu": 4000}]}],
+                "running": {"tasks": [{"host": "h0", "gpus": [0, 1, 2, 3]}], "restart_s": 7},
+            },
+            {"name": "waits", "tenant": "t", "options": [{"groups": [{"gpu": 2000}]}]},
+        ],
+    }
+)
+
+
+def job(name: str, **more: Any) -> Job:
+    return Job.model_validate({"name": name, "options": [{"groups": [{"gpu": 2000}]}], **more})
+
+
+def after(changes: Changes, round_: Round = ROUND) -> Round:
+    following = changed(round_, changes, hosts_by_name(round_.cluster))
+    check_round(following)
+    return following
+
+
+def names(round_: Round) -> list[str]:
+    return [one.name for one in round_.jobs]
+
+
+def test_jobs_leave_change_and_arrive_in_that_order() -> None:
+    changes = Changes(removed=["runs"], updated=[job("waits", weight=3)], added=[job("new")])
+    following = after(changes)
+    assert names(following) == ["waits", "new"]
+    assert following.jobs[0].weight == 3
+
+
+def test_a_removed_name_may_come_back() -> None:
+    assert names(after(Changes(removed=["runs"], added=[job("runs")]))) == ["waits", "runs"]
+
+
+def test_a_failed_host_splits_its_range_and_may_come_back() -> None:
+    failed = after(Changes(health={"h[1-2]": False}))
+    assert [(e.name, e.healthy) for e in failed.cluster.hosts] == [
+        ("h0", True),
+        ("h[1-2]", False),
+        ("h3", True),
+    ]
+    healed = after(Changes(health={"h1": True, "h2": True}), failed)
+    assert all(entry.healthy for entry in healed.cluster.hosts)
+
+
+def test_quotas_reservations_and_the_time_are_replaced() -> None:
+    reserved = Reservation(host="h3")
+    changes = Changes(quotas={"t": {"gpu": 1}, "u": {}}, reservations=[reserved], now=200)
+    following = after(changes)
+    assert [(t.name, t.quota) for t in following.tenants] == [("t", {"gpu": 1}), ("u", {})]
+    assert following.reservations == (reserved,)
+    assert following.now == 200
+    assert after(Changes(), following).reservations == (reserved,)
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        (Changes(removed=["nobody"]), ("removed",)),
+        (Changes(updated=[job("nobody")]), ("updated", 0, "name")),
+        (Changes(updated=[job("waits"), job("waits")]), ("updated", 1, "name")),
+        (Changes(removed=["waits"], updated=[job("waits")]), ("updated", 0, "name")),
+        (Changes(added=[job("waits")]), ("added", 0, "name")),
+        (Changes(added=[job("a"), job("a")]), ("added", 1, "name")),
+        (Changes(added=[job("a", tenant="nobody")]), ("added", 0, "tenant")),
+        (Changes(health={"h9": False}), ("health", "h9")),
+        (Changes(quotas={"t": {"gpu": -1}}), ("quotas", "t", "quota", "gpu")),
+        (Changes(quotas={"t": {"unheard": 1}}), ("tenants", 0, "quota", "unheard")),
+        (Changes(reservations=[Reservation(host="h9")]), ("reservations", 0, "host")),
+        (Changes(now=99), ("now",)),
+    ],
+    ids=str,
+)
+def test_changes_that_make_no_sense_are_refused(
+    changes: Changes, path: tuple[str | int, ...]
+) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        after(changes)
+    assert refused.value.path == path
+
+
+def test_a_job_that_runs_where_another_one_does_is_refused() -> None:
+    there = {"tasks": [{"host": "h0", "gpus": [0, 1]}]}
+    with pytest.raises(InvalidInputError) as refused:
+        after(Changes(updated=[job("waits")], added=[job("a"), job("b", running=there)]))
+    assert refused.value.path[:2] == ("added", 1)
+    assert names(after(Changes(removed=["runs"], added=[job("b", running=there)]))) == [
+        "waits",
+        "b",
+    ]
+
+
+def test_what_starts_has_just_saved_its_work_and_what_runs_goes_on() -> None:
+    plan = solve_round(ROUND, isolation="none")
+    following = carried_out(ROUND, plan, {"waits": 5})
+    check_round(following)
+    runs, waits = following.jobs
+    assert runs is ROUND.jobs[0]
+    assert waits.running is not None
+    assert (waits.running.checkpoint, waits.running.restart_s) == (100, 5)
+    assert waits.running.tasks == plan.decisions[1].tasks
+
+
+def test_what_is_preempted_is_pending_again() -> None:
+    round_ = after(
+        Changes(
+            health={"h[1-3]": False},
+            added=[job("urgent", priority=1, weight=9)],
+        )
+    )
+    plan = solve_round(round_, isolation="none")
+    following = carried_out(round_, plan, {})
+    check_round(following)
+    assert [one.running is not None for one in following.jobs] == [False, False, True]
+    assert following.jobs[2].running is not None
+    assert isinstance(following.jobs[2].running.tasks[0], Task)

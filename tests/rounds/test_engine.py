@@ -1,0 +1,220 @@
+"""An engine's rounds: verified plans, legal states, bounds that hold, and what changes survive."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from placewright.formulations.gang import hostpatterns, run
+from placewright.formulations.gang.compile import Compiler, compile_round
+from placewright.instances.digest import Digester, round_digest
+from placewright.instances.errors import InvalidInputError
+from placewright.instances.generator import generate_round
+from placewright.instances.plan import Certificate, DecisionKind, Plan
+from placewright.instances.references import check_round
+from placewright.instances.round import Reservation, Round
+from placewright.instances.verify import verify
+from placewright.rounds import Changes, Engine, solve_round
+from placewright.solver import process
+
+Churn = Callable[[Round, int], Changes]
+
+FRESH = [
+    job
+    for seed in range(1, 4)
+    for job in generate_round(64, 40, mix="tight", seed=seed).jobs
+    if job.running is None
+]
+
+
+def certificate_of(plan: Plan) -> Certificate:
+    assert plan.certificate is not None
+    return plan.certificate
+
+
+def churn(state: Round, number: int, share: int = 20) -> Changes:
+    """One in `share` of the jobs leave, running or pending, and as many arrive."""
+    rng = random.Random(number)
+    names = [job.name for job in state.jobs]
+    count = max(1, len(names) // share)
+    return Changes(
+        removed=rng.sample(names, count),
+        added=[
+            rng.choice(FRESH).model_copy(update={"name": f"new-{number}-{i}"}) for i in range(count)
+        ],
+        now=state.now + 60,
+    )
+
+
+def holds(engine: Engine, plan: Plan) -> None:
+    """The plan verifies for the round solved, is of it, and leads to a legal state."""
+    solved = engine.round_solved
+    assert solved is not None
+    verification = verify(solved, plan)
+    assert verification.ok, verification.violations[:3]
+    assert plan.round == round_digest(solved)
+    check_round(solved)
+    check_round(engine.state)
+    for term in certificate_of(plan).terms:
+        assert term.value == verification.terms[term.name]
+
+
+def everything(state: Round, number: int) -> Changes:
+    """Besides churn, hosts fail and come back, quotas and reservations change."""
+    changes = churn(state, number)
+    hosts = ["b0-r0-h0", "b0-r0-h[1-2]"]
+    return Changes(
+        removed=changes.removed,
+        added=changes.added,
+        health={hosts[number % 2]: False, hosts[1 - number % 2]: True},
+        quotas={"some": {"gpu": 1000 * number}},
+        reservations=[Reservation(host="b0-r0-h3")] if number % 2 else [],
+    )
+
+
+@pytest.mark.parametrize("change", [churn, everything])
+def test_tiny_rounds_agree_with_solve_round(change: Churn) -> None:
+    engine = Engine(generate_round(32, 10, mix="tight"), isolation="none")
+    holds(engine, engine.round())
+    for number in range(4):
+        plan = engine.round(change(engine.state, number))
+        holds(engine, plan)
+        assert engine.round_solved is not None
+        alone = solve_round(engine.round_solved, isolation="none")
+        first = certificate_of(plan).terms[0]
+        assert first.value == certificate_of(alone).terms[0].value
+
+
+@pytest.mark.parametrize(("mix", "change"), [("easy", churn), ("tight", everything)])
+def test_rounds_too_large_for_one_model_are_within_their_bounds(
+    mix: str, change: Churn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
+    engine = Engine(
+        generate_round(512, 200, mix=mix, seed=1),  # type: ignore[arg-type]
+        isolation="none",
+        time_limit=1.5,
+        gap=0.01,
+    )
+    holds(engine, engine.round())
+    for number in range(2):
+        plan = engine.round(change(engine.state, number))
+        holds(engine, plan)
+        assert engine.round_solved is not None
+        alone = solve_round(engine.round_solved, isolation="none", time_limit=1.0, gap=0.01)
+        ours, theirs = certificate_of(plan).terms[0], certificate_of(alone).terms[0]
+        # Neither plan may beat the other's bound.
+        assert ours.bound is not None
+        assert theirs.bound is not None
+        assert ours.value <= theirs.bound
+        assert theirs.value <= ours.bound
+
+
+def test_an_engine_without_host_patterns_decides_as_solve_round_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
+    monkeypatch.setattr(hostpatterns, "MAX_TABLE", 0)
+    engine = Engine(generate_round(64, 40, mix="tight"), isolation="none", time_limit=0.5)
+    holds(engine, engine.round())
+    holds(engine, engine.round(churn(engine.state, 0)))
+
+
+def test_what_leaves_may_have_run_or_waited() -> None:
+    engine = Engine(generate_round(64, 40, mix="tight"), isolation="none", time_limit=0)
+    engine.round()
+    for running in (True, False):
+        gone = [job.name for job in engine.state.jobs if (job.running is not None) is running][:3]
+        assert gone
+        holds(engine, engine.round(Changes(removed=gone)))
+        assert not {job.name for job in engine.state.jobs} & set(gone)
+
+
+def test_a_job_that_did_not_start_after_all_waits_again() -> None:
+    engine = Engine(generate_round(64, 40), isolation="none")
+    plan = engine.round()
+    started = next(d.job for d in plan.decisions if d.decision is DecisionKind.START)
+    job = next(job for job in engine.state.jobs if job.name == started)
+    plan = engine.round(Changes(updated=[job.model_copy(update={"running": None})]))
+    holds(engine, plan)
+    kind = next(d.decision for d in plan.decisions if d.job == started)
+    assert kind in (DecisionKind.START, DecisionKind.WAIT)
+
+
+def test_a_preempted_job_keeps_the_time_that_it_takes_to_start_again() -> None:
+    raw = {
+        "cluster": {"hosts": [{"name": "h0", "gpus": 4, "gpu_model": "A"}]},
+        "jobs": [
+            {
+                "name": "victim",
+                "options": [{"groups": [{"gpu": 4000}]}],
+                "running": {"tasks": [{"host": "h0", "gpus": [0, 1, 2, 3]}], "restart_s": 90},
+            },
+            {
+                "name": "urgent",
+                "priority": 1,
+                "weight": 2,
+                "options": [{"groups": [{"gpu": 4000}]}],
+            },
+        ],
+    }
+    with Engine(Round.model_validate(raw), isolation="none") as engine:
+        engine.round()
+        assert engine.state.jobs[0].running is None
+        engine.round(Changes(removed=["urgent"], now=10))
+        running = engine.state.jobs[0].running
+        assert running is not None
+        assert (running.restart_s, running.checkpoint) == (90, 10)
+
+
+def test_refused_changes_leave_the_engine_as_it_was() -> None:
+    engine = Engine(generate_round(64, 10), isolation="none")
+    engine.round()
+    state, solved = engine.state, engine.round_solved
+    with pytest.raises(InvalidInputError):
+        engine.round(Changes(removed=["nobody"]))
+    assert engine.state is state
+    assert engine.round_solved is solved
+
+
+def test_rounds_share_a_solver_process_until_the_engine_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun = 0
+    started = process._started
+
+    def counted() -> object:
+        nonlocal begun
+        begun += 1
+        return started()
+
+    monkeypatch.setattr(process, "_started", counted)
+    with Engine(generate_round(32, 6, mix="tight")) as engine:
+        for number in range(3):
+            engine.round(churn(engine.state, number))
+        assert begun == 1
+    holds(engine, engine.round())
+    assert begun == 2
+    engine.close()
+
+
+def test_what_is_kept_from_the_last_round_changes_no_digest_and_no_array() -> None:
+    engine = Engine(generate_round(64, 40, mix="tight"), isolation="none", time_limit=0)
+    engine.round()
+    digest, compiler = Digester(), Compiler()
+    for number in range(4):
+        engine.round(everything(engine.state, number))
+        round_ = engine.state
+        assert digest(round_) == round_digest(round_)
+        warm, cold = compiler(round_), compile_round(round_)
+        assert (warm.state.free == cold.state.free).all()
+        assert (warm.state.gpu_free == cold.state.gpu_free).all()
+        assert (warm.state.healthy == cold.state.healthy).all()
+        assert (warm.open == cold.open).all()
+        assert warm.quota == cold.quota
+        assert [k.jobs for k in warm.classes] == [k.jobs for k in cold.classes]
+        assert [(r.places, r.preempt_cost) for r in warm.running.values()] == [
+            (r.places, r.preempt_cost) for r in cold.running.values()
+        ]
