@@ -15,7 +15,7 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks import backends, presets, scale
+from benchmarks import backends, incremental, presets, scale
 from benchmarks.plots import over_cost
 from benchmarks.report import Row, document, failed, figures_table, rows_table, summary_table
 
@@ -42,6 +42,7 @@ def _backends(cases: list[backends.Case], *, quick: bool) -> Iterator[Row]:
 BENCHMARKS = {
     "backends": Benchmark(backends.cases, _backends, partial(over_cost, "backends")),
     "scale": Benchmark(scale.cases, scale.run, scale.draw),
+    "incremental": Benchmark(incremental.cases, incremental.run, partial(over_cost, "incremental")),
     "presets": Benchmark(presets.cases, presets.run, partial(over_cost, "presets")),
 }
 
