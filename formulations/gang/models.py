@@ -149,6 +149,7 @@ def relaxation(
     """
     claimed: float | None = None
     last: Outcome | None = None
+    mean: NDArray[np.float64] | None = None
     spread = "spread" in (term, *(held for held, _ in holds))
     while True:
         arrays = counts.model.arrays(term, relax=True, without=without)
@@ -160,11 +161,15 @@ def relaxation(
         last, duals = outcome, outcome.row_duals
         added, missing = False, 0.0
         if patterns is not None:
+            # Prices jump from one optimum to the next; their running mean leads faster to the last.
+            mean = duals if mean is None else 0.5 * (mean + duals)
+            if mean is not duals:
+                patterns.improve(mean, SENSE[term])
             added, missing = patterns.improve(duals, SENSE[term])
         claimed = tighter(claimed, outcome.bound + arrays.sign * missing, SENSE[term])
         most = outcome.bound + arrays.sign * missing
         done = counts.problem.rounded(term, most) == counts.problem.rounded(term, outcome.bound)
-        if not added or done or missing <= 1e-5 * abs(outcome.bound):
+        if not added or done or missing <= max(1e-5, session.gap / 2) * abs(outcome.bound):
             y = multipliers(arrays, duals)
             certified = certified_bound(arrays, y, patterns.most_missing(y) if patterns else 0)
             if certified is not None:
