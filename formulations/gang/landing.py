@@ -26,6 +26,9 @@ from placewright.formulations.gang.problem import NO_LEVEL, Choice, Group, Put
 
 Ints = NDArray[np.int64]
 
+PASSES = 8
+"""How often at most jobs come to hosts that others have come to."""
+
 
 def land(counts: Counts, patterns: HostPatterns, values: NDArray[np.float64]) -> Placement:
     """Place what the counts start."""
@@ -48,6 +51,16 @@ def displace(placement: Placement) -> None:
 
     No model says who should start: the most valuable per GPU goes first.
     """
+    for _ in range(PASSES):
+        before = placement.value
+        _displace_once(placement)
+        if placement.value <= before:
+            break
+    fill(placement)
+
+
+def _displace_once(placement: Placement) -> None:
+    """Let each host be come to once."""
     problem = placement.problem
     landing = Landing(placement, defaultdict(int))
     for c, o in order_of(problem):
@@ -61,7 +74,6 @@ def displace(placement: Placement) -> None:
             while landing.starts[c, o] and landing.gang(c, o, None):
                 pass
         landing.starts[c, o] = 0
-    fill(placement)
 
 
 class Landing:

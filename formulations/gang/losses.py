@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import Problem, RunningJob
+from placewright.formulations.gang.problem import RunningJob
 from placewright.instances.documents import WHOLE_GPU
 
 Ints = NDArray[np.int64]
@@ -23,7 +23,7 @@ MAX_JOBS = 6
 
 
 class Losses:
-    """The table of a placement in which the running jobs are in place.
+    """The table of a placement as it is.
 
     A host is used once: after `displace` it is out of the table.
     """
@@ -41,7 +41,10 @@ class Losses:
             if job_class.running
             for group in job_class.choices[0].groups
         )
-        self._hosts = _jobs_by_host(problem)
+        self._hosts = _jobs_by_host(placement)
+        ranks = placement.arrivals.shape[1]
+        some = placement.arrivals > 0
+        self._least = np.where(some.any(axis=1), some.argmax(axis=1), ranks)
         base = np.column_stack([placement.whole, placement.free])
         dearest = 1 + sum(self._cost(r) for r in problem.running.values())
         number = np.array([len(jobs) for jobs in self._hosts.values()], dtype=np.int64)
@@ -121,7 +124,7 @@ class Losses:
 
     def of(self, wanted: Ints) -> NDArray[np.float64]:
         """Least loss per host for one more set of tasks (a number per shape); inf: impossible."""
-        return self._least(self._rows(wanted))
+        return self._best(self._rows(wanted))
 
     def of_many(self, shape: int, count: int) -> tuple[NDArray[np.float64], Ints]:
         """Loss and number of tasks of a shape, as many as a host can hold at all, up to `count`."""
@@ -167,7 +170,11 @@ class Losses:
         shapes = np.flatnonzero(wanted)
         need = wanted @ self._sizes
         rank: np.int64 = problem.shape_rank[shapes].min()
+        hosts = self._host[at]
         fits: NDArray[np.bool_] = np.less_equal(self._level[at], rank)
+        # What has arrived may not profit from a preemption, nor may this where others have left.
+        fits &= self._level[at] <= self._least[hosts]
+        fits &= self.placement.closed[hosts] <= rank
         for d in np.flatnonzero(need):
             fits &= self._room[at, d] >= need[d]
         fits &= np.logical_and.reduce(problem.shape_hosts[shapes])[self._host[at]]
@@ -175,17 +182,20 @@ class Losses:
         cost[~fits] = np.inf
         return cost
 
-    def _least(self, cost: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _best(self, cost: NDArray[np.float64]) -> NDArray[np.float64]:
         loss = np.full(self.placement.problem.cluster.num_hosts, np.inf)
         if len(self._starts):
             loss[self._host[self._starts]] = np.minimum.reduceat(cost, self._starts)
         return loss
 
 
-def _jobs_by_host(problem: Problem) -> dict[int, list[int]]:
-    """List the running jobs that may move, per host where tasks may arrive."""
+def _jobs_by_host(placement: Placement) -> dict[int, list[int]]:
+    """List the running jobs that are in place and may move, per host where tasks may arrive."""
+    problem = placement.problem
     jobs_of: dict[int, list[int]] = {h: [] for h in np.flatnonzero(problem.open).tolist()}
     for job, running in problem.running.items():
+        if not placement.in_place(job):
+            continue
         for host in {place[2] for place in running.places}:
             if host in jobs_of:
                 jobs_of[host].append(job)

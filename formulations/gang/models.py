@@ -163,9 +163,9 @@ def relaxation(
         if patterns is not None:
             # Prices jump from one optimum to the next; their running mean leads faster to the last.
             mean = duals if mean is None else 0.5 * (mean + duals)
-            if mean is not duals:
-                patterns.improve(mean, SENSE[term])
+            ahead = mean is not duals and patterns.improve(mean, SENSE[term])[0]
             added, missing = patterns.improve(duals, SENSE[term])
+            added |= ahead
         claimed = tighter(claimed, outcome.bound + arrays.sign * missing, SENSE[term])
         most = outcome.bound + arrays.sign * missing
         done = counts.problem.rounded(term, most) == counts.problem.rounded(term, outcome.bound)

@@ -47,6 +47,8 @@ class Placement:
         Per class of running jobs which ones hold nothing.
     arrivals : int64 (hosts, ranks)
         Tasks of each rank that have arrived.
+    closed : int64 (hosts,)
+        Least rank that may still arrive.
     """
 
     def __init__(self, problem: Problem, *, cleared: bool = False) -> None:
@@ -66,7 +68,7 @@ class Placement:
         ranks = max(levels, int(problem.shape_rank.max(initial=0))) + 1
         self.arrivals = np.zeros((cluster.num_hosts, ranks), dtype=np.int64)
         self._left = np.zeros((cluster.num_hosts, levels), dtype=np.int64)
-        self._closed = np.zeros(cluster.num_hosts, dtype=np.int64)
+        self.closed = np.zeros(cluster.num_hosts, dtype=np.int64)
         for running in problem.running.values() if cleared else ():
             for host in {host for _, _, host, _ in running.places}:
                 self._left[host, running.level] += 1
@@ -94,14 +96,14 @@ class Placement:
         for r in np.flatnonzero(demand):
             np.minimum(room, self.free[:, r] // demand[r], out=room)
         room[~problem.shape_hosts[shape]] = 0
-        room[self._closed > problem.shape_rank[shape]] = 0
+        room[self.closed > problem.shape_rank[shape]] = 0
         return room
 
     def fits_host(self, shape: int, host: int) -> bool:
         """Whether one task of a shape may arrive on one host now."""
         problem = self.problem
         gpu = int(problem.shape_gpu[shape])
-        if not problem.shape_hosts[shape, host] or self._closed[host] > problem.shape_rank[shape]:
+        if not problem.shape_hosts[shape, host] or self.closed[host] > problem.shape_rank[shape]:
             return False
         if gpu >= WHOLE_GPU and self.whole[host] * WHOLE_GPU < gpu:
             return False
@@ -251,7 +253,7 @@ class Placement:
         for host in {host for _, _, host, _ in running.places}:
             self._left[host, running.level] += change
             levels = np.flatnonzero(self._left[host])
-            self._closed[host] = levels[-1] + 1 if len(levels) else 0
+            self.closed[host] = levels[-1] + 1 if len(levels) else 0
 
     def held_by(self, job: int, host: int) -> NDArray[np.int64]:
         """Return the usable milli-GPU that a running job holds of each GPU of a host in place."""
@@ -267,6 +269,10 @@ class Placement:
     def runs(self, job: int) -> bool:
         """Whether a running job is not stopped."""
         return job in self._start_of
+
+    def in_place(self, job: int) -> bool:
+        """Whether a running job is where it was."""
+        return job in self._start_of and self._starts[self._start_of[job]].in_place
 
     def start_of(self, job: int) -> int:
         """Return the start of a running job that is not stopped."""

@@ -37,8 +37,8 @@ Ints = NDArray[np.int64]
 TOLERANCE = 1e-4
 """By how much of the value of all that runs the distance to the bound may grow in a round."""
 
-LANDING_SECONDS = 1.0
-KEPT_PATTERNS = 10_000
+LANDING_SECONDS = 0.7
+KEPT_PATTERNS = 5_000
 """Patterns of least loss at the relaxation's prices that the next round begins with."""
 
 
@@ -51,18 +51,20 @@ class Warm:
 
     def __call__(self, problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
         """Yield plans and bounds, as `run` does."""
-        adapted = False
         if self._distance is not None and not session.expired() and _applies(problem):
-            adapted = yield from self._adapt(problem, session, self._distance)
-        if not adapted:
+            try:
+                yield from self._adapt(problem, session, self._distance)
+            except Exception as error:  # noqa: BLE001 - a fault here must not cost the plan
+                session.degraded.append(f"adapted: {type(error).__name__}: {error}")
+        if session.best is None:
             yield from run(problem, session)
         if session.best is not None and session.first_bound is not None:
             self._distance = abs(session.first_bound - session.best[problem.terms[0]])
 
     def _adapt(
         self, problem: Problem, session: Session, distance: float
-    ) -> Generator[Candidate | Bound, None, bool]:
-        """Decide little anew; return False, and yield nothing, if host patterns do not apply."""
+    ) -> Iterator[Candidate | Bound]:
+        """Decide little anew; yield nothing if host patterns do not apply."""
         placement = Placement(problem)
         displace(placement)
         found = candidate(placement, "adapted", final=True)
@@ -70,7 +72,7 @@ class Warm:
         empty = Placement(problem, cleared=True)
         model = pattern_model(problem, empty, room_of(empty))
         if model is None:
-            return False
+            return
         if self._patterns is None or not self._patterns.recalled(model.patterns):
             model.patterns.learn(placement)
         bounds, relaxed = _drained(relaxation(session, *model, VALUE))
@@ -85,7 +87,6 @@ class Warm:
         yield found
         yield from trivial_bounds(problem)
         yield from bounds
-        return True
 
 
 def _applies(problem: Problem) -> bool:
