@@ -166,10 +166,8 @@ class Solve:
         plan = self._document(candidate)
         verification = verify(self.round, plan)
         if not verification.ok:
-            message = f"{candidate.source}: invalid plan: {verification.violations[0]}"
-            if self.best is None:
-                raise InternalError(message)
-            session.degraded.append(message)
+            first = verification.violations[0]
+            session.degraded.append(f"{candidate.source}: invalid plan: {first}")
             return
         if self.best is None:
             session.deadline -= FINISH_SHARE * (time.monotonic() - began)
@@ -184,6 +182,8 @@ class Solve:
         self._tell(session)
 
     def _tell(self, session: Session) -> None:
+        if self.best is None:
+            return
         self.bounds.tell(session, self.terms, self.values)
         if self.progress is not None:
             self.progress(self.values[self.terms[0]], session.first_bound)
@@ -213,7 +213,8 @@ class Solve:
     def _finish(self, session: Session) -> Plan:
         """Write the best plan with reasons and certificate, and verify the whole once more."""
         if self.best is None:
-            raise InternalError("the formulation yielded no candidate")
+            why = "; ".join(session.degraded)
+            raise InternalError(why or "the formulation yielded no candidate")
         self.bounds.tell(session, self.terms, self.values)  # an interrupt may have come before
         results = self.bounds.results(self.terms, self.values)
         proven = all(result.gap == 0 for result in results)

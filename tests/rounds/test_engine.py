@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from placewright.formulations.gang import hostpatterns, run
+from placewright.formulations.gang import hostpatterns, run, warm
 from placewright.formulations.gang.compile import Compiler, compile_round
+from placewright.formulations.session import Candidate
 from placewright.instances.digest import Digester, round_digest
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.generator import generate_round
@@ -122,6 +125,29 @@ def test_an_engine_without_host_patterns_decides_as_solve_round_does(
     holds(engine, engine.round(churn(engine.state, 0)))
 
 
+@pytest.mark.parametrize("fault", ["raises", "breaks a rule"])
+def test_a_fault_in_what_an_engine_does_alone_costs_no_plan(
+    fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
+    engine = Engine(
+        generate_round(512, 100, mix="tight"), isolation="none", time_limit=1.0, gap=0.05
+    )
+    holds(engine, engine.round())
+    honest = warm.candidate
+
+    def faulty(*args: Any, **more: Any) -> Candidate:
+        if fault == "raises":
+            raise IndexError("pop from empty list")
+        found = honest(*args, **more)
+        return replace(found, starts={0: (0, ())}, preempted={})
+
+    monkeypatch.setattr(warm, "candidate", faulty)
+    plan = engine.round(churn(engine.state, 0))
+    holds(engine, plan)
+    assert any("adapted" in said for said in certificate_of(plan).degraded)
+
+
 def test_what_leaves_may_have_run_or_waited() -> None:
     engine = Engine(generate_round(64, 40, mix="tight"), isolation="none", time_limit=0)
     engine.round()
@@ -208,13 +234,13 @@ def test_what_is_kept_from_the_last_round_changes_no_digest_and_no_array() -> No
         engine.round(everything(engine.state, number))
         round_ = engine.state
         assert digest(round_) == round_digest(round_)
-        warm, cold = compiler(round_), compile_round(round_)
-        assert (warm.state.free == cold.state.free).all()
-        assert (warm.state.gpu_free == cold.state.gpu_free).all()
-        assert (warm.state.healthy == cold.state.healthy).all()
-        assert (warm.open == cold.open).all()
-        assert warm.quota == cold.quota
-        assert [k.jobs for k in warm.classes] == [k.jobs for k in cold.classes]
-        assert [(r.places, r.preempt_cost) for r in warm.running.values()] == [
+        kept, cold = compiler(round_), compile_round(round_)
+        assert (kept.state.free == cold.state.free).all()
+        assert (kept.state.gpu_free == cold.state.gpu_free).all()
+        assert (kept.state.healthy == cold.state.healthy).all()
+        assert (kept.open == cold.open).all()
+        assert kept.quota == cold.quota
+        assert [k.jobs for k in kept.classes] == [k.jobs for k in cold.classes]
+        assert [(r.places, r.preempt_cost) for r in kept.running.values()] == [
             (r.places, r.preempt_cost) for r in cold.running.values()
         ]
