@@ -125,14 +125,12 @@ class Session:
         """Solve with at most `share` of the time left and `most` seconds.
 
         Returns None when no time is left. A failure is recorded in `degraded`. Continuous models go
-        to HiGHS unless the backend is CBC: CP-SAT knows integers only.
+        to HiGHS, which alone tells the prices.
         """
         if self.expired():
             return None
         seconds = min(self.remaining() * share, most)
-        backend = self.backend
-        if backend == "cp-sat" and not arrays.integer.all():
-            backend = "highs"
+        backend = self.backend if arrays.integer.all() else "highs"
         limits = Limits(
             seconds=self.remaining() if self.deterministic else seconds,
             gap=self.gap / 2 if gap is None else gap,
