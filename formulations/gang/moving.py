@@ -48,6 +48,8 @@ def moving(
     """Let the running jobs move or stop where that pays; else decide the others around them."""
     first = problem.terms[0]
     landed = landed_by(session, tightest, relaxed) if first == VALUE else None
+    if landed is None and session.expired():
+        return
     if landed is None and first == VALUE:
         landed = Placement(problem)
         displace(landed)
