@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,10 @@ from numpy.typing import NDArray
 from placewright.formulations.gang.greedy import place_group
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.problem import NO_LEVEL, Group, Problem, Put, RunningJob
+from placewright.instances.documents import WHOLE_GPU
+
+TRIES = 3_000
+"""Jobs that may be tried to make room for one."""
 
 
 def vacate(placement: Placement) -> None:
@@ -24,7 +29,39 @@ def vacate(placement: Placement) -> None:
         )
     ]
     for job in sorted(jobs, key=lambda j: (-_largest(problem, problem.running[j]), j)):
-        relocate(placement, job, problem.vacate)
+        if not relocate(placement, job, problem.vacate):
+            _make_room(placement, job)
+
+
+def _make_room(placement: Placement, job: int) -> bool:
+    """Move a job off the hosts to vacate by first moving one other job from where it could go."""
+    problem = placement.problem
+    running = problem.running[job]
+    groups = _groups(problem, running)
+    leaving = [groups[g].shape for g, _, host, _ in running.places if problem.vacate[host]]
+    if len(leaving) != 1:
+        return False
+    others: defaultdict[int, list[int]] = defaultdict(list)
+    for other, there in problem.running.items():
+        hosts = {place[2] for place in there.places}
+        if len(hosts) == 1 and placement.in_place(other):
+            others[hosts.pop()].append(other)
+    tries = 0
+    free = placement.whole * WHOLE_GPU + placement.partial.sum(axis=1)
+    fit = np.flatnonzero(problem.shape_hosts[leaving[0]])
+    for host in fit[np.argsort(-free[fit], kind="stable")].tolist():
+        here = np.zeros(problem.cluster.num_hosts, dtype=np.bool_)
+        here[host] = True
+        for other in sorted(others[host], key=lambda j: _largest(problem, problem.running[j])):
+            tries += 1
+            if tries > TRIES:
+                return False
+            if relocate(placement, other, here, ~here & problem.open):
+                if relocate(placement, job, problem.vacate, here):
+                    return True
+                placement.stop(placement.start_of(other))
+                placement.restart(problem.start_of[other])
+    return False
 
 
 def vacating_cost(problem: Problem) -> int:
