@@ -31,8 +31,8 @@ def bench() -> Iterator[SimpleNamespace]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT)
         patch.chdir(ROOT)
-        modules = "backends", "baselines", "measure", "plots", "presets", "report", "scale"
-        names = {"main": "__main__", "stages": "stages"} | {name: name for name in modules}
+        modules = "backends", "baselines", "incremental", "measure", "plots", "presets", "report"
+        names = {"main": "__main__"} | {name: name for name in (*modules, "scale", "stages")}
         yield SimpleNamespace(
             **{key: importlib.import_module(f"benchmarks.{name}") for key, name in names.items()}
         )
@@ -341,6 +341,32 @@ def test_the_plot_of_scale_has_a_line_per_mix_and_method(bench, tmp_path, ending
         assert all(f"<!-- {mix}, greedy -->" in text for mix in ("easy", "hard", "tight"))
 
 
+def test_engine_and_solve_round_decide_the_same_rounds(bench):
+    case = bench.incremental.Case(64, 20, "easy", rounds=2, seconds=1.0)
+    engine, alone = bench.incremental.run([case], quick=True)
+    assert (engine.method, alone.method) == ("engine", "placewright")
+    assert engine.figures["rounds"] == 2
+    assert 0 < engine.figures["median ratio"] <= engine.figures["worst ratio"]
+    for row in (engine, alone):
+        assert (row.case, row.term, row.note) == ("easy-64-20", "value", "")
+        assert row.value <= min(engine.bound, alone.bound)
+        assert min(row.seconds, row.cpu_seconds, row.peak_mib) > 0
+    assert not bench.report.failed([engine, alone])
+
+
+def test_a_plan_of_an_engine_that_beats_a_bound_is_an_error_row(bench, monkeypatch):
+    def answer(value, bound):
+        return bench.baselines.Answer("feasible", "value", value, bound), 1.0, 2.0
+
+    played = [bench.incremental.Played(answer(12, None), answer(10, 11.0))]
+    run = bench.measure.Measured(played, 1.0, 2.0, 3.0)
+    monkeypatch.setattr(bench.incremental, "measured", lambda *_: [run])
+    rows = list(bench.incremental.run(bench.incremental.cases(quick=True), quick=True))
+    assert [row.status for row in rows] == ["feasible", "feasible", "error"]
+    assert rows[-1].note == "round 0: verified value 12 beats 11.0"
+    assert bench.report.failed(rows)
+
+
 def test_every_function_of_a_stage_exists(bench):
     for names in bench.stages.STAGES.values():
         assert all(callable(resolve_name(name)) for name in names)
@@ -388,6 +414,28 @@ def test_drained_hosts_have_work_and_are_the_same_each_time(bench):
     assert len(set(vacated)) == 4
     assert used.issuperset(vacated)
     assert bench.presets.PRESETS["drain"](round_).policy.vacate == vacated
+
+
+@pytest.mark.usefixtures("in_process")
+def test_every_preset_is_decided_on_files_like_those_of_the_trace(bench, monkeypatch, tmp_path):
+    nodes = ["sn,cpu_milli,memory_mib,gpu,model"]
+    nodes += [f"n{i},96000,786432,8,A" for i in range(12)]
+    pods = ["name,cpu_milli,memory_mib,num_gpu,gpu_milli"]
+    pods += [f"p{i},8000,32768,{gpus},1000" for i, gpus in enumerate([8, 4, 2, 1, 1, 1] * 2)]
+    monkeypatch.setattr(bench.presets, "TRACE", tmp_path)
+    cases = bench.presets.cases(quick=True)
+    for file, lines in zip(cases[0].files, (nodes, pods), strict=True):
+        file.write_text("\n".join(lines), encoding="utf-8")
+    rows = list(bench.presets.run(cases, quick=True))
+    assert [row.case for row in rows] == [case.name for case in cases]
+    first = {"drain": "remaining", "hot_swap": "remaining", "defragment": "freed"}
+    for row in rows:
+        assert row.term == first.get(row.case.split("-")[0], "value")
+        assert set(row.figures) == {"moved", "preempted"}
+        assert row.note == ""
+        assert row.gap == 0 or row.term == "freed"
+    assert sum(row.figures["moved"] for row in rows) >= 12
+    assert not bench.report.failed(rows)
 
 
 def test_a_preset_counts_the_jobs_that_move_and_those_that_stop(bench):
