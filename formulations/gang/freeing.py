@@ -16,8 +16,8 @@ class Freeing:
     ----------
     domain : int64 (hosts,)
         Domain of each host.
-    worth_of_hosts, worth : int64 (hosts,), (domains,)
-        Milli-GPU-seconds that a host, and a domain as a whole, is worth.
+    gpu_worth, worth_of_hosts, worth : int, int64 (hosts,), int64 (domains,)
+        Milli-GPU-seconds that a GPU, a host, and a domain as a whole, is worth.
     busy : bool (domains,)
         Whether something ran there before the round.
     clearable : bool (domains,)
@@ -31,7 +31,8 @@ class Freeing:
         level = cluster.levels.index(goal.level)
         self.domain = cluster.domain[level].astype(np.int64)
         count = len(cluster.names[level])
-        self.worth_of_hosts = cluster.gpu_count.astype(np.int64) * WHOLE_GPU * goal.gpu_worth_s
+        self.gpu_worth = WHOLE_GPU * goal.gpu_worth_s
+        self.worth_of_hosts = cluster.gpu_count.astype(np.int64) * self.gpu_worth
         self.worth = np.zeros(count, dtype=np.int64)
         np.add.at(self.worth, self.domain, self.worth_of_hosts)
         self.busy = self._any(problem.state.busy, count)

@@ -63,8 +63,9 @@ def moving(
     placement = Placement(problem)
     vacate(placement)
     if first == "freed":
-        if session.first_bound is not None:
-            yield from repack(problem, session, session.first_bound)
+        packed = repack(problem, session)
+        if packed is not None:
+            yield candidate(packed, "repacking")
         empty(placement)
     moved = candidate(placement, "vacating")
     yield moved

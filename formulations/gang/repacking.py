@@ -1,181 +1,163 @@
-"""Free hosts by packing anew what is small: all shares of GPUs, and all that runs on hosts to free.
+"""Free domains: pack anew what fills GPUs badly, and move all that runs on what is to be free.
 
-What to free is chosen by what hosts hold for what they are worth, up to the bound. Those tasks then
-are the pending jobs of a round of their own, on the other hosts; who finds no place stays, and so
-does all that runs on its host. Everything else stays where it is.
+Shares are cut from fewer GPUs (rebinning.py). What to free is chosen by what it holds for what it
+is worth; the tasks there go to GPUs that are free elsewhere, whatever else those hosts lack. Swaps
+settle that (swapping.py), and where they cannot, less is freed. Jobs of several tasks stay.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.freeing import Freeing
-from placewright.formulations.gang.greedy import fill, place_choice
-from placewright.formulations.gang.models import models_of
-from placewright.formulations.gang.naming import candidate
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.plans import plans
-from placewright.formulations.gang.problem import VALUE, JobClass, Problem, Put
-from placewright.formulations.session import Candidate, Place, Session
+from placewright.formulations.gang.problem import Problem, Put
+from placewright.formulations.gang.rebinning import Bin, Home, rebin
+from placewright.formulations.gang.swapping import NOWHERE, Seating, Units
+from placewright.formulations.session import Session
+from placewright.instances.documents import WHOLE_GPU
 
-TIERS = 4
-"""Hosts to free, best first, are in so many tiers; what runs on a better one is placed first."""
-
-SHARES = (0.25, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-"""Parts of the bound that are tried in turn, until not all tasks find a place."""
-
-Starts = dict[int, tuple[int, tuple[Place, ...]]]
+Ints = NDArray[np.int64]
 
 
-def repack(problem: Problem, session: Session, most: float) -> Iterator[Candidate]:
-    """Yield plans that free hosts worth up to `most`, for single hosts only."""
-    goal = problem.round.policy.freeing
-    if goal is None or goal.level != "host":
-        return
-    for share in SHARES:
-        tier = _tiers(problem, Freeing(problem), share * most)
-        part = _round_of_its_own(problem, tier)
-        if not part.classes:
-            continue
-        placement = Placement(part)
-        fill(placement)
-        models = models_of(part, placement)
-        complete = False
-        for step in plans(session, part, placement, next(models), models):
-            if isinstance(step, Candidate):
-                moves = _moves(problem, tier, dict(step.starts))
-                yield candidate(_carried_out(problem, moves, tier), "repacking")
-                complete = len(step.starts) == part.counts.sum()
-            if complete:
-                break
-        if not complete or session.expired():
-            return
+def repack(problem: Problem, session: Session) -> Placement | None:
+    """Return a placement that frees what can be freed so; None if nothing can."""
+    freeing = Freeing(problem)
+    jobs = _movable(problem)
+    base = Placement(problem)
+    for job in jobs:
+        base.stop(base.start_of(job))
+    items = _items(problem, session, jobs, freeing.gpu_worth)
+    if not items:
+        return None
+    units = _units(problem, items)
+    gpus = np.where(problem.open & problem.state.busy, base.whole, 0)
+    domains = _to_free(problem, freeing, units, jobs, gpus)
+    seating = Seating(units, base.free, gpus, np.isin(freeing.domain, domains))
+    while domains and not seating.settle():
+        domain = _unfit(seating, units, freeing, domains)
+        domains.remove(domain)
+        seating.reopen(np.flatnonzero(freeing.domain == domain))
+    if not domains:
+        return None
+    return _carried_out(base, items, seating.host)
 
 
-def _tiers(problem: Problem, freeing: Freeing, most: float) -> NDArray[np.int64]:
-    """Tier of each host to free, best first; 0 for hosts that stay in use."""
-    held = np.zeros(problem.cluster.num_hosts)
-    for running in problem.running.values():
-        groups = problem.classes[running.job_class].choices[0].groups
-        for group, _, host, _ in running.places:
-            held[host] += int(problem.shape_gpu[groups[group].shape])
-    order = np.argsort(held / np.maximum(freeing.worth, 1), kind="stable")
-    order = order[freeing.clearable[order] & (freeing.worth[order] > 0)]
-    chosen = order[np.cumsum(freeing.worth[order]) <= most]
-    tier = np.zeros(len(held), dtype=np.int64)
-    for number, hosts in enumerate(np.array_split(chosen, TIERS)):
-        tier[hosts] = TIERS - number
-    return tier
+def _movable(problem: Problem) -> dict[int, Home]:
+    """Return the jobs of one task that may move, and where they are.
+
+    A share is one of them only if all shares on its GPU are.
+    """
+    jobs: dict[int, Home] = {}
+    fixed: set[Home] = set()
+    for job, running in problem.running.items():
+        home = [(host, gpus) for _, _, host, gpus in running.places]
+        if len(home) == 1 and home[0][1] and problem.floats(running):
+            jobs[job] = home[0]
+        else:
+            fixed.update(home)
+    return {job: home for job, home in jobs.items() if home not in fixed}
 
 
-def _round_of_its_own(problem: Problem, tier: NDArray[np.int64]) -> Problem:
-    """Return the round of the jobs that may move, on what the others leave; nothing may stop."""
-    state = problem.state.copy()
-    classes = []
-    for job_class in problem.classes if not problem.quota else ():
-        if not job_class.running:
-            continue
-        choice = job_class.choices[0]
-        share = bool(problem.shared[choice.groups[0].shape])
-        by_worth: defaultdict[int, list[int]] = defaultdict(list)
-        for job in job_class.jobs:
-            tiers = {int(tier[place[2]]) for place in problem.running[job].places}
-            if len(choice.groups) == 1 and problem.floats(problem.running[job]):
-                if min(tiers) > 0:
-                    by_worth[min(tiers)].append(job)
-                elif share and tiers == {0}:
-                    by_worth[2 * TIERS].append(job)  # its place may be gone: first of all
-        for worth, jobs in by_worth.items():
-            value = worth * problem.demand_of(choice, -1)
-            only = (replace(choice, value=value),)
-            classes.append(JobClass(tuple(jobs), job_class.tenant, only))
-            for job in jobs:
-                problem.hold(state, job, problem.running[job].places, -1)
-    open_ = problem.open & problem.state.busy & (tier == 0)
-    return replace(
-        problem,
-        state=state,
-        cleared=state,
-        classes=tuple(classes),
-        running={},
-        open=open_,
-        terms=(VALUE,),
+def _shape(problem: Problem, job: int) -> int:
+    return problem.classes[problem.running[job].job_class].choices[0].groups[0].shape
+
+
+def _cost(problem: Problem, job: int) -> int:
+    return problem.running[job].migrate_cost + int(problem.shape_gpu[_shape(problem, job)])
+
+
+def _items(problem: Problem, session: Session, jobs: dict[int, Home], worth: int) -> list[Bin]:
+    """Return what takes GPUs for itself: tasks of whole GPUs, and bins of shares."""
+    shares: defaultdict[Home, list[int]] = defaultdict(list)
+    for job, home in jobs.items():
+        if problem.shared[_shape(problem, job)]:
+            shares[home].append(job)
+    bins = rebin(problem, session, shares, worth) if shares else []
+    known = set(chain.from_iterable(shares.values()))
+    return bins + [Bin((job,), home, 1) for job, home in jobs.items() if job not in known]
+
+
+def _units(problem: Problem, items: list[Bin]) -> Units:
+    shapes = [[_shape(problem, job) for job in item.jobs] for item in items]
+    masks: dict[bytes, int] = {}
+    kind = [
+        masks.setdefault(problem.shape_hosts[sorted(set(s))].all(axis=0).tobytes(), len(masks))
+        for s in shapes
+    ]
+    return Units(
+        gpus=np.array([-(-problem.shape_gpu[s].sum() // WHOLE_GPU) for s in shapes]),
+        demand=np.array([problem.shape_demand[s].sum(axis=0) for s in shapes]),
+        home=np.array([item.home[0] if item.home else NOWHERE for item in items]),
+        cost=np.array([sum(_cost(problem, j) for j in i.jobs[: i.stay]) for i in items]),
+        allowed=np.stack([np.frombuffer(mask, dtype=np.bool_) for mask in masks]),
+        kind=np.array(kind),
     )
 
 
-def _moves(problem: Problem, tier: NDArray[np.int64], starts: Starts) -> Starts:
-    """Return who moves where: jobs of a host stay if one of them found no place."""
-    stays = {
-        host
-        for job, running in problem.running.items()
-        if job not in starts
-        for _, _, host, _ in running.places
-        if tier[host]
-    }
-    found: defaultdict[int, list[tuple[int, tuple[Place, ...]]]] = defaultdict(list)
-    jobs: defaultdict[int, list[int]] = defaultdict(list)
-    for job, start in starts.items():
-        running = problem.running[job]
-        if stays.isdisjoint(place[2] for place in running.places):
-            found[running.job_class].append(start)
-            jobs[running.job_class].append(job)
-    moves: Starts = {}
-    for job_class, places in found.items():
-        # Jobs of a class are interchangeable: who has such a place already keeps it.
-        at = {_key(problem.running[job].places): job for job in jobs[job_class]}
-        taken = {at[_key(p)] for _, p in places if _key(p) in at}
-        rest = iter([job for job in jobs[job_class] if job not in taken])
-        moves |= {next(rest): start for start in places if _key(start[1]) not in at}
-    return moves
+def _to_free(
+    problem: Problem, freeing: Freeing, units: Units, jobs: dict[int, Home], gpus: Ints
+) -> list[int]:
+    """Choose domains whose units have GPUs elsewhere, those first that hold least for their worth.
+
+    The last one is the first to do without.
+    """
+    at_home = units.home != NOWHERE
+    held = np.zeros(len(freeing.worth))
+    np.add.at(held, freeing.domain[units.home[at_home]], units.cost[at_home])
+    kinds = np.arange(len(units.allowed))
+    room = np.zeros((len(kinds), len(held)), dtype=np.int64)
+    np.add.at(room, (kinds[:, None], freeing.domain[None, :]), units.allowed * gpus)
+    may = freeing.clearable & (held < freeing.worth)
+    for job, running in problem.running.items():
+        if job not in jobs:
+            may[freeing.domain[[place[2] for place in running.places]]] = False
+    # Units that may be on no other hosts than those of a kind need so many of its GPUs.
+    within = ~(units.allowed[None, :, :] & ~units.allowed[:, None, :]).any(axis=2)
+    spare = room.sum(axis=1) - within @ np.bincount(units.kind, weights=units.gpus).astype(np.int64)
+    order = np.argsort(held / np.maximum(freeing.worth, 1), kind="stable")
+    chosen = []
+    for domain in order[may[order]].tolist():
+        if (room[:, domain] <= spare).all():
+            spare -= room[:, domain]
+            chosen.append(domain)
+    return chosen
 
 
-def _carried_out(problem: Problem, moves: Starts, tier: NDArray[np.int64]) -> Placement:
-    """Move jobs where they are to go; where a job that found no place is in the way, elsewhere."""
-    placement = Placement(problem)
-    for job in moves:
-        placement.stop(placement.start_of(job))
-    left = []
-    with placement.reopened(list(moves)):
-        for job, (_, places) in moves.items():
-            if not _move(placement, job, places):
-                left.append(job)
-        for job in left:
-            running = problem.running[job]
-            choice = problem.classes[running.job_class].choices[0]
-            inside = dict.fromkeys(range(len(choice.groups)), problem.state.busy & (tier == 0))
-            puts = place_choice(placement, choice, inside)
-            if puts is None and not placement.fits_in_place(job):
-                puts = place_choice(placement, choice)
-            if puts is not None:
-                placement.start(running.job_class, 0, puts, job)
-            elif placement.fits_in_place(job):
-                placement.restart(problem.start_of[job])
-    return placement
+def _unfit(seating: Seating, units: Units, freeing: Freeing, domains: list[int]) -> int:
+    """Choose the domain to leave in use: one whose units found no GPUs, else the last."""
+    homeless = units.home[(seating.host == NOWHERE) & (units.home != NOWHERE)]
+    return int(freeing.domain[homeless[0]]) if len(homeless) else domains[-1]
 
 
-def _move(placement: Placement, job: int, places: tuple[Place, ...]) -> bool:
-    """Start a job in some places, if they are free."""
-    problem = placement.problem
-    running = problem.running[job]
-    groups = problem.classes[running.job_class].choices[0].groups
-    puts: list[Put] = []
-    for group, _, host, gpus in places:
-        shape = groups[group].shape
-        put = Put(group, host, 1, gpus)
-        if not placement.fits_gpus(shape, put):
-            for done in puts:
-                placement.lift(groups[done.group].shape, done)
-            return False
-        placement.keep(shape, put)
-        puts.append(put)
-    placement.start(running.job_class, 0, puts, job)
-    return True
-
-
-def _key(places: tuple[Place, ...]) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
-    return tuple(sorted((group, host, tuple(sorted(gpus))) for group, _, host, gpus in places))
+def _carried_out(base: Placement, items: list[Bin], hosts: Ints) -> Placement:
+    """Start the jobs on their hosts: on the GPUs that they had, or on free ones."""
+    problem = base.problem
+    at_home = [
+        item.home is not None and item.home[0] == host
+        for item, host in zip(items, hosts, strict=True)
+    ]
+    taken = {item.home for item, stays in zip(items, at_home, strict=True) if stays}
+    named = {(home[0], gpu) for home in taken if home is not None for gpu in home[1]}
+    free: dict[int, list[int]] = {}
+    for host in set(hosts.tolist()):
+        free[host] = [gpu for gpu in base.free_gpus(host) if (host, gpu) not in named]
+    for item, host, stays in zip(items, hosts.tolist(), at_home, strict=True):
+        group = problem.classes[problem.running[item.jobs[0]].job_class].choices[0].groups[0]
+        number = -(-int(problem.shape_gpu[group.shape]) // WHOLE_GPU)
+        gpus = (
+            item.home[1] if item.home and stays else tuple(free[host].pop() for _ in range(number))
+        )
+        for job in item.jobs:
+            start = problem.start_of[job]
+            if (start.puts[0].host, start.puts[0].gpus) == (host, gpus):
+                base.restart(start)
+            else:
+                put = Put(0, host, 1, gpus)
+                base.keep(_shape(problem, job), put)
+                base.start(start.job_class, 0, (put,), job)
+    return base

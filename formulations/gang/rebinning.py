@@ -1,0 +1,254 @@
+"""Cut GPUs into shares anew, so that the running shares need few of them and few of them move.
+
+    v[q,k,a]   GPUs that hold the shares q, of which k stay and to which a come   (k within q)
+
+    min  sum (cost of a GPU in use [k or a not empty]  +  cost of moving q less k) v[q,k,a]
+    gpus    sum_(k,a) v[q,k,a]            =  GPUs that hold q          (none for GPUs that are free)
+    shares  sum (k + a)[f] v[q,k,a]      >=  shares of kind f
+
+Columns are generated (Gilmore and Gomory 1961): at prices of the shares the best a for what k
+leaves is an unbounded knapsack, and q has few parts k. Only GPUs are asked for here: what else the
+shares need of their hosts is for `swapping.py` to see to.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import gcd
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.problem import Problem
+from placewright.formulations.session import Session
+from placewright.instances.documents import WHOLE_GPU
+from placewright.solver import Model
+
+Ints = NDArray[np.int64]
+Home: TypeAlias = tuple[int, tuple[int, ...]]
+"""A host and some of its GPUs."""
+Content: TypeAlias = tuple[int, ...]
+"""How many shares of each kind a GPU holds."""
+_Alike: TypeAlias = tuple[int, Content]
+"""GPUs of one kind of host that hold the same."""
+
+TOLERANCE = 1e-6
+SEARCH_SECONDS = 5.0
+ITERATIONS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """Running jobs of one task that are to be on the same GPUs.
+
+    `home` is where the first `stay` of them are now, None if that is none of them.
+    """
+
+    jobs: tuple[int, ...]
+    home: Home | None
+    stay: int
+
+
+def rebin(problem: Problem, session: Session, gpus: dict[Home, list[int]], worth: int) -> list[Bin]:
+    """Return all jobs that share GPUs in bins.
+
+    Parameters
+    ----------
+    gpus
+        The jobs on each GPU, one share each; all of them may move.
+    worth
+        What a GPU that is no longer needed is worth, in milli-GPU-seconds.
+    """
+    kinds = _Kinds(problem, [job for jobs in gpus.values() for job in jobs])
+    alike: defaultdict[_Alike, list[Home]] = defaultdict(list)
+    for home, jobs in gpus.items():
+        alike[int(kinds.of_host[home[0]]), kinds.content(jobs)].append(home)
+    number = {key: len(places) for key, places in alike.items()}
+    chosen = _Cutting(kinds, number, worth).solve(session)
+    if chosen is None:
+        return [Bin(tuple(jobs), at, len(jobs)) for at, jobs in gpus.items()]
+    return _bins(kinds, gpus, alike, chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pattern:
+    """What is to be on a GPU that is alike these: the parts that stay and that come."""
+
+    host_kind: int
+    held: Content
+    stays: Content
+    comes: Content
+
+
+class _Kinds:
+    """Kinds of shares (size, allowed hosts) and of hosts (the kinds of shares that they allow)."""
+
+    def __init__(self, problem: Problem, jobs: Sequence[int]) -> None:
+        self._shape = {
+            job: problem.classes[problem.running[job].job_class].choices[0].groups[0].shape
+            for job in jobs
+        }
+        index: dict[tuple[int, bytes], int] = {}
+        self._of_shape = {
+            s: index.setdefault(
+                (int(problem.shape_gpu[s]), problem.shape_hosts[s].tobytes()), len(index)
+            )
+            for s in sorted(set(self._shape.values()))
+        }
+        self.milli = np.array([milli for milli, _ in index], dtype=np.int64)
+        hosts = np.stack([np.frombuffer(mask, dtype=np.bool_) for _, mask in index])
+        allowed, self.of_host = np.unique(hosts, axis=1, return_inverse=True)
+        self.allowed: NDArray[np.bool_] = allowed.T
+        """Whether hosts of a kind allow shares of a kind, (host kinds, kinds)."""
+        self.hosts = range(len(self.allowed))
+
+    def of(self, job: int) -> int:
+        return self._of_shape[self._shape[job]]
+
+    def content(self, jobs: Sequence[int]) -> Content:
+        number = np.zeros(len(self.milli), dtype=np.int64)
+        np.add.at(number, [self.of(job) for job in jobs], 1)
+        return tuple(number.tolist())
+
+
+class _Cutting:
+    """The model, its columns so far, and what they stand for."""
+
+    def __init__(self, kinds: _Kinds, number: dict[_Alike, int], worth: int) -> None:
+        self._kinds, self._worth = kinds, worth
+        self._model = Model()
+        nothing = (0,) * len(kinds.milli)
+        sizes = np.array(list(number.values()), dtype=np.int64)
+        gpus = self._model.rows("gpus", len(sizes), lower=sizes, upper=sizes)
+        needed = np.array([held for _, held in number], dtype=np.int64).T @ sizes
+        self._shares = self._model.rows("shares", len(needed), lower=needed)
+        self._row = dict(zip(number, gpus.tolist(), strict=True))
+        self._most = {**number, **{(m, nothing): int(sizes.sum()) for m in kinds.hosts}}
+        self._parts = {
+            held: np.array(list(product(*(range(n + 1) for n in held))), dtype=np.int64)
+            for _, held in self._most
+        }
+        self.patterns: list[_Pattern] = []
+        self._add([_Pattern(*alike, stays=alike[1], comes=nothing) for alike in number])
+
+    def solve(self, session: Session) -> Counter[_Pattern] | None:
+        """Return how often each pattern is used; None if no time is left."""
+        for _ in range(ITERATIONS):
+            outcome = session.optimise(self._model.arrays("cost", relax=True), share=0.3)
+            if outcome is None or outcome.row_duals is None:
+                return None
+            if not self._add(self._better(outcome.row_duals)):
+                break
+        outcome = session.optimise(self._model.arrays("cost"), share=0.3, most=SEARCH_SECONDS)
+        if outcome is None or outcome.values is None:
+            return None
+        number = np.rint(outcome.values).astype(np.int64).tolist()
+        return Counter(dict(zip(self.patterns, number, strict=True)))
+
+    def _better(self, duals: NDArray[np.float64]) -> list[_Pattern]:
+        """Return, for each kind of GPU, the pattern that costs least of what it is worth."""
+        milli = self._kinds.milli
+        price = duals[self._shares].clip(min=0.0)
+        fills = [_Fill(milli, np.where(may, price, 0.0)) for may in self._kinds.allowed]
+        found = []
+        for host_kind, held in self._most:
+            parts, fill = self._parts[held], fills[host_kind]
+            left = WHOLE_GPU - parts @ milli
+            used = (left < WHOLE_GPU) | (fill.worth(left) > 0)
+            cost = self._worth * used + (np.array(held) - parts) @ milli
+            row = self._row.get((host_kind, held))
+            gain = parts @ price + fill.worth(left) - cost + (0.0 if row is None else duals[row])
+            best = int(gain.argmax())
+            if gain[best] > TOLERANCE * self._worth:
+                comes = fill.content(int(left[best]))
+                found.append(_Pattern(host_kind, held, tuple(parts[best].tolist()), comes))
+        return found
+
+    def _add(self, patterns: Sequence[_Pattern]) -> bool:
+        known = set(self.patterns)
+        fresh = [pattern for pattern in patterns if pattern not in known]
+        most = np.array([self._most[p.host_kind, p.held] for p in fresh], dtype=np.int64)
+        # One more than the row allows: at a bound of its own the price would leave the row's dual.
+        columns = self._model.variables("pattern", len(fresh), upper=most + 1)
+        for column, pattern in zip(columns.tolist(), fresh, strict=True):
+            after = np.add(pattern.stays, pattern.comes)
+            moved = np.subtract(pattern.held, pattern.stays) @ self._kinds.milli
+            self._model.term("cost", column, moved + self._worth * after.any(), sense="min")
+            f = np.flatnonzero(after)
+            self._model.add(self._shares[f], column, after[f])
+            row = self._row.get((pattern.host_kind, pattern.held))
+            if row is not None:
+                self._model.add(row, column, 1.0)
+        self.patterns += fresh
+        return bool(fresh)
+
+
+class _Fill:
+    """The shares that are worth most in so much of a GPU: an unbounded knapsack."""
+
+    def __init__(self, milli: Ints, price: NDArray[np.float64]) -> None:
+        self._unit = gcd(*milli.tolist(), WHOLE_GPU)
+        self._steps = milli // self._unit
+        self._best = np.zeros(WHOLE_GPU // self._unit + 1)
+        self._last = np.full(len(self._best), -1, dtype=np.int64)
+        for room in range(1, len(self._best)):
+            fits = np.flatnonzero((self._steps <= room) & (price > 0))
+            self._best[room] = self._best[room - 1]
+            if len(fits):
+                offers = self._best[room - self._steps[fits]] + price[fits]
+                if offers.max() > self._best[room]:
+                    self._best[room], self._last[room] = offers.max(), fits[offers.argmax()]
+
+    def worth(self, left: Ints) -> NDArray[np.float64]:
+        """Return the most that shares are worth in so many milli-GPU each."""
+        best: NDArray[np.float64] = self._best[left // self._unit]
+        return best
+
+    def content(self, left: int) -> Content:
+        """Return what is worth that much."""
+        number = np.zeros(len(self._steps), dtype=np.int64)
+        room = left // self._unit
+        while room > 0:
+            last = int(self._last[room])
+            if last < 0:
+                room -= 1
+            else:
+                number[last] += 1
+                room -= int(self._steps[last])
+        return tuple(number.tolist())
+
+
+def _bins(
+    kinds: _Kinds,
+    gpus: dict[Home, list[int]],
+    alike: dict[_Alike, list[Home]],
+    chosen: Counter[_Pattern],
+) -> list[Bin]:
+    """Name the jobs: those of a kind that leave go where some of it come, in order."""
+    leaving: defaultdict[int, list[int]] = defaultdict(list)
+    drafts: list[tuple[_Pattern, Home | None, list[int]]] = []
+    at = {key: iter(places) for key, places in alike.items()}
+    for pattern, number in chosen.items():
+        for _ in range(number):
+            home = next(at[pattern.host_kind, pattern.held]) if any(pattern.held) else None
+            stays: list[int] = []
+            left = list(pattern.stays)
+            for job in gpus[home] if home else ():
+                kind = kinds.of(job)
+                (stays if left[kind] else leaving[kind]).append(job)
+                left[kind] -= left[kind] > 0
+            drafts.append((pattern, home, stays))
+    bins = []
+    for pattern, home, stays in drafts:
+        comes = [
+            leaving[kind].pop()
+            for kind, number in enumerate(pattern.comes)
+            for _ in range(min(number, len(leaving[kind])))
+        ]
+        if stays or comes:
+            bins.append(Bin((*stays, *comes), home if stays else None, len(stays)))
+    return bins

@@ -1,0 +1,202 @@
+"""Units on hosts: every unit has its GPUs first, then swaps settle what else hosts lack.
+
+A unit is what has its GPUs to itself: a task of whole GPUs, or the shares on one GPU. A host may
+not hold more units than it has GPUs, but for a while more than it has CPUs or memory; a heavy unit
+there then changes places with a light one elsewhere. The excess of a host is what its units take
+beyond what it has, as parts of what hosts have in the mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+NOWHERE = -1
+TOLERANCE = 1e-9
+NEARLY = 0.8
+"""Of swaps that lower the excess by this part of what the best one does, the cheapest is taken."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Units:
+    """What is to be placed.
+
+    Attributes
+    ----------
+    gpus : int64 (units,)
+    demand : int64 (units, resources)
+    home : int64 (units,)
+        The host where a unit is before the round, NOWHERE if it is new.
+    cost : int64 (units,)
+        What it costs that the unit is not at home.
+    allowed : bool (kinds, hosts)
+        Where units may be; `kind` (units,) says which row holds.
+    """
+
+    gpus: Ints
+    demand: Ints
+    home: Ints
+    cost: Ints
+    allowed: NDArray[np.bool_]
+    kind: Ints
+
+
+class Seating:
+    """Which unit is on which host, `host` (units,), NOWHERE where none has the GPUs.
+
+    Parameters
+    ----------
+    room : int64 (hosts, resources)
+        What units may take of each host besides GPUs.
+    gpus : int64 (hosts,)
+        Whole GPUs that units may take.
+    closed : bool (hosts,)
+        Hosts to be left empty.
+    """
+
+    def __init__(self, units: Units, room: Ints, gpus: Ints, closed: NDArray[np.bool_]) -> None:
+        self.units = units
+        self._room = room
+        self._scale = np.maximum(room.mean(axis=0), 1.0)
+        self._closed = closed.copy()
+        self._gpus = gpus.copy()
+        self._used = np.zeros_like(room)
+        self.host = np.full(len(units.gpus), NOWHERE, dtype=np.int64)
+        at_home = np.flatnonzero(units.home != NOWHERE)
+        for unit in at_home[~closed[units.home[at_home]]].tolist():
+            self._put(unit, int(units.home[unit]))
+        self._seat()
+
+    def reopen(self, hosts: Ints) -> None:
+        """Let the units come back that were on these closed hosts, and others."""
+        self._closed[hosts] = False
+        for unit in np.flatnonzero(np.isin(self.units.home, hosts)).tolist():
+            self._lift(unit)
+            self._put(unit, int(self.units.home[unit]))
+        self._seat()
+
+    def settle(self) -> bool:
+        """Swap until no host lacks anything; return whether that was reached."""
+        stuck = np.zeros(len(self._gpus), dtype=np.bool_)
+        while True:
+            excess = np.where(stuck, 0.0, self._excess())
+            worst = int(excess.argmax())
+            if excess[worst] <= TOLERANCE:
+                return not stuck.any() and not (self.host == NOWHERE).any()
+            if self._relieve(worst):
+                stuck[:] = False
+            else:
+                stuck[worst] = True
+
+    def _seat(self) -> None:
+        """Give units that have no host one with enough GPUs, large and choosy ones first."""
+        units = self.units
+        weight = (units.demand / self._scale).max(axis=1)
+        choice = units.allowed.sum(axis=1)[units.kind]
+        waiting = np.flatnonzero(self.host == NOWHERE)
+        order = np.lexsort((-weight[waiting], choice[waiting], -units.gpus[waiting]))
+        for unit in waiting[order].tolist():
+            host = self._roomiest(unit)
+            if host == NOWHERE:
+                host = self._make_way(unit)
+            if host != NOWHERE:
+                self._put(unit, host)
+
+    def _roomiest(self, unit: int) -> int:
+        """Return the host with enough GPUs that has most besides for each of them, or NOWHERE."""
+        units = self.units
+        fits = np.flatnonzero(self._open_to(unit) & (self._gpus >= units.gpus[unit]))
+        if not len(fits):
+            return NOWHERE
+        left = (self._room[fits] - self._used[fits] - units.demand[unit]) / self._scale
+        return int(fits[(left.min(axis=1) / self._gpus[fits]).argmax()])
+
+    def _make_way(self, unit: int) -> int:
+        """Move the cheapest unit that has room elsewhere out of the way; return where it was."""
+        units = self.units
+        seated = np.flatnonzero((self.host != NOWHERE) & (units.gpus == units.gpus[unit]))
+        seated = seated[self._open_to(unit)[self.host[seated]]]
+        cost = self._cost(seated, NOWHERE)
+        for other in seated[np.argsort(cost, kind="stable")].tolist():
+            host, to = int(self.host[other]), self._roomiest(other)
+            if to != NOWHERE:
+                self._lift(other)
+                self._put(other, to)
+                return host
+        return NOWHERE
+
+    def _open_to(self, unit: int) -> NDArray[np.bool_]:
+        """Return which hosts a unit may be on."""
+        may: NDArray[np.bool_] = self.units.allowed[self.units.kind[unit]] & ~self._closed
+        return may
+
+    def _relieve(self, host: int) -> bool:
+        """Lower the excess in all by one unit that leaves this host, for another or for none."""
+        unit, other, to = self._exchanges(host)
+        demand = np.vstack([self.units.demand, np.zeros_like(self._room[:1])])
+        moved = demand[unit] - demand[other]
+        excess = self._excess()
+        change = self._lacks(host, -moved) + self._lacks(to, moved) - excess[host] - excess[to]
+        best = float(change.min(initial=0.0))
+        if best >= -TOLERANCE:
+            return False
+        good = np.flatnonzero(change <= NEARLY * best)
+        cost = self._cost(unit[good], to[good]) - self._cost(unit[good], host)
+        swap = other[good] != NOWHERE
+        cost[swap] += self._cost(other[good][swap], host)
+        cost[swap] -= self._cost(other[good][swap], to[good][swap])
+        at = good[cost.argmin()]
+        leaving, coming, target = int(unit[at]), int(other[at]), int(to[at])
+        self._lift(leaving)
+        if coming != NOWHERE:
+            self._lift(coming)
+            self._put(coming, host)
+        self._put(leaving, target)
+        return True
+
+    def _exchanges(self, host: int) -> tuple[Ints, Ints, Ints]:
+        """Return who might leave a host, for whom (NOWHERE: for nobody), and to which host."""
+        units, parts = self.units, []
+        seated = np.flatnonzero((self.host != host) & (self.host != NOWHERE))
+        for unit in np.flatnonzero(self.host == host).tolist():
+            gpus, may = units.gpus[unit], self._open_to(unit)
+            to = np.flatnonzero(may & (self._gpus >= gpus))
+            to = to[to != host]
+            others = seated[(units.gpus[seated] == gpus) & may[self.host[seated]]]
+            others = others[units.allowed[units.kind[others], host]]
+            other = np.concatenate([others, np.full(len(to), NOWHERE, dtype=np.int64)])
+            to = np.concatenate([self.host[others], to])
+            parts.append(np.stack([np.full(len(to), unit, dtype=np.int64), other, to]))
+        unit, other, to = np.concatenate(parts, axis=1)
+        return unit, other, to
+
+    def _cost(self, units: Ints, hosts: Ints | int) -> Ints:
+        """Return what it costs that units are on these hosts."""
+        cost: Ints = self.units.cost[units] * (self.units.home[units] != hosts)
+        return cost
+
+    def _excess(self) -> Floats:
+        return self._lacks(slice(None), np.zeros_like(self._room[0]))
+
+    def _lacks(self, hosts: Ints | int | slice, more: Ints) -> Floats:
+        """Return the excess of hosts if they held so much more."""
+        over = self._used[hosts] + more - self._room[hosts]
+        lacks: Floats = (over.clip(min=0) / self._scale).sum(axis=-1)
+        return lacks
+
+    def _put(self, unit: int, host: int) -> None:
+        self.host[unit] = host
+        self._used[host] += self.units.demand[unit]
+        self._gpus[host] -= self.units.gpus[unit]
+
+    def _lift(self, unit: int) -> None:
+        host = int(self.host[unit])
+        if host != NOWHERE:
+            self.host[unit] = NOWHERE
+            self._used[host] -= self.units.demand[unit]
+            self._gpus[host] += self.units.gpus[unit]
