@@ -9,6 +9,7 @@ from placewright.instances.plan import DecisionKind, Plan
 from placewright.instances.references import hosts_by_name
 from placewright.instances.round import Round
 from placewright.rounds.changes import Changes, carried_out, changed
+from placewright.rounds.collection import no_collection
 from placewright.rounds.settings import Isolation, Settings, Solver
 from placewright.rounds.solve import Memory, Progress, Solve
 from placewright.solver import Worker
@@ -88,6 +89,10 @@ class Engine:
         InternalError
             As `solve_round` does; the engine is then as it was before.
         """
+        with no_collection():
+            return self._round(changes)
+
+    def _round(self, changes: Changes | None) -> Plan:
         round_ = self.state if changes is None else changed(self.state, changes, self._hosts)
         if self._solver is None:
             self._solver = self._settings.solver()

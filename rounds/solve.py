@@ -16,6 +16,7 @@ from placewright.instances.plan import Certificate, Decision, Plan
 from placewright.instances.round import Round
 from placewright.instances.verify import verify, verify_certificate
 from placewright.rounds.certificate import Bounds, better, refuse_beaten
+from placewright.rounds.collection import no_collection
 from placewright.rounds.decisions import Unmoved, decide, waits
 from placewright.rounds.errors import InternalError
 from placewright.rounds.moves import order_of_moves
@@ -88,7 +89,8 @@ def solve_round(
         deterministic=deterministic,
         isolation=isolation,
     )
-    return Solve(round, settings, progress, Memory(), gang.run).plan()
+    with no_collection():
+        return Solve(round, settings, progress, Memory(), gang.run).plan()
 
 
 class Memory:
