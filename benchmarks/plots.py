@@ -115,7 +115,12 @@ def over_size(
 
 
 def _finish(axes: Axes, ylabel: str) -> None:
+    from matplotlib.ticker import LogFormatter
+
     axes.set(ylabel=ylabel, xscale="log", yscale="log")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter(LogFormatter())
     axes.grid(alpha=0.3, linewidth=0.5)
 
 
