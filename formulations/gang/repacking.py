@@ -38,7 +38,9 @@ def repack(problem: Problem, session: Session) -> Placement | None:
     gpus = np.where(problem.open & problem.state.busy, base.whole, 0)
     domains = _to_free(problem, freeing, units, jobs, gpus)
     seating = Seating(units, base.free, gpus, np.isin(freeing.domain, domains))
-    while domains and not seating.settle():
+    while domains and not seating.settle(session):
+        if session.expired():
+            return None
         domain = _unfit(seating, units, freeing, domains)
         domains.remove(domain)
         seating.reopen(np.flatnonzero(freeing.domain == domain))
@@ -56,11 +58,18 @@ def _movable(problem: Problem) -> dict[int, Home]:
     fixed: set[Home] = set()
     for job, running in problem.running.items():
         home = [(host, gpus) for _, _, host, gpus in running.places]
-        if len(home) == 1 and home[0][1] and problem.floats(running):
+        if len(home) == 1 and problem.floats(running) and _whole(problem, home[0]):
             jobs[job] = home[0]
         else:
             fixed.update(home)
     return {job: home for job, home in jobs.items() if home not in fixed}
+
+
+def _whole(problem: Problem, home: Home) -> bool:
+    """Whether the GPUs are wholly free without the jobs that may move; there must be some."""
+    host, gpus = home
+    start = int(problem.cluster.gpu_start[host])
+    return bool(gpus) and all(problem.cleared.gpu_free[start + g] == WHOLE_GPU for g in gpus)
 
 
 def _shape(problem: Problem, job: int) -> int:

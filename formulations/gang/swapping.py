@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.session import Session
+
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
@@ -80,10 +82,10 @@ class Seating:
             self._put(unit, int(self.units.home[unit]))
         self._seat()
 
-    def settle(self) -> bool:
-        """Swap until no host lacks anything; return whether that was reached."""
+    def settle(self, session: Session) -> bool:
+        """Swap until no host lacks anything; return whether that was reached in time."""
         stuck = np.zeros(len(self._gpus), dtype=np.bool_)
-        while True:
+        while not session.expired():
             excess = np.where(stuck, 0.0, self._excess())
             worst = int(excess.argmax())
             if excess[worst] <= TOLERANCE:
@@ -92,6 +94,7 @@ class Seating:
                 stuck[:] = False
             else:
                 stuck[worst] = True
+        return False
 
     def _seat(self) -> None:
         """Give units that have no host one with enough GPUs, large and choosy ones first."""

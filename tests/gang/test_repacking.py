@@ -1,0 +1,172 @@
+"""What runs is packed anew: every job once, on GPUs that hold it, and never on more than before."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placewright.formulations.gang import run
+from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.gang.rebinning import rebin
+from placewright.formulations.gang.swapping import NOWHERE, Seating, Units
+from placewright.formulations.session import Session
+from placewright.instances.presets import defragment
+from placewright.instances.references import check_round
+from placewright.instances.round import Round
+from placewright.rounds import solve_round
+from placewright.solver import InProcess
+
+Raw = dict[str, Any]
+WHOLE = 1000
+MILLI = (200, 300, 400, 500, 700, 800)
+
+
+def session() -> Session:
+    """A session that solves in this process."""
+    return Session(InProcess().solve, deadline=time.monotonic() + 60.0)
+
+
+def shared_round(seed: int, *, hosts: int = 5, fixed: bool = False) -> Round:
+    """Hosts of one or two GPU models that are in use here and there; most tasks want a share.
+
+    With `fixed` there are pinned jobs, gangs, reserved GPUs and a failed host as well.
+    """
+    rng = np.random.default_rng(seed)
+    entries: list[Raw] = [
+        {"name": f"h{i}", "gpus": int(rng.choice([2, 4])), "gpu_model": "AAB"[i % 3], "cpu": 12}
+        for i in range(hosts)
+    ]
+    jobs: list[Raw] = []
+    for entry in entries:
+        cpu = 12
+        for gpu in range(entry["gpus"]):
+            left = WHOLE
+            while rng.random() < 0.6:
+                size = int(rng.choice([*MILLI, WHOLE]))
+                cores = int(rng.integers(0, 4))
+                if size > left or cores > cpu:
+                    break
+                left, cpu = left - size, cpu - cores
+                group: Raw = {"gpu": size, "cpu": cores}
+                if rng.random() < 0.2:
+                    group["gpu_models"] = [entry["gpu_model"]]
+                task = {"host": entry["name"], "gpus": [gpu]}
+                pinned = fixed and bool(rng.random() < 0.1)
+                job = {"options": [{"groups": [group]}], "running": {"tasks": [task]}}
+                job["running"] |= {"pinned": pinned, "migrate_cost": int(rng.integers(0, 3)) * 500}
+                jobs.append({"name": f"job-{len(jobs)}", **job})
+    if fixed:
+        entries[0]["healthy"] = bool(rng.random() < 0.5)
+        for entry in entries[:2]:
+            entry["gpus"] += 1
+        tasks = [
+            {"index": i, "host": e["name"], "gpus": [e["gpus"] - 1]}
+            for i, e in enumerate(entries[:2])
+        ]
+        gang = {"options": [{"groups": [{"gpu": 500, "count": 2}]}], "running": {"tasks": tasks}}
+        jobs.append({"name": "gang", **gang})
+    out = [{"host": f"h{hosts - 1}", "gpus": [0]}] if fixed and rng.random() < 0.5 else []
+    round_ = Round.model_validate(
+        {"cluster": {"hosts": entries}, "jobs": jobs, "reservations": out}
+    )
+    check_round(round_)
+    return defragment(round_, "host", 20)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_bins_hold_every_share_once_and_need_no_more_gpus(seed: int) -> None:
+    problem = compile_round(shared_round(seed))
+    gpus: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+    for job, running in problem.running.items():
+        ((_, _, host, at),) = running.places
+        group = problem.classes[running.job_class].choices[0].groups[0]
+        if group.milli_gpu < WHOLE:
+            gpus.setdefault((host, at), []).append(job)
+    if not gpus:
+        return
+    bins = rebin(problem, session(), gpus, worth=20 * WHOLE)
+    assert sorted(job for b in bins for job in b.jobs) == sorted(
+        j for js in gpus.values() for j in js
+    )
+    assert len(bins) <= len(gpus)
+    for b in bins:
+        shapes = [
+            problem.classes[problem.running[j].job_class].choices[0].groups[0].shape for j in b.jobs
+        ]
+        assert problem.shape_gpu[shapes].sum() <= WHOLE
+        assert problem.shape_hosts[shapes].all(axis=0).any()
+        assert all(job in gpus[b.home] for job in b.jobs[: b.stay]) if b.home else b.stay == 0
+
+
+def test_a_share_moves_only_if_that_frees_a_gpu() -> None:
+    task = {"options": [{"groups": [{"gpu": 400}]}]}
+    jobs = [
+        {"name": f"job-{i}", **task, "running": {"tasks": [{"host": "h", "gpus": [gpu]}]}}
+        for i, gpu in enumerate([0, 0, 1, 2])
+    ]
+    round_ = Round.model_validate(
+        {"cluster": {"hosts": [{"name": "h", "gpus": 3, "gpu_model": "A"}]}, "jobs": jobs}
+    )
+    problem = compile_round(round_)
+    gpus = {(0, (0,)): [0, 1], (0, (1,)): [2], (0, (2,)): [3]}
+    bins = rebin(problem, session(), gpus, worth=WHOLE)
+    assert sorted((len(b.jobs), b.stay) for b in bins) == [(2, 1), (2, 2)]
+    assert len(rebin(problem, session(), gpus, worth=399)) == 3
+
+
+@st.composite
+def seatings(draw: st.DrawFn) -> tuple[Units, Any, Any, Any]:
+    """Up to eight units on up to four hosts, some of them at home, none in the others' way."""
+    hosts = draw(st.integers(2, 4))
+    gpus = [draw(st.integers(1, 3)) for _ in range(hosts)]
+    rows, left = [], list(gpus)
+    for _ in range(draw(st.integers(1, 8))):
+        home = draw(st.integers(NOWHERE, hosts - 1))
+        size = draw(st.sampled_from([1, 1, 1, 2]))
+        if home != NOWHERE:
+            home, left[home] = (
+                (home, left[home] - size) if left[home] >= size else (NOWHERE, left[home])
+            )
+        kind = 0 if home != NOWHERE else draw(st.integers(0, 1))
+        rows.append((size, draw(st.integers(0, 4)), home, draw(st.integers(0, 3)), kind))
+    table = np.array(rows, dtype=np.int64)
+    allowed = np.array([[True] * hosts, [draw(st.booleans()) for _ in range(hosts)]])
+    units = Units(table[:, 0], table[:, 1:2], table[:, 2], table[:, 3], allowed, table[:, 4])
+    room = np.array([[draw(st.integers(2, 8))] for _ in range(hosts)], dtype=np.int64)
+    closed = np.array([draw(st.sampled_from([False, False, True])) for _ in range(hosts)])
+    return units, room, np.array(gpus, dtype=np.int64), closed
+
+
+@given(seatings())
+def test_seats_are_within_gpus_and_settled_ones_within_all(
+    drawn: tuple[Units, Any, Any, Any],
+) -> None:
+    units, room, gpus, closed = drawn
+    seating = Seating(units, room, gpus, closed)
+    settled = seating.settle(session())
+    seated = seating.host != NOWHERE
+    taken = np.bincount(seating.host[seated], weights=units.gpus[seated], minlength=len(gpus))
+    assert (taken <= gpus).all()
+    assert units.allowed[units.kind[seated], seating.host[seated]].all()
+    assert not closed[seating.host[seated]].any()
+    used = np.zeros_like(room)
+    np.add.at(used, seating.host[seated], units.demand[seated])
+    assert settled == bool(seated.all() and (used <= room).all())
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("seed", range(12))
+def test_a_plan_that_packs_anew_verifies_and_beats_no_optimum(
+    monkeypatch: pytest.MonkeyPatch, seed: int, *, fixed: bool
+) -> None:
+    round_ = shared_round(seed, fixed=fixed)
+    best = solve_round(round_, isolation="none", time_limit=20.0).certificate.terms[0]
+    monkeypatch.setattr(run, "MAX_EXACT_CELLS", 0)
+    plan = solve_round(round_, isolation="none", time_limit=20.0)
+    assert plan.certificate.degraded == ()
+    assert plan.certificate.terms[0].value <= best.value
