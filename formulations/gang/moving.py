@@ -63,12 +63,15 @@ def moving(
     placement = Placement(problem)
     vacate(placement)
     if first == "freed":
-        packed = repack(problem, session)
-        if packed is not None:
-            yield candidate(packed, "repacking")
         empty(placement)
     moved = candidate(placement, "vacating")
     yield moved
+    packed = repack(problem, session) if first == "freed" else None
+    if packed is not None and session.best is not None:
+        known = session.best[first]
+        other = candidate(packed, "repacking")
+        yield other
+        moved = other if session.best[first] > known else moved
     frozen = problem.frozen(moved.starts)
     if not frozen.terms:
         return
