@@ -81,6 +81,31 @@ def pattern_classes(placement: Placement, room: Ints, grid: Grid) -> HostClasses
     return classes_of(placement, room, hosts, members)
 
 
+def knapsack(
+    grid: Grid, price: NDArray[Any], allowed: NDArray[np.bool_], top: Ints
+) -> tuple[NDArray[Any], Ints]:
+    """Best price within each free vector up to `top`, and the shape taken last (-1: none)."""
+    best = np.zeros(grid.shape, dtype=price.dtype)
+    taken = np.full(grid.shape, -1, dtype=np.int64)
+    fits = allowed & (price > 0) & (grid.sizes <= top).all(axis=1)
+    shapes = np.flatnonzero(fits)
+    # Of shapes that take the same only the dearest matters.
+    shapes = shapes[np.argsort(-price[shapes], kind="stable")]
+    shapes = shapes[np.unique(grid.sizes[shapes], axis=0, return_index=True)[1]]
+    for s in shapes.tolist():
+        size = grid.sizes[s]
+        upper = tuple(slice(int(d), int(t) + 1) for d, t in zip(size, top, strict=True))
+        lower = tuple(slice(0, int(t - d) + 1) for d, t in zip(size, top, strict=True))
+        for _ in range(int(top[0] // size[0])):
+            offer = best[lower] + price[s]
+            better = offer > best[upper]
+            if not better.any():
+                break
+            best[upper][better] = offer[better]
+            taken[upper][better] = s
+    return best, taken
+
+
 class HostPatterns:
     """The pattern columns of a count model that was built without sums.
 
@@ -138,7 +163,7 @@ class HostPatterns:
         cuts: list[Ints] = []
         for model in np.unique(self._model):
             mine = np.flatnonzero(self._model == model)
-            best, taken = self._knapsack(price, mine)
+            best, taken = knapsack(self.grid, price, *self._limits(mine))
             gain[mine] = best[tuple(self._free[mine].T)] - sign * duals[self._host_row[mine]]
             for a in mine[gain[mine] > threshold].tolist():
                 found = [self._follow(taken, self._free[a])]
@@ -160,30 +185,14 @@ class HostPatterns:
         total = 0
         for model in np.unique(self._model):
             mine = np.flatnonzero(self._model == model)
-            best, _ = self._knapsack(price, mine)
+            best, _ = knapsack(self.grid, price, *self._limits(mine))
             gain = best[tuple(self._free[mine].T)].astype(object) - y[self._host_row[mine]]
             total += int((gain.clip(min=0) * self.counts.classes.size[mine]).sum())
         return total
 
-    def _knapsack(self, price: NDArray[Any], mine: Ints) -> tuple[NDArray[Any], Ints]:
-        """Best price within each free vector, and the shape taken last there (-1: none)."""
-        best = np.zeros(self.grid.shape, dtype=price.dtype)
-        taken = np.full(self.grid.shape, -1, dtype=np.int64)
-        top = self._free[mine].max(axis=0)
-        for s in np.flatnonzero((price > 0) & self._allowed[:, mine].any(axis=1)):
-            size = self.grid.sizes[s]
-            if (size > top).any():
-                continue
-            upper = tuple(slice(int(d), int(t) + 1) for d, t in zip(size, top, strict=True))
-            lower = tuple(slice(0, int(t - d) + 1) for d, t in zip(size, top, strict=True))
-            for _ in range(int(top[0] // size[0])):
-                offer = best[lower] + price[s]
-                better = offer > best[upper]
-                if not better.any():
-                    break
-                best[upper][better] = offer[better]
-                taken[upper][better] = s
-        return best, taken
+    def _limits(self, mine: Ints) -> tuple[NDArray[np.bool_], Ints]:
+        """Shapes that some of these classes may take, and the most that one of them has free."""
+        return np.any(self._allowed[:, mine], axis=1), np.max(self._free[mine], axis=0)
 
     def _follow(self, taken: Ints, free: Ints) -> Ints:
         pattern = np.zeros(len(self.grid.sizes), dtype=np.int64)

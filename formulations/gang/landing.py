@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,21 +50,22 @@ def displace(placement: Placement) -> None:
 
     No model says who should start: the most valuable per GPU goes first.
     """
+    landing, before = Landing(placement, defaultdict(int)), placement.value
     for _ in range(PASSES):
-        before = placement.value
-        _displace_once(placement)
+        _displace_once(placement, landing)
         if placement.value <= before:
             break
+        before = placement.value
+        landing.losses.renew()
     fill(placement)
 
 
-def _displace_once(placement: Placement) -> None:
+def _displace_once(placement: Placement, landing: Landing) -> None:
     """Let each host be come to once."""
     problem = placement.problem
-    landing = Landing(placement, defaultdict(int))
     for c, o in order_of(problem):
         choice, waiting = problem.classes[c].choices[o], placement.waiting[c]
-        if problem.classes[c].running or not problem.shape_rank[choice.groups[0].shape]:
+        if not waiting or not problem.shape_rank[choice.groups[0].shape]:
             continue
         landing.starts[c, o] = waiting
         if choice.single:
@@ -137,28 +137,34 @@ class Landing:
             return []
         cluster = self.problem.cluster
         levels = sorted(level for level, _ in weights if level < len(cluster.levels) - 1)
+        # Fractions of a unit are what stopping costs: a term after value, before spread.
+        lost = np.floor(loss / np.maximum(each, 1))
+        hosts = hosts[np.argsort(loss[hosts] / each[hosts], kind="stable")]
+        needed = int(np.searchsorted(np.cumsum(each[hosts]), count)) + 1
+        least = np.floor(loss[hosts[:needed]].sum())
         for level in reversed(levels):
-            domain = cluster.domain[level][hosts]
-            held = np.bincount(domain, weights=each[hosts])
-            enough = np.flatnonzero(held >= count)
-            if len(enough):
-                cost = np.bincount(domain, weights=loss[hosts])
-                best = enough[np.argmin(cost[enough] / held[enough])]
-                hosts = hosts[domain == best]
+            domain = cluster.domain[level]
+            inside, cost = _least_inside(hosts, domain[hosts], loss, each, count)
+            if np.floor(cost) <= least:
+                hosts = hosts[domain[hosts] == inside]
+                needed = int(np.searchsorted(np.cumsum(each[hosts]), count)) + 1
                 break
-        domain = cluster.domain[levels[-1]][hosts] if levels else np.zeros(len(hosts), np.int64)
-        order = np.lexsort((loss[hosts], domain))
-        hosts, parts = hosts[order], np.split(order, np.flatnonzero(np.diff(domain[order])) + 1)
-        starts = np.cumsum([0, *map(len, parts)])
-        tasks = [int(each[hosts[a:b]].sum()) for a, b in pairwise(starts)]
-        mean = [float(loss[hosts[a:b]].mean()) for a, b in pairwise(starts)]
+        # The last ones may be any that lose as little: those in domains that hold most.
+        worst = lost[hosts[needed - 1]]
+        rank = np.zeros(len(hosts), dtype=np.int64)
+        if levels:
+            domain = cluster.domain[levels[-1]][hosts]
+            good = lost[hosts] <= worst
+            held = np.bincount(domain, weights=good * each[hosts])
+            rank = np.unique(np.stack([-held[domain], domain]), axis=1, return_inverse=True)[1]
+        order = np.lexsort((loss[hosts], rank.reshape(-1), lost[hosts] >= worst))
         chosen: list[tuple[int, int]] = []
-        for at in sorted(range(len(parts)), key=lambda p: (-min(tasks[p], count), mean[p])):
-            for host in hosts[starts[at] : starts[at + 1]].tolist():
-                taken = min(count, int(each[host]))
-                if taken:
-                    chosen.append((host, taken))
-                    count -= taken
+        for host in hosts[order].tolist():
+            taken = min(count, int(each[host]))
+            chosen.append((host, taken))
+            count -= taken
+            if not count:
+                break
         return chosen
 
     def patterns(self, counts: Counts, patterns: HostPatterns, number: Ints) -> None:
@@ -224,6 +230,27 @@ class Landing:
                 c, o = waiting[s].pop()
                 self.placement.start(c, o, [Put(0, host, 1, self.placement.put(s, host))])
                 self.starts[c, o] -= 1
+
+
+def _least_inside(
+    hosts: Ints, domain: Ints, loss: NDArray[np.float64], each: Ints, count: int
+) -> tuple[int, float]:
+    """Return the domain in which `count` tasks lose least, and how much; the best hosts first.
+
+    (-1, inf) if none holds them all.
+    """
+    order = np.argsort(domain, kind="stable")
+    hosts, domain = hosts[order], domain[order]
+    starts = np.flatnonzero(np.diff(domain, prepend=-1))
+    ends = np.append(starts[1:], len(hosts)) - 1
+    tasks = np.concatenate([[0], np.cumsum(each[hosts])])
+    lost = np.concatenate([[0.0], np.cumsum(loss[hosts])])
+    last = np.searchsorted(tasks[1:], tasks[starts] + count)
+    cost = np.where(last <= ends, lost[np.minimum(last, ends) + 1] - lost[starts], np.inf)
+    best = int(cost.argmin())
+    return (
+        (int(domain[starts[best]]), float(cost[best])) if np.isfinite(cost[best]) else (-1, np.inf)
+    )
 
 
 def _cheapest(loss: NDArray[np.float64], most: int) -> Iterator[int]:

@@ -6,11 +6,13 @@ Of many jobs only those sets are looked at that stop the cheapest ones.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any, Self
+
 import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import RunningJob
 from placewright.instances.documents import WHOLE_GPU
 
 Ints = NDArray[np.int64]
@@ -25,7 +27,7 @@ MAX_JOBS = 6
 class Losses:
     """The table of a placement as it is.
 
-    A host is used once: after `displace` it is out of the table.
+    A host is used once: after `displace` it is out of the table, until `renew`.
     """
 
     def __init__(self, placement: Placement) -> None:
@@ -35,92 +37,81 @@ class Losses:
         gpus = -(-problem.shape_gpu // WHOLE_GPU)
         self._sizes = np.column_stack([gpus, problem.shape_demand])
         # Shares free no GPU alone, and a reserved one is not free for anybody.
-        by_gpu = not problem.usable.all() or any(
+        self._by_gpu = not problem.usable.all() or any(
             problem.shared[group.shape]
             for job_class in problem.classes
             if job_class.running
             for group in job_class.choices[0].groups
         )
-        self._hosts = _jobs_by_host(placement)
-        ranks = placement.arrivals.shape[1]
-        some = placement.arrivals > 0
-        self._least = np.where(some.any(axis=1), some.argmax(axis=1), ranks)
-        base = np.column_stack([placement.whole, placement.free])
-        dearest = 1 + sum(self._cost(r) for r in problem.running.values())
-        number = np.array([len(jobs) for jobs in self._hosts.values()], dtype=np.int64)
-        hosts = np.array(list(self._hosts), dtype=np.int64)
-        parts: list[tuple[Ints, Ints, NDArray[np.float64], Ints, Ints]] = []
+        self._jobs = _Jobs.of(placement, self._sizes)
+        self._changed: set[int] = set()
+        self._table = self._sets_of(np.flatnonzero(problem.open), self._jobs)
+        self._look()
+
+    def renew(self) -> None:
+        """Take hosts that were used back into the table, as they are now."""
+        open_ = self.placement.problem.open
+        used = np.array(sorted(h for h in self._changed if open_[h]), dtype=np.int64)
+        self._changed = set()
+        runs = np.array([self.placement.in_place(j) for j in self._jobs.job.tolist()], np.bool_)
+        self._jobs = self._jobs.only(runs)
+        mine = self._jobs.only(np.isin(self._jobs.host, used))
+        others = self._table.only(~np.isin(self._table.host, used))
+        self._table = others.joined(self._sets_of(used, mine))
+        self._look()
+
+    def _look(self) -> None:
+        """Note what the table and the placement are now."""
+        arrivals = self.placement.arrivals
+        some = arrivals > 0
+        self._least = np.where(some.any(axis=1), some.argmax(axis=1), arrivals.shape[1])
+        self._starts = np.flatnonzero(np.diff(self._table.host, prepend=-1))
+        self._many: dict[tuple[int, int], tuple[NDArray[np.float64], Ints]] = {}
+
+    def _sets_of(self, hosts: Ints, jobs: _Jobs) -> _Table:
+        """Return the rows of some hosts, in their order, and of the jobs that run on them."""
+        base = np.column_stack([self.placement.whole, self.placement.free])
+        number = np.bincount(np.searchsorted(hosts, jobs.host), minlength=len(hosts))
+        first = np.cumsum(number) - number
+        parts = [_Table.empty(base.shape[1])]
         for k in np.unique(number).tolist():
             mine = hosts[number == k]
-            what = [self._what(job, h, dearest) for h in mine.tolist() for job in self._hosts[h]]
-            gain = np.array([w[0] for w in what], dtype=np.int64).reshape(
-                len(mine), k, len(self._sizes[0])
-            )
-            loss = np.array([w[1] for w in what]).reshape(len(mine), k)
-            level = np.array([w[2] for w in what], dtype=np.int64).reshape(len(mine), k)
-            order = np.argsort(loss, axis=1, kind="stable") if k > MAX_JOBS else None
-            sets = _sets(k)
-            if order is not None:
+            index = first[number == k][:, None] + np.arange(k)
+            loss, gain = jobs.loss[index], jobs.gain[index]
+            if k > MAX_JOBS:
                 # Few sets: the cheapest jobs one after the other.
-                sets = sets[:, None, :] & np.ones((1, len(mine), 1), dtype=np.bool_)
-                sets = np.take_along_axis(sets, np.argsort(order, axis=1)[None], axis=2)
+                order = np.argsort(np.argsort(loss, axis=1, kind="stable"), axis=1)
+                sets = _sets(k)[:, None, :] & np.ones((1, len(mine), 1), dtype=np.bool_)
+                sets = np.take_along_axis(sets, order[None], axis=2)
             else:
-                sets = np.broadcast_to(sets[:, None, :], (len(sets), len(mine), k))
+                few = _sets(k)
+                sets = np.broadcast_to(few[:, None, :], (len(few), len(mine), k))
             shape = (len(sets) * len(mine),)
             room = base[mine] + np.einsum("snk,nkd->snd", sets, gain)
-            if by_gpu:
-                room[..., 0] = self._whole(mine, k, sets)
+            if self._by_gpu:
+                room[..., 0] = self._whole(mine, jobs.job[index], sets)
             parts.append(
-                (
+                _Table(
                     np.broadcast_to(mine, sets.shape[:2]).reshape(shape),
                     room.reshape(*shape, -1),
                     np.einsum("snk,nk->sn", sets, loss).reshape(shape),
-                    (sets * (level + 1)).max(axis=2, initial=0).reshape(shape),
+                    (sets * (jobs.level[index] + 1)).max(axis=2, initial=0).reshape(shape),
                     (sets * (1 << np.arange(k))).sum(axis=2).reshape(shape),
                 )
             )
-        if not parts:
-            none = np.zeros(0, dtype=np.int64)
-            parts.append(
-                (none, np.zeros((0, base.shape[1]), dtype=np.int64), np.zeros(0), none, none)
-            )
-        host = np.concatenate([p[0] for p in parts])
-        order = np.argsort(host, kind="stable")
-        self._host = host[order]
-        self._room = np.concatenate([p[1] for p in parts])[order]
-        self._loss = np.concatenate([p[2] for p in parts])[order]
-        self._level = np.concatenate([p[3] for p in parts])[order]
-        self._stopped = np.concatenate([p[4] for p in parts])[order]
-        self._starts = np.flatnonzero(np.diff(self._host, prepend=-1))
-        self._many: dict[tuple[int, int], tuple[NDArray[np.float64], Ints]] = {}
+        return parts[0].joined(*parts[1:])
 
-    def _whole(self, hosts: Ints, jobs: int, sets: NDArray[np.bool_]) -> Ints:
+    def _whole(self, hosts: Ints, jobs: Ints, sets: NDArray[np.bool_]) -> Ints:
         """Wholly free GPUs of each host with each set of its jobs stopped, (sets, hosts)."""
-        held = np.zeros((len(hosts), jobs, self.placement.gpu.shape[1]), dtype=np.int64)
+        held = np.zeros((*jobs.shape, self.placement.gpu.shape[1]), dtype=np.int64)
         for n, host in enumerate(hosts.tolist()):
-            for k, job in enumerate(self._hosts[host]):
+            for k, job in enumerate(jobs[n].tolist()):
                 held[n, k] = self.placement.held_by(job, host)
         left = self.placement.gpu[hosts] + np.einsum("snk,nkg->sng", sets, held)
         # What has arrived since holds GPUs that have no names yet.
         unnamed = (self.placement.gpu[hosts] == WHOLE_GPU).sum(axis=1) - self.placement.whole[hosts]
         whole: Ints = np.asarray((left == WHOLE_GPU).sum(axis=2) - unnamed, dtype=np.int64)
         return whole
-
-    def _cost(self, running: RunningJob) -> int:
-        """Return the disruption of preempting a job."""
-        problem = self.placement.problem
-        choice = problem.classes[running.job_class].choices[0]
-        return running.preempt_cost + problem.demand_of(choice, -1)
-
-    def _what(self, job: int, host: int, dearest: int) -> tuple[Ints, float, int]:
-        """Return what a host gains if a job stops, what is lost by it, and the job's level."""
-        problem = self.placement.problem
-        running = problem.running[job]
-        choice = problem.classes[running.job_class].choices[0]
-        here = [choice.groups[g].shape for g, _, h, _ in running.places if h == host]
-        loss = choice.value + self._cost(running) / dearest
-        gain = self._sizes[here[0]] if len(here) == 1 else self._sizes[here].sum(axis=0)
-        return gain, loss, running.level
 
     def of(self, wanted: Ints) -> NDArray[np.float64]:
         """Least loss per host for one more set of tasks (a number per shape); inf: impossible."""
@@ -154,52 +145,153 @@ class Losses:
 
     def displace_for(self, host: int, wanted: Ints) -> None:
         """Stop what a host loses to a set of tasks; the host leaves the table."""
-        first = int(np.searchsorted(self._host, host))
-        at = slice(first, int(np.searchsorted(self._host, host, side="right")))
-        best = first + int(self._rows(wanted, at).argmin())
-        for k, job in enumerate(self._hosts[host]):
-            if self._stopped[best] >> k & 1 and self.placement.runs(job):
+        table = self._table
+        at = _slice_of(table.host, host)
+        best = at.start + int(self._rows(wanted, at).argmin())
+        for k, job in enumerate(self._jobs.job[_slice_of(self._jobs.host, host)].tolist()):
+            if table.stopped[best] >> k & 1 and self.placement.runs(job):
                 self.placement.stop(self.placement.start_of(job))
-        self._loss[at] = np.inf
+                running = self.placement.problem.running[job]
+                self._changed.update(place[2] for place in running.places)
+        table.loss[at] = np.inf
+        self._changed.add(host)
         for loss, number in self._many.values():
             loss[host], number[host] = np.inf, 0
 
     def _rows(self, wanted: Ints, at: slice = slice(None)) -> NDArray[np.float64]:
         """Loss per row, inf where the tasks do not fit or may not come."""
-        problem = self.placement.problem
+        problem, table = self.placement.problem, self._table
         shapes = np.flatnonzero(wanted)
         need = wanted @ self._sizes
         rank: np.int64 = problem.shape_rank[shapes].min()
-        hosts = self._host[at]
-        fits: NDArray[np.bool_] = np.less_equal(self._level[at], rank)
+        hosts, level, room = table.host[at], table.level[at], table.room[at]
+        fits: NDArray[np.bool_] = np.less_equal(level, rank)
         # What has arrived may not profit from a preemption, nor may this where others have left.
-        fits &= self._level[at] <= self._least[hosts]
-        fits &= self.placement.closed[hosts] <= rank
+        fits &= level <= self._least[hosts]
+        may_come = np.logical_and.reduce(problem.shape_hosts[shapes])
+        fits &= (may_come & (self.placement.closed <= rank))[hosts]
         for d in np.flatnonzero(need):
-            fits &= self._room[at, d] >= need[d]
-        fits &= np.logical_and.reduce(problem.shape_hosts[shapes])[self._host[at]]
-        cost: NDArray[np.float64] = self._loss[at] + WASTE * (self._room[at, 0] - need[0])
+            fits &= room[:, d] >= need[d]
+        cost: NDArray[np.float64] = table.loss[at] + WASTE * (room[:, 0] - need[0])
         cost[~fits] = np.inf
         return cost
 
     def _best(self, cost: NDArray[np.float64]) -> NDArray[np.float64]:
         loss = np.full(self.placement.problem.cluster.num_hosts, np.inf)
         if len(self._starts):
-            loss[self._host[self._starts]] = np.minimum.reduceat(cost, self._starts)
+            loss[self._table.host[self._starts]] = np.minimum.reduceat(cost, self._starts)
         return loss
 
 
-def _jobs_by_host(placement: Placement) -> dict[int, list[int]]:
-    """List the running jobs that are in place and may move, per host where tasks may arrive."""
-    problem = placement.problem
-    jobs_of: dict[int, list[int]] = {h: [] for h in np.flatnonzero(problem.open).tolist()}
-    for job, running in problem.running.items():
-        if not placement.in_place(job):
-            continue
-        for host in {place[2] for place in running.places}:
-            if host in jobs_of:
-                jobs_of[host].append(job)
-    return jobs_of
+@dataclass(frozen=True, eq=False, slots=True)
+class _Jobs:
+    """Running jobs in place that may stop, one row per job and host, by rising host.
+
+    Attributes
+    ----------
+    gain : int64 (rows, 1 + resources)
+        What the host has free once the job has stopped, whole GPUs first.
+    loss : float64 (rows,)
+        Its value, and what stopping it costs as a fraction of one unit.
+    """
+
+    job: Ints
+    host: Ints
+    gain: Ints
+    loss: NDArray[np.float64]
+    level: Ints
+
+    @classmethod
+    def of(cls, placement: Placement, sizes: Ints) -> Self:
+        """List the running jobs on hosts where tasks may arrive."""
+        problem, open_ = placement.problem, placement.problem.open.tolist()
+        shapes = [[g.shape for g in c.choices[0].groups] for c in problem.classes]
+        milli = [problem.demand_of(c.choices[0], -1) if c.running else 0 for c in problem.classes]
+        value = [c.choices[0].value for c in problem.classes]
+        rows: list[tuple[int, int, int, int, int]] = []
+        tasks: list[tuple[int, int]] = []
+        dearest = 1
+        for job, running in problem.running.items():
+            c = running.job_class
+            cost = running.preempt_cost + milli[c]
+            dearest += cost
+            if not placement.in_place(job):
+                continue
+            row_of: dict[int, int] = {}
+            for group, _, host, _ in running.places:
+                if open_[host]:
+                    if host not in row_of:
+                        row_of[host] = len(rows)
+                        rows.append((job, host, value[c], cost, running.level))
+                    tasks.append((row_of[host], shapes[c][group]))
+        job_, host_, value_, cost_, level_ = np.array(rows, dtype=np.int64).reshape(-1, 5).T
+        row, shape = np.array(tasks, dtype=np.int64).reshape(-1, 2).T
+        gain = np.zeros((len(rows), sizes.shape[1]), dtype=np.int64)
+        np.add.at(gain, row, sizes[shape])
+        order = np.argsort(host_, kind="stable")
+        loss = value_ + cost_ / dearest
+        return cls(job_, host_, gain, loss, level_).only(order)
+
+    def only(self, which: NDArray[Any]) -> Self:
+        """Return some of the rows."""
+        return type(self)(
+            self.job[which], self.host[which], self.gain[which], self.loss[which], self.level[which]
+        )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Table:
+    """One row per host and set of its jobs that stops.
+
+    Attributes
+    ----------
+    room : int64 (rows, 1 + resources)
+        What is free then, whole GPUs first.
+    level : int64 (rows,)
+        Least rank that may come.
+    stopped : int64 (rows,)
+        Which of the jobs of the host, as bits.
+    """
+
+    host: Ints
+    room: Ints
+    loss: NDArray[np.float64]
+    level: Ints
+    stopped: Ints
+
+    @classmethod
+    def empty(cls, columns: int) -> Self:
+        """Return a table without rows."""
+        none = np.zeros(0, dtype=np.int64)
+        return cls(none, np.zeros((0, columns), dtype=np.int64), np.zeros(0), none, none)
+
+    def only(self, which: NDArray[Any]) -> Self:
+        """Return some of the rows."""
+        return type(self)(
+            self.host[which],
+            self.room[which],
+            self.loss[which],
+            self.level[which],
+            self.stopped[which],
+        )
+
+    def joined(self, *others: Self) -> Self:
+        """Return the rows of all, by rising host; within a host in their order."""
+        tables = (self, *others)
+        joined = type(self)(
+            np.concatenate([t.host for t in tables]),
+            np.concatenate([t.room for t in tables]),
+            np.concatenate([t.loss for t in tables]),
+            np.concatenate([t.level for t in tables]),
+            np.concatenate([t.stopped for t in tables]),
+        )
+        return joined.only(np.argsort(joined.host, kind="stable"))
+
+
+def _slice_of(rising: Ints, value: int) -> slice:
+    """Where a value is in a rising array."""
+    first, last = np.searchsorted(rising, [value, value + 1]).tolist()
+    return slice(first, last)
 
 
 def _sets(jobs: int) -> NDArray[np.bool_]:

@@ -163,8 +163,8 @@ class Placement:
         else:
             self.whole[put.host] += put.count * (gpu // WHOLE_GPU)
 
-    def start(self, job_class: int, choice: int, puts: Sequence[Put], job: int = ANY) -> None:
-        """Start a waiting job of a class, whose tasks have been put."""
+    def start(self, job_class: int, choice: int, puts: Sequence[Put], job: int = ANY) -> int:
+        """Start a waiting job of a class, whose tasks have been put; return the start's number."""
         self.waiting[job_class] -= 1
         if self.problem.classes[job_class].running:
             if job == ANY:
@@ -174,6 +174,7 @@ class Placement:
             self._start_of[job] = self._next
         self._starts[self._next] = Start(job_class, choice, puts, job)
         self._next += 1
+        return self._next - 1
 
     def stop(self, start: int) -> None:
         """Undo a start."""

@@ -15,8 +15,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.hostpatterns import HostPatterns
+from placewright.formulations.gang.hostpatterns import Grid, HostPatterns, applies
 from placewright.formulations.gang.landing import displace
+from placewright.formulations.gang.mending import mend
 from placewright.formulations.gang.models import (
     PatternModel,
     pattern_model,
@@ -26,6 +27,7 @@ from placewright.formulations.gang.models import (
 from placewright.formulations.gang.moving import landed_by
 from placewright.formulations.gang.naming import candidate
 from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.prices import Prices
 from placewright.formulations.gang.problem import VALUE, Problem
 from placewright.formulations.gang.run import run, small, trivial_bounds
 from placewright.formulations.session import Bound, Candidate, Session
@@ -38,16 +40,19 @@ TOLERANCE = 1e-4
 """By how much of the value of all that runs the distance to the bound may grow in a round."""
 
 LANDING_SECONDS = 0.7
+NEAR = 5e-4
+"""Gap at which what the last prices prove is enough, and no linear program is solved."""
+
 KEPT_PATTERNS = 5_000
 """Patterns of least loss at the relaxation's prices that the next round begins with."""
 
 
 class Warm:
-    """The gang formulation of an engine; remembers patterns, and how far the bound was."""
+    """The gang formulation of an engine; remembers prices, patterns, and how far the bound was."""
 
     def __init__(self) -> None:
         self._distance: float | None = None
-        self._patterns: _Patterns | None = None
+        self._known: _Known | None = None
 
     def __call__(self, problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
         """Yield plans and bounds, as `run` does."""
@@ -65,28 +70,57 @@ class Warm:
         self, problem: Problem, session: Session, distance: float
     ) -> Iterator[Candidate | Bound]:
         """Decide little anew; yield nothing if host patterns do not apply."""
+        empty = Placement(problem, cleared=True)
+        grid = Grid(problem, empty)
+        if not applies(problem, grid):
+            return
+        known = self._known if self._known and self._known.serves(problem) else None
+        prices = Prices.of(problem, grid, known.prices) if known else None
         placement = Placement(problem)
         displace(placement)
+        mend(placement, _lossy(placement, prices))
         found = candidate(placement, "adapted", final=True)
         value = placement.value
-        empty = Placement(problem, cleared=True)
-        model = pattern_model(problem, empty, room_of(empty))
-        if model is None:
-            return
-        if self._patterns is None or not self._patterns.recalled(model.patterns):
+        bounds: list[Bound] = []
+        if prices is not None:
+            bounds.append(Bound(VALUE, prices.bound(), certified=True))
+        if not any(_near(bound.value, value) for bound in bounds):
+            model = pattern_model(problem, empty, room_of(empty))
+            if model is None:
+                return
             model.patterns.learn(placement)
-        bounds, relaxed = _drained(relaxation(session, *model, VALUE))
-        if relaxed is not None and relaxed.row_duals is not None:
-            self._patterns = _Patterns.of(model, relaxed.row_duals)
-        bound = min((bound.value for bound in bounds), default=np.inf)
-        if bound - value > distance + TOLERANCE * (problem.running_value + abs(value)):
-            other = landed_by(session, model, relaxed, LANDING_SECONDS)
-            if other is not None:
-                more = candidate(other, "displacing", final=True)
-                found = more if other.value > value else found
+            if known is not None:
+                known.recall(model.patterns)
+            tighter, relaxed = _drained(relaxation(session, *model, VALUE))
+            bounds += tighter
+            if relaxed is not None and relaxed.row_duals is not None:
+                self._known = _Known.of(model, relaxed.row_duals)
+            bound = min((bound.value for bound in bounds), default=np.inf)
+            if bound - value > distance + TOLERANCE * (problem.running_value + abs(value)):
+                other = landed_by(session, model, relaxed, LANDING_SECONDS)
+                if other is not None:
+                    mend(other, _lossy(other, prices))
+                    more = candidate(other, "displacing", final=True)
+                    found = more if other.value > value else found
         yield found
         yield from trivial_bounds(problem)
         yield from bounds
+
+
+def _near(bound: float, value: float) -> bool:
+    """Whether a bound is so close that no other could be better by much."""
+    return bound - value <= NEAR * max(abs(bound), abs(value))
+
+
+def _lossy(placement: Placement, prices: Prices | None) -> list[int]:
+    """Hosts with free GPUs, those first that hold least for what they could hold."""
+    hosts = np.flatnonzero(placement.whole > 0)
+    if prices is not None:
+        loss = prices.losses(placement)[hosts]
+        order = np.argsort(-loss, kind="stable")
+        hosts = hosts[order[loss[order] >= 1.0]]
+    lossy: list[int] = hosts.tolist()
+    return lossy
 
 
 def _applies(problem: Problem) -> bool:
@@ -105,38 +139,53 @@ def _drained(steps: Generator[Bound, None, Outcome | None]) -> tuple[list[Bound]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _Patterns:
-    """Patterns (cuts per shape) with the keys of their host classes; sizes of the shapes then.
+class _Known:
+    """What a relaxation has found: prices per shape, and patterns (cuts per shape) by host class.
 
-    Shapes keep their indices as long as the cluster is the same object.
+    Shapes keep their indices as long as the cluster is the same object and these are the first.
     """
 
     cluster: Cluster
+    shapes: Ints
     sizes: Ints
+    prices: NDArray[np.float64]
     keys: Ints
     cuts: Ints
 
     @classmethod
     def of(cls, model: PatternModel, row_duals: NDArray[np.float64]) -> Self:
-        """Return those that lose least at these prices; what the relaxation uses loses nothing."""
+        """Keep the patterns that lose least at these prices; those in use lose nothing."""
         counts, patterns = model
         pool = patterns.pool
         arrays = counts.model.arrays(VALUE, relax=True)
         worth = arrays.reduced_costs(row_duals)[pool.columns]
         best = np.argsort(-worth, kind="stable")[:KEPT_PATTERNS]
-        keys = patterns.keys[pool.kind[best]]
-        return cls(counts.problem.cluster, patterns.grid.sizes, keys, pool.cuts[best])
+        return cls(
+            cluster=counts.problem.cluster,
+            shapes=_shapes(counts.problem),
+            sizes=patterns.grid.sizes,
+            prices=-row_duals[counts.task_row],
+            keys=patterns.keys[pool.kind[best]],
+            cuts=pool.cuts[best],
+        )
 
-    def recalled(self, patterns: HostPatterns) -> bool:
-        """Add the patterns to those of another round, unless its shapes are not these."""
-        sizes = patterns.grid.sizes
-        known = len(self.sizes)
-        same = patterns.counts.problem.cluster is self.cluster
-        if not same or not np.array_equal(sizes[:known], self.sizes):
-            return False
+    def serves(self, problem: Problem) -> bool:
+        """Whether the shapes of another round begin with these."""
+        mine = _shapes(problem)[: len(self.shapes)]
+        return problem.cluster is self.cluster and np.array_equal(mine, self.shapes)
+
+    def recall(self, patterns: HostPatterns) -> None:
+        """Add the patterns to those of another round, unless its units are others."""
+        sizes, known = patterns.grid.sizes, len(self.sizes)
+        if not np.array_equal(sizes[:known], self.sizes):
+            return
         index = {tuple(key): a for a, key in enumerate(patterns.keys.tolist())}
         kinds = np.array([index.get(tuple(key), -1) for key in self.keys.tolist()], dtype=np.int64)
         cuts = np.zeros((len(kinds), len(sizes)), dtype=np.int64)
         cuts[:, :known] = self.cuts
         patterns.add(kinds[kinds >= 0], cuts[kinds >= 0])
-        return bool((kinds >= 0).any())
+
+
+def _shapes(problem: Problem) -> Ints:
+    """Return what tells shapes apart, but for their hosts: a row for each."""
+    return np.column_stack([problem.shape_gpu, problem.shape_rank, problem.shape_demand])
