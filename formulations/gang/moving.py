@@ -13,6 +13,7 @@ from placewright.formulations.gang.emptying import empty
 from placewright.formulations.gang.greedy import fill
 from placewright.formulations.gang.hostpatterns import HostPatterns
 from placewright.formulations.gang.landing import displace, land
+from placewright.formulations.gang.making_room import make_room
 from placewright.formulations.gang.models import CountModel, PatternModel, models_of
 from placewright.formulations.gang.naming import candidate
 from placewright.formulations.gang.placement import Placement
@@ -55,9 +56,13 @@ def moving(
         displace(landed)
     if landed is not None:
         yield candidate(landed, "displacing")
+        packed = make_room(session, tightest, relaxed, landed)
+        if packed is not None and packed.value > landed.value:
+            landed = packed
+            yield candidate(landed, "making room")
     if first == VALUE and session.best is not None and session.close_enough(session.best[first]):
         return
-    if landed is not None and any(landed.stopped):
+    if landed is not None and (landed is packed or any(landed.stopped)):
         yield from repair(problem, session, landed)
         return
     placement = Placement(problem)

@@ -1,10 +1,12 @@
-"""Cut GPUs into shares anew, so that the running shares need few of them and few of them move.
+"""Cut GPUs into shares anew, so that shares need few of them and few of those that run move.
 
     v[q,k,a]   GPUs that hold the shares q, of which k stay and to which a come   (k within q)
+    over       GPUs in use beyond those that are there for it
 
-    min  sum (cost of a GPU in use [k or a not empty]  +  cost of moving q less k) v[q,k,a]
+    min  sum cost of moving(q less k) v[q,k,a]  +  worth over
     gpus    sum_(k,a) v[q,k,a]            =  GPUs that hold q          (none for GPUs that are free)
-    shares  sum (k + a)[f] v[q,k,a]      >=  shares of kind f
+    shares  sum (k + a)[f] v[q,k,a]      >=  shares of kind f, those that wait included
+    enough  sum_(k or a) v[q,k,a] - over <=  GPUs that are there for it
 
 Columns are generated (Gilmore and Gomory 1961): at prices of the shares the best a for what k
 leaves is an unbounded knapsack, and q has few parts k. Only GPUs are asked for here: what else the
@@ -14,7 +16,7 @@ shares need of their hosts is for `swapping.py` to see to.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import gcd
@@ -43,9 +45,9 @@ ITERATIONS = 100
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Running jobs of one task that are to be on the same GPUs.
+    """Jobs of one task that are to be on the same GPUs.
 
-    `home` is where the first `stay` of them are now, None if that is none of them.
+    `home` is where the first `stay` of them run now, None if that is none of them.
     """
 
     jobs: tuple[int, ...]
@@ -53,25 +55,67 @@ class Bin:
     stay: int
 
 
-def rebin(problem: Problem, session: Session, gpus: dict[Home, list[int]], worth: int) -> list[Bin]:
+def rebin(
+    session: Session,
+    shares: Shares,
+    gpus: dict[Home, list[int]],
+    waiting: Sequence[int],
+    worth: int,
+    enough: int = 0,
+) -> list[Bin]:
     """Return all jobs that share GPUs in bins.
 
     Parameters
     ----------
     gpus
         The jobs on each GPU, one share each; all of them may move.
+    waiting
+        Jobs that want a share and run nowhere.
     worth
-        What a GPU that is no longer needed is worth, in milli-GPU-seconds.
+        What a GPU beyond `enough` is worth if it is not needed, in milli-GPU-seconds.
     """
-    kinds = _Kinds(problem, [job for jobs in gpus.values() for job in jobs])
     alike: defaultdict[_Alike, list[Home]] = defaultdict(list)
     for home, jobs in gpus.items():
-        alike[int(kinds.of_host[home[0]]), kinds.content(jobs)].append(home)
+        alike[int(shares.of_host[home[0]]), shares.content(jobs)].append(home)
     number = {key: len(places) for key, places in alike.items()}
-    chosen = _Cutting(kinds, number, worth).solve(session)
+    chosen = _Cutting(shares, number, shares.content(waiting), worth, enough).solve(session)
     if chosen is None:
-        return [Bin(tuple(jobs), at, len(jobs)) for at, jobs in gpus.items()]
-    return _bins(kinds, gpus, alike, chosen)
+        known = [Bin(tuple(jobs), at, len(jobs)) for at, jobs in gpus.items()]
+        return known + [Bin((job,), None, 0) for job in waiting]
+    return _bins(shares, gpus, waiting, alike, chosen)
+
+
+class Shares:
+    """Kinds of shares (size, allowed hosts) and of hosts (the kinds of shares that they allow).
+
+    `shape_of` has the shape of each job.
+    """
+
+    def __init__(self, problem: Problem, shape_of: Mapping[int, int]) -> None:
+        self._shape = shape_of
+        index: dict[tuple[int, bytes], int] = {}
+        self._of_shape = {
+            s: index.setdefault(
+                (int(problem.shape_gpu[s]), problem.shape_hosts[s].tobytes()), len(index)
+            )
+            for s in sorted(set(shape_of.values()))
+        }
+        self.milli = np.array([milli for milli, _ in index], dtype=np.int64)
+        hosts = np.stack([np.frombuffer(mask, dtype=np.bool_) for _, mask in index])
+        allowed, self.of_host = np.unique(hosts, axis=1, return_inverse=True)
+        self.allowed: NDArray[np.bool_] = allowed.T
+        """Whether hosts of a kind allow shares of a kind, (host kinds, kinds)."""
+        self.hosts = range(len(self.allowed))
+
+    def of(self, job: int) -> int:
+        """Return the kind of a job."""
+        return self._of_shape[self._shape[job]]
+
+    def content(self, jobs: Sequence[int]) -> Content:
+        """Return how many of each kind there are among some jobs."""
+        number = np.zeros(len(self.milli), dtype=np.int64)
+        np.add.at(number, [self.of(job) for job in jobs], 1)
+        return tuple(number.tolist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,56 +128,42 @@ class _Pattern:
     comes: Content
 
 
-class _Kinds:
-    """Kinds of shares (size, allowed hosts) and of hosts (the kinds of shares that they allow)."""
-
-    def __init__(self, problem: Problem, jobs: Sequence[int]) -> None:
-        self._shape = {
-            job: problem.classes[problem.running[job].job_class].choices[0].groups[0].shape
-            for job in jobs
-        }
-        index: dict[tuple[int, bytes], int] = {}
-        self._of_shape = {
-            s: index.setdefault(
-                (int(problem.shape_gpu[s]), problem.shape_hosts[s].tobytes()), len(index)
-            )
-            for s in sorted(set(self._shape.values()))
-        }
-        self.milli = np.array([milli for milli, _ in index], dtype=np.int64)
-        hosts = np.stack([np.frombuffer(mask, dtype=np.bool_) for _, mask in index])
-        allowed, self.of_host = np.unique(hosts, axis=1, return_inverse=True)
-        self.allowed: NDArray[np.bool_] = allowed.T
-        """Whether hosts of a kind allow shares of a kind, (host kinds, kinds)."""
-        self.hosts = range(len(self.allowed))
-
-    def of(self, job: int) -> int:
-        return self._of_shape[self._shape[job]]
-
-    def content(self, jobs: Sequence[int]) -> Content:
-        number = np.zeros(len(self.milli), dtype=np.int64)
-        np.add.at(number, [self.of(job) for job in jobs], 1)
-        return tuple(number.tolist())
-
-
 class _Cutting:
     """The model, its columns so far, and what they stand for."""
 
-    def __init__(self, kinds: _Kinds, number: dict[_Alike, int], worth: int) -> None:
+    def __init__(
+        self, kinds: Shares, number: dict[_Alike, int], more: Content, worth: int, enough: int
+    ) -> None:
         self._kinds, self._worth = kinds, worth
         self._model = Model()
         nothing = (0,) * len(kinds.milli)
         sizes = np.array(list(number.values()), dtype=np.int64)
         gpus = self._model.rows("gpus", len(sizes), lower=sizes, upper=sizes)
-        needed = np.array([held for _, held in number], dtype=np.int64).T @ sizes
+        needed = np.array(more, dtype=np.int64)
+        for (_, held), times in number.items():
+            needed += times * np.array(held, dtype=np.int64)
         self._shares = self._model.rows("shares", len(needed), lower=needed)
+        (self._enough,) = self._model.rows("enough", 1, upper=enough)
+        most = int(needed.sum())
+        (over,) = self._model.variables("over", 1, upper=most)
+        self._model.add(self._enough, over, -1.0)
+        self._model.term("cost", over, float(worth), sense="min")
         self._row = dict(zip(number, gpus.tolist(), strict=True))
-        self._most = {**number, **{(m, nothing): int(sizes.sum()) for m in kinds.hosts}}
+        self._most = {**number, **{(m, nothing): most for m in kinds.hosts}}
         self._parts = {
             held: np.array(list(product(*(range(n + 1) for n in held))), dtype=np.int64)
             for _, held in self._most
         }
         self.patterns: list[_Pattern] = []
         self._add([_Pattern(*alike, stays=alike[1], comes=nothing) for alike in number])
+        fits = WHOLE_GPU // kinds.milli
+        self._add(
+            [
+                _Pattern(m, nothing, nothing, (*nothing[:f], int(fits[f]), *nothing[f + 1 :]))
+                for m in kinds.hosts
+                for f in np.flatnonzero(kinds.allowed[m]).tolist()
+            ]
+        )
 
     def solve(self, session: Session) -> Counter[_Pattern] | None:
         """Return how often each pattern is used; None if no time is left."""
@@ -146,7 +176,7 @@ class _Cutting:
         outcome = session.optimise(self._model.arrays("cost"), share=0.3, most=SEARCH_SECONDS)
         if outcome is None or outcome.values is None:
             return None
-        number = np.rint(outcome.values).astype(np.int64).tolist()
+        number = np.rint(outcome.values[1:]).astype(np.int64).tolist()
         return Counter(dict(zip(self.patterns, number, strict=True)))
 
     def _better(self, duals: NDArray[np.float64]) -> list[_Pattern]:
@@ -159,7 +189,7 @@ class _Cutting:
             parts, fill = self._parts[held], fills[host_kind]
             left = WHOLE_GPU - parts @ milli
             used = (left < WHOLE_GPU) | (fill.worth(left) > 0)
-            cost = self._worth * used + (np.array(held) - parts) @ milli
+            cost = (np.array(held) - parts) @ milli - duals[self._enough] * used
             row = self._row.get((host_kind, held))
             gain = parts @ price + fill.worth(left) - cost + (0.0 if row is None else duals[row])
             best = int(gain.argmax())
@@ -177,7 +207,8 @@ class _Cutting:
         for column, pattern in zip(columns.tolist(), fresh, strict=True):
             after = np.add(pattern.stays, pattern.comes)
             moved = np.subtract(pattern.held, pattern.stays) @ self._kinds.milli
-            self._model.term("cost", column, moved + self._worth * after.any(), sense="min")
+            self._model.term("cost", column, float(moved), sense="min")
+            self._model.add(self._enough, column, float(after.any()))
             f = np.flatnonzero(after)
             self._model.add(self._shares[f], column, after[f])
             row = self._row.get((pattern.host_kind, pattern.held))
@@ -223,13 +254,16 @@ class _Fill:
 
 
 def _bins(
-    kinds: _Kinds,
+    kinds: Shares,
     gpus: dict[Home, list[int]],
+    waiting: Sequence[int],
     alike: dict[_Alike, list[Home]],
     chosen: Counter[_Pattern],
 ) -> list[Bin]:
     """Name the jobs: those of a kind that leave go where some of it come, in order."""
     leaving: defaultdict[int, list[int]] = defaultdict(list)
+    for job in waiting:
+        leaving[kinds.of(job)].append(job)
     drafts: list[tuple[_Pattern, Home | None, list[int]]] = []
     at = {key: iter(places) for key, places in alike.items()}
     for pattern, number in chosen.items():

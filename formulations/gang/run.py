@@ -14,6 +14,7 @@ from placewright.formulations.gang.exact.model import size_of
 from placewright.formulations.gang.exact.run import run as run_exact
 from placewright.formulations.gang.freeing import Freeing
 from placewright.formulations.gang.greedy import fill
+from placewright.formulations.gang.making_room import make_room
 from placewright.formulations.gang.models import MODELLED, later_bounds, models_of, relaxation
 from placewright.formulations.gang.moving import moving, moving_at_once
 from placewright.formulations.gang.naming import candidate
@@ -86,5 +87,10 @@ def _run_counts(
     if problem.running:
         yield from moving(session, problem, tightest, relaxed)
     else:
-        yield from plans(session, problem, greedy, tightest, models)
+        packed = make_room(session, tightest, relaxed, greedy) if first == VALUE else None
+        if packed is not None:
+            yield candidate(packed, "making room")
+            greedy = max(greedy, packed, key=lambda p: p.value)
+        if packed is None or not session.close_enough(packed.value):
+            yield from plans(session, problem, greedy, tightest, models)
     yield from later_bounds(session, *tightest)

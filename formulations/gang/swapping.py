@@ -36,6 +36,12 @@ class Units:
         The host where a unit is before the round, NOWHERE if it is new.
     cost : int64 (units,)
         What it costs that the unit is not at home.
+    value : int64 (units,)
+        What is lost if those in it that wait are given up.
+    core : int64 (units, resources)
+        The demand of those in it that run.
+    must : bool (units,)
+        Whether some in it run, so that it needs a host.
     allowed : bool (kinds, hosts)
         Where units may be; `kind` (units,) says which row holds.
     """
@@ -44,12 +50,22 @@ class Units:
     demand: Ints
     home: Ints
     cost: Ints
+    value: Ints
+    core: Ints
+    must: NDArray[np.bool_]
     allowed: NDArray[np.bool_]
     kind: Ints
 
 
 class Seating:
-    """Which unit is on which host, `host` (units,), NOWHERE where none has the GPUs.
+    """Which unit is on which host.
+
+    Attributes
+    ----------
+    host : int64 (units,)
+        NOWHERE where no host has the GPUs, or all in the unit are given up.
+    given_up : bool (units,)
+        Units of which those that wait are given up.
 
     Parameters
     ----------
@@ -68,7 +84,9 @@ class Seating:
         self._closed = closed.copy()
         self._gpus = gpus.copy()
         self._used = np.zeros_like(room)
+        self._demand = units.demand.copy()
         self.host = np.full(len(units.gpus), NOWHERE, dtype=np.int64)
+        self.given_up = np.zeros(len(units.gpus), dtype=np.bool_)
         at_home = np.flatnonzero(units.home != NOWHERE)
         for unit in at_home[~closed[units.home[at_home]]].tolist():
             self._put(unit, int(units.home[unit]))
@@ -89,20 +107,93 @@ class Seating:
             excess = np.where(stuck, 0.0, self._excess())
             worst = int(excess.argmax())
             if excess[worst] <= TOLERANCE:
-                return not stuck.any() and not (self.host == NOWHERE).any()
+                return not stuck.any() and not self._unseated().any()
             if self._relieve(worst):
                 stuck[:] = False
             else:
                 stuck[worst] = True
         return False
 
-    def _seat(self) -> None:
-        """Give units that have no host one with enough GPUs, large and choosy ones first."""
+    def give_up(self) -> bool:
+        """Give up the waiting jobs that are worth least for what that helps; False if none does."""
+        homeless = np.flatnonzero(self._unseated())
+        if len(homeless):
+            return self._give_up_seat(int(homeless[0]))
+        excess = self._excess()
+        return any(
+            self._give_up_load(host)
+            for host in np.argsort(-excess, kind="stable").tolist()
+            if excess[host] > TOLERANCE
+        )
+
+    def _unseated(self) -> NDArray[np.bool_]:
+        """Return which units have no host that need one."""
+        unseated: NDArray[np.bool_] = (self.host == NOWHERE) & self.units.must
+        return unseated
+
+    def _give_up_seat(self, unit: int) -> bool:
+        """Seat a unit where one is that waits."""
         units = self.units
-        weight = (units.demand / self._scale).max(axis=1)
+        others = np.flatnonzero(
+            (self.host != NOWHERE) & ~units.must & (units.gpus == units.gpus[unit])
+        )
+        others = others[self._open_to(unit)[self.host[others]]]
+        if not len(others):
+            return False
+        other = int(others[units.value[others].argmin()])
+        host = int(self.host[other])
+        self._abandon(other)
+        self._put(unit, host)
+        return True
+
+    def _give_up_load(self, host: int) -> bool:
+        """Give up a unit here, or one elsewhere whose GPUs another from here then takes."""
+        units = self.units
+        unit, other, to = self._exchanges(host)
+        elsewhere = (other != NOWHERE) & ~units.must[other]
+        unit, other, to = unit[elsewhere], other[elsewhere], to[elsewhere]
+        here = np.flatnonzero((self.host == host) & (units.value > 0) & ~self.given_up)
+        demand = self._demand
+        excess = self._excess()
+        less = demand[here] - units.core[here]
+        change = np.concatenate(
+            [
+                self._lacks(host, -less) - excess[host],
+                self._lacks(host, -demand[unit])
+                + self._lacks(to, demand[unit] - demand[other])
+                - excess[host]
+                - excess[to],
+            ]
+        )
+        given = np.concatenate([here, other])
+        ratio = change / np.maximum(units.value[given], 1)
+        if not len(ratio) or ratio.min() >= -TOLERANCE / max(int(units.value.max()), 1):
+            return False
+        best = int(ratio.argmin())
+        self._abandon(int(given[best]))
+        if best >= len(here):
+            leaving, target = int(unit[best - len(here)]), int(to[best - len(here)])
+            self._lift(leaving)
+            self._put(leaving, target)
+        return True
+
+    def _abandon(self, unit: int) -> None:
+        """Give up those of a unit that wait."""
+        host = int(self.host[unit])
+        self._lift(unit)
+        self.given_up[unit] = True
+        self._demand[unit] = self.units.core[unit]
+        if self.units.must[unit]:
+            self._put(unit, host)
+
+    def _seat(self) -> None:
+        """Give units without a host one with enough GPUs: who runs, is large, is choosy first."""
+        units = self.units
+        weight = (self._demand / self._scale).max(axis=1)
         choice = units.allowed.sum(axis=1)[units.kind]
-        waiting = np.flatnonzero(self.host == NOWHERE)
-        order = np.lexsort((-weight[waiting], choice[waiting], -units.gpus[waiting]))
+        waiting = np.flatnonzero((self.host == NOWHERE) & (units.must | ~self.given_up))
+        keys = (-weight, choice, -units.gpus, ~units.must)
+        order = np.lexsort([key[waiting] for key in keys])
         for unit in waiting[order].tolist():
             host = self._roomiest(unit)
             if host == NOWHERE:
@@ -116,7 +207,7 @@ class Seating:
         fits = np.flatnonzero(self._open_to(unit) & (self._gpus >= units.gpus[unit]))
         if not len(fits):
             return NOWHERE
-        left = (self._room[fits] - self._used[fits] - units.demand[unit]) / self._scale
+        left = (self._room[fits] - self._used[fits] - self._demand[unit]) / self._scale
         return int(fits[(left.min(axis=1) / self._gpus[fits]).argmax()])
 
     def _make_way(self, unit: int) -> int:
@@ -141,7 +232,7 @@ class Seating:
     def _relieve(self, host: int) -> bool:
         """Lower the excess in all by one unit that leaves this host, for another or for none."""
         unit, other, to = self._exchanges(host)
-        demand = np.vstack([self.units.demand, np.zeros_like(self._room[:1])])
+        demand = np.vstack([self._demand, np.zeros_like(self._room[:1])])
         moved = demand[unit] - demand[other]
         excess = self._excess()
         change = self._lacks(host, -moved) + self._lacks(to, moved) - excess[host] - excess[to]
@@ -194,12 +285,12 @@ class Seating:
 
     def _put(self, unit: int, host: int) -> None:
         self.host[unit] = host
-        self._used[host] += self.units.demand[unit]
+        self._used[host] += self._demand[unit]
         self._gpus[host] -= self.units.gpus[unit]
 
     def _lift(self, unit: int) -> None:
         host = int(self.host[unit])
         if host != NOWHERE:
             self.host[unit] = NOWHERE
-            self._used[host] -= self.units.demand[unit]
+            self._used[host] -= self._demand[unit]
             self._gpus[host] += self.units.gpus[unit]

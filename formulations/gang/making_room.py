@@ -1,0 +1,82 @@
+"""Start jobs of one task by moving others of one task: all of them are packed anew, with shares.
+
+Whom to start the relaxation says. They and all that runs and may move are seated by GPUs first
+(items.py); where hosts then lack something that no swap settles, those that are worth least wait.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.counts import Counts
+from placewright.formulations.gang.greedy import fill
+from placewright.formulations.gang.hostpatterns import HostPatterns
+from placewright.formulations.gang.items import Items
+from placewright.formulations.gang.models import CountModel
+from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.problem import ANY, Problem, Start
+from placewright.formulations.gang.swapping import Seating
+from placewright.formulations.session import Session
+from placewright.instances.documents import WHOLE_GPU
+from placewright.solver import Outcome
+
+TOLERANCE = 1e-6
+MOVE_WORTH = 1000 * WHOLE_GPU
+"""Milli-GPU-seconds of moves that one more GPU for shares may cost."""
+
+
+def make_room(
+    session: Session, model: CountModel, relaxed: Outcome | None, planned: Placement
+) -> Placement | None:
+    """Return a placement that starts what the relaxation starts, as far as it can.
+
+    The jobs of several tasks are those of `planned`. None if there is no relaxation or no time, and
+    where hosts are full of patterns, which know more than sums.
+    """
+    counts, patterns = model
+    if isinstance(patterns, HostPatterns) or relaxed is None or relaxed.values is None:
+        return None
+    problem = counts.problem
+    base = Placement(problem)
+    for start in _gangs(problem, planned):
+        base.restart(start)
+    waiting = _wanted(counts, relaxed.values, base)
+    items = Items(base, waiting)
+    if not items.homes and not waiting:
+        return None
+    gpus = np.where(problem.open, base.whole, 0)
+    units = items.units(session, MOVE_WORTH, int(gpus.sum()))
+    seating = Seating(units, base.free, gpus, np.zeros(len(gpus), dtype=np.bool_))
+    while not seating.settle(session):
+        if session.expired() or not seating.give_up():
+            return None
+    placement = items.carried_out(seating)
+    fill(placement)
+    return placement
+
+
+def _gangs(problem: Problem, planned: Placement) -> list[Start]:
+    """Return the pending jobs of several tasks that a placement starts."""
+    return [
+        start
+        for _, start in planned.started()
+        if start.job == ANY and not problem.classes[start.job_class].choices[start.choice].single
+    ]
+
+
+def _wanted(counts: Counts, values: NDArray[np.float64], base: Placement) -> list[tuple[int, int]]:
+    """Return (class, choice) of each one-task job that the relaxation starts, rounded up."""
+    problem, quota = counts.problem, base.quota_left()
+    number = np.ceil(values[counts.y] - TOLERANCE).astype(np.int64)
+    left = list(base.waiting)
+    wanted = []
+    for c, o, n in zip(counts.y_class.tolist(), counts.y_choice.tolist(), number, strict=True):
+        job_class = problem.classes[c]
+        choice = job_class.choices[o]
+        for _ in range(0 if job_class.running or not choice.single else min(int(n), left[c])):
+            if problem.within_quota(quota, job_class.tenant, choice):
+                problem.charge_quota(quota, job_class.tenant, choice)
+                wanted.append((c, o))
+                left[c] -= 1
+    return wanted
