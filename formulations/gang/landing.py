@@ -157,7 +157,7 @@ class Landing:
             good = lost[hosts] <= worst
             held = np.bincount(domain, weights=good * each[hosts])
             rank = np.unique(np.stack([-held[domain], domain]), axis=1, return_inverse=True)[1]
-        order = np.lexsort((loss[hosts], rank.reshape(-1), lost[hosts] >= worst))
+        order = np.lexsort((loss[hosts], rank.reshape(-1), np.sign(lost[hosts] - worst)))
         chosen: list[tuple[int, int]] = []
         for host in hosts[order].tolist():
             taken = min(count, int(each[host]))

@@ -21,7 +21,7 @@ WASTE = 700.0
 """What a GPU that stays free on the host counts as lost, beside 1000 for one of weight 1."""
 
 MAX_JOBS = 6
-"""Jobs of a host of which all sets are looked at."""
+"""_Jobs of a host of which all sets are looked at."""
 
 
 class Losses:
@@ -204,33 +204,25 @@ class _Jobs:
     @classmethod
     def of(cls, placement: Placement, sizes: Ints) -> Self:
         """List the running jobs on hosts where tasks may arrive."""
-        problem, open_ = placement.problem, placement.problem.open.tolist()
-        shapes = [[g.shape for g in c.choices[0].groups] for c in problem.classes]
+        problem = placement.problem
         milli = [problem.demand_of(c.choices[0], -1) if c.running else 0 for c in problem.classes]
         value = [c.choices[0].value for c in problem.classes]
-        rows: list[tuple[int, int, int, int, int]] = []
-        tasks: list[tuple[int, int]] = []
-        dearest = 1
-        for job, running in problem.running.items():
-            c = running.job_class
-            cost = running.preempt_cost + milli[c]
-            dearest += cost
-            if not placement.in_place(job):
-                continue
-            row_of: dict[int, int] = {}
-            for group, _, host, _ in running.places:
-                if open_[host]:
-                    if host not in row_of:
-                        row_of[host] = len(rows)
-                        rows.append((job, host, value[c], cost, running.level))
-                    tasks.append((row_of[host], shapes[c][group]))
-        job_, host_, value_, cost_, level_ = np.array(rows, dtype=np.int64).reshape(-1, 5).T
-        row, shape = np.array(tasks, dtype=np.int64).reshape(-1, 2).T
-        gain = np.zeros((len(rows), sizes.shape[1]), dtype=np.int64)
-        np.add.at(gain, row, sizes[shape])
-        order = np.argsort(host_, kind="stable")
-        loss = value_ + cost_ / dearest
-        return cls(job_, host_, gain, loss, level_).only(order)
+        facts = [
+            (value[r.job_class], r.preempt_cost + milli[r.job_class], placement.in_place(job))
+            for job, r in problem.running.items()
+        ]
+        worth, cost, here = np.array(facts, dtype=np.int64).reshape(-1, 3).T
+        loss = worth + cost / (1 + cost.sum())
+        number = np.searchsorted(list(problem.running), problem.places[:, 0])
+        tasks = problem.places[problem.open[problem.places[:, 2]] & (here[number] > 0)]
+        # By host, then by job; tasks of a job on one host are one row.
+        key = tasks[:, 2] * (1 + tasks[:, 0].max(initial=0)) + tasks[:, 0]
+        _, first, row = np.unique(key, return_index=True, return_inverse=True)
+        gain = np.zeros((len(first), sizes.shape[1]), dtype=np.int64)
+        np.add.at(gain, row, sizes[tasks[:, 3]])
+        job, level, host, _ = tasks[first].T
+        number = np.searchsorted(list(problem.running), job)
+        return cls(job, host, gain, loss[number], level)
 
     def only(self, which: NDArray[Any]) -> Self:
         """Return some of the rows."""

@@ -64,14 +64,15 @@ class Placement:
         self._usable[exists] = problem.usable
         self.whole = state.whole_free(cluster).astype(np.int64)
         self.partial = np.where(self.gpu < WHOLE_GPU, self.gpu, 0)
-        levels = 1 + max((r.level for r in problem.running.values()), default=-1)
+        levels = 1 + int(problem.places[:, 1].max(initial=-1))
         ranks = max(levels, int(problem.shape_rank.max(initial=0))) + 1
         self.arrivals = np.zeros((cluster.num_hosts, ranks), dtype=np.int64)
         self._left = np.zeros((cluster.num_hosts, levels), dtype=np.int64)
         self.closed = np.zeros(cluster.num_hosts, dtype=np.int64)
-        for running in problem.running.values() if cleared else ():
-            for host in {host for _, _, host, _ in running.places}:
-                self._left[host, running.level] += 1
+        if cleared:
+            job, level, host, _ = problem.places.T
+            each = np.unique(job * cluster.num_hosts + host, return_index=True)[1]
+            np.add.at(self._left, (host[each], level[each]), 1)
         self.stopped = [list(c.jobs) if c.running and cleared else [] for c in problem.classes]
         self.waiting = [
             len(off) if c.running else len(c.jobs)
@@ -79,7 +80,9 @@ class Placement:
         ]
         self._starts = {} if cleared else dict(enumerate(problem.starts))
         self._start_of = {start.job: i for i, start in self._starts.items()}
-        self._next = len(self._starts)
+        # Lower numbers are those of running jobs that have never been stopped.
+        self._first = self._next = len(self._starts)
+        self._worth = 0 if cleared else problem.running_value
 
     def fits(self, shape: int) -> NDArray[np.int64]:
         """Return per host how many tasks of a shape may arrive now."""
@@ -166,6 +169,7 @@ class Placement:
     def start(self, job_class: int, choice: int, puts: Sequence[Put], job: int = ANY) -> int:
         """Start a waiting job of a class, whose tasks have been put; return the start's number."""
         self.waiting[job_class] -= 1
+        self._worth += self.problem.classes[job_class].choices[choice].value
         if self.problem.classes[job_class].running:
             if job == ANY:
                 job = self.stopped[job_class][-1]
@@ -179,9 +183,10 @@ class Placement:
     def stop(self, start: int) -> None:
         """Undo a start."""
         stopped = self._starts.pop(start)
-        groups = self.problem.classes[stopped.job_class].choices[stopped.choice].groups
+        choice = self.problem.classes[stopped.job_class].choices[stopped.choice]
+        self._worth -= choice.value
         for put in stopped.puts:
-            self.lift(groups[put.group].shape, put)
+            self.lift(choice.groups[put.group].shape, put)
         self.waiting[stopped.job_class] += 1
         if stopped.job != ANY:
             del self._start_of[stopped.job]
@@ -273,7 +278,8 @@ class Placement:
 
     def in_place(self, job: int) -> bool:
         """Whether a running job is where it was."""
-        return job in self._start_of and self._starts[self._start_of[job]].in_place
+        number = self._start_of.get(job)
+        return number is not None and (number < self._first or self._starts[number].in_place)
 
     def start_of(self, job: int) -> int:
         """Return the start of a running job that is not stopped."""
@@ -290,8 +296,14 @@ class Placement:
     def moved(self) -> Iterator[tuple[int, Start]]:
         """Yield (number, start) of all but the running jobs that stay in place."""
         for number, start in self._starts.items():
-            if not start.in_place:
+            if number >= self._first and not start.in_place:
                 yield number, start
+
+    def away(self) -> Iterator[int]:
+        """Yield the running jobs that are not where they were."""
+        for job in self.problem.running:
+            if not self.in_place(job):
+                yield job
 
     def quota_left(self) -> dict[tuple[int, int], int]:
         """Return what tenants may still take, per (tenant, resource or -1 for milli-GPU)."""
@@ -305,6 +317,4 @@ class Placement:
     @property
     def value(self) -> int:
         """Sum of the started options' values, less those of the stopped jobs."""
-        classes = self.problem.classes
-        total = sum(classes[s.job_class].choices[s.choice].value for s in self._starts.values())
-        return total - self.problem.running_value
+        return self._worth - self.problem.running_value

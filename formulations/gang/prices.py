@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.hostpatterns import Grid, knapsack
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import Problem
+from placewright.formulations.gang.problem import Problem, Start
 
 Ints = NDArray[np.int64]
 
@@ -111,14 +111,17 @@ class Prices:
     def losses(self, placement: Placement) -> NDArray[np.float64]:
         """Return per host how much less it holds than it could, in units of value."""
         held = np.zeros(len(self.most), dtype=np.int64)
+        _, _, host, shape = self.problem.places.T
+        np.add.at(held, host, self.price[shape])
         classes = self.problem.classes
-        price = self.price.tolist()
-        entries = [
-            (put.host, put.count * price[groups[put.group].shape])
-            for _, start in placement.started()
-            for groups in (classes[start.job_class].choices[start.choice].groups,)
-            for put in start.puts
-        ]
-        table = np.array(entries, dtype=np.int64).reshape(-1, 2)
-        np.add.at(held, table[:, 0], table[:, 1])
+
+        def add(start: Start, times: int) -> None:
+            groups = classes[start.job_class].choices[start.choice].groups
+            for put in start.puts:
+                held[put.host] += times * put.count * int(self.price[groups[put.group].shape])
+
+        for job in placement.away():
+            add(self.problem.start_of[job], -1)
+        for _, start in placement.moved():
+            add(start, 1)
         return (self.most - held) / SCALE

@@ -250,6 +250,17 @@ class Problem:
         return {start.job: start for start in self.starts}
 
     @cached_property
+    def places(self) -> NDArray[np.int64]:
+        """Job, level, host and shape of each task of the running jobs that may move, (tasks, 4)."""
+        shapes = [[g.shape for g in c.choices[0].groups] for c in self.classes]
+        rows = [
+            (job, running.level, host, shapes[running.job_class][group])
+            for job, running in self.running.items()
+            for group, _, host, _ in running.places
+        ]
+        return np.array(rows, dtype=np.int64).reshape(-1, 4)
+
+    @cached_property
     def running_value(self) -> int:
         """Value of all running jobs that may move; the term `value` counts from here."""
         return sum(len(c.jobs) * c.choices[0].value for c in self.classes if c.running)

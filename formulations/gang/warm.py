@@ -40,7 +40,7 @@ TOLERANCE = 1e-4
 """By how much of the value of all that runs the distance to the bound may grow in a round."""
 
 LANDING_SECONDS = 0.7
-NEAR = 5e-4
+NEAR = 9e-4
 """Gap at which what the last prices prove is enough, and no linear program is solved."""
 
 KEPT_PATTERNS = 5_000
