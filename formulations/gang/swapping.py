@@ -208,7 +208,7 @@ class Seating:
         if not len(fits):
             return NOWHERE
         left = (self._room[fits] - self._used[fits] - self._demand[unit]) / self._scale
-        return int(fits[(left.min(axis=1) / self._gpus[fits]).argmax()])
+        return int(fits[(left.min(axis=1) / np.maximum(self._gpus[fits], 1)).argmax()])
 
     def _make_way(self, unit: int) -> int:
         """Move the cheapest unit that has room elsewhere out of the way; return where it was."""
