@@ -1,4 +1,4 @@
-"""Whatever lands where jobs run, displaced ones included, is a plan that verify accepts."""
+"""Whatever lands where jobs run, displaced and exchanged ones included, is a plan that verifies."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from placewright.formulations.gang.compile import compile_round
 from placewright.formulations.gang.greedy import fill
 from placewright.formulations.gang.hostpatterns import HostPatterns
 from placewright.formulations.gang.landing import displace, land
+from placewright.formulations.gang.mending import mend
 from placewright.formulations.gang.models import models_of, relaxation
 from placewright.formulations.gang.naming import candidate
 from placewright.formulations.gang.placement import Placement
@@ -173,3 +174,76 @@ def test_landing_displaces_what_is_worth_less_and_lets_it_move() -> None:
     plan = plan_of(round_, candidate(placement, "test"))
     assert [d.decision.value for d in plan.decisions] == ["migrate", "keep", "start"]
     assert placement.value == 3000
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+@pytest.mark.parametrize("seed", range(20))
+def test_a_mended_plan_verifies_and_is_worth_no_less(seed: int, limits: dict[str, bool]) -> None:
+    round_ = busy_round(seed, **limits)
+    placement = Placement(compile_round(round_))
+    displace(placement)
+    before = placement.value
+    mend(placement, range(6))
+    assert placement.value >= before
+    check(round_, placement)
+
+
+def running(name: str, cpu: int, host: str, *gpus: int, **more: Any) -> Raw:
+    group = {"gpu": 1000 * len(gpus), "cpu": cpu}
+    tasks = [{"host": host, "gpus": gpus}]
+    return {"name": name, "options": [{"groups": [group]}], "running": {"tasks": tasks}, **more}
+
+
+def mended(jobs: list[Raw], *hosts: int) -> dict[str, str]:
+    """Decisions by job name on two hosts of 2 GPUs and 8 cores, once these hosts are mended."""
+    both = [{"name": n, "gpus": 2, "gpu_model": "A", "cpu": 8} for n in "ab"]
+    round_ = Round.model_validate({"cluster": {"hosts": both}, "jobs": jobs})
+    check_round(round_)
+    placement = Placement(compile_round(round_))
+    mend(placement, hosts)
+    check(round_, placement)
+    plan = plan_of(round_, candidate(placement, "test"))
+    return {decision.job: decision.decision.value for decision in plan.decisions}
+
+
+def test_a_heavy_job_and_a_light_one_change_places_so_that_another_starts() -> None:
+    jobs = [
+        running("heavy", 7, "a", 0),
+        running("light", 1, "b", 0),
+        running("other", 1, "b", 1),
+        {"name": "waits", "options": [{"groups": [{"gpu": 1000, "cpu": 3}]}]},
+    ]
+    kinds = mended(jobs, 0)
+    assert kinds["waits"] == "start"
+    assert kinds["heavy"] == "migrate"
+    assert sorted([kinds["light"], kinds["other"]]) == ["keep", "migrate"]
+
+
+def test_nothing_moves_where_no_exchange_helps() -> None:
+    jobs = [
+        running("heavy", 7, "a", 0),
+        running("light", 1, "b", 0),
+        running("other", 3, "b", 1),
+        {"name": "waits", "options": [{"groups": [{"gpu": 1000, "cpu": 8}]}]},
+    ]
+    assert set(mended(jobs, 0).values()) == {"keep", "wait"}
+
+
+def test_a_job_of_higher_rank_moves_to_where_a_stopped_one_keeps_lower_ranks_out() -> None:
+    both = [{"name": n, "gpus": 2, "gpu_model": n.upper(), "cpu": 8} for n in "ab"]
+    wants = {"gpu": 1000, "gpu_models": ["A"]}
+    jobs = [
+        running("victim", 1, "a", 0, 1),
+        running("urgent", 1, "b", 0, priority=2),
+        running("other", 1, "b", 1),
+        {"name": "wants", "options": [{"groups": [wants], "value": 9000}], "priority": 1},
+        {"name": "waits", "options": [{"groups": [{"gpu": 1000}]}]},
+    ]
+    round_ = Round.model_validate({"cluster": {"hosts": both}, "jobs": jobs})
+    check_round(round_)
+    placement = Placement(compile_round(round_))
+    displace(placement)
+    assert placement.value == 7000
+    mend(placement, [0])
+    check(round_, placement)
+    assert placement.value == 8000

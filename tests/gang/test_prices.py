@@ -1,0 +1,128 @@
+"""What prices prove, whichever they are: never less than what the best plan is worth."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.gang.greedy import fill
+from placewright.formulations.gang.hostpatterns import Grid
+from placewright.formulations.gang.landing import displace
+from placewright.formulations.gang.models import pattern_model, relaxation, room_of
+from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.prices import SCALE, Prices
+from placewright.formulations.gang.problem import Problem
+from placewright.formulations.session import Session
+from placewright.instances.references import check_round
+from placewright.instances.round import Round
+from placewright.rounds import solve_round
+from placewright.solver import InProcess
+
+Raw = dict[str, Any]
+
+
+def small_round(seed: int) -> Round:
+    """Four hosts of two models, one perhaps failed or reserved; jobs run, gangs and others wait."""
+    rng = np.random.default_rng(seed)
+    hosts: list[Raw] = [
+        {"name": f"h{i}", "gpus": 4, "gpu_model": "AB"[i % 2], "cpu": 8, "memory": 16}
+        for i in range(4)
+    ]
+    hosts[3]["healthy"] = bool(rng.random() < 0.7)
+    jobs: list[Raw] = []
+
+    def job(size: int, count: int) -> Raw:
+        group: Raw = {"gpu": 1000 * size, "count": count, "cpu": int(rng.integers(0, 5))}
+        group |= {"memory": int(rng.integers(0, 9))}
+        group |= {"gpu_models": ["A"]} if rng.random() < 0.3 else {}
+        return {
+            "name": f"job-{len(jobs)}",
+            "tenant": "red" if rng.random() < 0.3 else None,
+            "priority": int(rng.integers(0, 3)),
+            "options": [{"groups": [group]}],
+            "weight": int(rng.integers(0, 4)),
+        }
+
+    for entry in hosts:
+        cpu = memory = 0
+        for gpus in ([0], [1], [2, 3]):
+            new = job(len(gpus), 1)
+            group = new["options"][0]["groups"][0]
+            right = entry["gpu_model"] in group.get("gpu_models", "AB")
+            fits = cpu + group["cpu"] <= 8 and memory + group["memory"] <= 16
+            if right and fits and rng.random() < 0.7:
+                cpu, memory = cpu + group["cpu"], memory + group["memory"]
+                jobs.append(new | {"running": {"tasks": [{"host": entry["name"], "gpus": gpus}]}})
+    for _ in range(5):
+        jobs += [job(int(rng.choice([1, 1, 2, 4])), int(rng.choice([1, 1, 2, 3])))]
+    round_ = Round.model_validate(
+        {
+            "cluster": {"hosts": hosts},
+            "jobs": jobs,
+            "tenants": [{"name": "red", "quota": {"gpu": 9000}}],
+            "reservations": [{"host": "h1", "gpus": [0, 2]}] if rng.random() < 0.4 else [],
+            "policy": {"terms": ["value"]},
+        }
+    )
+    check_round(round_)
+    return round_
+
+
+def grid_of(problem: Problem) -> Grid:
+    return Grid(problem, Placement(problem, cleared=True))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_plan_beats_the_bound_of_any_prices(seed: int) -> None:
+    round_ = small_round(seed)
+    plan = solve_round(round_, isolation="none", gap=0.0)
+    assert plan.certificate is not None
+    assert plan.certificate.status == "optimal"
+    best = plan.certificate.terms[0].value
+    problem, rng = compile_round(round_), np.random.default_rng(seed)
+    shapes = len(problem.shape_gpu)
+    for known in (0, 1, shapes // 2, shapes, shapes, shapes):
+        price = rng.normal(1.0, rng.choice([0.1, 1.0, 3.0]), known) * problem.shape_gpu[:known]
+        assert Prices.of(problem, grid_of(problem), price).bound() >= best
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_prices_of_a_relaxation_prove_what_it_proves(seed: int) -> None:
+    jobs = small_round(seed).jobs
+    # Without gangs and quotas the prices are all that the relaxation has.
+    alone = [job for job in jobs if job.options[0].groups[0].count == 1 and job.tenant is None]
+    problem = compile_round(small_round(seed).model_copy(update={"jobs": tuple(alone)}))
+    empty = Placement(problem, cleared=True)
+    model = pattern_model(problem, empty, room_of(empty))
+    assert model is not None
+    session = Session(InProcess().solve, deadline=time.monotonic() + 60.0, gap=0.0)
+    steps, bounds = relaxation(session, *model, "value"), []
+    while True:
+        try:
+            bounds.append(next(steps).value)
+        except StopIteration as end:
+            duals = end.value.row_duals
+            break
+    prices = Prices.of(problem, grid_of(problem), -duals[model.counts.task_row])
+    assert prices.bound() <= min(bounds) + problem.cluster.num_hosts / SCALE
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_host_never_holds_more_than_the_most_it_can(seed: int) -> None:
+    problem = compile_round(small_round(seed).model_copy(update={"reservations": ()}))
+    price = np.random.default_rng(seed).random(len(problem.shape_gpu)) * 1000
+    prices = Prices.of(problem, grid_of(problem), price)
+    placement = Placement(problem)
+    for step in (displace, fill):
+        step(placement)
+        assert (prices.losses(placement)[problem.open] >= 0).all()
+        held = np.zeros(problem.cluster.num_hosts)
+        for _, start in placement.started():
+            groups = problem.classes[start.job_class].choices[start.choice].groups
+            for put in start.puts:
+                held[put.host] += put.count * prices.price[groups[put.group].shape] / SCALE
+        assert prices.losses(placement) == pytest.approx(prices.most / SCALE - held)
