@@ -47,8 +47,8 @@ class Items:
         }
         self._items: list[Bin] = []
 
-    def units(self, session: Session, worth: int, gpus: int | None = None) -> Units:
-        """Cut GPUs into shares anew, and return what is to be seated.
+    def units(self, session: Session, worth: int, gpus: int | None = None) -> Units | None:
+        """Cut GPUs into shares anew, and return what is to be seated; None if there is no time.
 
         Parameters
         ----------
@@ -70,7 +70,10 @@ class Items:
             taken = sum(int(problem.shape_gpu[self._shape[j]]) for j in whole) // WHOLE_GPU
             enough = 0 if gpus is None else max(gpus - taken, 0)
             shares = Shares(problem, shape_of)
-            self._items += rebin(session, shares, held, waiting, worth, enough)
+            bins = rebin(session, shares, held, waiting, worth, enough)
+            if bins is None:
+                return None
+            self._items += bins
         return self._units()
 
     def _units(self) -> Units:

@@ -37,6 +37,8 @@ def make_room(
     counts, patterns = model
     if isinstance(patterns, HostPatterns) or relaxed is None or relaxed.values is None:
         return None
+    if session.expired():
+        return None
     problem = counts.problem
     base = Placement(problem)
     for start in _gangs(problem, planned):
@@ -47,6 +49,8 @@ def make_room(
         return None
     gpus = np.where(problem.open, base.whole, 0)
     units = items.units(session, MOVE_WORTH, int(gpus.sum()))
+    if units is None:
+        return None
     seating = Seating(units, base.free, gpus, np.zeros(len(gpus), dtype=np.bool_))
     while not seating.settle(session):
         if session.expired() or not seating.give_up():

@@ -62,8 +62,8 @@ def rebin(
     waiting: Sequence[int],
     worth: int,
     enough: int = 0,
-) -> list[Bin]:
-    """Return all jobs that share GPUs in bins.
+) -> list[Bin] | None:
+    """Return all jobs that share GPUs in bins, None if there is no time.
 
     Parameters
     ----------
@@ -79,10 +79,7 @@ def rebin(
         alike[int(shares.of_host[home[0]]), shares.content(jobs)].append(home)
     number = {key: len(places) for key, places in alike.items()}
     chosen = _Cutting(shares, number, shares.content(waiting), worth, enough).solve(session)
-    if chosen is None:
-        known = [Bin(tuple(jobs), at, len(jobs)) for at, jobs in gpus.items()]
-        return known + [Bin((job,), None, 0) for job in waiting]
-    return _bins(shares, gpus, waiting, alike, chosen)
+    return None if chosen is None else _bins(shares, gpus, waiting, alike, chosen)
 
 
 class Shares:

@@ -30,6 +30,8 @@ def repack(problem: Problem, session: Session) -> Placement | None:
     if not items.homes:
         return None
     units = items.units(session, freeing.gpu_worth)
+    if units is None:
+        return None
     gpus = np.where(problem.open & problem.state.busy, base.whole, 0)
     domains = _to_free(problem, freeing, units, items.homes, gpus)
     seating = Seating(units, base.free, gpus, np.isin(freeing.domain, domains))

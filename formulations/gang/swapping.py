@@ -213,16 +213,19 @@ class Seating:
     def _make_way(self, unit: int) -> int:
         """Move the cheapest unit that has room elsewhere out of the way; return where it was."""
         units = self.units
-        seated = np.flatnonzero((self.host != NOWHERE) & (units.gpus == units.gpus[unit]))
-        seated = seated[self._open_to(unit)[self.host[seated]]]
-        cost = self._cost(seated, NOWHERE)
-        for other in seated[np.argsort(cost, kind="stable")].tolist():
-            host, to = int(self.host[other]), self._roomiest(other)
-            if to != NOWHERE:
-                self._lift(other)
-                self._put(other, to)
-                return host
-        return NOWHERE
+        roomy = self._gpus >= units.gpus[unit]
+        elsewhere = (units.allowed & roomy & ~self._closed).any(axis=1)
+        others = (self.host != NOWHERE) & (units.gpus == units.gpus[unit]) & elsewhere[units.kind]
+        other = np.flatnonzero(others)
+        other = other[self._open_to(unit)[self.host[other]]]
+        if not len(other):
+            return NOWHERE
+        leaving = int(other[self._cost(other, NOWHERE).argmin()])
+        host = int(self.host[leaving])
+        to = self._roomiest(leaving)
+        self._lift(leaving)
+        self._put(leaving, to)
+        return host
 
     def _open_to(self, unit: int) -> NDArray[np.bool_]:
         """Return which hosts a unit may be on."""

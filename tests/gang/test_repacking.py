@@ -114,7 +114,7 @@ def test_bins_hold_every_share_once_and_need_no_more_gpus(seed: int) -> None:
     known = {home: on_gpu for home, on_gpu in known.items() if on_gpu}
     if not known:
         return
-    bins = rebin(session(), shares, known, waiting, worth=20 * WHOLE)
+    bins = rebin(session(), shares, known, waiting, worth=20 * WHOLE) or []
     assert sorted(job for b in bins for job in b.jobs) == jobs
     assert len(bins) <= len(gpus)
     for b in bins:
@@ -137,10 +137,13 @@ def test_a_share_moves_only_if_a_gpu_less_is_worth_that() -> None:
             {"cluster": {"hosts": [{"name": "h", "gpus": 3, "gpu_model": "A"}]}, "jobs": jobs}
         )
     )
-    bins = rebin(session(), shares, gpus, [], worth=WHOLE)
-    assert sorted((len(b.jobs), b.stay) for b in bins) == [(2, 1), (2, 2)]
-    assert len(rebin(session(), shares, gpus, [], worth=399)) == 3
-    assert len(rebin(session(), shares, gpus, [], worth=WHOLE, enough=3)) == 3
+
+    def bins(worth: int, enough: int = 0) -> list[tuple[int, int]]:
+        found = rebin(session(), shares, gpus, [], worth=worth, enough=enough) or []
+        return sorted((len(b.jobs), b.stay) for b in found)
+
+    assert bins(WHOLE) == [(2, 1), (2, 2)]
+    assert bins(399) == bins(WHOLE, enough=3) == [(1, 1), (1, 1), (2, 2)]
 
 
 @st.composite
