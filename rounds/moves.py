@@ -161,7 +161,8 @@ def _free(
         for host, what in numbers
     ]
     for option, tasks in running:
-        for slot, amount in _asked(option, (task for task in tasks if task.host in touched)):
+        here = [task for task in tasks if task.host in touched]
+        for slot, amount in _asked(option, here) if here else ():
             if slot in numbers:
                 free[numbers[slot]] -= amount
     return free

@@ -43,7 +43,9 @@ class Losses:
             if job_class.running
             for group in job_class.choices[0].groups
         )
-        self._jobs = _Jobs.of(placement, self._sizes)
+        jobs = _Jobs.of(placement, self._sizes)
+        # Nobody has the rank to stop the others.
+        self._jobs = jobs.only(jobs.level < problem.shape_rank.max(initial=0))
         self._changed: set[int] = set()
         self._table = self._sets_of(np.flatnonzero(problem.open), self._jobs)
         self._look()
@@ -270,14 +272,16 @@ class _Table:
     def joined(self, *others: Self) -> Self:
         """Return the rows of all, by rising host; within a host in their order."""
         tables = (self, *others)
-        joined = type(self)(
-            np.concatenate([t.host for t in tables]),
-            np.concatenate([t.room for t in tables]),
-            np.concatenate([t.loss for t in tables]),
-            np.concatenate([t.level for t in tables]),
-            np.concatenate([t.stopped for t in tables]),
+        host = np.concatenate([t.host for t in tables])
+        order = np.argsort(host, kind="stable")
+        return type(self)(
+            host[order],
+            # Read column by column.
+            np.asfortranarray(np.concatenate([t.room for t in tables])[order]),
+            np.concatenate([t.loss for t in tables])[order],
+            np.concatenate([t.level for t in tables])[order],
+            np.concatenate([t.stopped for t in tables])[order],
         )
-        return joined.only(np.argsort(joined.host, kind="stable"))
 
 
 def _slice_of(rising: Ints, value: int) -> slice:

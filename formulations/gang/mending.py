@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import Problem, Put, Start
+from placewright.formulations.gang.problem import Put
 from placewright.instances.documents import WHOLE_GPU
 
 Ints = NDArray[np.int64]
@@ -46,11 +46,13 @@ class _Mending:
         self.sizes = np.column_stack([problem.shape_gpu // WHOLE_GPU, problem.shape_demand])
         self.free = np.column_stack([placement.whole, placement.free])
         table = [
-            (number, problem.classes[start.job_class].choices[start.choice].groups[0].shape, host)
-            for number, start in placement.started()
-            if (host := _one_host(problem, start)) >= 0
+            (number, start.puts[0].host, choice.groups[0].shape)
+            for number, start in placement.moved()
+            if (choice := problem.classes[start.job_class].choices[start.choice]).single
         ]
-        self.number, self.shape, self.at = np.array(table, dtype=np.int64).reshape(-1, 3).T
+        moved = np.array(table, dtype=np.int64).reshape(-1, 3)
+        both = np.concatenate([moved, _in_place(placement)])
+        self.number, self.at, self.shape = both[problem.open[both[:, 1]]].T
         self.size = self.sizes[self.shape]
         self.rank = problem.shape_rank[self.shape]
         self.wanted = self._wanted()
@@ -172,8 +174,15 @@ class _Mending:
         self.free[host] -= self.sizes[shape]
 
 
-def _one_host(problem: Problem, start: Start) -> int:
-    """Return the host of a one-task job that may move away and that others may come to, or -1."""
-    host = start.puts[0].host if start.puts else -1
-    single = problem.classes[start.job_class].choices[start.choice].single
-    return host if single and host >= 0 and problem.open[host] else -1
+def _in_place(placement: Placement) -> Ints:
+    """Start, host and shape of the running one-task jobs that are where they were."""
+    problem = placement.problem
+    single = {c for c, k in enumerate(problem.classes) if k.running and k.choices[0].single}
+    here = [
+        placement.start_of(job) if r.job_class in single and placement.in_place(job) else -1
+        for job, r in problem.running.items()
+    ]
+    job, _, host, shape = problem.places.T
+    number = np.array(here, dtype=np.int64)[np.searchsorted(list(problem.running), job)]
+    table: Ints = np.stack([number, host, shape], axis=1)[number >= 0]
+    return table

@@ -208,8 +208,10 @@ class Problem:
         Such a job may stay there and use nothing that others could; a relaxation leaves it out.
         """
         number = self.counts.copy()
-        for running in self.running.values():
-            number[running.job_class] -= not self.floats(running)
+        job, _, host, shape = self.places.T
+        doubtful = np.unique(job if self._reserved else job[~self.shape_hosts[shape, host]])
+        for j in doubtful.tolist():
+            number[self.running[j].job_class] -= not self.floats(self.running[j])
         return number
 
     @cached_property

@@ -13,11 +13,14 @@ from placewright.instances.verify.result import Finding, Rule
 def host_capacity(reading: Reading) -> Iterator[Finding]:
     """Require that all tasks on a host ask no more of a resource together than it has."""
     used: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    asked: dict[int, list[tuple[str, int]]] = {}  # by group, each of which the round keeps alive
     for placed in reading.placed_tasks():
+        asks = asked.get(id(placed.group))
+        if asks is None:
+            asks = asked[id(placed.group)] = [ask for ask in demand(placed.group) if ask[1]]
         on_host = used[placed.host.name]
-        for resource, amount in demand(placed.group):
-            if amount:
-                on_host[resource] = on_host.get(resource, 0) + amount
+        for resource, amount in asks:
+            on_host[resource] = on_host.get(resource, 0) + amount
     over: dict[tuple[str, str], int] = {}
     for name, on_host in used.items():
         capacity = reading.cluster.hosts[name].hardware.capacity
@@ -44,9 +47,9 @@ def host_capacity(reading: Reading) -> Iterator[Finding]:
 def gpu_capacity(reading: Reading) -> Iterator[Finding]:
     """Require that all tasks on a GPU take at most 1000 milli-GPU of it together."""
     used: defaultdict[str, dict[int, int]] = defaultdict(dict)
-    for placed in reading.placed_tasks():
-        taken, on_host = placed.milli_per_gpu, used[placed.host.name]
-        for gpu in placed.task.gpus:
+    for _, _, task, group, host in reading.placed_tasks():
+        taken, on_host = min(group.gpu, WHOLE_GPU), used[host.name]
+        for gpu in task.gpus:
             on_host[gpu] = on_host.get(gpu, 0) + taken
     over = {
         (name, gpu): amount

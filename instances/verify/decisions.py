@@ -16,7 +16,8 @@ _PENDING = (DecisionKind.START, DecisionKind.WAIT)
 _RUNNING = (DecisionKind.KEEP, DecisionKind.MIGRATE, DecisionKind.PREEMPT)
 _PINNED = (DecisionKind.KEEP,)
 # What waits and what is preempted hold nothing after the round.
-_IDLE = {DecisionKind.WAIT: "waits", DecisionKind.PREEMPT: "is preempted"}
+_WAIT, _PREEMPT = DecisionKind.WAIT, DecisionKind.PREEMPT
+_IDLE = {_WAIT: "waits", _PREEMPT: "is preempted"}
 
 
 def known_job(reading: Reading) -> Iterator[Finding]:
@@ -71,12 +72,12 @@ def option(reading: Reading) -> Iterator[Finding]:
     for index, decision in enumerate(reading.plan.decisions):
         path = ("decisions", index, "option")
         chosen = decision.option
-        if decision.decision in _IDLE:
+        kind = decision.decision
+        if kind is _WAIT or kind is _PREEMPT:
             if chosen is not None:
                 yield Finding(
                     path,
-                    f"option {chosen} of job {decision.job!r}, which {_IDLE[decision.decision]}; "
-                    "expected none",
+                    f"option {chosen} of job {decision.job!r}, which {_IDLE[kind]}; expected none",
                 )
             continue
         job = reading.jobs.get(decision.job)
@@ -91,9 +92,10 @@ def option(reading: Reading) -> Iterator[Finding]:
 
 def kept_in_place(reading: Reading) -> Iterator[Finding]:
     """Require that a kept job keeps its option and each task's host and GPUs."""
+    keep = DecisionKind.KEEP
     for index, decision in enumerate(reading.plan.decisions):
         job = reading.jobs.get(decision.job)
-        if job is None or job.running is None or decision.decision is not DecisionKind.KEEP:
+        if job is None or job.running is None or decision.decision is not keep:
             continue
         if decision.option != job.running.option:
             yield Finding(

@@ -81,7 +81,13 @@ def move_order(reading: Reading) -> Iterator[Finding]:
     absent = {victim.job.name for victim in reading.preempted}
     absent.update(name for name in listed.needs_spare if name in waiting)
     held: defaultdict[Slot, int] = defaultdict(int)
-    for name in reading.running.keys() - absent:
+    near = {
+        name
+        for name, running in reading.running.items()
+        for task in running.tasks
+        if task.host in targets
+    }
+    for name in near - absent:
         for slot, amount in _held_before(reading, name, targets):
             held[slot] += amount
     for number, name in enumerate(listed.steps):

@@ -123,25 +123,28 @@ def read(round: Round, plan: Plan) -> Reading:  # noqa: A002
     cluster = read_cluster(round.cluster)
     placed: dict[DecisionKind, list[Placed]] = {kind: [] for kind in DecisionKind}
     preempted: list[Preempted] = []
+    hosts = cluster.hosts
+    start, migrate, preempt = DecisionKind.START, DecisionKind.MIGRATE, DecisionKind.PREEMPT
     for index, decision in enumerate(plan.decisions):
         job, chosen, kind = jobs.get(decision.job), decision.option, decision.decision
         if job is None:
             continue
-        if kind is DecisionKind.PREEMPT:
+        if kind is preempt:
             if job.running is not None:
                 preempted.append(Preempted(("decisions", index), job, decision))
             continue
         if chosen is None or chosen >= len(job.options):
             continue
         groups = job.options[chosen].groups
-        tasks = tuple(
-            PlacedTask(index, number, task, groups[task.group], host)
-            for number, task in enumerate(decision.tasks)
-            if task.group < len(groups) and (host := cluster.hosts.get(task.host)) is not None
-        )
-        if kind is DecisionKind.START:
+        read_tasks = []
+        for number, task in enumerate(decision.tasks):
+            host = hosts.get(task.host)
+            if host is not None and task.group < len(groups):
+                read_tasks.append(PlacedTask(index, number, task, groups[task.group], host))
+        tasks = tuple(read_tasks)
+        if kind is start:
             arrivals = tasks
-        elif kind is DecisionKind.MIGRATE:
+        elif kind is migrate:
             if job.running is None:
                 continue
             arrivals = _moved(tasks, job.running)
