@@ -50,12 +50,14 @@ class Prices:
 
     @classmethod
     def of(cls, problem: Problem, grid: Grid, price: NDArray[np.float64]) -> Self:
-        """Take prices per shape in units of value; shapes beyond them get what they displace.
+        """Take the prices of the first shapes, and price the others at what they displace.
 
         Parameters
         ----------
         grid
             Of the cleared hosts.
+        price
+            In units of value, (first shapes,); any numbers will do.
         """
         model = problem.cluster.gpu_model
         of_model = [np.flatnonzero(problem.open & (model == m)) for m in np.unique(model)]
@@ -88,11 +90,6 @@ class Prices:
             best, _ = knapsack(grid, whole, allowed, top[i])
             most[mine] = best[tuple(grid.free[mine].T)]
         return cls(problem, whole, most)
-
-    @property
-    def units(self) -> NDArray[np.float64]:
-        """Prices in units of value."""
-        return self.price / SCALE
 
     def bound(self) -> float:
         """Bound the term `value`, exactly."""

@@ -1,15 +1,17 @@
 """Rounds that follow each other: most of the last plan is still right, so little is decided anew.
 
 The running jobs are the last plan. They stay, but for those that make way where a waiting job is
-worth more, and a bound says how good that is: the linear relaxation, which the patterns that the
-last one used make quick to solve. Only if the plan lags further behind the bound than the last one
-did, a plan is made from that relaxation, too.
+worth more, and for exchanges that mend holes. The prices of the last linear relaxation bound that;
+if the plan is not near this bound, the relaxation is solved again, from the patterns of the last
+one and of the plan. Only if the plan lags further behind the bound than the last one did, a plan is
+made from that relaxation, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Self
 
 import numpy as np
@@ -78,7 +80,7 @@ class Warm:
         prices = Prices.of(problem, grid, known.prices) if known else None
         placement = Placement(problem)
         displace(placement)
-        mend(placement, _lossy(placement, prices))
+        _mend(session, placement, prices)
         found = candidate(placement, "adapted", final=True)
         value = placement.value
         bounds: list[Bound] = []
@@ -99,12 +101,18 @@ class Warm:
             if bound - value > distance + TOLERANCE * (problem.running_value + abs(value)):
                 other = landed_by(session, model, relaxed, LANDING_SECONDS)
                 if other is not None:
-                    mend(other, _lossy(other, prices))
+                    _mend(session, other, prices)
                     more = candidate(other, "displacing", final=True)
                     found = more if other.value > value else found
         yield found
         yield from trivial_bounds(problem)
         yield from bounds
+
+
+def _mend(session: Session, placement: Placement, prices: Prices | None) -> None:
+    """Mend hosts until the time is over."""
+    lossy = _lossy(placement, prices)
+    mend(placement, takewhile(lambda _: not session.expired(), lossy))
 
 
 def _near(bound: float, value: float) -> bool:
