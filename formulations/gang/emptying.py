@@ -1,9 +1,11 @@
 """Free whole domains (defragment): move what little runs there to where there is room in use.
 
-The bound packs all running jobs anew on as little as possible, whatever they have to move: hosts
-that are in use in any packing cannot become free.
+The bound packs all running jobs anew on as little as possible. Hosts that are in use in any packing
+cannot become free; and what is freed costs at least the moves of what it holds:
 
-    freed  <=  sum of worth over hosts that no packing needs  -  worth of the domains free before
+    room   =   worth of hosts that no packing needs  -  worth of the domains free before
+    freed  <=  max sum_d (worth[d] - least cost of emptying d) f[d]
+               sum_d worth[d] f[d]  <=  room,     0 <= f <= 1
 """
 
 from __future__ import annotations
@@ -17,10 +19,10 @@ from numpy.typing import NDArray
 from placewright.formulations.gang.classes import host_classes
 from placewright.formulations.gang.counts import Counts, build
 from placewright.formulations.gang.freeing import Freeing
-from placewright.formulations.gang.models import relaxation
+from placewright.formulations.gang.models import CountModel, pattern_model, relaxation, room_of
 from placewright.formulations.gang.patterns import Patterns
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import PACKED, Problem
+from placewright.formulations.gang.problem import PACKED, JobClass, Problem
 from placewright.formulations.gang.vacating import relocate
 from placewright.formulations.session import Bound, Session
 
@@ -93,12 +95,7 @@ def freed_bounds(problem: Problem, session: Session) -> Iterator[Bound]:
     state = problem.cleared.copy()
     state.busy[:] = problem.pinned_hosts  # the others are as good as free
     packing = replace(problem, state=state, cleared=state)
-    room = np.stack(
-        [Placement(packing, cleared=True).fits(s) for s in range(len(problem.shape_gpu))]
-    )
-    counts = build(
-        packing, host_classes(packing, room), room, Placement(packing, cleared=True).whole
-    )
+    counts, patterns = _packing_model(problem, packing)
     _the_highest_run(counts)
     worth = freeing.worth_of_hosts
     of_host = counts.classes.of_host
@@ -106,22 +103,65 @@ def freed_bounds(problem: Problem, session: Session) -> Iterator[Bound]:
     each = np.array([worth[of_host == a].min() for a in idle], dtype=np.float64)
     counts.model.term(PACKED, counts.opened[idle], each, sense="min")
     most = int(worth[~problem.pinned_hosts].sum()) - int(freeing.worth[~freeing.busy].sum())
-    patterns = Patterns(counts) if len(counts.fractions) else None
+    gain = freeing.worth - _least_cost(problem, freeing)
+    gain[~freeing.clearable] = 0
     for bound in relaxation(session, counts, patterns, PACKED):
-        yield Bound("freed", most - bound.value, certified=bound.certified)
+        room = most - int(bound.value)
+        yield Bound("freed", _knapsack(gain, freeing.worth, room), certified=bound.certified)
+
+
+def _least_cost(problem: Problem, freeing: Freeing) -> NDArray[np.int64]:
+    """Disruption of emptying each domain at least; a job in several counts in each by its part."""
+    cost = np.zeros(len(freeing.worth), dtype=np.int64)
+    for running in problem.running.values():
+        job_class = problem.classes[running.job_class]
+        groups = job_class.choices[0].groups
+        domains = {int(freeing.domain[host]) for _, _, host, _ in running.places}
+        stop = running.migrate_cost
+        if not _is_highest(problem, job_class):
+            stop = min(stop, running.preempt_cost)
+        cost[list(domains)] += stop // len(domains)
+        for group, _, host, _ in running.places:
+            cost[freeing.domain[host]] += problem.shape_gpu[groups[group].shape]
+    return cost
+
+
+def _knapsack(gain: NDArray[np.int64], worth: NDArray[np.int64], room: int) -> int:
+    """Return the most gain of domains, or parts of them, that are together worth so much."""
+    total = 0
+    useful = np.flatnonzero((gain > 0) & (worth > 0))
+    for domain in useful[
+        np.argsort(-(gain / np.maximum(worth, 1))[useful], kind="stable")
+    ].tolist():
+        each, size = int(gain[domain]), int(worth[domain])
+        if size >= room:
+            return total - (-each * max(room, 0) // size)
+        total, room = total + each, room - size
+    return total
+
+
+def _packing_model(problem: Problem, packing: Problem) -> CountModel:
+    """Return the model that packs all that runs; as it is now, it is a point of it."""
+    empty = Placement(packing, cleared=True)
+    room = room_of(empty)
+    tightest = pattern_model(packing, empty, room)
+    if tightest is not None:
+        tightest.patterns.learn(Placement(problem))
+        return CountModel(*tightest)
+    counts = build(packing, host_classes(packing, room), room, empty.whole)
+    return CountModel(counts, Patterns(counts) if len(counts.fractions) else None)
 
 
 def _the_highest_run(counts: Counts) -> None:
     """Let no running job stop that no other outranks: nobody can take its place."""
     problem = counts.problem
-    highest = int(problem.shape_rank.max(initial=0))
-    stays = np.array(
-        [
-            c.running and problem.shape_rank[c.choices[0].groups[0].shape] == highest
-            for c in problem.classes
-        ],
-        dtype=np.bool_,
-    )
+    stays = np.array([c.running and _is_highest(problem, c) for c in problem.classes], dtype=bool)
     mine = np.flatnonzero(stays[counts.y_class])
     rows = counts.model.rows("all run", len(mine), lower=counts.y_most[mine].astype(np.float64))
     counts.model.add(rows, counts.y[mine], 1.0)
+
+
+def _is_highest(problem: Problem, job_class: JobClass) -> bool:
+    """Whether no other job outranks those of a class."""
+    rank = problem.shape_rank[job_class.choices[0].groups[0].shape]
+    return bool(rank == problem.shape_rank.max(initial=0))

@@ -221,4 +221,24 @@ def test_a_plan_that_packs_anew_verifies_and_beats_no_optimum(
     monkeypatch.setattr(run, "MAX_EXACT_CELLS", 0)
     plan = solve_round(round_, isolation="none", time_limit=20.0)
     assert plan.certificate.degraded == ()
-    assert plan.certificate.terms[0].value <= best.value
+    found = plan.certificate.terms[0]
+    assert found.value <= best.value <= (found.bound or 0)
+
+
+def test_what_moves_cost_is_in_the_bound_of_what_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "MAX_EXACT_CELLS", 0)
+    task = {"options": [{"groups": [{"gpu": WHOLE}]}]}
+    jobs = [
+        {
+            "name": f"job-{i}",
+            **task,
+            "running": {"tasks": [{"host": f"h{i}", "gpus": [0]}], "migrate_cost": cost},
+        }
+        for i, cost in enumerate([7000, 3000, 9000])
+    ]
+    hosts = [{"name": f"h{i}", "gpus": 2, "gpu_model": "A"} for i in range(3)]
+    round_ = Round.model_validate({"cluster": {"hosts": hosts}, "jobs": jobs})
+    (freed, _) = solve_round(defragment(round_, "host", 20), isolation="none").certificate.terms
+    # Two tasks need one host of the three; half of another one is all that else could be free.
+    assert freed.value == 2 * 20 * WHOLE - 3000 - WHOLE
+    assert freed.bound == freed.value + (2 * 20 * WHOLE - 7000 - WHOLE) / 2
