@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,30 +76,23 @@ class Warm:
         grid = Grid(problem, empty)
         if not applies(problem, grid):
             return
-        known = self._known if self._known and self._known.serves(problem) else None
-        prices = Prices.of(problem, grid, known.prices) if known else None
+        if self._known is not None and not self._known.serves(problem):
+            self._known = None
         placement = Placement(problem)
         displace(placement)
+        solved = None if self._known else self._solve(problem, session, empty, placement)
+        prices = Prices.of(problem, grid, self._known.prices) if self._known else None
         _mend(session, placement, prices)
         found = candidate(placement, "adapted", final=True)
         value = placement.value
-        bounds: list[Bound] = []
-        if prices is not None:
-            bounds.append(Bound(VALUE, prices.bound(), certified=True))
-        if not any(_near(bound.value, value) for bound in bounds):
-            model = pattern_model(problem, empty, room_of(empty))
-            if model is None:
-                return
-            model.patterns.learn(placement)
-            if known is not None:
-                known.recall(model.patterns)
-            tighter, relaxed = _drained(relaxation(session, *model, VALUE))
-            bounds += tighter
-            if relaxed is not None and relaxed.row_duals is not None:
-                self._known = _Known.of(model, relaxed.row_duals)
+        bounds = [Bound(VALUE, prices.bound(), certified=True)] if prices else []
+        if solved is None and not any(_near(bound.value, value) for bound in bounds):
+            solved = self._solve(problem, session, empty, placement)
+        if solved is not None:
+            bounds += solved.bounds
             bound = min((bound.value for bound in bounds), default=np.inf)
             if bound - value > distance + TOLERANCE * (problem.running_value + abs(value)):
-                other = landed_by(session, model, relaxed, LANDING_SECONDS)
+                other = landed_by(session, solved.model, solved.outcome, LANDING_SECONDS)
                 if other is not None:
                     _mend(session, other, prices)
                     more = candidate(other, "displacing", final=True)
@@ -107,6 +100,21 @@ class Warm:
         yield found
         yield from trivial_bounds(problem)
         yield from bounds
+
+    def _solve(
+        self, problem: Problem, session: Session, empty: Placement, placement: Placement
+    ) -> _Solved:
+        """Solve the linear relaxation and remember what it finds."""
+        model = pattern_model(problem, empty, room_of(empty))
+        if model is None:
+            raise ValueError("host patterns do not apply; expected that they were asked")
+        model.patterns.learn(placement)
+        if self._known is not None:
+            self._known.recall(model.patterns)
+        bounds, outcome = _drained(relaxation(session, *model, VALUE))
+        if outcome is not None and outcome.row_duals is not None:
+            self._known = _Known.of(model, outcome.row_duals)
+        return _Solved(model, bounds, outcome)
 
 
 def _mend(session: Session, placement: Placement, prices: Prices | None) -> None:
@@ -144,6 +152,14 @@ def _drained(steps: Generator[Bound, None, Outcome | None]) -> tuple[list[Bound]
             bounds.append(next(steps))
         except StopIteration as end:
             return bounds, end.value
+
+
+class _Solved(NamedTuple):
+    """A relaxation, the bounds that it proves, and its solution."""
+
+    model: PatternModel
+    bounds: list[Bound]
+    outcome: Outcome | None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
