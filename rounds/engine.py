@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Self
 
+from placewright.collection import no_collection
 from placewright.formulations.gang.warm import Warm
 from placewright.instances.plan import DecisionKind, Plan
 from placewright.instances.references import hosts_by_name
 from placewright.instances.round import Round
 from placewright.rounds.changes import Changes, carried_out, changed
-from placewright.rounds.collection import no_collection
 from placewright.rounds.settings import Isolation, Settings, Solver
 from placewright.rounds.solve import Memory, Progress, Solve
 from placewright.solver import Worker

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias
 
+from placewright.collection import no_collection
 from placewright.formulations.gang import run as gang
 from placewright.formulations.gang.compile import Compiler
 from placewright.formulations.gang.problem import Problem
@@ -16,7 +17,6 @@ from placewright.instances.plan import Certificate, Decision, Plan
 from placewright.instances.round import Round
 from placewright.instances.verify import verify, verify_certificate
 from placewright.rounds.certificate import Bounds, better, refuse_beaten
-from placewright.rounds.collection import no_collection
 from placewright.rounds.decisions import Unmoved, decide, waits
 from placewright.rounds.errors import InternalError
 from placewright.rounds.moves import order_of_moves
