@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from placewright.instances.plan import Decision, DecisionKind, Task
 from placewright.instances.references import check_round
 from placewright.instances.round import Round
-from placewright.rounds import moves
+from placewright.rounds import knots
 from placewright.rounds.moves import order_of_moves
 
 Raw = dict[str, Any]
@@ -353,7 +353,7 @@ def test_a_section_can_be_replayed_with_as_few_spares_as_any_order(problem: Case
 @given(cases(most=7))
 def test_what_the_rule_orders_can_be_replayed(name: str, value: int, problem: Case) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(moves, name, value)
+        patch.setattr(knots, name, value)
         section = order_of_moves(*problem)
     if section is not None:
         replay(*problem, section)

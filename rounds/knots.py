@@ -1,0 +1,253 @@
+"""Jobs that move out of each other's way: in which order, and who has to park meanwhile.
+
+A slot (moves.py) is *tight* for a set of jobs if it has not room now for all that they will take
+from it; no other slot can ever stop one of them.
+
+A job waits for those that now hold some of a tight slot that it will hold some of. The strongly
+connected components of this relation can be carried out one after the other, those first that wait
+for no other, and how one of them is solved changes nothing for the next: once all who held a slot
+have moved or parked, the final plan says that there is room. So a job alone in its component finds
+its place, and only components of several jobs, *knots*, have to be searched. Nor may the relation
+be smaller: a job that holds some of a slot before and after may give room there only by parking,
+so those who need it must be solved together with it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from itertools import combinations
+from math import inf
+
+EXACT_JOBS = 10
+"""Knots of at most so many jobs get the fewest spares that are possible."""
+EXACT_TRIES = 300_000
+"""How often, in all knots of a plan together, the search may look for a next step."""
+BATCH_SHARE = 8
+"""The rule handles one in so many jobs of a knot, and then looks for knots in the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A migrated job, its slots by number.
+
+    `before`, `after`: what it holds. `takes`, `gives`: how much more or less that is afterwards.
+    `weight`: milli-GPU and 1, so that jobs without GPUs count.
+    """
+
+    before: Mapping[int, int]
+    after: Mapping[int, int]
+    takes: Mapping[int, int]
+    gives: Mapping[int, int]
+    weight: int
+
+
+def sums(amounts: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """Add up the amounts of each slot."""
+    total: defaultdict[int, int] = defaultdict(int)
+    for slot, amount in amounts:
+        total[slot] += amount
+    return dict(total)
+
+
+class Yard:
+    """Migrated jobs by index, what is free of each slot, and what was done so far.
+
+    `steps` and `parked` grow; no other state but `free` changes.
+    """
+
+    def __init__(self, moves: Sequence[Move], free: list[int]) -> None:
+        self.moves, self.free = moves, free
+        self.steps: list[int] = []
+        self.parked: list[int] = []
+        self.tries = EXACT_TRIES
+
+    def clear(self) -> None:
+        """Have every job carry out its move or park."""
+        waiting = [list(range(len(self.moves)))]
+        while waiting:
+            jobs = waiting.pop()
+            if len(jobs) == 1:
+                self._step(jobs[0])
+                continue
+            tight = self._tight(jobs)
+            parts = list(self._parts(jobs, tight))
+            if len(parts) > 1:
+                waiting += reversed(parts)
+            elif jobs and not self._search(jobs):
+                waiting.append(self._follow_rule(jobs, tight))
+
+    def _tight(self, jobs: Sequence[int]) -> set[int]:
+        taken = sums(entry for job in jobs for entry in self.moves[job].takes.items())
+        return {slot for slot, amount in taken.items() if amount > self.free[slot]}
+
+    def _parts(self, jobs: Sequence[int], tight: set[int]) -> Iterator[list[int]]:
+        """Yield the components of jobs, each after those that it waits for.
+
+        The graph has the jobs as nodes j, and tight slots of several holders as nodes ~s, which
+        takes far fewer edges than all pairs of jobs.
+        """
+        holders: defaultdict[int, list[int]] = defaultdict(list)
+        for job in jobs:
+            for slot in tight.intersection(self.moves[job].before):
+                holders[slot].append(job)
+        node_of = {s: held_by[0] if len(held_by) == 1 else ~s for s, held_by in holders.items()}
+        waits_for = {~slot: held_by for slot, held_by in holders.items()}
+        for job in jobs:
+            nodes = (node_of[s] for s in self.moves[job].after if s in node_of)
+            waits_for[job] = list(dict.fromkeys(nodes))
+        for component in _components(jobs, waits_for):
+            part = sorted(node for node in component if node >= 0)
+            if part:
+                yield part
+
+    def _fits(self, job: int) -> bool:
+        return all(amount <= self.free[slot] for slot, amount in self.moves[job].takes.items())
+
+    def _shift(self, job: int, sign: int) -> None:
+        """Carry out a move (1) or take it back (-1)."""
+        for slot, amount in self.moves[job].takes.items():
+            self.free[slot] -= sign * amount
+        for slot, amount in self.moves[job].gives.items():
+            self.free[slot] += sign * amount
+
+    def _lift(self, job: int, sign: int) -> None:
+        """Take a job off (1) or put it back where it was (-1)."""
+        for slot, amount in self.moves[job].before.items():
+            self.free[slot] += sign * amount
+
+    def _step(self, job: int) -> None:
+        self._shift(job, 1)
+        self.steps.append(job)
+
+    def _park(self, job: int) -> None:
+        self._lift(job, 1)
+        self.parked.append(job)
+
+    def _search(self, jobs: Sequence[int]) -> bool:
+        """Solve a knot with the fewest spares, small jobs first; False if that is too much work."""
+        if len(jobs) > EXACT_JOBS:
+            return False
+        by_weight = sorted(jobs, key=lambda job: self.moves[job].weight)
+        for spares in (s for count in range(len(jobs)) for s in combinations(by_weight, count)):
+            for job in spares:
+                self._lift(job, 1)
+            if self._line_up(tuple(job for job in jobs if job not in spares), set()):
+                self.parked += spares
+                return True
+            for job in spares:
+                self._lift(job, -1)
+            if self.tries <= 0:
+                break
+        return False
+
+    def _line_up(self, jobs: tuple[int, ...], dead: set[tuple[int, ...]]) -> bool:
+        """Carry out all jobs in some order, or leave all where they are and return False.
+
+        `dead` collects those sets of jobs still to move from which there is no way on.
+        """
+        self.tries -= 1
+        if not jobs:
+            return True
+        if jobs in dead:
+            return False
+        for job in jobs:
+            if self.tries > 0 and self._fits(job):
+                self._shift(job, 1)
+                at = len(self.steps)
+                self.steps.append(job)
+                if self._line_up(tuple(other for other in jobs if other != job), dead):
+                    return True
+                del self.steps[at:]
+                self._shift(job, -1)
+        dead.add(jobs)
+        return False
+
+    def _follow_rule(self, jobs: Sequence[int], tight: set[int]) -> list[int]:
+        """Carry out or park some jobs of a knot; return the others.
+
+        A job's stake is its weight, divided among the tight slots that it takes from. The stakes in
+        a slot only shrink, so an old claim to be parked is never too low, and is corrected when it
+        comes up.
+        """
+        waiting = set(jobs)
+        taken = {job: [s for s in self.moves[job].takes if s in tight] for job in jobs}
+        stake = {job: 1000 * self.moves[job].weight // max(1, len(taken[job])) for job in jobs}
+        takers: defaultdict[int, list[int]] = defaultdict(list)
+        wanted: defaultdict[int, int] = defaultdict(int)  # stakes of the takers that still wait
+        for job in jobs:
+            for slot in taken[job]:
+                takers[slot].append(job)
+                wanted[slot] += stake[job]
+
+        def loss(job: int) -> tuple[int, int]:
+            given = sum(wanted[slot] for slot in self.moves[job].gives if slot in tight)
+            return sum(wanted[slot] for slot in taken[job]) - given, job
+
+        def claim(job: int) -> tuple[int, int]:
+            return -sum(wanted[slot] for slot in self.moves[job].before if slot in tight), job
+
+        able = [loss(job) for job in jobs if self._fits(job)]
+        parkable = [claim(job) for job in jobs]
+        heapify(able)
+        heapify(parkable)
+        while len(jobs) - len(waiting) < max(1, len(jobs) // BATCH_SHARE):
+            if able:
+                _, job = heappop(able)
+                if job not in waiting or not self._fits(job):
+                    continue
+                self._step(job)
+            else:
+                _, job = entry = heappop(parkable)
+                if job not in waiting:
+                    continue
+                now = claim(job)
+                if now > entry:
+                    heappush(parkable, now)
+                    continue
+                self._park(job)
+            waiting.remove(job)
+            for slot in taken[job]:
+                wanted[slot] -= stake[job]
+            freed = tight.intersection(self.moves[job].before)
+            for taker in dict.fromkeys(other for slot in freed for other in takers[slot]):
+                if taker in waiting and self._fits(taker):
+                    heappush(able, loss(taker))
+        return sorted(waiting)
+
+
+def _components(
+    roots: Iterable[int], successors: Mapping[int, Sequence[int]]
+) -> Iterator[list[int]]:
+    """Yield the strongly connected components that can be reached, each after those it leads to.
+
+    References
+    ----------
+    R. Tarjan, Depth-first search and linear graph algorithms, SIAM J. Comput. 1(2), 1972.
+    """
+    low: dict[int, float] = {}  # the number of a node reached; `inf` once its component is known
+    number: dict[int, int] = {}
+    unseen: dict[int, Iterator[int]] = {}
+    open_nodes: list[int] = []
+    for root in roots:
+        path = [root] if root not in number else []
+        while path:
+            node = path[-1]
+            if node not in number:
+                number[node] = low[node] = len(number)
+                unseen[node] = iter(successors[node])
+                open_nodes.append(node)
+            following = next((n for n in unseen[node] if n not in number), None)
+            if following is not None:
+                path.append(following)
+                continue
+            path.pop()
+            low[node] = min([number[node], *(low[n] for n in successors[node])])
+            if low[node] == number[node]:
+                component = [open_nodes.pop()]
+                while component[-1] != node:
+                    component.append(open_nodes.pop())
+                low.update(dict.fromkeys(component, inf))
+                yield component
