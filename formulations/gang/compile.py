@@ -7,83 +7,25 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.problem import (
-    NO_LEVEL,
     Choice,
-    Group,
     JobClass,
     Problem,
     Put,
     RunningJob,
 )
+from placewright.formulations.gang.quotas import quota_of
+from placewright.formulations.gang.shapes import Shapes
 from placewright.formulations.session import Place
 from placewright.instances.arrays import build_cluster
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.ranges import expand
-from placewright.instances.round import Job, Option, Round, Running, TaskGroup
+from placewright.instances.round import Job, Round, Running, TaskGroup
 from placewright.topology import Cluster, State
-
-ShapeKey: TypeAlias = tuple[int, tuple[tuple[str, int], ...], tuple[str, ...] | None, int]
-"""Milli-GPU, the other demands by name, the allowed GPU models, rank."""
-
-
-class _Shapes:
-    """Numbers the distinct shapes as they are met."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self.index: dict[ShapeKey, int] = {}
-        self.levels = {name: i for i, name in enumerate(cluster.levels)}
-
-    def group(self, group: TaskGroup, weights: dict[str, int], rank: int) -> Group:
-        demand = {"cpu": group.cpu, "memory": group.memory, **group.resources}
-        models = None if group.gpu_models is None else tuple(sorted(set(group.gpu_models)))
-        key: ShapeKey = (
-            group.gpu,
-            tuple(sorted((k, v) for k, v in demand.items() if v)),
-            models,
-            rank,
-        )
-        preferred = weights if group.preferred is None else group.preferred
-        charged = sorted((self.levels[n], weights[n]) for n in preferred if weights.get(n))
-        required = NO_LEVEL if group.required is None else self.levels[group.required]
-        return Group(
-            shape=self.index.setdefault(key, len(self.index)),
-            count=group.count,
-            milli_gpu=group.milli_gpu,
-            required=required if group.count > 1 else NO_LEVEL,
-            # A level that contains the required one cannot hold the group in two domains.
-            weights=tuple(c for c in charged if c[0] > required) if group.count > 1 else (),
-        )
-
-    def arrays(
-        self,
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-        cluster = self.cluster
-        resources = {name: i for i, name in enumerate(cluster.resources)}
-        model_of = {name: i for i, name in enumerate(cluster.gpu_models)}
-        gpu = np.zeros(len(self.index), dtype=np.int64)
-        demand = np.zeros((len(self.index), len(resources)), dtype=np.int64)
-        hosts = np.ones((len(self.index), cluster.num_hosts), dtype=np.bool_)
-        for (milli, wanted, models, _), s in self.index.items():
-            gpu[s] = milli
-            for name, amount in wanted:
-                if name in resources:
-                    demand[s, resources[name]] = amount
-                else:
-                    hosts[s] = False  # no host has any of it
-            if models is not None:
-                allowed = [model_of[m] for m in models if m in model_of]
-                hosts[s] &= np.isin(cluster.gpu_model, allowed)
-        return gpu, demand, hosts
-
-    def ranks(self) -> NDArray[np.int64]:
-        return np.array([rank for _, _, _, rank in self.index], dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +90,7 @@ class _Basis:
         self.cluster = build_cluster(round_.cluster)
         entries = [(entry.healthy, len(expand(entry.name))) for entry in round_.cluster.hosts]
         self.healthy = np.repeat([h for h, _ in entries], [n for _, n in entries])
-        self.shapes = _Shapes(self.cluster)
+        self.shapes = Shapes(self.cluster)
         self.shapes_needed = 0
         self.kinds: dict[tuple[bool, int, tuple[Choice, ...]], int] = {}
         self.demands: dict[tuple[int, ...], int] = {}
@@ -223,7 +165,7 @@ class _Basis:
             ),
             reserved_free=reserved_free,
             running={j: _running_job(round_.now, facts[j], class_of[j]) for j in sorted(class_of)},
-            quota=_quota(round_, cluster),
+            quota=quota_of(round_, cluster),
             terms=tuple(round_.policy.terms),
         )
 
@@ -337,38 +279,3 @@ def _remaining(jobs: Sequence[Job], hosts: set[str]) -> int:
         for task in job.running.tasks
         if task.host in hosts
     )
-
-
-def held_by(option: Option) -> dict[str, int]:
-    """Return what a job holds with an option, by resource name (`gpu` in milli-GPU)."""
-    held: defaultdict[str, int] = defaultdict(int)
-    for group in option.groups:
-        wanted = {"gpu": group.gpu, "cpu": group.cpu, "memory": group.memory}
-        for name, amount in (wanted | group.resources).items():
-            held[name] += amount * group.count
-    return held
-
-
-def _quota(round_: Round, cluster: Cluster) -> dict[tuple[int, int], int]:
-    """Return what jobs that are not pinned may hold per (tenant, resource).
-
-    A tenant that holds more than a quota which was lowered meanwhile may go on holding that.
-    """
-    index = {name: i for i, name in enumerate(cluster.resources)} | {"gpu": -1}
-    tenants = {t.name: i for i, t in enumerate(round_.tenants)}
-    quota = {
-        (tenants[t.name], index[name]): amount
-        for t in round_.tenants
-        for name, amount in t.quota.items()
-        if name in index
-    }
-    held = dict.fromkeys(quota, 0)
-    pinned = dict.fromkeys(quota, 0)
-    for job in round_.jobs if quota else ():
-        if job.running is not None and job.tenant is not None:
-            for name, amount in held_by(job.options[job.running.option]).items():
-                key = (tenants[job.tenant], index.get(name, -2))
-                if key in quota:
-                    held[key] += amount
-                    pinned[key] += amount * job.running.pinned
-    return {key: max(amount, held[key]) - pinned[key] for key, amount in quota.items()}
