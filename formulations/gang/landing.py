@@ -18,7 +18,7 @@ from placewright.formulations.gang.counts import Counts
 from placewright.formulations.gang.expand import gangs_of, masks
 from placewright.formulations.gang.greedy import fill, order_of
 from placewright.formulations.gang.hostpatterns import HostPatterns
-from placewright.formulations.gang.losses import Losses
+from placewright.formulations.gang.losses import NO_QUOTA, Losses, Quota
 from placewright.formulations.gang.pack import Starts, single_jobs
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.problem import NO_LEVEL, Choice, Group, Put
@@ -69,7 +69,7 @@ def _displace_once(placement: Placement, landing: Landing) -> None:
             continue
         landing.starts[c, o] = waiting
         if choice.single:
-            landing.singles()
+            landing.single(c, o)
         else:
             while landing.starts[c, o] and landing.gang(c, o, None):
                 pass
@@ -82,6 +82,7 @@ class Landing:
     def __init__(self, placement: Placement, starts: Starts) -> None:
         self.problem, self.placement, self.starts = placement.problem, placement, starts
         self.losses = Losses(placement)
+        self.quota = placement.quota_left()
 
     def gang(self, c: int, o: int, within: NDArray[np.bool_] | None) -> bool:
         """Start a gang of one group on the hosts that lose least, if that gains value."""
@@ -92,7 +93,10 @@ class Landing:
 
     def _gang(self, c: int, o: int, choice: Choice, within: NDArray[np.bool_] | None) -> bool:
         group = choice.groups[0]
-        loss, each = self.losses.of_many(group.shape, group.count)
+        tenant = self.problem.classes[c].tenant
+        may = self.problem.within_quota(self.quota, tenant, choice)
+        quota = NO_QUOTA if may else self._asked(tenant, group.shape)
+        loss, each = self.losses.of_many(group.shape, group.count, quota)
         if within is not None:
             loss = np.where(within, loss, np.inf)
         if group.required != NO_LEVEL:
@@ -102,10 +106,33 @@ class Landing:
             return False
         puts = []
         for host, count in chosen:
-            self.losses.displace(host, group.shape, count)
+            self._gave_way(self.losses.displace(host, group.shape, count, quota))
             puts.append(Put(0, host, count, self.placement.put(group.shape, host, count)))
-        self.placement.start(c, o, puts)
+        self._start(c, o, puts)
         return True
+
+    def _start(self, c: int, o: int, puts: list[Put]) -> None:
+        self.placement.start(c, o, puts)
+        started = self.problem.classes[c]
+        self.problem.charge_quota(self.quota, started.tenant, started.choices[o])
+
+    def _asked(self, tenant: int, shape: int) -> Quota:
+        """Return what a task of a tenant takes of its quotas."""
+        problem = self.problem
+        return {
+            (owner, r): int(problem.shape_gpu[shape] if r < 0 else problem.shape_demand[shape, r])
+            for owner, r in self.quota
+            if owner == tenant
+        }
+
+    def _gave_way(self, jobs: list[int]) -> None:
+        """Give back what stopped jobs took from quotas."""
+        for job in jobs if self.quota else ():
+            stopped = self.problem.classes[self.problem.running[job].job_class]
+            for owner, resource in self.quota:
+                if owner == stopped.tenant:
+                    freed = self.problem.demand_of(stopped.choices[0], resource)
+                    self.quota[owner, resource] += freed
 
     def _in_one_domain(
         self, group: Group, loss: NDArray[np.float64], each: Ints
@@ -215,6 +242,26 @@ class Landing:
                     break
                 self._land(host, wanted, waiting)
 
+    def single(self, c: int, o: int) -> None:
+        """One-task jobs of a class. Once a quota is used up, its tenant's own jobs make way."""
+        job_class = self.problem.classes[c]
+        choice, shape = job_class.choices[o], job_class.choices[o].groups[0].shape
+        wanted = np.zeros(len(self.problem.shape_gpu), dtype=np.int64)
+        wanted[shape] = 1
+        asked = self._asked(job_class.tenant, shape)
+        for quota in (NO_QUOTA, asked):
+            loss = self.losses.of(wanted, quota)
+            for host in _cheapest(loss, self.starts[c, o]):
+                if loss[host] >= choice.value:
+                    break
+                if not quota and any(self.quota[key] < asked[key] for key in asked):
+                    break
+                self._gave_way(self.losses.displace_for(host, wanted, quota))
+                self._start(c, o, [Put(0, host, 1, self.placement.put(shape, host))])
+                self.starts[c, o] -= 1
+            if not asked:
+                break
+
     def _waiting(self) -> list[list[tuple[int, int]]]:
         """(class, choice) of the one-task jobs still to start, by shape, least valuable first."""
         by_shape = single_jobs(self.problem, self.starts)
@@ -224,11 +271,11 @@ class Landing:
         return waiting
 
     def _land(self, host: int, wanted: Ints, waiting: list[list[tuple[int, int]]]) -> None:
-        self.losses.displace_for(host, wanted)
+        self._gave_way(self.losses.displace_for(host, wanted))
         for s in np.flatnonzero(wanted).tolist():
             for _ in range(int(wanted[s])):
                 c, o = waiting[s].pop()
-                self.placement.start(c, o, [Put(0, host, 1, self.placement.put(s, host))])
+                self._start(c, o, [Put(0, host, 1, self.placement.put(s, host))])
                 self.starts[c, o] -= 1
 
 

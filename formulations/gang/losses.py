@@ -6,8 +6,9 @@ Of many jobs only those sets are looked at that stop the cheapest ones.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +18,17 @@ from placewright.instances.documents import WHOLE_GPU
 
 Ints = NDArray[np.int64]
 
+Quota: TypeAlias = Mapping[tuple[int, int], int]
+"""Amounts by (tenant, resource or -1 for milli-GPU)."""
+NO_QUOTA: Quota = {}
+_Many: TypeAlias = tuple[int, int, tuple[tuple[tuple[int, int], int], ...]]
+"""A shape, a number of tasks, and what of quotas each must find free."""
+
 WASTE = 700.0
 """What a GPU that stays free on the host counts as lost, beside 1000 for one of weight 1."""
 
 MAX_JOBS = 6
-"""_Jobs of a host of which all sets are looked at."""
+"""Jobs of a host of which all sets are looked at."""
 
 
 class Losses:
@@ -68,7 +75,8 @@ class Losses:
         some = arrivals > 0
         self._least = np.where(some.any(axis=1), some.argmax(axis=1), arrivals.shape[1])
         self._starts = np.flatnonzero(np.diff(self._table.host, prepend=-1))
-        self._many: dict[tuple[int, int], tuple[NDArray[np.float64], Ints]] = {}
+        self._many: dict[_Many, tuple[NDArray[np.float64], Ints]] = {}
+        self._freed: dict[tuple[int, int], Ints] = {}
 
     def _sets_of(self, hosts: Ints, jobs: _Jobs) -> _Table:
         """Return the rows of some hosts, in their order, and of the jobs that run on them."""
@@ -115,52 +123,86 @@ class Losses:
         whole: Ints = np.asarray((left == WHOLE_GPU).sum(axis=2) - unnamed, dtype=np.int64)
         return whole
 
-    def of(self, wanted: Ints) -> NDArray[np.float64]:
-        """Least loss per host for one more set of tasks (a number per shape); inf: impossible."""
-        return self._best(self._rows(wanted))
+    def of(self, wanted: Ints, quota: Quota = NO_QUOTA) -> NDArray[np.float64]:
+        """Least loss per host for one more set of tasks (a number per shape); inf: impossible.
 
-    def of_many(self, shape: int, count: int) -> tuple[NDArray[np.float64], Ints]:
-        """Loss and number of tasks of a shape, as many as a host can hold at all, up to `count`."""
-        if (shape, count) not in self._many:
-            self._many[shape, count] = self._hold_many(shape, count)
-        return self._many[shape, count]
+        `quota` says how much of a tenant's quotas the jobs that stop must free.
+        """
+        return self._best(self._rows(wanted, quota))
 
-    def _hold_many(self, shape: int, count: int) -> tuple[NDArray[np.float64], Ints]:
+    def of_many(
+        self, shape: int, count: int, quota: Quota = NO_QUOTA
+    ) -> tuple[NDArray[np.float64], Ints]:
+        """Loss and number of tasks of a shape, as many as a host can hold at all, up to `count`.
+
+        `quota` is what must be freed for each task.
+        """
+        key = (shape, count, tuple(sorted(quota.items())))
+        if key not in self._many:
+            self._many[key] = self._hold_many(shape, count, quota)
+        return self._many[key]
+
+    def _hold_many(self, shape: int, count: int, quota: Quota) -> tuple[NDArray[np.float64], Ints]:
         problem = self.placement.problem
         number = np.zeros(problem.cluster.num_hosts, dtype=np.int64)
         loss = np.full(len(number), np.inf)
         wanted = np.zeros(len(problem.shape_gpu), dtype=np.int64)
         for n in range(1, count + 1):
             wanted[shape] = n
-            more = self.of(wanted)
+            more = self.of(wanted, {key: n * amount for key, amount in quota.items()})
             fits = np.isfinite(more)
             if not fits.any():
                 break
             number[fits], loss[fits] = n, more[fits]
         return loss, number
 
-    def displace(self, host: int, shape: int, count: int) -> None:
-        """Stop what a host loses to `count` tasks of a shape."""
+    def displace(self, host: int, shape: int, count: int, quota: Quota = NO_QUOTA) -> list[int]:
+        """Stop what a host loses to `count` tasks of a shape, as `of_many` has it; return it."""
         wanted = np.zeros(len(self._sizes), dtype=np.int64)
         wanted[shape] = count
-        self.displace_for(host, wanted)
+        all_of = {key: count * amount for key, amount in quota.items()}
+        return self.displace_for(host, wanted, all_of)
 
-    def displace_for(self, host: int, wanted: Ints) -> None:
-        """Stop what a host loses to a set of tasks; the host leaves the table."""
+    def displace_for(self, host: int, wanted: Ints, quota: Quota = NO_QUOTA) -> list[int]:
+        """Stop what a host loses to a set of tasks, and return it; the host leaves the table."""
         table = self._table
         at = _slice_of(table.host, host)
-        best = at.start + int(self._rows(wanted, at).argmin())
+        best = at.start + int(self._rows(wanted, quota, at).argmin())
+        stopped = []
         for k, job in enumerate(self._jobs.job[_slice_of(self._jobs.host, host)].tolist()):
             if table.stopped[best] >> k & 1 and self.placement.runs(job):
                 self.placement.stop(self.placement.start_of(job))
+                stopped.append(job)
                 running = self.placement.problem.running[job]
                 self._changed.update(place[2] for place in running.places)
         table.loss[at] = np.inf
         self._changed.add(host)
         for loss, number in self._many.values():
             loss[host], number[host] = np.inf, 0
+        return stopped
 
-    def _rows(self, wanted: Ints, at: slice = slice(None)) -> NDArray[np.float64]:
+    def _frees(self, tenant: int, resource: int) -> Ints:
+        """Return how much of a tenant's quota of a resource each row frees."""
+        if (tenant, resource) not in self._freed:
+            problem, jobs = self.placement.problem, self._jobs
+            held = [
+                problem.demand_of(c.choices[0], resource) if c.running and c.tenant == tenant else 0
+                for c in problem.classes
+            ]
+            mine = np.array([held[problem.running[j].job_class] for j in jobs.job.tolist()])
+            first, last = (
+                np.searchsorted(jobs.host, self._table.host, side) for side in ("left", "right")
+            )
+            freed = np.zeros(len(self._table.host), dtype=np.int64)
+            for k in range(int((last - first).max(initial=0))):
+                row = np.flatnonzero((first + k < last) & (self._table.stopped >> k & 1 > 0))
+                freed[row] += mine[first[row] + k]
+            self._freed[tenant, resource] = freed
+        return self._freed[tenant, resource]
+
+    def _rows(
+        self, wanted: Ints, quota: Quota = NO_QUOTA, at: slice = slice(None)
+    ) -> NDArray[np.float64]:
         """Loss per row, inf where the tasks do not fit or may not come."""
         problem, table = self.placement.problem, self._table
         shapes = np.flatnonzero(wanted)
@@ -174,6 +216,8 @@ class Losses:
         fits &= (may_come & (self.placement.closed <= rank))[hosts]
         for d in np.flatnonzero(need):
             fits &= room[:, d] >= need[d]
+        for (tenant, resource), amount in quota.items():
+            fits &= self._frees(tenant, resource)[at] >= amount
         cost: NDArray[np.float64] = table.loss[at] + WASTE * (room[:, 0] - need[0])
         cost[~fits] = np.inf
         return cost

@@ -21,6 +21,7 @@ from placewright.formulations.gang.plans import plans
 from placewright.formulations.gang.problem import VALUE, Problem
 from placewright.formulations.gang.repacking import repack
 from placewright.formulations.gang.repair import repair
+from placewright.formulations.gang.settling import settle
 from placewright.formulations.gang.vacating import vacate
 from placewright.formulations.session import Candidate, Session
 from placewright.solver import Arrays, Outcome
@@ -51,9 +52,14 @@ def moving(
     landed = landed_by(session, tightest, relaxed) if first == VALUE else None
     if landed is None and session.expired():
         return
-    if landed is None and first == VALUE:
-        landed = Placement(problem)
-        displace(landed)
+    if first == VALUE and (landed is None or problem.quota):
+        # Where a quota is used up, who lands has to stop others of the same tenant.
+        displaced = Placement(problem)
+        displace(displaced)
+        if landed is not None:
+            settle(landed)
+            settle(displaced)
+        landed = max((p for p in (landed, displaced) if p), key=lambda p: p.value)
     if landed is not None:
         yield candidate(landed, "displacing")
         packed = make_room(session, tightest, relaxed, landed)
