@@ -63,6 +63,7 @@ class Counts:
     kinds, kind_of : the gang kinds, and the kind of each group that has one
     task_row : row per shape, tasks placed less tasks started
     gpu_row, share_row : row per host class (-1: none), row per (fraction index, host class)
+    quota_row : row per quota of the problem
     fractions : the distinct shares of a GPU that some shape asks for, in milli-GPU
     """
 
@@ -85,6 +86,7 @@ class Counts:
     task_row: Ints
     gpu_row: Ints
     share_row: Ints
+    quota_row: Ints
     fractions: Ints
 
     @property
@@ -136,6 +138,7 @@ def build(
         np.full(len(problem.shape_gpu), -1, dtype=np.int64),
         np.full(len(classes), -1, dtype=np.int64),
         np.full((len(fractions), len(classes)), -1, dtype=np.int64),
+        np.full(len(problem.quota), -1, dtype=np.int64),
         fractions,
     )
     _one_option(counts)
@@ -272,13 +275,15 @@ def _domains(m: Counts, whole: Ints) -> None:
 
 
 def _quota(m: Counts) -> None:
-    for (tenant, resource), left in m.problem.quota.items():
+    left = np.array(list(m.problem.quota.values()), dtype=np.float64)
+    keys = list(m.problem.quota)
+    m.quota_row[:] = m.model.rows("quota", len(keys), upper=left, keys=keys)
+    for row, (tenant, resource) in zip(m.quota_row, m.problem.quota, strict=True):
         mine = [i for i, c in enumerate(m.y_class) if m.problem.classes[c].tenant == tenant]
         demand = [
             m.problem.demand_of(m.problem.classes[m.y_class[i]].choices[m.y_choice[i]], resource)
             for i in mine
         ]
-        row = m.model.rows("quota", 1, upper=left, keys=[(tenant, resource)])
         m.model.add(row, m.y[mine], np.array(demand, dtype=np.float64))
 
 

@@ -16,12 +16,16 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.counts import Counts
 from placewright.formulations.gang.expand import gangs_of, masks
+from placewright.formulations.gang.gathering import Gather, cheapest, compact
 from placewright.formulations.gang.greedy import fill, order_of
 from placewright.formulations.gang.hostpatterns import HostPatterns
 from placewright.formulations.gang.losses import NO_QUOTA, Losses, Quota
+from placewright.formulations.gang.lossrows import NO_PRICES, Prices, priced
 from placewright.formulations.gang.pack import Starts, single_jobs
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.problem import NO_LEVEL, Choice, Group, Put
+from placewright.formulations.gang.selecting import select
+from placewright.formulations.session import Session
 
 Ints = NDArray[np.int64]
 
@@ -29,18 +33,26 @@ PASSES = 8
 """How often at most jobs come to hosts that others have come to."""
 
 
-def land(counts: Counts, patterns: HostPatterns, values: NDArray[np.float64]) -> Placement:
-    """Place what the counts start."""
+def land(
+    session: Session,
+    counts: Counts,
+    patterns: HostPatterns,
+    values: NDArray[np.float64],
+    prices: Prices = NO_PRICES,
+) -> Placement:
+    """Place what the counts start; `prices` are those of the quotas."""
     number = np.rint(values).astype(np.int64)
     starts: Starts = defaultdict(int)
     for c, o, n in zip(counts.y_class, counts.y_choice, number[counts.y], strict=True):
         if n and not counts.problem.classes[c].running:
             starts[int(c), int(o)] += int(n)
-    landing = Landing(Placement(counts.problem), starts)
+    landing = Landing(Placement(counts.problem), starts, compact, prices)
     for c, o, inside in gangs_of(counts, number, starts):
         landing.gang(c, o, masks(counts, inside).get(0))
     landing.patterns(counts, patterns, number)
     landing.singles()
+    if counts.problem.quota:
+        select(session, landing.placement)
     fill(landing.placement)
     return landing.placement
 
@@ -50,7 +62,7 @@ def displace(placement: Placement) -> None:
 
     No model says who should start: the most valuable per GPU goes first.
     """
-    landing, before = Landing(placement, defaultdict(int)), placement.value
+    landing, before = Landing(placement, defaultdict(int), cheapest), placement.value
     for _ in range(PASSES):
         _displace_once(placement, landing)
         if placement.value <= before:
@@ -79,9 +91,12 @@ def _displace_once(placement: Placement, landing: Landing) -> None:
 class Landing:
     """Waiting jobs that come to hosts in use; `starts` counts them per (class, choice)."""
 
-    def __init__(self, placement: Placement, starts: Starts) -> None:
+    def __init__(
+        self, placement: Placement, starts: Starts, gather: Gather, prices: Prices = NO_PRICES
+    ) -> None:
         self.problem, self.placement, self.starts = placement.problem, placement, starts
-        self.losses = Losses(placement)
+        self.losses = Losses(placement, prices)
+        self.gather, self.prices = gather, prices
         self.quota = placement.quota_left()
 
     def gang(self, c: int, o: int, within: NDArray[np.bool_] | None) -> bool:
@@ -94,15 +109,15 @@ class Landing:
     def _gang(self, c: int, o: int, choice: Choice, within: NDArray[np.bool_] | None) -> bool:
         group = choice.groups[0]
         tenant = self.problem.classes[c].tenant
-        may = self.problem.within_quota(self.quota, tenant, choice)
+        may = bool(self.prices) or self.problem.within_quota(self.quota, tenant, choice)
         quota = NO_QUOTA if may else self._asked(tenant, group.shape)
         loss, each = self.losses.of_many(group.shape, group.count, quota)
         if within is not None:
             loss = np.where(within, loss, np.inf)
         if group.required != NO_LEVEL:
             loss = self._in_one_domain(group, loss, each)
-        chosen = self._gather(group.weights, group.count, loss, each)
-        if not chosen or choice.value <= sum(loss[h] for h, _ in chosen):
+        chosen = self.gather(self.problem.cluster, group, loss, each)
+        if not chosen or self._worth(c, o) <= sum(loss[h] for h, _ in chosen):
             return False
         puts = []
         for host, count in chosen:
@@ -148,52 +163,6 @@ class Landing:
                 best, least = int(domain[part[0]]), cost
         return np.where(domain == best, loss, np.inf)
 
-    def _gather(
-        self,
-        weights: tuple[tuple[int, int], ...],
-        count: int,
-        loss: NDArray[np.float64],
-        each: Ints,
-    ) -> list[tuple[int, int]]:
-        """Choose hosts for `count` tasks: in the innermost charged domain that holds them all.
-
-        Inside it those with the least to lose, by few domains of the innermost charged level.
-        """
-        hosts = np.flatnonzero(np.isfinite(loss) & (each > 0))
-        if each[hosts].sum() < count:
-            return []
-        cluster = self.problem.cluster
-        levels = sorted(level for level, _ in weights if level < len(cluster.levels) - 1)
-        # Fractions of a unit are what stopping costs: a term after value, before spread.
-        lost = np.floor(loss / np.maximum(each, 1))
-        hosts = hosts[np.argsort(loss[hosts] / each[hosts], kind="stable")]
-        needed = int(np.searchsorted(np.cumsum(each[hosts]), count)) + 1
-        least = np.floor(loss[hosts[:needed]].sum())
-        for level in reversed(levels):
-            domain = cluster.domain[level]
-            inside, cost = _least_inside(hosts, domain[hosts], loss, each, count)
-            if np.floor(cost) <= least:
-                hosts = hosts[domain[hosts] == inside]
-                needed = int(np.searchsorted(np.cumsum(each[hosts]), count)) + 1
-                break
-        # The last ones may be any that lose as little: those in domains that hold most.
-        worst = lost[hosts[needed - 1]]
-        rank = np.zeros(len(hosts), dtype=np.int64)
-        if levels:
-            domain = cluster.domain[levels[-1]][hosts]
-            good = lost[hosts] <= worst
-            held = np.bincount(domain, weights=good * each[hosts])
-            rank = np.unique(np.stack([-held[domain], domain]), axis=1, return_inverse=True)[1]
-        order = np.lexsort((loss[hosts], rank.reshape(-1), np.sign(lost[hosts] - worst)))
-        chosen: list[tuple[int, int]] = []
-        for host in hosts[order].tolist():
-            taken = min(count, int(each[host]))
-            chosen.append((host, taken))
-            count -= taken
-            if not count:
-                break
-        return chosen
-
     def patterns(self, counts: Counts, patterns: HostPatterns, number: Ints) -> None:
         """One-task jobs together, the fullest patterns first, each where least is lost."""
         if not len(counts.classes):
@@ -229,7 +198,7 @@ class Landing:
         """One-task jobs that no pattern took, the most valuable first."""
         waiting = self._waiting()
         worth = {
-            s: max(self.problem.classes[c].choices[o].value for c, o in jobs)
+            s: max(self._worth(c, o) for c, o in jobs)
             for s, jobs in enumerate(waiting)
             if jobs and self.problem.shape_rank[s]
         }
@@ -262,12 +231,16 @@ class Landing:
             if not asked:
                 break
 
+    def _worth(self, c: int, o: int) -> float:
+        job_class = self.problem.classes[c]
+        return priced(self.problem, job_class, job_class.choices[o], self.prices)
+
     def _waiting(self) -> list[list[tuple[int, int]]]:
         """(class, choice) of the one-task jobs still to start, by shape, least valuable first."""
         by_shape = single_jobs(self.problem, self.starts)
         waiting = [by_shape[s] for s in range(len(self.problem.shape_gpu))]
         for jobs in waiting:
-            jobs.sort(key=lambda job: self.problem.classes[job[0]].choices[job[1]].value)
+            jobs.sort(key=lambda job: self._worth(*job))
         return waiting
 
     def _land(self, host: int, wanted: Ints, waiting: list[list[tuple[int, int]]]) -> None:
@@ -277,27 +250,6 @@ class Landing:
                 c, o = waiting[s].pop()
                 self._start(c, o, [Put(0, host, 1, self.placement.put(s, host))])
                 self.starts[c, o] -= 1
-
-
-def _least_inside(
-    hosts: Ints, domain: Ints, loss: NDArray[np.float64], each: Ints, count: int
-) -> tuple[int, float]:
-    """Return the domain in which `count` tasks lose least, and how much; the best hosts first.
-
-    (-1, inf) if none holds them all.
-    """
-    order = np.argsort(domain, kind="stable")
-    hosts, domain = hosts[order], domain[order]
-    starts = np.flatnonzero(np.diff(domain, prepend=-1))
-    ends = np.append(starts[1:], len(hosts)) - 1
-    tasks = np.concatenate([[0], np.cumsum(each[hosts])])
-    lost = np.concatenate([[0.0], np.cumsum(loss[hosts])])
-    last = np.searchsorted(tasks[1:], tasks[starts] + count)
-    cost = np.where(last <= ends, lost[np.minimum(last, ends) + 1] - lost[starts], np.inf)
-    best = int(cost.argmin())
-    return (
-        (int(domain[starts[best]]), float(cost[best])) if np.isfinite(cost[best]) else (-1, np.inf)
-    )
 
 
 def _cheapest(loss: NDArray[np.float64], most: int) -> Iterator[int]:

@@ -7,12 +7,20 @@ Of many jobs only those sets are looked at that stop the cheapest ones.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Self, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang.lossrows import (
+    NO_PRICES,
+    Jobs,
+    Prices,
+    Table,
+    sets_of,
+    slice_of,
+    too_many,
+)
 from placewright.formulations.gang.placement import Placement
 from placewright.instances.documents import WHOLE_GPU
 
@@ -27,9 +35,6 @@ _Many: TypeAlias = tuple[int, int, tuple[tuple[tuple[int, int], int], ...]]
 WASTE = 700.0
 """What a GPU that stays free on the host counts as lost, beside 1000 for one of weight 1."""
 
-MAX_JOBS = 6
-"""Jobs of a host of which all sets are looked at."""
-
 
 class Losses:
     """The table of a placement as it is.
@@ -37,7 +42,7 @@ class Losses:
     A host is used once: after `displace` it is out of the table, until `renew`.
     """
 
-    def __init__(self, placement: Placement) -> None:
+    def __init__(self, placement: Placement, prices: Prices = NO_PRICES) -> None:
         self.placement = placement
         problem = placement.problem
         # A share may need a GPU of its own.
@@ -50,7 +55,7 @@ class Losses:
             if job_class.running
             for group in job_class.choices[0].groups
         )
-        jobs = _Jobs.of(placement, self._sizes)
+        jobs = Jobs.of(placement, self._sizes, prices)
         # Nobody has the rank to stop the others.
         self._jobs = jobs.only(jobs.level < problem.shape_rank.max(initial=0))
         self._changed: set[int] = set()
@@ -78,30 +83,30 @@ class Losses:
         self._many: dict[_Many, tuple[NDArray[np.float64], Ints]] = {}
         self._freed: dict[tuple[int, int], Ints] = {}
 
-    def _sets_of(self, hosts: Ints, jobs: _Jobs) -> _Table:
+    def _sets_of(self, hosts: Ints, jobs: Jobs) -> Table:
         """Return the rows of some hosts, in their order, and of the jobs that run on them."""
         base = np.column_stack([self.placement.whole, self.placement.free])
         number = np.bincount(np.searchsorted(hosts, jobs.host), minlength=len(hosts))
         first = np.cumsum(number) - number
-        parts = [_Table.empty(base.shape[1])]
+        parts = [Table.empty(base.shape[1])]
         for k in np.unique(number).tolist():
             mine = hosts[number == k]
             index = first[number == k][:, None] + np.arange(k)
             loss, gain = jobs.loss[index], jobs.gain[index]
-            if k > MAX_JOBS:
+            if too_many(k):
                 # Few sets: the cheapest jobs one after the other.
                 order = np.argsort(np.argsort(loss, axis=1, kind="stable"), axis=1)
-                sets = _sets(k)[:, None, :] & np.ones((1, len(mine), 1), dtype=np.bool_)
+                sets = sets_of(k)[:, None, :] & np.ones((1, len(mine), 1), dtype=np.bool_)
                 sets = np.take_along_axis(sets, order[None], axis=2)
             else:
-                few = _sets(k)
+                few = sets_of(k)
                 sets = np.broadcast_to(few[:, None, :], (len(few), len(mine), k))
             shape = (len(sets) * len(mine),)
             room = base[mine] + np.einsum("snk,nkd->snd", sets, gain)
             if self._by_gpu:
                 room[..., 0] = self._whole(mine, jobs.job[index], sets)
             parts.append(
-                _Table(
+                Table(
                     np.broadcast_to(mine, sets.shape[:2]).reshape(shape),
                     room.reshape(*shape, -1),
                     np.einsum("snk,nk->sn", sets, loss).reshape(shape),
@@ -166,10 +171,10 @@ class Losses:
     def displace_for(self, host: int, wanted: Ints, quota: Quota = NO_QUOTA) -> list[int]:
         """Stop what a host loses to a set of tasks, and return it; the host leaves the table."""
         table = self._table
-        at = _slice_of(table.host, host)
+        at = slice_of(table.host, host)
         best = at.start + int(self._rows(wanted, quota, at).argmin())
         stopped = []
-        for k, job in enumerate(self._jobs.job[_slice_of(self._jobs.host, host)].tolist()):
+        for k, job in enumerate(self._jobs.job[slice_of(self._jobs.host, host)].tolist()):
             if table.stopped[best] >> k & 1 and self.placement.runs(job):
                 self.placement.stop(self.placement.start_of(job))
                 stopped.append(job)
@@ -227,116 +232,3 @@ class Losses:
         if len(self._starts):
             loss[self._table.host[self._starts]] = np.minimum.reduceat(cost, self._starts)
         return loss
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class _Jobs:
-    """Running jobs in place that may stop, one row per job and host, by rising host.
-
-    Attributes
-    ----------
-    gain : int64 (rows, 1 + resources)
-        What the host has free once the job has stopped, whole GPUs first.
-    loss : float64 (rows,)
-        Its value, and what stopping it costs as a fraction of one unit.
-    """
-
-    job: Ints
-    host: Ints
-    gain: Ints
-    loss: NDArray[np.float64]
-    level: Ints
-
-    @classmethod
-    def of(cls, placement: Placement, sizes: Ints) -> Self:
-        """List the running jobs on hosts where tasks may arrive."""
-        problem = placement.problem
-        milli = [problem.demand_of(c.choices[0], -1) if c.running else 0 for c in problem.classes]
-        value = [c.choices[0].value for c in problem.classes]
-        facts = [
-            (value[r.job_class], r.preempt_cost + milli[r.job_class], placement.in_place(job))
-            for job, r in problem.running.items()
-        ]
-        worth, cost, here = np.array(facts, dtype=np.int64).reshape(-1, 3).T
-        loss = worth + cost / (1 + cost.sum())
-        number = np.searchsorted(list(problem.running), problem.places[:, 0])
-        tasks = problem.places[problem.open[problem.places[:, 2]] & (here[number] > 0)]
-        # By host, then by job; tasks of a job on one host are one row.
-        key = tasks[:, 2] * (1 + tasks[:, 0].max(initial=0)) + tasks[:, 0]
-        _, first, row = np.unique(key, return_index=True, return_inverse=True)
-        gain = np.zeros((len(first), sizes.shape[1]), dtype=np.int64)
-        np.add.at(gain, row, sizes[tasks[:, 3]])
-        job, level, host, _ = tasks[first].T
-        number = np.searchsorted(list(problem.running), job)
-        return cls(job, host, gain, loss[number], level)
-
-    def only(self, which: NDArray[Any]) -> Self:
-        """Return some of the rows."""
-        return type(self)(
-            self.job[which], self.host[which], self.gain[which], self.loss[which], self.level[which]
-        )
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class _Table:
-    """One row per host and set of its jobs that stops.
-
-    Attributes
-    ----------
-    room : int64 (rows, 1 + resources)
-        What is free then, whole GPUs first.
-    level : int64 (rows,)
-        Least rank that may come.
-    stopped : int64 (rows,)
-        Which of the jobs of the host, as bits.
-    """
-
-    host: Ints
-    room: Ints
-    loss: NDArray[np.float64]
-    level: Ints
-    stopped: Ints
-
-    @classmethod
-    def empty(cls, columns: int) -> Self:
-        """Return a table without rows."""
-        none = np.zeros(0, dtype=np.int64)
-        return cls(none, np.zeros((0, columns), dtype=np.int64), np.zeros(0), none, none)
-
-    def only(self, which: NDArray[Any]) -> Self:
-        """Return some of the rows."""
-        return type(self)(
-            self.host[which],
-            self.room[which],
-            self.loss[which],
-            self.level[which],
-            self.stopped[which],
-        )
-
-    def joined(self, *others: Self) -> Self:
-        """Return the rows of all, by rising host; within a host in their order."""
-        tables = (self, *others)
-        host = np.concatenate([t.host for t in tables])
-        order = np.argsort(host, kind="stable")
-        return type(self)(
-            host[order],
-            # Read column by column.
-            np.asfortranarray(np.concatenate([t.room for t in tables])[order]),
-            np.concatenate([t.loss for t in tables])[order],
-            np.concatenate([t.level for t in tables])[order],
-            np.concatenate([t.stopped for t in tables])[order],
-        )
-
-
-def _slice_of(rising: Ints, value: int) -> slice:
-    """Where a value is in a rising array."""
-    first, last = np.searchsorted(rising, [value, value + 1]).tolist()
-    return slice(first, last)
-
-
-def _sets(jobs: int) -> NDArray[np.bool_]:
-    """All sets of so many jobs, or the first n of them for each n; (sets, jobs)."""
-    if jobs > MAX_JOBS:
-        return np.tri(jobs + 1, jobs, -1, dtype=np.bool_)
-    numbers = np.arange(1 << jobs, dtype=np.int64)
-    return (numbers[:, None] >> np.arange(jobs, dtype=np.int64) & 1).astype(np.bool_)

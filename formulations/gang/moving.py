@@ -110,7 +110,15 @@ def landed_by(
     outcome = session.optimise(arrays.without_columns(poor), share=0.4, most=seconds)
     if outcome is None or outcome.values is None:
         return None
-    return land(counts, patterns, outcome.values)
+    return land(session, counts, patterns, outcome.values, _quota_prices(counts, relaxed))
+
+
+def _quota_prices(counts: Counts, relaxed: Outcome) -> dict[tuple[int, int], float]:
+    """Return what a unit more of each quota would be worth."""
+    if relaxed.row_duals is None:
+        return {}
+    duals = relaxed.row_duals[counts.quota_row].clip(min=0.0).tolist()
+    return {key: dual for key, dual in zip(counts.problem.quota, duals, strict=True) if dual}
 
 
 def _unlikely(

@@ -16,6 +16,8 @@ from placewright.formulations.gang.mending import mend
 from placewright.formulations.gang.models import models_of, relaxation
 from placewright.formulations.gang.naming import candidate
 from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.problem import Put
+from placewright.formulations.gang.selecting import select
 from placewright.formulations.session import Candidate, Session
 from placewright.instances.plan import Plan
 from placewright.instances.references import check_round
@@ -153,7 +155,7 @@ def test_a_landed_plan_verifies(seed: int, limits: dict[str, bool]) -> None:
     arrays = counts.model.arrays("value")
     outcome = InProcess().solve("highs", arrays, Limits(seconds=60.0, gap=0.05))
     assert outcome.values is not None
-    check(round_, land(counts, patterns, outcome.values))
+    check(round_, land(session, counts, patterns, outcome.values))
 
 
 def test_landing_displaces_what_is_worth_less_and_lets_it_move() -> None:
@@ -247,3 +249,42 @@ def test_a_job_of_higher_rank_moves_to_where_a_stopped_one_keeps_lower_ranks_out
     mend(placement, [0])
     check(round_, placement)
     assert placement.value == 8000
+
+
+def shared_by_two(*, quota: int) -> Round:
+    """Four GPUs, two of each tenant's jobs on them, and two better ones of the first that wait."""
+    hosts = [{"name": n, "gpus": 1, "gpu_model": "A"} for n in "abcd"]
+    jobs: list[Raw] = [
+        running(f"{tenant}-{host}", 0, host, 0, tenant=tenant)
+        for tenant, host in (("red", "a"), ("red", "b"), ("blue", "c"), ("blue", "d"))
+    ]
+    wants: Raw = {"options": [{"groups": [{"gpu": 1000}], "value": 5000}]}
+    jobs += [{"name": f"new-{i}", "tenant": "red", "priority": 1, **wants} for i in range(2)]
+    tenants = [{"name": "red", "quota": {"gpu": quota}}, {"name": "blue"}]
+    round_ = Round.model_validate({"cluster": {"hosts": hosts}, "jobs": jobs, "tenants": tenants})
+    check_round(round_)
+    return round_
+
+
+def test_a_tenant_whose_quota_is_used_up_displaces_its_own_jobs() -> None:
+    placement = Placement(compile_round(shared_by_two(quota=2000)))
+    displace(placement)
+    check(shared_by_two(quota=2000), placement)
+    assert [len(stopped) for stopped in placement.stopped if stopped] == [2]
+    assert placement.value == 2 * 5000 - 2 * 1000
+
+
+@pytest.mark.parametrize(("quota", "kept"), [(2000, 0), (3000, 1), (4000, 2)])
+def test_of_what_a_landing_changes_as_much_is_kept_as_quotas_allow(quota: int, kept: int) -> None:
+    problem = compile_round(shared_by_two(quota=quota))
+    placement = Placement(problem)
+    blue = [j for j, r in problem.running.items() if r.places[0][2] in (2, 3)]
+    waits = next(c for c, k in enumerate(problem.classes) if not k.running)
+    for job in blue:
+        host = problem.running[job].places[0][2]
+        placement.stop(placement.start_of(job))
+        shape = problem.classes[waits].choices[0].groups[0].shape
+        placement.start(waits, 0, [Put(0, host, 1, placement.put(shape, host))])
+    select(Session(InProcess().solve, deadline=time.monotonic() + 60.0), placement)
+    assert placement.value == kept * (5000 - 1000)
+    check(shared_by_two(quota=quota), placement)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from placewright.formulations.gang import losses
+from placewright.formulations.gang import lossrows
 from placewright.formulations.gang.compile import compile_round
 from placewright.formulations.gang.losses import WASTE, Losses
 from placewright.formulations.gang.placement import Placement
@@ -137,7 +137,7 @@ def test_a_host_loses_the_least_over_all_sets_of_its_jobs(seed: int, *, shares: 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_of_many_jobs_a_host_stops_the_cheapest(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    monkeypatch.setattr(losses, "MAX_JOBS", 0)
+    monkeypatch.setattr(lossrows, "MAX_JOBS", 0)
     problem = compile_round(random_round(seed, shares=False))
     table, rng = Losses(Placement(problem)), np.random.default_rng(seed)
     for wanted in (some_tasks(problem, rng) for _ in range(3)):
