@@ -110,8 +110,7 @@ class Session:
 
     def close_enough(self, value: float) -> bool:
         """Whether this value of the first term is proven within the gap that was asked for."""
-        bound = self.first_bound
-        return bound is not None and abs(bound - value) <= self.gap * max(abs(bound), abs(value))
+        return self.first_bound is not None and near(self.first_bound, value, self.gap)
 
     def optimise(
         self,
@@ -147,6 +146,11 @@ class Session:
         if outcome.status is Status.FAILED or outcome.fault:
             self.degraded.append(f"{backend}: {outcome.message or outcome.status.value}")
         return outcome
+
+
+def near(bound: float, value: float, gap: float) -> bool:
+    """Whether a value is proven within a relative gap by a bound."""
+    return abs(bound - value) <= gap * max(abs(bound), abs(value))
 
 
 def tighter(first: float | None, second: float | None, sense: str) -> float | None:

@@ -22,19 +22,6 @@ def blocks(language: str) -> list[str]:
     return [text for found, text in BLOCKS if found == language]
 
 
-def solve(*options: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "placewright.cli.app", "solve", ROUND, *options],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "100"},
-        timeout=120,
-        check=True,
-    )
-    return "\n".join(line.rstrip() for line in done.stdout.splitlines())
-
-
 def run_line(line: str) -> str:
     """Run a line of the README in a shell and return what it prints."""
     ours = f"{shlex.quote(sys.executable)} -m placewright.cli.app "
@@ -48,6 +35,11 @@ def run_line(line: str) -> str:
         check=True,
     )
     return done.stdout
+
+
+def solve(*options: str) -> str:
+    printed = run_line(shlex.join(["placewright", "solve", ROUND, *options]))
+    return "\n".join(line.rstrip() for line in printed.splitlines())
 
 
 def test_the_test_command_and_the_script_of_ci_are_the_same_steps():

@@ -16,11 +16,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.classes import host_classes
-from placewright.formulations.gang.counts import Counts, build
+from placewright.formulations.gang.counts import Counts
 from placewright.formulations.gang.freeing import Freeing
-from placewright.formulations.gang.models import CountModel, pattern_model, relaxation, room_of
-from placewright.formulations.gang.patterns import Patterns
+from placewright.formulations.gang.models import models_of, relaxation
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.problem import PACKED, JobClass, Problem
 from placewright.formulations.gang.vacating import relocate
@@ -95,7 +93,8 @@ def freed_bounds(problem: Problem, session: Session) -> Iterator[Bound]:
     state = problem.cleared.copy()
     state.busy[:] = problem.pinned_hosts  # the others are as good as free
     packing = replace(problem, state=state, cleared=state)
-    counts, patterns = _packing_model(problem, packing)
+    # What runs is a point of the model as it is now.
+    counts, patterns = next(models_of(packing, Placement(problem)))
     _the_highest_run(counts)
     worth = freeing.worth_of_hosts
     of_host = counts.classes.of_host
@@ -138,18 +137,6 @@ def _knapsack(gain: NDArray[np.int64], worth: NDArray[np.int64], room: int) -> i
             return total - (-each * max(room, 0) // size)
         total, room = total + each, room - size
     return total
-
-
-def _packing_model(problem: Problem, packing: Problem) -> CountModel:
-    """Return the model that packs all that runs; as it is now, it is a point of it."""
-    empty = Placement(packing, cleared=True)
-    room = room_of(empty)
-    tightest = pattern_model(packing, empty, room)
-    if tightest is not None:
-        tightest.patterns.learn(Placement(problem))
-        return CountModel(*tightest)
-    counts = build(packing, host_classes(packing, room), room, empty.whole)
-    return CountModel(counts, Patterns(counts) if len(counts.fractions) else None)
 
 
 def _the_highest_run(counts: Counts) -> None:

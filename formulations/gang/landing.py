@@ -144,10 +144,7 @@ class Landing:
         """Give back what stopped jobs took from quotas."""
         for job in jobs if self.quota else ():
             stopped = self.problem.classes[self.problem.running[job].job_class]
-            for owner, resource in self.quota:
-                if owner == stopped.tenant:
-                    freed = self.problem.demand_of(stopped.choices[0], resource)
-                    self.quota[owner, resource] += freed
+            self.problem.charge_quota(self.quota, stopped.tenant, stopped.choices[0], -1)
 
     def _in_one_domain(
         self, group: Group, loss: NDArray[np.float64], each: Ints
@@ -223,7 +220,8 @@ class Landing:
             for host in _cheapest(loss, self.starts[c, o]):
                 if loss[host] >= choice.value:
                     break
-                if not quota and any(self.quota[key] < asked[key] for key in asked):
+                may = self.problem.within_quota(self.quota, job_class.tenant, choice)
+                if not quota and not may:
                     break
                 self._gave_way(self.losses.displace_for(host, wanted, quota))
                 self._start(c, o, [Put(0, host, 1, self.placement.put(shape, host))])

@@ -20,6 +20,8 @@ from placewright.formulations.gang.counts import Counts
 from placewright.formulations.gang.pool import PatternPool
 from placewright.instances.documents import WHOLE_GPU
 
+Ints = NDArray[np.int64]
+
 TOLERANCE = 1e-7
 """Relative to the highest price: below it a pattern does not count as an improvement."""
 
@@ -49,7 +51,7 @@ class Patterns:
         table = np.array(kinds, dtype=np.int64).reshape(-1, 4)
         self.kind_class, self.kind_free, self.kind_size, self._kind_row = table.T
         self._unit = gcd(*fractions.tolist(), WHOLE_GPU)
-        self._steps = fractions // self._unit
+        self._steps, self._top = fractions // self._unit, WHOLE_GPU // self._unit
         self.pool = PatternPool(counts.model, self._kind_row, self.kind_size, len(fractions))
         most = self.kind_free[:, None] // fractions
         for f in range(len(fractions)):
@@ -69,17 +71,14 @@ class Patterns:
         rows = counts.share_row
         price = np.where(rows >= 0, sign * duals[rows], 0.0).clip(min=0.0)
         classes, position = np.unique(self.kind_class, return_inverse=True)
-        best, choice = self._knapsack(price[:, classes].T)
+        best, choice = fill(self._steps, self._top, price[:, classes].T)
         room = self.kind_free // self._unit
         gain = best[position, room] - sign * duals[self._kind_row]
         threshold = TOLERANCE * max(float(price.max(initial=0.0)), 1e-12)
         better = np.flatnonzero(gain > threshold)
         cuts = np.zeros((len(better), len(counts.fractions)), dtype=np.int64)
         for i, g in enumerate(better):
-            left = int(room[g])
-            while (f := int(choice[position[g], left])) >= 0:
-                cuts[i, f] += 1
-                left -= int(self._steps[f])
+            cuts[i] = cut(self._steps, choice[position[g]], int(room[g]))
         added = self._append(better, cuts)
         return added, float((gain.clip(min=0.0) * self.kind_size).sum())
 
@@ -92,36 +91,46 @@ class Patterns:
         rows = self.counts.share_row
         price = np.where(rows >= 0, y[rows], 0).clip(min=0)
         classes, position = np.unique(self.kind_class, return_inverse=True)
-        best, _ = self._knapsack(price[:, classes].T)
+        best, _ = fill(self._steps, self._top, price[:, classes].T)
         gain = best[position, self.kind_free // self._unit] - y[self._kind_row]
         return int((gain.clip(min=0) * self.kind_size).sum())
 
-    def _knapsack(self, price: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """Best total price within each capacity, per class, and the fraction taken there first.
-
-        A choice of -1 ends the pattern. A capacity that no fraction fills exactly inherits the
-        entry below through the fraction taken there, so following choices never overruns.
-        """
-        steps, top = self._steps, WHOLE_GPU // self._unit
-        best = np.zeros((len(price), top + 1), dtype=price.dtype)
-        choice = np.full((len(price), top + 1), -1, dtype=np.int64)
-        for capacity in range(1, top + 1):
-            usable = int(np.searchsorted(steps, capacity, side="right"))
-            best[:, capacity] = best[:, capacity - 1]
-            choice[:, capacity] = choice[:, capacity - 1]
-            if usable:
-                offers = best[:, capacity - steps[:usable]] + price[:, :usable]
-                winner = offers.argmax(axis=1)
-                offered = offers[np.arange(len(price)), winner]
-                better = offered > best[:, capacity]
-                best[better, capacity] = offered[better]
-                choice[better, capacity] = winner[better]
-        return best, choice
-
-    def _append(self, kinds: NDArray[np.int64], cuts: NDArray[np.int64]) -> bool:
+    def _append(self, kinds: Ints, cuts: Ints) -> bool:
         columns, kinds, cuts = self.pool.append(kinds, cuts)
         at, f = np.nonzero(cuts)
         rows = self.counts.share_row[f, self.kind_class[kinds[at]]]
         wanted = rows >= 0
         self.counts.model.add(rows[wanted], columns[at[wanted]], -cuts[at, f][wanted])
         return bool(len(columns))
+
+
+def fill(steps: Ints, top: int, price: NDArray[Any]) -> tuple[NDArray[Any], Ints]:
+    """Best total price within each capacity up to `top`, per row of prices, and who comes first.
+
+    An unbounded knapsack over parts of so many `steps`, smallest first. A choice of -1 ends the
+    pattern. A capacity that no part fills exactly inherits the entry below through the part taken
+    there, so following choices never overruns.
+    """
+    best = np.zeros((len(price), top + 1), dtype=price.dtype)
+    choice = np.full((len(price), top + 1), -1, dtype=np.int64)
+    for capacity in range(1, top + 1):
+        usable = int(np.searchsorted(steps, capacity, side="right"))
+        best[:, capacity] = best[:, capacity - 1]
+        choice[:, capacity] = choice[:, capacity - 1]
+        if usable:
+            offers = best[:, capacity - steps[:usable]] + price[:, :usable]
+            winner = offers.argmax(axis=1)
+            offered = offers[np.arange(len(price)), winner]
+            better = offered > best[:, capacity]
+            best[better, capacity] = offered[better]
+            choice[better, capacity] = winner[better]
+    return best, choice
+
+
+def cut(steps: Ints, choice: Ints, capacity: int) -> Ints:
+    """Return how many of each part fill a capacity, by the choices of one row."""
+    number = np.zeros(len(steps), dtype=np.int64)
+    while (f := int(choice[capacity])) >= 0:
+        number[f] += 1
+        capacity -= int(steps[f])
+    return number

@@ -345,8 +345,10 @@ class Problem:
             if owner == tenant
         )
 
-    def charge_quota(self, left: dict[tuple[int, int], int], tenant: int, choice: Choice) -> None:
-        """Take what one more job of a tenant needs from what is left of its quota."""
+    def charge_quota(
+        self, left: dict[tuple[int, int], int], tenant: int, choice: Choice, times: int = 1
+    ) -> None:
+        """Take what more jobs of a tenant need from what is left of its quota; -1 gives it back."""
         for owner, resource in left:
             if owner == tenant:
-                left[owner, resource] -= self.demand_of(choice, resource)
+                left[owner, resource] -= times * self.demand_of(choice, resource)

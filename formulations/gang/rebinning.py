@@ -25,6 +25,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang.patterns import cut, fill
 from placewright.formulations.gang.problem import Problem
 from placewright.formulations.session import Session
 from placewright.instances.documents import WHOLE_GPU
@@ -85,7 +86,7 @@ def rebin(
 class Shares:
     """Kinds of shares (size, allowed hosts) and of hosts (the kinds of shares that they allow).
 
-    `shape_of` has the shape of each job.
+    `shape_of` has the shape of each job. The smallest shares come first.
     """
 
     def __init__(self, problem: Problem, shape_of: Mapping[int, int]) -> None:
@@ -95,7 +96,7 @@ class Shares:
             s: index.setdefault(
                 (int(problem.shape_gpu[s]), problem.shape_hosts[s].tobytes()), len(index)
             )
-            for s in sorted(set(shape_of.values()))
+            for s in sorted(set(shape_of.values()), key=lambda s: (int(problem.shape_gpu[s]), s))
         }
         self.milli = np.array([milli for milli, _ in index], dtype=np.int64)
         hosts = np.stack([np.frombuffer(mask, dtype=np.bool_) for _, mask in index])
@@ -180,19 +181,22 @@ class _Cutting:
         """Return, for each kind of GPU, the pattern that costs least of what it is worth."""
         milli = self._kinds.milli
         price = duals[self._shares].clip(min=0.0)
-        fills = [_Fill(milli, np.where(may, price, 0.0)) for may in self._kinds.allowed]
+        unit = gcd(*milli.tolist(), WHOLE_GPU)
+        steps = milli // unit
+        best, choice = fill(steps, WHOLE_GPU // unit, np.where(self._kinds.allowed, price, 0.0))
         found = []
         for host_kind, held in self._most:
-            parts, fill = self._parts[held], fills[host_kind]
-            left = WHOLE_GPU - parts @ milli
-            used = (left < WHOLE_GPU) | (fill.worth(left) > 0)
+            parts = self._parts[held]
+            left = (WHOLE_GPU - parts @ milli) // unit
+            worth = best[host_kind, left]
+            used = parts.any(axis=1) | (worth > 0)
             cost = (np.array(held) - parts) @ milli - duals[self._enough] * used
             row = self._row.get((host_kind, held))
-            gain = parts @ price + fill.worth(left) - cost + (0.0 if row is None else duals[row])
-            best = int(gain.argmax())
-            if gain[best] > TOLERANCE * self._worth:
-                comes = fill.content(int(left[best]))
-                found.append(_Pattern(host_kind, held, tuple(parts[best].tolist()), comes))
+            gain = parts @ price + worth - cost + (0.0 if row is None else duals[row])
+            k = int(gain.argmax())
+            if gain[k] > TOLERANCE * self._worth:
+                comes = tuple(cut(steps, choice[host_kind], int(left[k])).tolist())
+                found.append(_Pattern(host_kind, held, tuple(parts[k].tolist()), comes))
         return found
 
     def _add(self, patterns: Sequence[_Pattern]) -> bool:
@@ -213,41 +217,6 @@ class _Cutting:
                 self._model.add(row, column, 1.0)
         self.patterns += fresh
         return bool(fresh)
-
-
-class _Fill:
-    """The shares that are worth most in so much of a GPU: an unbounded knapsack."""
-
-    def __init__(self, milli: Ints, price: NDArray[np.float64]) -> None:
-        self._unit = gcd(*milli.tolist(), WHOLE_GPU)
-        self._steps = milli // self._unit
-        self._best = np.zeros(WHOLE_GPU // self._unit + 1)
-        self._last = np.full(len(self._best), -1, dtype=np.int64)
-        for room in range(1, len(self._best)):
-            fits = np.flatnonzero((self._steps <= room) & (price > 0))
-            self._best[room] = self._best[room - 1]
-            if len(fits):
-                offers = self._best[room - self._steps[fits]] + price[fits]
-                if offers.max() > self._best[room]:
-                    self._best[room], self._last[room] = offers.max(), fits[offers.argmax()]
-
-    def worth(self, left: Ints) -> NDArray[np.float64]:
-        """Return the most that shares are worth in so many milli-GPU each."""
-        best: NDArray[np.float64] = self._best[left // self._unit]
-        return best
-
-    def content(self, left: int) -> Content:
-        """Return what is worth that much."""
-        number = np.zeros(len(self._steps), dtype=np.int64)
-        room = left // self._unit
-        while room > 0:
-            last = int(self._last[room])
-            if last < 0:
-                room -= 1
-            else:
-                number[last] += 1
-                room -= int(self._steps[last])
-        return tuple(number.tolist())
 
 
 def _bins(

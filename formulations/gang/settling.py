@@ -113,9 +113,7 @@ def _over_quota(placement: Placement, job_class: int) -> set[int]:
         if start is not None:
             stop.add(number)
             choice = problem.classes[start.job_class].choices[start.choice]
-            for owner, resource in left:
-                if owner == back.tenant:
-                    left[owner, resource] += problem.demand_of(choice, resource)
+            problem.charge_quota(left, back.tenant, choice, -1)
     return stop
 
 

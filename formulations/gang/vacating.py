@@ -30,10 +30,10 @@ def vacate(placement: Placement) -> None:
     ]
     for job in sorted(jobs, key=lambda j: (-_largest(problem, problem.running[j]), j)):
         if not relocate(placement, job, problem.vacate):
-            _make_room(placement, job)
+            _make_way(placement, job)
 
 
-def _make_room(placement: Placement, job: int) -> bool:
+def _make_way(placement: Placement, job: int) -> bool:
     """Move a job off the hosts to vacate by first moving one other job from where it could go."""
     problem = placement.problem
     running = problem.running[job]

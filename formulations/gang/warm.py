@@ -32,7 +32,7 @@ from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.prices import Prices
 from placewright.formulations.gang.problem import VALUE, Problem
 from placewright.formulations.gang.run import run, small, trivial_bounds
-from placewright.formulations.session import Bound, Candidate, Session
+from placewright.formulations.session import Bound, Candidate, Session, near
 from placewright.solver import Outcome
 from placewright.topology import Cluster
 
@@ -86,7 +86,7 @@ class Warm:
         found = candidate(placement, "adapted", final=True)
         value = placement.value
         bounds = [Bound(VALUE, prices.bound(), certified=True)] if prices else []
-        if solved is None and not any(_near(bound.value, value) for bound in bounds):
+        if solved is None and not any(near(bound.value, value, NEAR) for bound in bounds):
             solved = self._solve(problem, session, empty, placement)
         if solved is not None:
             bounds += solved.bounds
@@ -121,11 +121,6 @@ def _mend(session: Session, placement: Placement, prices: Prices | None) -> None
     """Mend hosts until the time is over."""
     lossy = _lossy(placement, prices)
     mend(placement, takewhile(lambda _: not session.expired(), lossy))
-
-
-def _near(bound: float, value: float) -> bool:
-    """Whether a bound is so close that no other could be better by much."""
-    return bound - value <= NEAR * max(abs(bound), abs(value))
 
 
 def _lossy(placement: Placement, prices: Prices | None) -> list[int]:
