@@ -19,8 +19,8 @@ from benchmarks.report import ERROR, OURS, Row
 from placewright import Changes, Engine, Plan, Round, solve_round
 from placewright.formulations.gang.problem import SENSE
 from placewright.instances.generator import generate_round
+from placewright.instances.job import Job
 from placewright.instances.mixes import MixName
-from placewright.instances.round import Job
 from placewright.rounds.certificate import gap_of
 from placewright.solver.usage import usage
 

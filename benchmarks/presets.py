@@ -22,10 +22,10 @@ from benchmarks.report import OURS, SKIPPED, Row
 from placewright import Round, solve_round
 from placewright.instances import presets
 from placewright.instances.converters import convert_openb
+from placewright.instances.job import Job, Option, TaskGroup
 from placewright.instances.plan import DecisionKind
 from placewright.instances.ranges import expand
 from placewright.instances.references import check_round
-from placewright.instances.round import Job, Option, TaskGroup
 
 __all__ = ["PRESETS", "Case", "cases", "decide", "run"]
 

@@ -10,7 +10,8 @@ from rich.table import Table
 from placewright.cli.tables import MAX_ROWS, print_table, table
 from placewright.cli.text import NONE, count, gpus, number, place
 from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.round import Job, Option, Round, Running, TaskGroup
+from placewright.instances.job import Job, Option, Running, TaskGroup
+from placewright.instances.round import Round
 
 
 def print_jobs(console: Console, round_: Round) -> None:

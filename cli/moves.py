@@ -9,8 +9,8 @@ from placewright.cli.text import place
 from placewright.instances.plan import DecisionKind
 
 if TYPE_CHECKING:
+    from placewright.instances.job import Job, Running
     from placewright.instances.plan import Decision, Plan, Task
-    from placewright.instances.round import Job, Running
 
 
 class Move(NamedTuple):

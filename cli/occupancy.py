@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from placewright.instances.arrays import build_cluster, build_state
 from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.job import Option
 from placewright.instances.plan import DecisionKind, Plan, Task
-from placewright.instances.round import Option, Round
+from placewright.instances.round import Round
 from placewright.topology import Cluster
 
 NOBODY = -1

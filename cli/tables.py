@@ -16,8 +16,9 @@ from placewright.cli.text import NONE, count, gpus, number, percent, place, term
 from placewright.instances.plan import DecisionKind, Reason
 
 if TYPE_CHECKING:
+    from placewright.instances.job import Job
     from placewright.instances.plan import Certificate, Decision, Plan, TermResult
-    from placewright.instances.round import Job, Round
+    from placewright.instances.round import Round
 
 MAX_ROWS = 20
 

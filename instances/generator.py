@@ -23,6 +23,7 @@ from placewright.instances.cluster import ClusterDocument, DomainEntry, HostEntr
 from placewright.instances.demand import load_of
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.errors import InvalidInputError
+from placewright.instances.job import Job, Option, Running, TaskGroup
 from placewright.instances.mixes import (
     ANY_MODEL,
     MIXES,
@@ -38,7 +39,7 @@ from placewright.instances.mixes import (
     MixName,
 )
 from placewright.instances.plan import Task
-from placewright.instances.round import Job, Option, Round, Running, TaskGroup
+from placewright.instances.round import Round
 
 __all__ = ["generate_cluster", "generate_round", "load_of"]
 

@@ -14,9 +14,11 @@ from pydantic import ValidationError
 from placewright.instances.cluster_references import HOST_LEVEL
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.health import with_health
+from placewright.instances.job import Job
 from placewright.instances.naming import check_known
+from placewright.instances.policy import Freeing, TermName
 from placewright.instances.references import hosts_by_name, known_hosts
-from placewright.instances.round import Freeing, Job, Round, TermName
+from placewright.instances.round import Round
 from placewright.instances.wording import invalid_input
 
 

@@ -11,7 +11,8 @@ from placewright.instances.documents import CORE_RESOURCES
 from placewright.instances.errors import InvalidInputError, Path
 from placewright.instances.hardware import Hardware, hardware
 from placewright.instances.naming import check_known, check_unique
-from placewright.instances.round import Policy, Round
+from placewright.instances.policy import Policy
+from placewright.instances.round import Round
 from placewright.instances.running import check_running
 
 __all__ = [

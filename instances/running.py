@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.errors import InvalidInputError, Path
 from placewright.instances.hardware import Hardware
+from placewright.instances.job import Option, Running, TaskGroup
 from placewright.instances.plan import Task
-from placewright.instances.round import Option, Round, Running, TaskGroup
+from placewright.instances.round import Round
 
 
 def check_running(round_: Round, hosts: Mapping[str, Hardware]) -> None:

@@ -12,10 +12,12 @@ from placewright.instances.documents import MAX_AMOUNT
 from placewright.instances.errors import InvalidInputError, Path
 from placewright.instances.hardware import Hardware
 from placewright.instances.health import with_health
+from placewright.instances.job import Job, Running
 from placewright.instances.naming import check_known, check_unique
 from placewright.instances.plan import DecisionKind, Plan
+from placewright.instances.policy import Tenant
 from placewright.instances.references import check_jobs, check_limits, known_hosts
-from placewright.instances.round import Job, Reservation, Round, Running, Tenant
+from placewright.instances.round import Reservation, Round
 from placewright.instances.wording import invalid_input
 
 __all__ = ["Changes", "carried_out", "changed"]

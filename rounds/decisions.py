@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from placewright.formulations.session import Candidate
+from placewright.instances.job import Job
 from placewright.instances.plan import Decision, DecisionKind, Reason, Task
-from placewright.instances.round import Job, Round
+from placewright.instances.round import Round
 
 
 class Unmoved:

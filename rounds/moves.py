@@ -12,9 +12,10 @@ from typing import Any, TypeAlias
 from placewright.instances.cluster import ClusterDocument
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.hardware import hardware
+from placewright.instances.job import Option
 from placewright.instances.plan import Decision, DecisionKind, Task
 from placewright.instances.ranges import expand
-from placewright.instances.round import Option, Round
+from placewright.instances.round import Round
 from placewright.rounds.knots import Move, Yard, sums
 
 Slot: TypeAlias = tuple[str, str | int]

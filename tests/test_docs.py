@@ -11,7 +11,7 @@ import pytest
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.files import load
 from placewright.instances.plan import Certificate, DecisionKind, Reason
-from placewright.instances.round import TermName
+from placewright.instances.policy import TermName
 from placewright.instances.verify import RULE_IDS
 
 ROOT = Path(__file__).parents[1]

@@ -23,8 +23,9 @@ from placewright.formulations.gang.shapes import Shapes
 from placewright.formulations.session import Place
 from placewright.instances.arrays import build_cluster
 from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.job import Job, Running, TaskGroup
 from placewright.instances.ranges import expand
-from placewright.instances.round import Job, Round, Running, TaskGroup
+from placewright.instances.round import Round
 from placewright.topology import Cluster, State
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.problem import NO_LEVEL, Group
-from placewright.instances.round import TaskGroup
+from placewright.instances.job import TaskGroup
 from placewright.topology import Cluster
 
 ShapeKey: TypeAlias = tuple[int, tuple[tuple[str, int], ...], tuple[str, ...] | None, int]

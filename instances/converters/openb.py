@@ -25,8 +25,9 @@ from placewright.instances.converters.table import Table, read_table
 from placewright.instances.demand import load_of
 from placewright.instances.documents import MAX_AMOUNT, MAX_GPU, WHOLE_GPU
 from placewright.instances.errors import InvalidInputError
+from placewright.instances.job import Job, Option, Running, TaskGroup
 from placewright.instances.plan import Task
-from placewright.instances.round import Job, Option, Round, Running, TaskGroup
+from placewright.instances.round import Round
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

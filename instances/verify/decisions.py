@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from placewright.instances.job import Job
 from placewright.instances.plan import DecisionKind, Task
-from placewright.instances.round import Job
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.errors import value_text
+from placewright.instances.job import TaskGroup
 from placewright.instances.plan import Task
-from placewright.instances.round import TaskGroup
 from placewright.instances.verify.reading import Placed, Reading, demand
 from placewright.instances.verify.result import Finding, Rule
 

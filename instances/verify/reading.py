@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.job import Job, Option, Running, TaskGroup
 from placewright.instances.plan import Decision, DecisionKind, Plan, Task
 from placewright.instances.ranges import expand
-from placewright.instances.round import Job, Option, Round, Running, TaskGroup
+from placewright.instances.round import Round
 from placewright.instances.verify.facts import ClusterFacts, HostFacts, read_cluster
 
 

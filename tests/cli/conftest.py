@@ -13,6 +13,7 @@ from placewright.instances.arrays import build_cluster, build_state
 from placewright.instances.digest import round_digest
 from placewright.instances.files import load_round, parse_round, write
 from placewright.instances.generator import generate_round
+from placewright.instances.job import Job, Option
 from placewright.instances.plan import (
     Certificate,
     Decision,
@@ -23,7 +24,7 @@ from placewright.instances.plan import (
     Task,
     TermResult,
 )
-from placewright.instances.round import Job, Option, Round
+from placewright.instances.round import Round
 from placewright.instances.verify import verify
 from placewright.instances.verify.terms import TERMS
 from placewright.topology import Cluster, State

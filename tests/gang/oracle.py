@@ -12,7 +12,8 @@ from itertools import combinations
 from typing import NamedTuple
 
 from placewright.instances import ranges
-from placewright.instances.round import Job, Option, Round
+from placewright.instances.job import Job, Option
+from placewright.instances.round import Round
 
 WHOLE = 1000
 MAX_STATES = 10_000

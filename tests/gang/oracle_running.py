@@ -26,7 +26,8 @@ from gang_oracle import (  # the name under which oracle.py is loaded as a fixtu
 )
 
 from placewright.instances import ranges
-from placewright.instances.round import Job, Round
+from placewright.instances.job import Job
+from placewright.instances.round import Round
 
 MAX_WAYS = 20_000
 Quotas = tuple[tuple[int | None, ...], ...]

@@ -9,7 +9,9 @@ from placewright.instances.cluster import ClusterDocument, HostEntry
 from placewright.instances.documents import MAX_AMOUNT
 from placewright.instances.errors import InvalidInputError, path_text, value_text
 from placewright.instances.hardware import Hardware, hardware
-from placewright.instances.round import Job, Option, Policy, Round, TaskGroup
+from placewright.instances.job import Job, Option, TaskGroup
+from placewright.instances.policy import Policy
+from placewright.instances.round import Round
 from placewright.topology import CATALOGUE
 
 HOSTS = ({"name": "h", "gpus": 8, "gpu_model": "A100"},)

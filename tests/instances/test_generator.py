@@ -13,10 +13,11 @@ from placewright.instances.cluster import ClusterDocument
 from placewright.instances.digest import round_digest
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.generator import generate_cluster, generate_round, load_of
+from placewright.instances.job import Job, TaskGroup
 from placewright.instances.mixes import MIXES, MixName
 from placewright.instances.ranges import expand
 from placewright.instances.references import check_round
-from placewright.instances.round import Job, Round, TaskGroup
+from placewright.instances.round import Round
 
 GIB = 1024
 MIX_NAMES = st.sampled_from(sorted(MIXES))

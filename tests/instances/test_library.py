@@ -11,9 +11,10 @@ import pytest
 
 from placewright.instances import verify as verification
 from placewright.instances.files import load_round
+from placewright.instances.job import Job
 from placewright.instances.plan import Decision, DecisionKind, Plan, Reason, Task
 from placewright.instances.ranges import expand
-from placewright.instances.round import Job, Round
+from placewright.instances.round import Round
 
 LIBRARY = Path(verification.__file__).parents[1] / "library"
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from placewright.instances.converters import CONVERTERS, convert_openb, read_openb
 from placewright.instances.errors import InvalidInputError
+from placewright.instances.job import Job
 from placewright.instances.references import check_round
-from placewright.instances.round import Job, Round
+from placewright.instances.round import Round
 
 NODES = """\
 sn,cpu_milli,memory_mib,gpu,model

@@ -11,8 +11,9 @@ from placewright.instances.arrays import build_cluster
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.files import parse_cluster
 from placewright.instances.generator import generate_round
+from placewright.instances.policy import Freeing
 from placewright.instances.references import check_round
-from placewright.instances.round import Freeing, Round
+from placewright.instances.round import Round
 
 
 def running(name: str, host: str, **more: Any) -> dict[str, Any]:

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from placewright.instances.errors import InvalidInputError
+from placewright.instances.job import Job
 from placewright.instances.plan import Task
 from placewright.instances.references import check_round, hosts_by_name
-from placewright.instances.round import Job, Reservation, Round
+from placewright.instances.round import Reservation, Round
 from placewright.rounds import Changes, solve_round
 from placewright.rounds.changes import carried_out, changed
 

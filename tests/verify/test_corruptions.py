@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from placewright.instances.digest import round_digest
 from placewright.instances.plan import Plan
-from placewright.instances.round import DEFAULT_TERMS, Freeing, Round
+from placewright.instances.policy import DEFAULT_TERMS, Freeing
+from placewright.instances.round import Round
 from placewright.instances.verify import RULE_IDS, Verification, sections, verify
 from placewright.instances.verify.result import Finding
 

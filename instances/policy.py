@@ -1,0 +1,54 @@
+"""Policy of a round: what is decided, by which terms, and what tenants may hold."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+
+from placewright.instances.cluster import HostName
+from placewright.instances.documents import Amount, Document, Many, Name
+
+TermName = Literal[
+    "value", "disruption", "remaining", "freed", "spread", "proximity", "opened", "leftover"
+]
+DEFAULT_TERMS: tuple[TermName, ...] = ("value", "disruption", "spread", "opened")
+DEFAULT_SPREAD_WEIGHTS = {"rack": 1, "block": 4}
+
+
+class Tenant(Document):
+    """Who owns jobs; `quota` caps what they hold together, per resource (`gpu` in milli-GPU)."""
+
+    name: Name
+    quota: dict[Name, Amount] = Field(default_factory=dict)
+
+
+class Freeing(Document):
+    """What the term `freed` pays for: whole domains of a level that become empty.
+
+    A freed GPU is worth `gpu_worth_s` GPU-seconds of disruption.
+    """
+
+    level: Name = "host"
+    gpu_worth_s: Annotated[int, Field(strict=True, ge=1, le=10**6)]
+
+
+class Policy(Document):
+    """What is decided, and by which objective terms, in lexicographic order.
+
+    `vacate` lists hosts (or ranges) to empty: nothing arrives there, and the term `remaining`
+    counts what stays. `freeing` is what the term `freed` needs.
+    """
+
+    formulation: Literal["gang"] = "gang"
+    terms: Many[TermName] = Field(default=DEFAULT_TERMS, min_length=1)
+    spread_weights: dict[Name, Annotated[int, Field(strict=True, ge=0, le=10**6)]] | None = None
+    vacate: Many[HostName] = ()
+    freeing: Freeing | None = None
+
+    @field_validator("terms")
+    @classmethod
+    def _unique(cls, terms: tuple[TermName, ...]) -> tuple[TermName, ...]:
+        if len(set(terms)) != len(terms):
+            raise ValueError("expected each objective term once")
+        return terms
