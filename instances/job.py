@@ -83,7 +83,10 @@ class Running(Document):
 
 
 class Job(Document):
-    """A job offers options and gets at most one; with `running` it holds one already."""
+    """A job offers options and gets at most one; with `running` it holds one already.
+
+    An `opportunistic` job takes what is left: no guarantee of its tenant covers it.
+    """
 
     name: Name
     tenant: Name | None = None
@@ -91,6 +94,7 @@ class Job(Document):
     weight: Annotated[int, Field(strict=True, ge=0, le=10**6)] = 1
     options: Many[Option] = Field(min_length=1, max_length=64)
     running: Running | None = None
+    opportunistic: Flag = False
 
     def value_of(self, option: int) -> int:
         """Value of an option: its own, or GPUs asked (milli-GPU) times weight."""

@@ -17,10 +17,17 @@ DEFAULT_SPREAD_WEIGHTS = {"rack": 1, "block": 4}
 
 
 class Tenant(Document):
-    """Who owns jobs; `quota` caps what they hold together, per resource (`gpu` in milli-GPU)."""
+    """Who owns jobs, and what they may hold together, per resource (`gpu` in milli-GPU).
+
+    `quota` caps it. `guarantee` is what the tenant may always claim: jobs beyond it are borrowed,
+    and give way to those that stand on a guarantee; without one all its jobs stand. `weight`
+    divides the tenant's dominant share in the term `share`.
+    """
 
     name: Name
     quota: dict[Name, Amount] = Field(default_factory=dict)
+    guarantee: dict[Name, Amount] = Field(default_factory=dict)
+    weight: Annotated[int, Field(strict=True, ge=1, le=10**6)] = 1
 
 
 class Freeing(Document):

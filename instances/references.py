@@ -121,7 +121,7 @@ def _check_names(round_: Round, levels: Collection[str]) -> None:
 
 
 def _check_quotas(round_: Round) -> None:
-    if not any(tenant.quota for tenant in round_.tenants):
+    if not any(tenant.quota or tenant.guarantee for tenant in round_.tenants):
         return
     resources = {name for entry in round_.cluster.hosts for name in entry.resources}
     for job in round_.jobs:
@@ -132,6 +132,15 @@ def _check_quotas(round_: Round) -> None:
     for i, tenant in enumerate(round_.tenants):
         for name in tenant.quota:
             check_known(name, resources, "resource", ("tenants", i, "quota", name))
+        for name, amount in tenant.guarantee.items():
+            path: Path = ("tenants", i, "guarantee", name)
+            check_known(name, resources, "resource", path)
+            if amount > tenant.quota.get(name, amount):
+                raise InvalidInputError(
+                    f"expected at most the tenant's quota, {tenant.quota[name]}",
+                    path=path,
+                    value=amount,
+                )
 
 
 def _check_reservations(round_: Round, hosts: Mapping[str, Hardware]) -> None:

@@ -169,7 +169,9 @@ def _tenants(round_: Round, changes: Changes) -> tuple[Tenant, ...]:
     tenants = {tenant.name: tenant for tenant in round_.tenants}
     for name, quota in changes.quotas.items():
         try:
-            tenants[name] = Tenant(name=name, quota=dict(quota))
+            known = tenants.get(name)
+            fields = {"name": name} if known is None else known.model_dump()
+            tenants[name] = Tenant.model_validate({**fields, "quota": dict(quota)})
         except ValidationError as error:
             raise invalid_input(error, Tenant, None).under("quotas", name) from None
     return tuple(tenants.values())
