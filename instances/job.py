@@ -51,12 +51,14 @@ class TaskGroup(Document):
 class Option(Document):
     """One way to run a job: task groups, and what running them is worth.
 
-    `value` defaults to the GPUs asked (milli-GPU) times the job's weight.
+    `value` defaults to the GPUs asked (milli-GPU) times the job's weight. `progress` is what the
+    term of that name counts, in any unit that all jobs of the round share.
     """
 
     name: Name = "default"
     groups: Many[TaskGroup] = Field(min_length=1, max_length=64)
     value: Annotated[int, Field(strict=True, ge=0, le=MAX_AMOUNT)] | None = None
+    progress: Annotated[int, Field(strict=True, ge=0, le=MAX_AMOUNT)] = 0
 
     @property
     def milli_gpu(self) -> int:

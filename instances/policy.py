@@ -10,7 +10,15 @@ from placewright.instances.cluster import HostName
 from placewright.instances.documents import Amount, Document, Many, Name
 
 TermName = Literal[
-    "value", "disruption", "remaining", "freed", "spread", "proximity", "opened", "leftover"
+    "value",
+    "progress",
+    "disruption",
+    "remaining",
+    "freed",
+    "spread",
+    "proximity",
+    "opened",
+    "leftover",
 ]
 DEFAULT_TERMS: tuple[TermName, ...] = ("value", "disruption", "spread", "opened")
 DEFAULT_SPREAD_WEIGHTS = {"rack": 1, "block": 4}

@@ -181,6 +181,7 @@ class _Basis:
                 o,
                 job.value_of(o),
                 tuple(self.shapes.group(g, self.weights, rank) for g in job.options[o].groups),
+                job.options[o].progress,
             )
             for o in offered
         )

@@ -13,7 +13,8 @@ r"""The count model: how many jobs of each class start, and how many tasks each 
     share      tasks of a fraction on a            <= places that its patterns offer
     domain     gangs in and below a domain         <= what its hosts hold
     quota      what a tenant's jobs take           <= what is left of its quota
-    value      of the jobs of y, less that of all running jobs;   disruption   of those not in y
+    value, progress   of the jobs of y, less those of all running jobs
+    disruption        of the jobs that are not in y
 
 A running job that may move is a job like any other, on hosts that are cleared of all such jobs: to
 keep it is to place it. A class of them has a y for each of a few steps of what stopping them costs.
@@ -39,7 +40,7 @@ from placewright.formulations.gang.gangs import (
     gang_columns,
     kinds_of,
 )
-from placewright.formulations.gang.problem import Group, Problem
+from placewright.formulations.gang.problem import PROGRESS, VALUE, Group, Problem
 from placewright.instances.documents import WHOLE_GPU
 from placewright.solver import Model
 
@@ -288,13 +289,15 @@ def _quota(m: Counts) -> None:
 
 
 def _terms(m: Counts) -> None:
-    values = [
-        m.problem.classes[c].choices[o].value for c, o in zip(m.y_class, m.y_choice, strict=True)
-    ]
+    chosen = [m.problem.classes[c].choices[o] for c, o in zip(m.y_class, m.y_choice, strict=True)]
     running = np.array([k.running for k in m.problem.classes], dtype=np.bool_)[m.y_class]
-    worth = np.array(values, dtype=np.float64)
-    before = float((worth * m.y_most)[running].sum())
-    m.model.term("value", m.y, worth, sense="max", constant=-before)
+    for term, each in (
+        (VALUE, [choice.value for choice in chosen]),
+        (PROGRESS, [choice.progress for choice in chosen]),
+    ):
+        worth = np.array(each, dtype=np.float64)
+        before = float((worth * m.y_most)[running].sum())
+        m.model.term(term, m.y, worth, sense="max", constant=-before)
     cost = m.y_cost.astype(np.float64)
     m.model.term("disruption", m.y, -cost, sense="min", constant=float((cost * m.y_most).sum()))
     m.model.term("spread", m.u, m.gangs.spread, sense="min")

@@ -13,18 +13,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import NO_LEVEL, Choice, Group, Problem, Put
+from placewright.formulations.gang.problem import (
+    NO_LEVEL,
+    PROGRESS,
+    VALUE,
+    Choice,
+    Group,
+    Problem,
+    Put,
+)
 from placewright.instances.documents import WHOLE_GPU
 
 
 def order_of(problem: Problem) -> list[tuple[int, int]]:
-    """(class, choice) pairs by value per GPU, then by size, largest first."""
+    """(class, choice) pairs by worth per GPU, then by size, largest first.
+
+    Worth is `value` before `progress`, unless the policy has them the other way round.
+    """
+    first = next((t for t in problem.terms if t in (VALUE, PROGRESS)), VALUE)
     pairs = []
     for c, job_class in enumerate(problem.classes):
         for o, choice in enumerate(job_class.choices):
             size = problem.demand_of(choice, -1)
-            pairs.append((-choice.value / max(size, 1), -size, c, o))
-    return [(c, o) for _, _, c, o in sorted(pairs)]
+            worth = (choice.value, choice.progress)
+            each, then = worth if first == VALUE else worth[::-1]
+            pairs.append((-each / max(size, 1), -size, -then, c, o))
+    return [pair[-2:] for pair in sorted(pairs)]
 
 
 def fill(placement: Placement) -> None:

@@ -18,14 +18,14 @@ from placewright.formulations.gang.hostpatterns import (
 )
 from placewright.formulations.gang.patterns import Patterns
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import SENSE, VALUE, Problem
+from placewright.formulations.gang.problem import PROGRESS, SENSE, VALUE, Problem
 from placewright.formulations.session import HOLD_SLACK, Bound, Session, tighter
 from placewright.solver import Outcome, certified_bound, multipliers
 
 SEARCH_SECONDS = 10.0
 """Most time of one branch and bound: what it gains later, packing and repair gain sooner."""
 
-MODELLED = (VALUE, "disruption", "spread", "opened")
+MODELLED = (VALUE, PROGRESS, "disruption", "spread", "opened")
 """Terms that the count model has."""
 
 
@@ -83,7 +83,7 @@ def search(
 ) -> Generator[Bound, None, NDArray[np.float64] | None]:
     """Branch and bound term by term, each held before the next; return the last point found.
 
-    Later terms get less time and a looser gap.
+    Later terms get less time, and all but `progress` a looser gap.
     """
     problem, model = counts.problem, counts.model
     values: NDArray[np.float64] | None = None
@@ -94,8 +94,9 @@ def search(
         if values is None:
             outcome = session.optimise(arrays, share=0.5, most=SEARCH_SECONDS)
         else:
+            gap = None if term in (VALUE, PROGRESS) else 1e-2
             outcome = session.optimise(
-                arrays, share=0.2, most=SEARCH_SECONDS, gap=1e-2, start=values
+                arrays, share=0.2, most=SEARCH_SECONDS, gap=gap, start=values
             )
         if outcome is None or outcome.values is None or outcome.objective is None:
             break

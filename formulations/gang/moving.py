@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from placewright.formulations.gang.counts import Counts
 from placewright.formulations.gang.emptying import empty
 from placewright.formulations.gang.greedy import fill
+from placewright.formulations.gang.growing import grow
 from placewright.formulations.gang.hostpatterns import HostPatterns
 from placewright.formulations.gang.landing import displace, land
 from placewright.formulations.gang.making_room import make_room
@@ -61,6 +62,7 @@ def moving(
             settle(displaced)
         landed = max((p for p in (landed, displaced) if p), key=lambda p: p.value)
     if landed is not None:
+        grow(landed)
         yield candidate(landed, "displacing")
         packed = make_room(session, tightest, relaxed, landed)
         if packed is not None and packed.value > landed.value:

@@ -193,8 +193,8 @@ class Placement:
             self.stopped[stopped.job_class].append(stopped.job)
             self._close(stopped.job, 1)
 
-    def restart(self, start: Start) -> None:
-        """Start a job on the very GPUs that it had before it was stopped."""
+    def restart(self, start: Start) -> int:
+        """Start a job on the very GPUs that it had before it was stopped; returns its number."""
         groups = self.problem.classes[start.job_class].choices[start.choice].groups
         for put in start.puts:
             shape = groups[put.group].shape
@@ -202,7 +202,7 @@ class Placement:
                 self.keep(shape, put)
             else:
                 self.put(shape, put.host, put.count)
-        self.start(start.job_class, start.choice, start.puts, start.job)
+        return self.start(start.job_class, start.choice, start.puts, start.job)
 
     def keep(self, shape: int, put: Put) -> None:
         """Take what the tasks of a put hold, on the GPUs that it names."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from placewright.formulations.gang.expand import expand
+from placewright.formulations.gang.growing import grow
 from placewright.formulations.gang.hostpatterns import HostPatterns
 from placewright.formulations.gang.models import CountModel, search
 from placewright.formulations.gang.naming import candidate
@@ -28,6 +29,7 @@ def plans(
         values = yield from search(session, *model)
         if values is not None:
             placement = expand(*model, values, session)
+            grow(placement)
             yield candidate(placement, "counts")
             best = max(best, placement, key=lambda p: p.value)
             if isinstance(tightest.patterns, HostPatterns):

@@ -26,10 +26,12 @@ from placewright.topology import Cluster, State
 
 NO_LEVEL = -1
 VALUE = "value"
+PROGRESS = "progress"
 PACKED = "packed"
 """Not a term of policies: what the hosts in use are worth (emptying.py)."""
 SENSE: dict[str, Literal["max", "min"]] = {
     "value": "max",
+    "progress": "max",
     "disruption": "min",
     "remaining": "min",
     "freed": "max",
@@ -63,11 +65,12 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """An option of a job class: its groups, its value, and its index in the jobs' options."""
+    """An option of a job class: its groups, its worth, and its index in the jobs' options."""
 
     index: int
     value: int
     groups: tuple[Group, ...]
+    progress: int = 0
 
     @property
     def single(self) -> bool:
@@ -310,6 +313,7 @@ class Problem:
         groups = [group for choice in choices for group in choice.groups]
         return {
             "value": gcd(*(choice.value for choice in choices)),
+            "progress": gcd(*(choice.progress for choice in choices)),
             "spread": gcd(*(g.milli_gpu * weight for g in groups for _, weight in g.weights)),
         }
 

@@ -16,6 +16,7 @@ from placewright.formulations.gang.exact.gpus import add_gpus
 from placewright.formulations.gang.exact.model import build
 from placewright.formulations.gang.exact.preemption import add_preemption
 from placewright.formulations.gang.exact.terms import add_value
+from placewright.formulations.gang.growing import grow
 from placewright.formulations.gang.naming import candidate
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.problem import ANY, Choice, Problem, Start
@@ -50,6 +51,7 @@ def repair(problem: Problem, session: Session, placement: Placement) -> Iterator
             told = placement.value
             yield candidate(placement, "repair")
     if placement.value > told:
+        grow(placement)
         yield candidate(placement, "repair")
 
 

@@ -14,13 +14,14 @@ from placewright.formulations.gang.exact.model import size_of
 from placewright.formulations.gang.exact.run import run as run_exact
 from placewright.formulations.gang.freeing import Freeing
 from placewright.formulations.gang.greedy import fill
+from placewright.formulations.gang.growing import grow
 from placewright.formulations.gang.making_room import make_room
 from placewright.formulations.gang.models import MODELLED, later_bounds, models_of, relaxation
 from placewright.formulations.gang.moving import moving, moving_at_once
 from placewright.formulations.gang.naming import candidate
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.plans import plans
-from placewright.formulations.gang.problem import VALUE, Problem
+from placewright.formulations.gang.problem import PROGRESS, VALUE, Problem
 from placewright.formulations.gang.vacating import vacating_cost
 from placewright.formulations.session import Bound, Candidate, Session
 
@@ -34,6 +35,9 @@ def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
     fill(placement)
     yield candidate(placement, "greedy")
     yield from trivial_bounds(problem)
+    if PROGRESS in problem.terms:
+        grow(placement)
+        yield candidate(placement, "growth")
     if problem.running and not session.proven:
         yield from moving_at_once(problem)
     if session.proven or session.expired():
@@ -56,10 +60,12 @@ def trivial_bounds(problem: Problem) -> Iterator[Bound]:
     opened, nothing moved but what the hosts to vacate hold.
     """
     known = {"remaining": problem.pinned_remaining}
+    pending = [c for c in problem.classes if not c.running]
     for term in problem.terms:
         if term == VALUE:
-            pending = [c for c in problem.classes if not c.running]
             known[term] = sum(len(c.jobs) * max(o.value for o in c.choices) for c in pending)
+        if term == PROGRESS:
+            known[term] = sum(len(c.jobs) * max(o.progress for o in c.choices) for c in pending)
         if term == "freed":
             freeing = Freeing(problem)
             known[term] = int(freeing.worth[freeing.clearable].sum())
@@ -91,6 +97,8 @@ def _run_counts(
         if packed is not None:
             yield candidate(packed, "making room")
             greedy = max(greedy, packed, key=lambda p: p.value)
-        if packed is None or not session.close_enough(packed.value):
+        # A packing looks at the first term alone.
+        alone = PROGRESS not in problem.terms
+        if packed is None or not (alone and session.close_enough(packed.value)):
             yield from plans(session, problem, greedy, tightest, models)
     yield from later_bounds(session, *tightest)

@@ -17,6 +17,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang.growing import grow
 from placewright.formulations.gang.hostpatterns import Grid, HostPatterns, applies
 from placewright.formulations.gang.landing import displace
 from placewright.formulations.gang.mending import mend
@@ -83,6 +84,7 @@ class Warm:
         solved = None if self._known else self._solve(problem, session, empty, placement)
         prices = Prices.of(problem, grid, self._known.prices) if self._known else None
         _mend(session, placement, prices)
+        grow(placement)
         found = candidate(placement, "adapted", final=True)
         value = placement.value
         bounds = [Bound(VALUE, prices.bound(), certified=True)] if prices else []
@@ -95,6 +97,7 @@ class Warm:
                 other = landed_by(session, solved.model, solved.outcome, LANDING_SECONDS)
                 if other is not None:
                     _mend(session, other, prices)
+                    grow(other)
                     more = candidate(other, "displacing", final=True)
                     found = more if other.value > value else found
         yield found

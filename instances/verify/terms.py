@@ -30,6 +30,14 @@ def value(reading: Reading) -> int:
     )
 
 
+def progress(reading: Reading) -> int:
+    """Sum of the started jobs' progress, less that of the preempted jobs."""
+    gained = sum(placed.option.progress for placed in reading.started)
+    return gained - sum(
+        reading.option_run(victim.job.name).progress for victim in reading.preempted
+    )
+
+
 def disruption(reading: Reading) -> int:
     """Stop costs of migrated and preempted jobs, and milli-GPU of their tasks that move or stop.
 
@@ -140,6 +148,7 @@ def _stop(reading: Reading, job: str) -> int:
 
 TERMS: Mapping[str, Term] = {
     "value": Term("max", value),
+    "progress": Term("max", progress),
     "disruption": Term("min", disruption),
     "remaining": Term("min", remaining),
     "freed": Term("max", freed),

@@ -8,7 +8,7 @@ opened[h], used[h]  a task arrives on host h    x[t,h] <= room u[h],  sum gpu x 
 left[h]        milli-GPU left free on h         left[h] >= free[h] used[h] - what h holds
 together[d,k]  k tasks of a job share d         sum_k k together[d,k] <= tasks of the job in d
 
-value      sum of the values of jobs that run, less those of all running jobs
+value      sum of the values of jobs that run, less those of all running jobs; so progress
 spread     sum over sets and charged levels of GPUs * weight * (sum_d z - y + k)
 opened     sum of opened[h] over empty hosts
 leftover   sum_h left[h]
@@ -22,13 +22,15 @@ import numpy as np
 from placewright.formulations.gang.exact.entries import Ints, TaskSet
 from placewright.formulations.gang.exact.model import NONE, Exact, milli_each
 from placewright.formulations.gang.exact.moves import add_moves
-from placewright.formulations.gang.problem import ANY, NO_LEVEL, Group
+from placewright.formulations.gang.problem import ANY, NO_LEVEL, PROGRESS, VALUE, Group
 from placewright.instances.documents import WHOLE_GPU
 
 
 def add_terms(m: Exact) -> None:
     """Append what the policy's terms need, and the required levels."""
     add_value(m)
+    if PROGRESS in m.problem.terms:
+        _add_worth(m, PROGRESS, [m.choice(entry).progress for entry in m.entries])
     add_moves(m)
     m.model.term("spread", m.y[:0], np.zeros(0), sense="min")
     for t, task_set in enumerate(m.sets):
@@ -44,9 +46,14 @@ def add_terms(m: Exact) -> None:
 
 def add_value(m: Exact) -> None:
     """Append the values of the jobs that run, less those of the running jobs of the model."""
-    values = np.array([m.choice(entry).value for entry in m.entries], dtype=np.float64)
-    before = values[[entry.job != ANY for entry in m.entries]].sum()
-    m.model.term("value", m.y, values, sense="max", constant=-float(before))
+    _add_worth(m, VALUE, [m.choice(entry).value for entry in m.entries])
+
+
+def _add_worth(m: Exact, term: str, each: list[int]) -> None:
+    """Sum what each entry that runs is worth, less what all running ones are."""
+    worth = np.array(each, dtype=np.float64)
+    before = worth[[entry.job != ANY for entry in m.entries]].sum()
+    m.model.term(term, m.y, worth, sense="max", constant=-float(before))
 
 
 def _arrives(m: Exact, entry: int) -> list[tuple[int, float]]:
