@@ -29,7 +29,7 @@ class Digester:
         cluster = known.get(id(round_.cluster)) or _text(round_.cluster)
         self._texts[id(round_.cluster)] = cluster
         self._round = round_
-        rest = round_.model_dump(mode="json", exclude={"jobs", "cluster"})
+        rest = round_.model_dump(mode="json", exclude={"jobs", "cluster"}, exclude_defaults=True)
         texts = {key: _canonical(value) for key, value in rest.items()}
         texts |= {"jobs": f"[{jobs}]", "cluster": cluster}
         text = ",".join(f'"{key}":{texts[key]}' for key in sorted(texts))
@@ -39,9 +39,10 @@ class Digester:
 def round_digest(round_: Round) -> str:
     """Return the sha256, in hexadecimal, of a round as canonical JSON.
 
-    Canonical: sorted keys, no white space, ASCII, defaults written out, quantities as integers in
-    their unit. Spelling does not count (JSON or YAML, `"4Gi"` or 4096, a cluster inline or
-    referred to); order, names and host ranges do.
+    Canonical: sorted keys, no white space, ASCII, quantities as integers in their unit; fields that
+    have their default are left out (but `jobs`), so that no old digest changes when a field is
+    added. Spelling does not count (JSON or YAML, `"4Gi"` or 4096, a cluster inline or referred to);
+    order, names and host ranges do.
     """
     return Digester()(round_)
 
@@ -51,4 +52,4 @@ def _canonical(value: Any) -> str:
 
 
 def _text(document: Document) -> str:
-    return _canonical(document.model_dump(mode="json"))
+    return _canonical(document.model_dump(mode="json", exclude_defaults=True))

@@ -195,7 +195,7 @@ VALUES = [
     (
         "policy.terms.0",
         "speed",
-        "'speed': expected 'value', 'disruption', 'remaining', 'freed', 'spread',",
+        "'speed': expected 'value', 'progress', 'disruption', 'remaining', 'freed',",
     ),
     ("policy.formulation", "geo", "'geo': expected 'gang'"),
     ("now", 2**70, "1180591620717411303424: expected at most 1000000000000"),

@@ -284,15 +284,15 @@ def test_the_seed_decides_everything() -> None:
     [
         (
             {"gpus": 512, "jobs": 100, "mix": "easy", "seed": 0},
-            "77954cd1372b1da2136bd8b9005be03c5ff50f768f67d7d9cc2dab085cdd1237",
+            "b3bd4b66b627585eb11edf78d7afeb6662981d29b9c6c621534cad7dd34ecdbb",
         ),
         (
             {"gpus": 4096, "jobs": 1000, "mix": "hard", "seed": 1},
-            "a4a5a5ff77a8a470e651c433e6d774bd1c85e0d3ce4c122f67c034800091f6c6",
+            "894dee979060600f0ad3ed695f05ed8b49c0fca68a8e67870a0d0210693cd925",
         ),
         (
             {"gpus": 1024, "jobs": 300, "mix": "tight", "seed": 2},
-            "b06b4c7d93576fe3fc8534b3e9a362f0200741bb7cc6f8cc3a155cec10ee60a9",
+            "0f24c39a87f404d20a6add993f0ae39682cff148f5fb5d900dfd35421304acab",
         ),
     ],
 )
