@@ -1,0 +1,53 @@
+"""Cells of a chain: hardware of one kind in a tree that is uniform level by level.
+
+Level 0 is the innermost (a GPU, or a host), the last one the outermost that anybody owns. Cells of
+a level are numbered so that those inside one cell are neighbours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple
+
+
+class Cell(NamedTuple):
+    """One cell: its level, innermost 0, and its number in that level."""
+
+    level: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The shape of a chain: `children[l]` cells of level l make one of level l + 1.
+
+    Raises
+    ------
+    ValueError
+        If a cell would have no children.
+    """
+
+    children: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if any(number < 1 for number in self.children):
+            raise ValueError(f"children {self.children}; expected at least one per cell")
+
+    @property
+    def levels(self) -> int:
+        """Number of levels."""
+        return len(self.children) + 1
+
+    def ratio(self, outer: int, inner: int) -> int:
+        """Return how many cells of level `inner` make one of level `outer`."""
+        return prod(self.children[inner:outer])
+
+    def above(self, cell: Cell, level: int) -> Cell:
+        """Return the cell of this level that a cell of the same or an inner level lies in."""
+        return Cell(level, cell.number // self.ratio(level, cell.level))
+
+    def inside(self, cell: Cell, level: int) -> range:
+        """Return the numbers of the cells of this level in a cell of the same or an outer one."""
+        number = self.ratio(cell.level, level)
+        return range(cell.number * number, (cell.number + 1) * number)
