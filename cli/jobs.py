@@ -93,5 +93,6 @@ def _option(option: Option) -> str:
 def _group(group: TaskGroup) -> str:
     times = f"{group.count} x " if group.count > 1 else ""
     models = f" {'|'.join(group.gpu_models)}" if group.gpu_models else ""
+    models += f" on {'|'.join(group.hosts)}" if group.hosts else ""
     level = f" in one {group.required}" if group.required else ""
     return f"{times}{gpus(group.gpu)}{models}{level}"

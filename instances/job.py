@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from placewright.instances.cluster import HostName
 from placewright.instances.documents import (
     MAX_AMOUNT,
     Amount,
@@ -28,8 +29,9 @@ class TaskGroup(Document):
 
     Each task asks `gpu` milli-GPU (a share of one GPU up to 1000, else whole GPUs of one host),
     `cpu` millicores, `memory` MiB and named `resources` of one host. `gpu_models` lists the allowed
-    models (None: any). All tasks share one domain of the level `required`; the term `spread` counts
-    the levels in `preferred` (None: every level with a spread weight).
+    models and `hosts` the allowed hosts, by name or range (None: any). All tasks share one domain
+    of the level `required`; the term `spread` counts the levels in `preferred` (None: every level
+    with a spread weight).
     """
 
     name: Name = "tasks"
@@ -39,6 +41,7 @@ class TaskGroup(Document):
     memory: Mib = 0
     resources: Resources = Field(default_factory=dict)
     gpu_models: Many[Name] | None = Field(default=None, min_length=1)
+    hosts: Many[HostName] | None = Field(default=None, min_length=1)
     required: Name | None = None
     preferred: Many[Name] | None = None
 

@@ -58,6 +58,7 @@ def check_jobs(round_: Round, hosts: Mapping[str, Hardware]) -> None:
         From `hosts_by_name`.
     """
     _check_names(round_, (*round_.cluster.levels, HOST_LEVEL))
+    _check_hosts(round_, hosts)
     check_running(round_, hosts)
 
 
@@ -118,6 +119,18 @@ def _check_names(round_: Round, levels: Collection[str]) -> None:
                     check_known(group.required, levels, "level", (*path, "required"))
                 for m, level in enumerate(group.preferred or ()):
                     check_known(level, levels, "level", (*path, "preferred", m))
+
+
+def _check_hosts(round_: Round, hosts: Collection[str]) -> None:
+    seen: set[str] = set()  # jobs that share a list are many, and a range is long
+    for i, job in enumerate(round_.jobs):
+        for j, option in enumerate(job.options):
+            for k, group in enumerate(option.groups):
+                for m, name in enumerate(group.hosts or ()):
+                    if name not in seen:
+                        path = ("jobs", i, "options", j, "groups", k, "hosts", m)
+                        known_hosts(name, hosts, path)
+                        seen.add(name)
 
 
 def _check_quotas(round_: Round) -> None:

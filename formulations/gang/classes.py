@@ -1,7 +1,7 @@
 """Host classes: hosts that the count model does not tell apart.
 
 The key of a class starts as everything a round can see of a host besides its place in the tree
-(place matters to gangs only, and those are counted per domain): GPU model, whole free GPUs, whether
+(place matters to gangs only, and those are counted per domain): kind, whole free GPUs, whether
 it is empty, free shares, other free resources. Where that gives more classes than the model can
 carry, the parts that matter least are left out, last first; the sums of a class are kept exactly,
 so a coarser key is a relaxation.
@@ -68,7 +68,7 @@ def host_classes(problem: Problem, room: Ints) -> HostClasses:
     parts = [
         np.column_stack(
             [
-                problem.cluster.gpu_model[hosts],
+                problem.host_kind[hosts],
                 placement.whole[hosts],
                 ~problem.state.busy[hosts],
             ]

@@ -19,7 +19,7 @@ from placewright.formulations.gang.problem import (
     RunningJob,
 )
 from placewright.formulations.gang.quotas import quota_of
-from placewright.formulations.gang.shapes import Shapes
+from placewright.formulations.gang.shapes import Shapes, hosts_named
 from placewright.formulations.session import Place
 from placewright.instances.arrays import build_cluster
 from placewright.instances.documents import WHOLE_GPU
@@ -139,7 +139,7 @@ class _Basis:
         pinned_hosts = cleared.busy.copy()
         cleared.busy[:] = state.busy
         usable, open_ = _usable(round_, cluster, state)
-        vacate = _hosts(cluster, round_.policy.vacate)
+        vacate = hosts_named(cluster, round_.policy.vacate)
         reserved_free = np.zeros(cluster.num_hosts, dtype=np.int64)
         host_of_gpu = np.repeat(np.arange(cluster.num_hosts), cluster.gpu_count)
         np.add.at(reserved_free, host_of_gpu[~usable], cleared.gpu_free[~usable])
@@ -157,6 +157,7 @@ class _Basis:
             shape_demand=demand,
             shape_allowed=hosts,
             shape_rank=self.shapes.ranks(),
+            host_kind=self.shapes.host_kinds(),
             open=open_ & ~vacate,
             usable=usable,
             vacate=vacate,
@@ -238,21 +239,12 @@ def _usable(
     usable = np.ones(cluster.num_gpus, dtype=np.bool_)
     open_ = state.healthy.copy()
     for reservation in round_.reservations:
-        for host in np.flatnonzero(_hosts(cluster, [reservation.host])).tolist():
+        for host in np.flatnonzero(hosts_named(cluster, [reservation.host])).tolist():
             if reservation.gpus is None:
                 open_[host] = False
             else:
                 usable[int(cluster.gpu_start[host]) + np.array(reservation.gpus)] = False
     return usable, open_
-
-
-def _hosts(cluster: Cluster, names: Sequence[str]) -> NDArray[np.bool_]:
-    """Mark the hosts that names and ranges stand for."""
-    marked = np.zeros(cluster.num_hosts, dtype=np.bool_)
-    if names:
-        index = cluster.host_index
-        marked[[index[host] for name in names for host in expand(name)]] = True
-    return marked
 
 
 def _running_job(now: int, facts: _Facts, job_class: int) -> RunningJob:

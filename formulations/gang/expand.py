@@ -116,6 +116,8 @@ def _place_patterns(
                 break
             host = free.pop()
             for s in shapes:
+                if not counts.problem.shape_hosts[s, host]:
+                    continue  # hosts of a class may differ in who may be there by name
                 for _ in range(min(int(patterns.pool.cuts[i, s]), len(waiting[s]))):
                     c, o = waiting[s].pop()
                     placement.start(c, o, [Put(0, host, 1, placement.put(s, host))])

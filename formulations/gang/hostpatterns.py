@@ -74,9 +74,7 @@ def pattern_classes(placement: Placement, room: Ints, grid: Grid) -> HostClasses
     """Group hosts that are equal on the grid."""
     problem = placement.problem
     hosts = np.flatnonzero(room.any(axis=0))
-    key = np.column_stack(
-        [problem.cluster.gpu_model[hosts], ~problem.state.busy[hosts], grid.free[hosts]]
-    )
+    key = np.column_stack([problem.host_kind[hosts], ~problem.state.busy[hosts], grid.free[hosts]])
     members = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
     return classes_of(placement, room, hosts, members)
 
@@ -114,19 +112,19 @@ class HostPatterns:
     pool : PatternPool
         The patterns so far; kinds are host classes, parts are shapes.
     keys : int64 (host classes, 2 + dimensions of the grid)
-        Whether the hosts are empty, their GPU model, what they have free on the grid.
+        Whether the hosts are empty, their kind, what they have free on the grid.
     alike : int64 (host classes,)
         Equal for classes that can hold the same patterns: those that are empty and those in use.
     """
 
     def __init__(self, counts: Counts, grid: Grid) -> None:
         self.counts, self.grid = counts, grid
-        classes, cluster = counts.classes, counts.problem.cluster
+        classes, problem = counts.classes, counts.problem
         known, first = np.unique(classes.of_host, return_index=True)
         first = first[known >= 0]
         self._free = grid.free[first]
-        self._model = cluster.gpu_model[first]
-        self._allowed = counts.problem.shape_allowed[:, first]
+        self._model = problem.host_kind[first]
+        self._allowed = _allowed_somewhere(problem, classes)
         upper = np.where(classes.idle, 0, classes.size)
         self.keys = np.column_stack([classes.idle, self._model, self._free])
         key = self.keys[:, 1:]
@@ -220,3 +218,14 @@ class HostPatterns:
         at, s = np.nonzero(cuts)
         self.counts.model.add(self.counts.task_row[s], columns[at], cuts[at, s])
         return bool(len(columns))
+
+
+def _allowed_somewhere(problem: Problem, classes: HostClasses) -> NDArray[np.bool_]:
+    """Shapes that may be on some host of each class, (shapes, host classes)."""
+    hosts = np.flatnonzero(classes.of_host >= 0)
+    hosts = hosts[np.argsort(classes.of_host[hosts], kind="stable")]
+    starts = np.flatnonzero(np.diff(classes.of_host[hosts], prepend=-1))
+    allowed: NDArray[np.bool_] = np.logical_or.reduceat(
+        problem.shape_allowed[:, hosts], starts, axis=1
+    )
+    return allowed

@@ -59,7 +59,7 @@ class Prices:
         price
             In units of value, (first shapes,); any numbers will do.
         """
-        model = problem.cluster.gpu_model
+        model = problem.host_kind
         of_model = [np.flatnonzero(problem.open & (model == m)) for m in np.unique(model)]
         parts: list[tuple[Ints, NDArray[np.bool_]]] = [
             (mine, np.any(problem.shape_allowed[:, mine], axis=1)) for mine in of_model if len(mine)

@@ -1,7 +1,7 @@
 """A round as arrays: shapes, job classes, quotas and the state of the hosts.
 
-A **shape** is what a task asks of one host: milli-GPU, other resources, allowed GPU models; and its
-**rank**, the number of distinct priorities of running jobs that are strictly below its own.
+A **shape** is what a task asks of one host: milli-GPU, other resources, allowed GPU models and
+hosts; and its **rank**, the number of distinct priorities of running jobs strictly below its own.
 A **job class** holds the jobs that no constraint or term can tell apart: equal options (groups,
 values) and tenant, all pending or all running. Everything downstream counts jobs per class.
 Running jobs that are pinned are no jobs here: what they hold is not there.
@@ -152,9 +152,11 @@ class Problem:
     shape_demand : int64 (shapes, resources)
         Other demands, in the cluster's order of resources.
     shape_allowed : bool (shapes, hosts)
-        Hosts whose GPU model the shape allows and that have what it asks for at all.
+        Hosts that the shape allows, by name and GPU model, and that have what it asks for at all.
     shape_rank : int64 (shapes,)
         See above; 0 where nothing runs that may move.
+    host_kind : int64 (hosts,)
+        Equal for hosts of one GPU model that the same shapes may be on by name, -1 without GPUs.
     state, cleared : State
         As it is, and without the running jobs that may move; reserved GPUs have nothing free.
     open : bool (hosts,)
@@ -184,6 +186,7 @@ class Problem:
     shape_demand: NDArray[np.int64]
     shape_allowed: NDArray[np.bool_]
     shape_rank: NDArray[np.int64]
+    host_kind: NDArray[np.int64]
     open: NDArray[np.bool_]
     usable: NDArray[np.bool_]
     vacate: NDArray[np.bool_]

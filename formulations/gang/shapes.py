@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -9,10 +10,15 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.problem import NO_LEVEL, Group
 from placewright.instances.job import TaskGroup
+from placewright.instances.ranges import expand
 from placewright.topology import Cluster
 
-ShapeKey: TypeAlias = tuple[int, tuple[tuple[str, int], ...], tuple[str, ...] | None, int]
-"""Milli-GPU, the other demands by name, the allowed GPU models, rank."""
+Names: TypeAlias = tuple[str, ...]
+ShapeKey: TypeAlias = tuple[int, tuple[tuple[str, int], ...], Names | None, Names | None, int]
+"""Milli-GPU, the other demands by name, the allowed GPU models, the allowed hosts, rank."""
+
+MAX_KINDS = 64
+"""Most kinds of hosts; with more, hosts that only some tasks name are not told apart."""
 
 
 class Shapes:
@@ -22,6 +28,7 @@ class Shapes:
         self.cluster = cluster
         self.index: dict[ShapeKey, int] = {}
         self.levels = {name: i for i, name in enumerate(cluster.levels)}
+        self._masks: dict[Names, NDArray[np.bool_]] = {}
 
     def group(self, group: TaskGroup, weights: dict[str, int], rank: int) -> Group:
         """Return a task group with its shape; `weights` are the spread weights by level."""
@@ -31,6 +38,7 @@ class Shapes:
             group.gpu,
             tuple(sorted((k, v) for k, v in demand.items() if v)),
             models,
+            None if group.hosts is None else tuple(sorted(set(group.hosts))),
             rank,
         )
         preferred = weights if group.preferred is None else group.preferred
@@ -55,7 +63,7 @@ class Shapes:
         gpu = np.zeros(len(self.index), dtype=np.int64)
         demand = np.zeros((len(self.index), len(resources)), dtype=np.int64)
         hosts = np.ones((len(self.index), cluster.num_hosts), dtype=np.bool_)
-        for (milli, wanted, models, _), s in self.index.items():
+        for (milli, wanted, models, named, _), s in self.index.items():
             gpu[s] = milli
             for name, amount in wanted:
                 if name in resources:
@@ -65,8 +73,35 @@ class Shapes:
             if models is not None:
                 allowed = [model_of[m] for m in models if m in model_of]
                 hosts[s] &= np.isin(cluster.gpu_model, allowed)
+            if named is not None:
+                hosts[s] &= self._mask(named)
         return gpu, demand, hosts
+
+    def _mask(self, names: Names) -> NDArray[np.bool_]:
+        """Mark the hosts that names and ranges stand for."""
+        if names not in self._masks:
+            self._masks[names] = hosts_named(self.cluster, names)
+        return self._masks[names]
+
+    def host_kinds(self) -> NDArray[np.int64]:
+        """Return a number per host that tells its GPU model and the lists of hosts it is in."""
+        model: NDArray[np.int64] = self.cluster.gpu_model.astype(np.int64)
+        lists = {named for _, _, _, named, _ in self.index if named is not None}
+        if not lists:
+            return model
+        key = np.column_stack([model, *(self._mask(named) for named in sorted(lists))])
+        kinds = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
+        return kinds if kinds.max(initial=0) < MAX_KINDS else model
 
     def ranks(self) -> NDArray[np.int64]:
         """Return the rank of each shape."""
-        return np.array([rank for _, _, _, rank in self.index], dtype=np.int64)
+        return np.array([rank for *_, rank in self.index], dtype=np.int64)
+
+
+def hosts_named(cluster: Cluster, names: Sequence[str]) -> NDArray[np.bool_]:
+    """Mark the hosts that names and ranges stand for, (hosts,)."""
+    marked = np.zeros(cluster.num_hosts, dtype=np.bool_)
+    if names:
+        index = cluster.host_index
+        marked[[index[host] for name in names for host in expand(name)]] = True
+    return marked

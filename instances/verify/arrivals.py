@@ -37,6 +37,22 @@ def gpu_model(reading: Reading) -> Iterator[Finding]:
             )
 
 
+def allowed_host(reading: Reading) -> Iterator[Finding]:
+    """Require of each arrival one of the hosts that its group allows."""
+    known: dict[tuple[str, ...], frozenset[str]] = {}
+    for arrival in reading.arrivals():
+        names, host = arrival.group.hosts, arrival.host.name
+        if names is None:
+            continue
+        if names not in known:
+            known[names] = frozenset(one for name in names for one in expand(name))
+        if host not in known[names]:
+            yield Finding(
+                (*arrival.path, "host"),
+                f"host {host!r} is none that its group allows; expected one of {', '.join(names)}",
+            )
+
+
 def reserved(reading: Reading) -> Iterator[Finding]:
     """Refuse arrivals on reserved hosts, and on reserved GPUs of others."""
     hosts: set[str] = set()
@@ -75,6 +91,7 @@ def vacated(reading: Reading) -> Iterator[Finding]:
 RULES: tuple[Rule[Reading], ...] = (
     Rule("healthy", healthy),
     Rule("gpu_model", gpu_model),
+    Rule("allowed_host", allowed_host),
     Rule("reserved", reserved),
     Rule("vacated", vacated),
 )

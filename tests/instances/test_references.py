@@ -229,6 +229,11 @@ ROUND_FAULTS = [
         "jobs[0].options[0].groups[0].gpu_models[1]: 'B7': unknown GPU model; expected A100 or",
     ),
     (
+        "jobs.0.options.0.groups.0.hosts",
+        ["h1", "h[7-8]"],
+        "jobs[0].options[0].groups[0].hosts[1]: 'h[7-8]': unknown host h7; expected hosts of the",
+    ),
+    (
         "jobs.0.options.0.groups.0.required",
         "gpu",
         "jobs[0].options[0].groups[0].required: 'gpu': unknown level; expected block or host or",

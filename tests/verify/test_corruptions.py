@@ -83,7 +83,12 @@ ROUND = Round.model_validate(
                     }
                 ],
             },
-            {"name": "other", "options": [{"groups": [{"gpu": 500, "cpu": 4000}]}]},
+            {
+                "name": "other",
+                "options": [
+                    {"groups": [{"gpu": 500, "cpu": 4000, "hosts": ["k0-h[0-1]", "k3-h0"]}]}
+                ],
+            },
             {
                 "name": "menu",
                 "tenant": "red",
@@ -258,6 +263,11 @@ CORRUPTIONS: dict[str, tuple[Edit, set[str], str]] = {
         set_task(HALF, host="k2-h0"),
         {"gpu_model"},
         "decisions[2].tasks[0].host",
+    ),
+    "a host that the group does not list": (
+        set_task(OTHER, host="k0-h2", gpus=[0]),
+        {"allowed_host"},
+        "decisions[3].tasks[0].host",
     ),
     "a GPU out of range": (set_task(HALF, gpus=[4]), {"gpus"}, "decisions[2].tasks[0].gpus"),
     "a share of two GPUs": (set_task(HALF, gpus=[1, 2]), {"gpus"}, "decisions[2].tasks[0].gpus"),
