@@ -51,27 +51,33 @@ def reasons_of(problem: Problem, candidate: Candidate) -> dict[int, Reason]:
 def _displaced(
     problem: Problem, candidate: Candidate, open_jobs: list[tuple[int, int]]
 ) -> Iterator[tuple[int, Reason]]:
-    """Tell who finds no place beside the started jobs of strictly higher priority."""
+    """Tell who finds no place beside the started jobs of strictly higher precedence."""
     jobs = problem.round.jobs
-    started = sorted(
-        (j for j in candidate.starts if j not in problem.running), key=lambda j: jobs[j].priority
-    )
     class_of = {j: c for c, job_class in enumerate(problem.classes) for j in job_class.jobs}
+
+    def of_start(job: int) -> tuple[bool, int]:
+        choice = problem.classes[class_of[job]].choices[candidate.starts[job][0]]
+        return choice.entitled, jobs[job].priority
+
+    def of_best(job: int) -> tuple[bool, int]:
+        choices = problem.classes[class_of[job]].choices
+        return any(choice.entitled for choice in choices), jobs[job].priority
+
+    started = sorted((j for j in candidate.starts if j not in problem.running), key=of_start)
     placement = Placement(problem)
     _move(placement, candidate)
     verdict: dict[tuple[int, int], bool] = {}
-    for job, c in sorted(open_jobs, key=lambda entry: -jobs[entry[0]].priority):
-        priority = jobs[job].priority
-        while started and jobs[started[-1]].priority > priority:
+    for job, c in sorted(open_jobs, key=lambda entry: of_best(entry[0]), reverse=True):
+        while started and of_start(started[-1]) > of_best(job):
             above = started.pop()
             option, places = candidate.starts[above]
             choice = problem.classes[class_of[above]].choices[option]
             for group, _, host, gpus in places:
                 placement.hold(choice.groups[group].shape, host, gpus)
-        if (c, priority) not in verdict:
-            verdict[c, priority] = _may_start(placement, problem.classes[c])
-        displaced = not verdict[c, priority]
-        yield job, Reason.DISPLACED_BY_PRIORITY if displaced else Reason.NOT_CHOSEN
+        key = c, jobs[job].priority
+        if key not in verdict:
+            verdict[key] = _may_start(placement, problem.classes[c])
+        yield job, Reason.NOT_CHOSEN if verdict[key] else Reason.DISPLACED_BY_PRIORITY
 
 
 def _move(placement: Placement, candidate: Candidate) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from placewright.formulations.gang.problem import (
 )
 from placewright.formulations.gang.quotas import quota_of
 from placewright.formulations.gang.shapes import Shapes, hosts_named
+from placewright.formulations.gang.standing import borrowed_of
 from placewright.formulations.session import Place
 from placewright.instances.arrays import build_cluster
 from placewright.instances.documents import WHOLE_GPU
@@ -27,6 +29,12 @@ from placewright.instances.job import Job, Running, TaskGroup
 from placewright.instances.ranges import expand
 from placewright.instances.round import Round
 from placewright.topology import Cluster, State
+
+Precedence: TypeAlias = tuple[bool, int]
+"""Whether a job is entitled, and its priority."""
+
+Borrowed: TypeAlias = Mapping[int, tuple[int, ...]]
+"""By index of a job the options with which it is not entitled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +53,10 @@ class _Held:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What a job is, whichever jobs there are besides: the number of its kind, -1 if pinned."""
+    """What a job is with these `borrowed` options: the number of its kind, -1 if pinned."""
 
     job: Job
+    borrowed: tuple[int, ...]
     kind: int
     held: _Held | None
 
@@ -56,7 +65,8 @@ class Compiler:
     """Compiles rounds that follow each other; what two of them share is compiled once.
 
     The jobs of the last round are kept alive, and shapes keep their indices, until a round has
-    another cluster, other levels of priority, tenants or spread weights, or too few of the shapes.
+    another cluster, other precedences of running jobs, tenants or spread weights, or too few of
+    the shapes.
     """
 
     def __init__(self) -> None:
@@ -64,10 +74,12 @@ class Compiler:
 
     def __call__(self, round_: Round) -> Problem:
         """Compile a checked round into arrays and classes."""
+        borrowed = borrowed_of(round_)
+        levels = _levels(round_, borrowed)
         basis = self._basis
-        if basis is None or not basis.serves(round_):
-            basis = self._basis = _Basis(round_)
-        return basis.problem(round_)
+        if basis is None or not basis.serves(round_, levels):
+            basis = self._basis = _Basis(round_, levels)
+        return basis.problem(round_, borrowed)
 
 
 def compile_round(round_: Round) -> Problem:
@@ -75,17 +87,21 @@ def compile_round(round_: Round) -> Problem:
     return Compiler()(round_)
 
 
-def _levels(round_: Round) -> list[int]:
-    """Return the distinct priorities of the running jobs that may move, lowest first."""
-    running = [job for job in round_.jobs if job.running and not job.running.pinned]
-    return sorted({job.priority for job in running})
+def _levels(round_: Round, borrowed: Borrowed) -> list[Precedence]:
+    """Return the distinct precedences of the running jobs that may move, lowest first."""
+    running = [
+        (i not in borrowed, job.priority)
+        for i, job in enumerate(round_.jobs)
+        if job.running and not job.running.pinned
+    ]
+    return sorted(set(running))
 
 
 class _Basis:
     """What the jobs of a round are compiled upon, and those that are."""
 
-    def __init__(self, round_: Round) -> None:
-        self.document, self.levels = round_.cluster, _levels(round_)
+    def __init__(self, round_: Round, levels: list[Precedence]) -> None:
+        self.document, self.levels = round_.cluster, levels
         self.tenants = {t.name: i for i, t in enumerate(round_.tenants)}
         self.weights = round_.spread_weights()
         self.cluster = build_cluster(round_.cluster)
@@ -97,20 +113,25 @@ class _Basis:
         self.demands: dict[tuple[int, ...], int] = {}
         self.known: dict[int, _Facts] = {}
 
-    def serves(self, round_: Round) -> bool:
+    def serves(self, round_: Round, levels: list[Precedence]) -> bool:
         return (
             round_.cluster is self.document
-            and _levels(round_) == self.levels
+            and levels == self.levels
             and [t.name for t in round_.tenants] == list(self.tenants)
             and round_.spread_weights() == self.weights
             and len(self.shapes.index) <= 2 * self.shapes_needed
         )
 
-    def problem(self, round_: Round) -> Problem:
+    def problem(self, round_: Round, borrowed: Borrowed) -> Problem:
         cluster, jobs = self.cluster, round_.jobs
         # By identity: jobs do not change, and a known one is alive, so its id is its own.
         known = self.known
-        self.known = {id(job): known.get(id(job)) or self._facts(job) for job in jobs}
+        self.known = {
+            id(job): fact
+            if (fact := known.get(id(job))) and fact.borrowed == borrowed.get(i, ())
+            else self._facts(job, borrowed.get(i, ()))
+            for i, job in enumerate(jobs)
+        }
         facts = [self.known[id(job)] for job in jobs]
         members: defaultdict[int, list[int]] = defaultdict(list)
         for index, fact in enumerate(facts):
@@ -171,33 +192,35 @@ class _Basis:
             terms=tuple(round_.policy.terms),
         )
 
-    def _facts(self, job: Job) -> _Facts:
+    def _facts(self, job: Job, borrowed: tuple[int, ...]) -> _Facts:
         running = job.running
         if running is not None and running.pinned:
-            return _Facts(job, -1, self._held(job, running))
-        rank = bisect_left(self.levels, job.priority)
+            return _Facts(job, borrowed, -1, self._held(job, running, 0))
         offered = range(len(job.options)) if running is None else (running.option,)
+        ranks = {o: bisect_left(self.levels, (o not in borrowed, job.priority)) for o in offered}
         choices = tuple(
             Choice(
                 o,
                 job.value_of(o),
                 tuple(self.shapes.group(g, self.weights, rank) for g in job.options[o].groups),
                 job.options[o].progress,
+                entitled=o not in borrowed,
             )
-            for o in offered
+            for o, rank in ranks.items()
         )
         key = (running is not None, self.tenants.get(job.tenant or "", -1), choices)
         kind = self.kinds.setdefault(key, len(self.kinds))
-        return _Facts(job, kind, None if running is None else self._held(job, running))
+        held = None if running is None else self._held(job, running, ranks[running.option])
+        return _Facts(job, borrowed, kind, held)
 
-    def _held(self, job: Job, running: Running) -> _Held:
+    def _held(self, job: Job, running: Running, level: int) -> _Held:
         cluster, groups = self.cluster, job.options[running.option].groups
         host_of = cluster.host_index
         places = tuple((t.group, t.index, host_of[t.host], t.gpus) for t in running.tasks)
         demands = [self._demand(group) for group in groups]
         start = cluster.gpu_start
         return _Held(
-            level=bisect_left(self.levels, job.priority),
+            level=level,
             milli_gpu=job.options[running.option].milli_gpu,
             places=places,
             puts=tuple(Put(group, host, 1, gpus, True) for group, _, host, gpus in places),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.problem import ANY, Choice, Problem, Start
@@ -19,14 +19,15 @@ def candidate(placement: Placement, source: str, *, final: bool = False) -> Cand
     pools = _Pools(placement)
     waiting = [iter(() if c.running else c.jobs) for c in problem.classes]
     starts: dict[int, tuple[int, tuple[Place, ...]]] = {}
-    arrived: defaultdict[int, list[int]] = defaultdict(list)  # jobs by host
+    # By host: who comes there, by precedence, and of equal ones the first in the round.
+    arrived: defaultdict[int, list[tuple[bool, int, int]]] = defaultdict(list)
     # Running jobs go first, so that their tasks find the GPUs that they had.
     for _, start in sorted(placement.moved(), key=lambda s: s[1].job == ANY):
         choice = problem.classes[start.job_class].choices[start.choice]
         job = next(waiting[start.job_class]) if start.job == ANY else start.job
         starts[job] = (choice.index, tuple(_tasks(problem, pools, start, choice)))
         for host, _ in {(put.host, put.group) for put in start.puts} - homes(problem, job):
-            arrived[host].append(job)
+            arrived[host].append((choice.entitled, problem.round.jobs[job].priority, -job))
     # A running job may come back to just where it was.
     home = [j for j in starts if j in problem.running and _same(problem, j, starts[j][1])]
     for job in home:
@@ -95,15 +96,13 @@ def _same(problem: Problem, job: int, places: tuple[Place, ...]) -> bool:
     return order(places) == order(problem.running[job].places)
 
 
-def _preempted(placement: Placement, arrived: dict[int, list[int]]) -> dict[int, int]:
-    """Name, for each stopped job, the arrival of highest priority on its hosts."""
-    problem = placement.problem
-    jobs = problem.round.jobs
+def _preempted(
+    placement: Placement, arrived: Mapping[int, Sequence[tuple[bool, int, int]]]
+) -> dict[int, int]:
+    """Name, for each stopped job, the arrival of highest precedence on its hosts."""
+    running = placement.problem.running
     return {
-        job: max(
-            (a for _, _, host, _ in problem.running[job].places for a in arrived.get(host, ())),
-            key=lambda a: (jobs[a].priority, -a),
-        )
+        job: -max(a for _, _, host, _ in running[job].places for a in arrived.get(host, ()))[-1]
         for stopped in placement.stopped
         for job in stopped
     }

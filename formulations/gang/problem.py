@@ -1,7 +1,8 @@
 """A round as arrays: shapes, job classes, quotas and the state of the hosts.
 
 A **shape** is what a task asks of one host: milli-GPU, other resources, allowed GPU models and
-hosts; and its **rank**, the number of distinct priorities of running jobs strictly below its own.
+hosts; and its **rank**, the number of distinct precedences of running jobs strictly below its own.
+The **precedence** of a job with an option: whether it is entitled (standing.py), then its priority.
 A **job class** holds the jobs that no constraint or term can tell apart: equal options (groups,
 values) and tenant, all pending or all running. Everything downstream counts jobs per class.
 Running jobs that are pinned are no jobs here: what they hold is not there.
@@ -32,6 +33,7 @@ PACKED = "packed"
 SENSE: dict[str, Literal["max", "min"]] = {
     "value": "max",
     "progress": "max",
+    "entitled": "max",
     "disruption": "min",
     "remaining": "min",
     "freed": "max",
@@ -65,12 +67,16 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """An option of a job class: its groups, its worth, and its index in the jobs' options."""
+    """An option of a job class: its groups, its worth, and its index in the jobs' options.
+
+    `entitled`: with this option the jobs stand on their tenant's guarantee, or it has none.
+    """
 
     index: int
     value: int
     groups: tuple[Group, ...]
     progress: int = 0
+    entitled: bool = True
 
     @property
     def single(self) -> bool:
@@ -95,7 +101,7 @@ class JobClass:
 class RunningJob:
     """A running job that may move: its class, its places (and as puts), what stopping it costs.
 
-    `level` numbers the distinct priorities of such jobs, lowest first: a job of `level` k may be
+    `level` numbers the distinct precedences of such jobs, lowest first: a job of `level` k may be
     preempted for tasks of a rank above k. Costs are in milli-GPU-seconds, without the tasks moved.
     """
 

@@ -26,7 +26,7 @@ def quota_of(round_: Round, cluster: Cluster) -> dict[tuple[int, int], int]:
     pinned = dict.fromkeys(quota, 0)
     for job in round_.jobs if quota else ():
         if job.running is not None and job.tenant is not None:
-            for name, amount in _held_by(job.options[job.running.option]).items():
+            for name, amount in held_by(job.options[job.running.option]).items():
                 key = (tenants[job.tenant], index.get(name, -2))
                 if key in quota:
                     held[key] += amount
@@ -34,7 +34,7 @@ def quota_of(round_: Round, cluster: Cluster) -> dict[tuple[int, int], int]:
     return {key: max(amount, held[key]) - pinned[key] for key, amount in quota.items()}
 
 
-def _held_by(option: Option) -> dict[str, int]:
+def held_by(option: Option) -> dict[str, int]:
     """Return what a job holds with an option, by resource name (`gpu` in milli-GPU)."""
     held: defaultdict[str, int] = defaultdict(int)
     for group in option.groups:

@@ -647,7 +647,7 @@ def test_every_rule_is_broken_alone_by_some_corruption() -> None:
             "a preemption that serves its own priority",
             (
                 "job 'half' of priority 0 arrives on host 'k3-h0', where job 'low' of priority 0 "
-                "is preempted; expected arrivals of strictly higher priority only"
+                "is preempted; expected arrivals of strictly higher precedence only"
             ),
         ),
         (
