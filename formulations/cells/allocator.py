@@ -19,8 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from placewright.formulations.cells.buddy import Buddy
-from placewright.formulations.cells.chain import Cell, Chain
-from placewright.formulations.cells.rows import claims_fit
+from placewright.topology.chain import Cell, Chain, claims_fit
 
 
 class Grant(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Sequence
 
-from placewright.formulations.cells.chain import Cell, Chain
+from placewright.topology.chain import Cell, Chain
 
 Cost = Callable[[Cell], int]
 

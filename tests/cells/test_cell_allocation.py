@@ -9,8 +9,7 @@ import pytest
 
 from placewright.formulations.cells.allocator import Allocator, Grant
 from placewright.formulations.cells.buddy import Buddy
-from placewright.formulations.cells.chain import Cell, Chain
-from placewright.formulations.cells.rows import claims_fit
+from placewright.topology.chain import Cell, Chain, claims_fit
 
 SEQUENCES = 10_000
 REQUESTS = 25

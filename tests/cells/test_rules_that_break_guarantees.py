@@ -5,13 +5,13 @@ from __future__ import annotations
 from random import Random
 
 from placewright.formulations.cells.buddy import Buddy
-from placewright.formulations.cells.chain import Cell, Chain
+from placewright.topology.chain import Cell, Chain
 
 
 class Unbound:
     """Quotas by virtual cells, physical cells by `pick`, and nothing that ties the two.
 
-    `pick` gives one of the wholly free cells of a level.
+    `pick` gives one of the wholly free cells of a level, or None.
     """
 
     def __init__(self, chain, tops, quotas, pick):
@@ -36,9 +36,9 @@ class Unbound:
             for i in range(self.tops * self.chain.ratio(self.chain.levels - 1, level))
             if self.free(Cell(level, i))
         ]
-        if not free:
+        physical = self.pick(self, free) if free else None
+        if physical is None:
             return "refused"
-        physical = self.pick(self, free)
         self.used |= set(self.chain.inside(physical, 0))
         return virtual, physical
 
@@ -79,6 +79,37 @@ def test_taking_any_free_cell_refuses_a_request_inside_its_quota():
     cells = Unbound(Chain((2, 2)), 1, quotas, lambda cells, free: max(free, key=cells.largest_free))
     assert [cells.take("b", 0)[1].number for _ in range(2)] == [0, 2]
     assert cells.take("a", 1) == "refused"
+
+
+def level_by_level(cells, free):
+    """Any cell that leaves every level as many free cells as are claimed of that level.
+
+    The largest free ones are split first.
+    """
+    chain, top = cells.chain, cells.chain.levels - 1
+
+    def leaves_enough(cell):
+        taken = cells.used | set(chain.inside(cell, 0))
+        left = [
+            sum(
+                taken.isdisjoint(chain.inside(Cell(level, i), 0))
+                for i in range(cells.tops * chain.ratio(top, level))
+            )
+            for level in range(chain.levels)
+        ]
+        claims = [sum(v.maximal[level] for v in cells.virtual.values()) for level in range(top + 1)]
+        return all(n >= m for n, m in zip(left, claims, strict=True))
+
+    return max(filter(leaves_enough, free), key=cells.largest_free, default=None)
+
+
+def test_enough_free_cells_of_every_level_refuse_a_request_inside_its_quota():
+    # Two trees of two pairs: a owns a tree, b a pair, c two single GPUs.
+    quotas = {"a": [0, 0, 1], "b": [0, 1, 0], "c": [2, 0, 0]}
+    cells = Unbound(Chain((2, 2)), 2, quotas, level_by_level)
+    # One GPU of each pair of a tree: what is left counts as two pairs by splitting the other tree.
+    assert [cells.take("c", 0)[1].number for _ in range(2)] == [0, 2]
+    assert cells.take("b", 1) == "refused"
 
 
 def refusals(sequences, pick, *, whole):

@@ -1,4 +1,4 @@
-"""Cells of a chain: hardware of one kind in a tree that is uniform level by level.
+"""Cells of a chain: hardware of one kind in trees that are uniform level by level.
 
 Level 0 is the innermost (a GPU, or a host), the last one the outermost that anybody owns. Cells of
 a level are numbered so that those inside one cell are neighbours.
@@ -6,6 +6,7 @@ a level are numbered so that those inside one cell are neighbours.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
@@ -51,3 +52,37 @@ class Chain:
         """Return the numbers of the cells of this level in a cell of the same or an outer one."""
         number = self.ratio(cell.level, level)
         return range(cell.number * number, (cell.number + 1) * number)
+
+
+def claims_fit(chain: Chain, claims: Sequence[int], free: Sequence[int]) -> bool:
+    """Whether claims for cells can all be met at once from free ones.
+
+    Parameters
+    ----------
+    chain
+        Its tree is uniform, which is what makes the rows sufficient.
+    claims
+        Per level, the cells that may still be asked for.
+    free
+        Per level, the maximal free cells: those that no other free cell holds.
+
+    Notes
+    -----
+    For every level l, with c(m, l) cells of level l in one of level m:
+
+        sum over m >= l of c(m, l) claims[m]  <=  sum over m >= l of c(m, l) free[m]
+
+    Necessary, since a claim of level l or above takes from free cells of level l or above only.
+    Sufficient, by putting the largest claims first: in a uniform tree whatever they leave of a cell
+    splits into whole cells of the next level.
+    """
+    pairs = zip(_sums(chain, claims), _sums(chain, free), strict=True)
+    return all(claimed <= there for claimed, there in pairs)
+
+
+def _sums(chain: Chain, cells: Sequence[int]) -> Iterator[int]:
+    """Yield what the cells of a level and of those above hold, in cells of that level."""
+    held = 0
+    for level in reversed(range(chain.levels)):
+        held = cells[level] + (held * chain.children[level] if level < chain.levels - 1 else 0)
+        yield held
