@@ -7,7 +7,15 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from placewright.instances.cluster import HostName
-from placewright.instances.documents import Amount, Document, Many, Name
+from placewright.instances.documents import (
+    Amount,
+    Document,
+    Many,
+    Mib,
+    MilliCpu,
+    MilliGpu,
+    Name,
+)
 
 TermName = Literal[
     "value",
@@ -19,6 +27,7 @@ TermName = Literal[
     "proximity",
     "opened",
     "leftover",
+    "stranded",
 ]
 DEFAULT_TERMS: tuple[TermName, ...] = ("value", "disruption", "spread", "opened")
 DEFAULT_SPREAD_WEIGHTS = {"rack": 1, "block": 4}
@@ -48,11 +57,26 @@ class Freeing(Document):
     gpu_worth_s: Annotated[int, Field(strict=True, ge=1, le=10**6)]
 
 
+class TaskKind(Document):
+    """A kind of task that is to be expected, as `TaskGroup` describes one, and how often.
+
+    `weight` compares the kinds of one mix with each other.
+    """
+
+    gpu: MilliGpu
+    cpu: MilliCpu = 0
+    memory: Mib = 0
+    gpu_models: Many[Name] | None = Field(default=None, min_length=1)
+    weight: Annotated[int, Field(strict=True, ge=1, le=10**6)] = 1
+
+
 class Policy(Document):
     """What is decided, and by which objective terms, in lexicographic order.
 
     `vacate` lists hosts (or ranges) to empty: nothing arrives there, and the term `remaining`
-    counts what stays. `freeing` is what the term `freed` needs.
+    counts what stays. `freeing` is what the term `freed` needs. `mix` are the kinds of tasks to
+    which free GPUs are useful or stranded, in the term `stranded` (None: the tasks of the round's
+    jobs, of a pending one those of its first option).
     """
 
     formulation: Literal["gang"] = "gang"
@@ -60,6 +84,7 @@ class Policy(Document):
     spread_weights: dict[Name, Annotated[int, Field(strict=True, ge=0, le=10**6)]] | None = None
     vacate: Many[HostName] = ()
     freeing: Freeing | None = None
+    mix: Many[TaskKind] | None = Field(default=None, min_length=1)
 
     @field_validator("terms")
     @classmethod

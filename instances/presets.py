@@ -142,7 +142,9 @@ def _with_policy(
     vacate: tuple[str, ...] = (),
     freeing: Freeing | None = None,
 ) -> Round:
-    policy = round_.policy.model_copy(update={"terms": terms, "vacate": vacate, "freeing": freeing})
+    policy = round_.policy.model_copy(
+        update={"terms": terms, "vacate": vacate, "freeing": freeing, "mix": None}
+    )
     return round_.model_copy(update={"policy": policy})
 
 

@@ -168,11 +168,12 @@ def _check_reservations(round_: Round, hosts: Mapping[str, Hardware]) -> None:
                     )
 
 
-def _check_policy(policy: Policy, hosts: Collection[str], levels: Collection[str]) -> None:
+def _check_policy(policy: Policy, hosts: Mapping[str, Hardware], levels: Collection[str]) -> None:
     for i, name in enumerate(policy.vacate):
         known_hosts(name, hosts, ("policy", "vacate", i))
     if policy.freeing is not None:
         check_known(policy.freeing.level, levels, "level", ("policy", "freeing", "level"))
+    _check_mix(policy, hosts)
     for term, field, given in (
         ("remaining", "vacate", bool(policy.vacate)),
         ("freed", "freeing", policy.freeing is not None),
@@ -185,3 +186,18 @@ def _check_policy(policy: Policy, hosts: Collection[str], levels: Collection[str
             else f"missing; expected what the term {term} counts"
         )
         raise InvalidInputError(problem, path=("policy", field), show_value=False)
+
+
+def _check_mix(policy: Policy, hosts: Mapping[str, Hardware]) -> None:
+    if policy.mix is None:
+        return
+    if "stranded" not in policy.terms:
+        raise InvalidInputError(
+            "given without the term stranded; expected stranded in policy.terms",
+            path=("policy", "mix"),
+            show_value=False,
+        )
+    known = {one.gpu_model for one in hosts.values() if one.gpu_model is not None}
+    for i, kind in enumerate(policy.mix):
+        for m, model in enumerate(kind.gpu_models or ()):
+            check_known(model, known, "GPU model", ("policy", "mix", i, "gpu_models", m))

@@ -42,6 +42,7 @@ SENSE: dict[str, Literal["max", "min"]] = {
     "proximity": "min",
     "opened": "min",
     "leftover": "min",
+    "stranded": "min",
 }
 
 

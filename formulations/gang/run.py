@@ -22,6 +22,8 @@ from placewright.formulations.gang.naming import candidate
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.plans import plans
 from placewright.formulations.gang.problem import PROGRESS, VALUE, Problem
+from placewright.formulations.gang.stranded.bound import least_stranded
+from placewright.formulations.gang.stranded.mix import STRANDED
 from placewright.formulations.gang.vacating import vacating_cost
 from placewright.formulations.session import Bound, Candidate, Session
 
@@ -57,7 +59,8 @@ def trivial_bounds(problem: Problem) -> Iterator[Bound]:
     """Bounds that need no solver.
 
     Every pending job with its best option, all free at no cost; no spread, no pair apart, no host
-    opened, nothing moved but what the hosts to vacate hold.
+    opened, nothing moved but what the hosts to vacate hold; what arrives takes what is stranded for
+    most kinds.
     """
     known = {"remaining": problem.pinned_remaining}
     pending = [c for c in problem.classes if not c.running]
@@ -69,6 +72,8 @@ def trivial_bounds(problem: Problem) -> Iterator[Bound]:
         if term == "freed":
             freeing = Freeing(problem)
             known[term] = int(freeing.worth[freeing.clearable].sum())
+        if term == STRANDED:
+            known[term] = least_stranded(problem)
         yield Bound(term, known.get(term, 0), certified=True)
     earlier = problem.terms[
         : problem.terms.index("disruption") if "disruption" in problem.terms else 0

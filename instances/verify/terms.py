@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.verify.reading import Reading
+from placewright.instances.verify.stranded import stranded
 
 
 class Term(NamedTuple):
@@ -156,4 +157,5 @@ TERMS: Mapping[str, Term] = {
     "proximity": Term("min", proximity),
     "opened": Term("min", opened),
     "leftover": Term("min", leftover),
+    "stranded": Term("min", stranded),
 }

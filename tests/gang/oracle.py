@@ -26,6 +26,7 @@ SENSE = {
     "proximity": -1,
     "opened": -1,
     "leftover": -1,
+    "stranded": -1,
 }
 Vector = tuple[int, ...]
 
@@ -223,6 +224,50 @@ def apart(hosts: tuple[Host, ...], places: Iterable[int]) -> int:
     )
 
 
+class Kind(NamedTuple):
+    """A kind of task that is to be expected."""
+
+    weight: int
+    gpu: int
+    wants: tuple[int, ...]
+    models: tuple[str, ...] | None
+
+
+def kinds_of(round_: Round) -> list[Kind]:
+    """The kinds of the policy's mix, or of the tasks of all jobs (the first way to run)."""
+    names = resources_of(round_)[1:]
+    if round_.policy.mix is not None:
+        given = [(kind, kind.weight, {}) for kind in round_.policy.mix]
+    else:
+        chosen = [job.options[job.running.option if job.running else 0] for job in round_.jobs]
+        given = [(g, g.count, g.resources) for option in chosen for g in option.groups]
+    return [
+        Kind(
+            weight,
+            kind.gpu,
+            tuple({"cpu": kind.cpu, "memory": kind.memory, **more}.get(r, 0) for r in names),
+            kind.gpu_models,
+        )
+        for kind, weight, more in given
+    ]
+
+
+def stranded_on(kinds: list[Kind], model: str, left: tuple[int, ...], gpus: list[int]) -> int:
+    """What free GPUs of one host are stranded for each kind, times its weight, summed."""
+    total = 0
+    for kind in kinds:
+        need = min(kind.gpu, WHOLE)
+        able = [free for free in gpus if free >= need]
+        runs = (
+            kind.gpu > 0
+            and len(able) >= max(kind.gpu // WHOLE, 1)
+            and all(a >= b for a, b in zip(left, kind.wants, strict=True))
+            and (kind.models is None or model in kind.models)
+        )
+        total += kind.weight * (sum(free for free in gpus if free < need) if runs else sum(gpus))
+    return total
+
+
 def quotas_of(round_: Round) -> dict[str, tuple[int | None, ...]]:
     """What each tenant's pending jobs may take of each resource (None: no quota)."""
     names = resources_of(round_)
@@ -257,6 +302,7 @@ def attainable(round_: Round) -> set[Vector]:
     tenants = [t.name for t in round_.tenants]
     quotas = quotas_of(round_)
     known: dict[tuple[object, ...], set[Layout]] = {}
+    kinds = kinds_of(round_) if "stranded" in terms else []
     states = {(hosts_of(round_), tuple(quotas[t] for t in tenants), 0, 0, 0)}
     for job in round_.jobs:
         if job.running is not None:
@@ -299,6 +345,9 @@ def attainable(round_: Round) -> set[Vector]:
                 "proximity": proximity,
                 "opened": sum(host.touched and not host.busy for host in hosts),
                 "leftover": sum(sum(host.gpus) for host in hosts if host.touched),
+                "stranded": sum(
+                    stranded_on(kinds, host.model, host.left, list(host.gpus)) for host in hosts
+                ),
             }[term]
             for term in terms
         )

@@ -19,9 +19,11 @@ from gang_oracle import (  # the name under which oracle.py is loaded as a fixtu
     Ask,
     TooManyPlansError,
     Vector,
+    kinds_of,
     menu,
     quotas_of,
     resources_of,
+    stranded_on,
     take,
 )
 
@@ -160,6 +162,7 @@ class Enumeration:
         self.levels = (*round_.cluster.levels, "host")
         self.sites = tuple(self._sites())
         self.menus = {job.name: [menu(round_, job, o) for o in job.options] for job in round_.jobs}
+        self.kinds = kinds_of(round_) if "stranded" in round_.policy.terms else []
         self.tenants = [tenant.name for tenant in round_.tenants]
         self.known: dict[tuple[object, ...], set[tuple[Hosts, Vector]]] = {}
         self.ways = 0
@@ -394,7 +397,7 @@ class Enumeration:
         return following
 
     def outcome(self, hosts: Hosts) -> Vector:
-        """What the hosts of a plan add: those opened, what is left over, what is freed."""
+        """What the hosts of a plan add: those opened, what is left over, freed, stranded."""
         both = list(zip(self.sites, hosts, strict=True))
         freed, freeing = 0, self.round.policy.freeing
         if freeing is not None:
@@ -409,4 +412,11 @@ class Enumeration:
             opened=sum(host.gets and not site.busy for site, host in both),
             leftover=sum(gpu.left for _, host in both if host.gets for gpu in host.gpus),
             freed=freed,
+            stranded=sum(
+                stranded_on(
+                    self.kinds, site.model, host.left, [g.left for g in host.gpus if g.welcomes]
+                )
+                for site, host in both
+                if site.welcomes
+            ),
         )

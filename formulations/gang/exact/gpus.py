@@ -32,6 +32,7 @@ class GpuSlots:
     ----------
     host, gpu, free : per slot the host (position in the model), GPU or `ANY_FREE`, milli-GPU
     b, b_slot, b_fraction : columns of b, and the slot and fraction of each
+    use_slot, use, use_milli : for all that takes of a slot the slot, the column and the milli-GPU
     """
 
     host: Ints
@@ -40,6 +41,9 @@ class GpuSlots:
     b: Ints
     b_slot: Ints
     b_fraction: Ints
+    use_slot: Ints
+    use: Ints
+    use_milli: Ints
 
 
 def add_gpus(m: Exact) -> GpuSlots:
@@ -48,8 +52,14 @@ def add_gpus(m: Exact) -> GpuSlots:
     shared, stay_shared = _is_share(gpu), _is_share(stay_gpu)
     sharing = np.union1d(m.x_host[shared], m.stays.host[stay_shared])
     named = np.flatnonzero((stay_gpu > 0) & np.isin(m.stays.host, sharing))
-    slots = _slots(m, sharing, np.unique(gpu[shared]), named)
-    w = _cut(m, slots, named)
+    host, gpu_of, free = _slots(m, sharing, named)
+    b, b_slot, b_fraction = _shares(m, free, np.unique(gpu[shared]))
+    w = m.model.variables("w", int((free == WHOLE_GPU).sum()), upper=1)
+    uses = _uses(m, (host, gpu_of, free), (b, b_slot, b_fraction), w, named)
+    slots = GpuSlots(host, gpu_of, free, b, b_slot, b_fraction, *uses)
+    m.model.add(
+        m.model.rows("gpu", len(free), upper=free)[slots.use_slot], slots.use, slots.use_milli
+    )
     whole = np.flatnonzero(gpu >= WHOLE_GPU)
     held = np.flatnonzero((stay_gpu >= WHOLE_GPU) & ~np.isin(m.stays.host, sharing))
     plain = np.setdiff1d(np.union1d(m.x_host[whole], m.stays.host[held]), sharing)
@@ -58,7 +68,7 @@ def add_gpus(m: Exact) -> GpuSlots:
     row[sharing] = m.model.rows("gpus", len(sharing), upper=0.0)
     m.model.add(row[m.x_host[whole]], m.x[whole], gpu[whole] // WHOLE_GPU)
     m.model.add(row[m.stays.host[held]], m.stays.s[held], m.stays.usable[held])
-    m.model.add(row[slots.host[slots.free == WHOLE_GPU]], w, -1.0)
+    m.model.add(row[host[free == WHOLE_GPU]], w, -1.0)
     for fraction in np.unique(gpu[shared]):
         row[sharing] = m.model.rows("share", len(sharing), upper=0.0)
         asked, given = np.flatnonzero(gpu == fraction), np.flatnonzero(slots.b_fraction == fraction)
@@ -77,8 +87,11 @@ def _usable_gpus(m: Exact, place: int) -> list[int]:
     return [g for g in m.stays.gpus[place] if m.problem.usable[start + g]]
 
 
-def _slots(m: Exact, sharing: Ints, fractions: Ints, held: Ints) -> GpuSlots:
-    """Tell apart the GPUs in part use and those of the running tasks in the places `held`."""
+def _slots(m: Exact, sharing: Ints, held: Ints) -> tuple[Ints, Ints, Ints]:
+    """Tell apart the GPUs in part use and those of the running tasks in the places `held`.
+
+    Returns the host, the GPU and the free milli-GPU of each slot.
+    """
     named: dict[int, set[int]] = {at: set() for at in sharing.tolist()}
     for p in held.tolist():
         named[int(m.stays.host[p])].update(_usable_gpus(m, p))
@@ -93,23 +106,37 @@ def _slots(m: Exact, sharing: Ints, fractions: Ints, held: Ints) -> GpuSlots:
         slots += [(at, i, milli) for i, milli in free.items()]
         slots += [(at, ANY_FREE, WHOLE_GPU)] * unnamed
     host_of, gpu, free_milli = np.array(slots, dtype=np.int64).reshape(-1, 3).T
-    b_slot, which = np.nonzero(free_milli[:, None] >= fractions)
-    most = free_milli[b_slot] // fractions[which] if len(which) else np.zeros(0)
-    b = m.model.variables("b", len(b_slot), upper=most)
-    return GpuSlots(host_of, gpu, free_milli, b, b_slot, fractions[which])
+    return host_of, gpu, free_milli
 
 
-def _cut(m: Exact, slots: GpuSlots, held: Ints) -> Ints:
-    """Shares and whole use of a GPU within what it has free; returns the columns w."""
-    free = np.flatnonzero(slots.free == WHOLE_GPU)
-    w = m.model.variables("w", len(free), upper=1)
-    rows = m.model.rows("gpu", len(slots.free), upper=slots.free)
-    m.model.add(rows[slots.b_slot], slots.b, slots.b_fraction)
-    m.model.add(rows[free], w, WHOLE_GPU)
-    row_of = {(h, g): r for h, g, r in zip(slots.host, slots.gpu, rows, strict=True)}
+def _shares(m: Exact, free: Ints, fractions: Ints) -> tuple[Ints, Ints, Ints]:
+    """Append b; returns its columns, their slots and their fractions."""
+    slot, which = np.nonzero(free[:, None] >= fractions)
+    most = free[slot] // fractions[which] if len(which) else np.zeros(0)
+    return m.model.variables("b", len(slot), upper=most), slot, fractions[which]
+
+
+def _uses(
+    m: Exact,
+    slots: tuple[Ints, Ints, Ints],
+    shares: tuple[Ints, Ints, Ints],
+    w: Ints,
+    held: Ints,
+) -> tuple[Ints, Ints, Ints]:
+    """Return the slot, column and milli-GPU of all that takes of a slot: b, w and what stays."""
+    b, b_slot, b_fraction = shares
+    host, gpu_of, free = slots
+    whole = np.flatnonzero(free == WHOLE_GPU)
+    slot_of = {(h, g): i for i, (h, g) in enumerate(zip(host, gpu_of, strict=True))}
     milli = np.minimum(milli_each(m), WHOLE_GPU)
-    for p in held.tolist():
-        for gpu in _usable_gpus(m, p):
-            row = row_of[m.stays.host[p], gpu]
-            m.model.add([row], m.stays.s[[p]], [milli[p]])
-    return w
+    staying = [
+        (slot_of[m.stays.host[p], gpu], m.stays.s[p], milli[p])
+        for p in held.tolist()
+        for gpu in _usable_gpus(m, p)
+    ]
+    stay_slot, stay, stay_milli = np.array(staying, dtype=np.int64).reshape(-1, 3).T
+    return (
+        np.concatenate([b_slot, whole, stay_slot]),
+        np.concatenate([b, w, stay]),
+        np.concatenate([b_fraction, np.full(len(whole), WHOLE_GPU), stay_milli]),
+    )

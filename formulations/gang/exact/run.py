@@ -11,10 +11,12 @@ from placewright.formulations.gang.exact.expand import expand_into
 from placewright.formulations.gang.exact.gpus import add_gpus
 from placewright.formulations.gang.exact.model import build
 from placewright.formulations.gang.exact.preemption import add_preemption
+from placewright.formulations.gang.exact.stranded import add_stranded
 from placewright.formulations.gang.exact.terms import add_terms
 from placewright.formulations.gang.naming import candidate
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.problem import Problem
+from placewright.formulations.gang.stranded.mix import STRANDED
 from placewright.formulations.session import HOLD_SLACK, Bound, Candidate, Session
 from placewright.solver import certified_bound, multipliers
 
@@ -27,6 +29,8 @@ def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
     slots = add_gpus(exact)
     add_preemption(exact)
     add_terms(exact)
+    if STRANDED in problem.terms:
+        add_stranded(exact, slots)
     holds: list[tuple[str, int]] = []
     start: NDArray[np.float64] | None = None
     for term in problem.terms:

@@ -1,0 +1,1 @@
+"""Fragmentation as a term: what it is, a bound on it, and plans that strand few GPUs."""

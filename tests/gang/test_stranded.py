@@ -1,0 +1,153 @@
+"""The term `stranded` against brute force: exact on tiny rounds, and never below its bound."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from placewright.formulations.gang import run
+from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.gang.stranded.bound import least_stranded
+from placewright.instances.plan import Plan
+from placewright.instances.policy import TaskKind
+from placewright.instances.references import check_round
+from placewright.instances.round import Round
+from placewright.instances.verify import verify
+from placewright.rounds import solve_round
+
+STABLE: dict[str, Any] = {
+    "derandomize": True,
+    "database": None,
+    "deadline": None,
+    "suppress_health_check": list(HealthCheck),
+}
+TERMS = ("value", "stranded", "opened", "stranded", "leftover")
+
+
+@st.composite
+def kinds(draw: st.DrawFn) -> TaskKind:
+    return TaskKind(
+        gpu=draw(st.sampled_from([1000, 500, 2000, 300, 0, 700, 4000])),
+        cpu=draw(st.sampled_from([0, 1, 3, 5])),
+        memory=draw(st.sampled_from([0, 0, 4, 9])),
+        weight=draw(st.integers(1, 4)),
+    )
+
+
+@st.composite
+def with_stranded(draw: st.DrawFn, rounds: st.SearchStrategy[Round]) -> Round:
+    """A tiny round that has `stranded` among its first terms, mostly with a mix of its own."""
+    round_ = draw(rounds)
+    others = [term for term in round_.policy.terms if term != "stranded"]
+    at = draw(st.sampled_from([1, 1, 0]))
+    terms = (*others[:at], "stranded", *others[at:])
+    mix = draw(st.none() | st.lists(kinds(), min_size=1, max_size=4).map(tuple))
+    policy = round_.policy.model_copy(update={"terms": terms, "mix": mix})
+    round_ = round_.model_copy(update={"policy": policy})
+    check_round(round_)
+    return round_
+
+
+def plans_of(oracle: ModuleType, found: Any, round_: Round) -> set[tuple[int, ...]]:
+    try:
+        plans: set[tuple[int, ...]] = found(round_)
+    except oracle.TooManyPlansError:
+        assume(False)
+    return plans
+
+
+def values_of(plan: Plan) -> tuple[int, ...]:
+    assert plan.certificate is not None
+    assert plan.certificate.degraded == ()
+    return tuple(term.value for term in plan.certificate.terms)
+
+
+def check_bounds(oracle: ModuleType, round_: Round, plan: Plan, plans: set[Any]) -> None:
+    assert plan.certificate is not None
+    values = values_of(plan)
+    assert values in plans
+    for index, term in enumerate(plan.certificate.terms):
+        best = oracle.best_given(round_, plans, values, index)
+        for bound in (term.certified, term.claimed):
+            assert bound is None or oracle.SENSE[term.name] * (bound - best) >= 0, (term, best)
+
+
+@pytest.mark.parametrize(("backend", "examples"), [("highs", 80), ("cp-sat", 30), ("cbc", 30)])
+def test_the_exact_model_proves_what_is_stranded_least(
+    oracle: ModuleType, tiny: ModuleType, backend: str, examples: int
+) -> None:
+    @settings(max_examples=examples, **STABLE)
+    @given(with_stranded(tiny.rounds(terms=TERMS[:3], jobs=4)))
+    def check(round_: Round) -> None:
+        plans = plans_of(oracle, oracle.attainable, round_)
+        plan = solve_round(round_, backend=backend, gap=0.0, isolation="none")
+        assert verify(round_, plan).ok
+        assert values_of(plan) == oracle.optimum(round_, plans)
+        assert plan.certificate is not None
+        assert plan.certificate.status == "optimal"
+        check_bounds(oracle, round_, plan, plans)
+
+    check()
+
+
+def test_running_jobs_move_where_they_strand_less(
+    oracle: ModuleType, moves: ModuleType, tiny: ModuleType
+) -> None:
+    @settings(max_examples=50, **STABLE)
+    @given(with_stranded(tiny.running_rounds()))
+    def check(round_: Round) -> None:
+        plans = plans_of(oracle, moves.attainable_with_moves, round_)
+        plan = solve_round(round_, gap=0.0, isolation="none")
+        assert verify(round_, plan).ok
+        assert values_of(plan) == oracle.optimum(round_, plans)
+
+    check()
+
+
+@pytest.mark.parametrize("moving", [False, True])
+def test_no_plan_strands_less_than_the_bound_without_a_solver(
+    oracle: ModuleType, moves: ModuleType, tiny: ModuleType, moving: bool
+) -> None:
+    rounds = tiny.running_rounds() if moving else tiny.rounds(terms=TERMS[:3], jobs=4)
+    found = moves.attainable_with_moves if moving else oracle.attainable
+    tight = 0
+
+    @settings(max_examples=80, **STABLE)
+    @given(with_stranded(rounds))
+    def check(round_: Round) -> None:
+        nonlocal tight
+        at = round_.policy.terms.index("stranded")
+        least = min(plan[at] for plan in plans_of(oracle, found, round_))
+        bound = least_stranded(compile_round(round_))
+        assert 0 <= bound <= least
+        tight += bound == least
+
+    check()
+    assert tight > 10
+
+
+@pytest.mark.parametrize("moving", [False, True])
+def test_larger_rounds_have_valid_plans_and_bounds(
+    oracle: ModuleType,
+    moves: ModuleType,
+    tiny: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    moving: bool,
+) -> None:
+    monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
+    rounds = tiny.running_rounds() if moving else tiny.rounds(terms=TERMS[:3], jobs=4)
+    found = moves.attainable_with_moves if moving else oracle.attainable
+
+    @settings(max_examples=60, **STABLE)
+    @given(with_stranded(rounds))
+    def check(round_: Round) -> None:
+        plans = plans_of(oracle, found, round_)
+        plan = solve_round(round_, gap=0.0, isolation="none")
+        assert verify(round_, plan).ok
+        check_bounds(oracle, round_, plan, plans)
+
+    check()
