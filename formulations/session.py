@@ -31,6 +31,9 @@ Place: TypeAlias = tuple[int, int, int, tuple[int, ...]]
 HOLD_SLACK = 0.5
 """Terms are integers: held within a half, nothing changes and no solver tolerance matters."""
 
+SHARPNESS = 1e-6
+"""Relative slack of a solver's bound: a value this near to it is as good as proven."""
+
 WORK = 30.0
 """Deterministic work of one solve, in units of about one second."""
 
@@ -110,7 +113,13 @@ class Session:
 
     def close_enough(self, value: float) -> bool:
         """Whether this value of the first term is proven within the gap that was asked for."""
-        return self.first_bound is not None and near(self.first_bound, value, self.gap)
+        return self.settled(value) or (
+            self.first_bound is not None and near(self.first_bound, value, self.gap)
+        )
+
+    def settled(self, value: float) -> bool:
+        """Whether this value of the first term is proven as far as bounds are sharp."""
+        return self.first_bound is not None and near(self.first_bound, value, SHARPNESS)
 
     def optimise(
         self,

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.classes import host_classes
+from placewright.formulations.gang.coring import (
+    SEARCH_SECONDS,
+    doubt_in,
+    search_core,
+    still_in_doubt,
+)
 from placewright.formulations.gang.counts import Counts, build
 from placewright.formulations.gang.hostpatterns import (
     Grid,
@@ -18,12 +25,10 @@ from placewright.formulations.gang.hostpatterns import (
 )
 from placewright.formulations.gang.patterns import Patterns
 from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.plain import plain
 from placewright.formulations.gang.problem import PROGRESS, SENSE, VALUE, Problem
 from placewright.formulations.session import HOLD_SLACK, Bound, Session, tighter
-from placewright.solver import Outcome, certified_bound, multipliers
-
-SEARCH_SECONDS = 10.0
-"""Most time of one branch and bound: what it gains later, packing and repair gain sooner."""
+from placewright.solver import Arrays, Doubt, Outcome, certified_bound, multipliers
 
 MODELLED = (VALUE, PROGRESS, "disruption", "spread", "opened")
 """Terms that the count model has."""
@@ -51,7 +56,7 @@ def models_of(problem: Problem, greedy: Placement) -> Iterator[CountModel]:
     """
     empty = Placement(problem, cleared=True)
     room = room_of(empty)
-    tightest = pattern_model(problem, empty, room)
+    tightest = None if plain(problem) else pattern_model(problem, empty, room)
     if tightest is not None:
         tightest.patterns.learn(greedy)
         yield CountModel(*tightest)
@@ -79,25 +84,31 @@ def pattern_model(
 
 
 def search(
-    session: Session, counts: Counts, patterns: Patterns | HostPatterns | None
+    session: Session,
+    counts: Counts,
+    patterns: Patterns | HostPatterns | None,
+    relaxed: Outcome | None = None,
+    *,
+    gap: float | None = None,
 ) -> Generator[Bound, None, NDArray[np.float64] | None]:
     """Branch and bound term by term, each held before the next; return the last point found.
 
-    Later terms get less time, and all but `progress` a looser gap.
+    Later terms get less time, and all but `progress` a looser gap than `gap`, by default half the
+    session's. If `relaxed` is the relaxation's outcome for the first term, with the same columns,
+    only those that it leaves in doubt are searched.
     """
     problem, model = counts.problem, counts.model
     values: NDArray[np.float64] | None = None
     holds: list[tuple[str, int]] = []
     pending = set(model.held)
+    doubt: Doubt | None = None
     for term in _modelled(problem):
         arrays = model.arrays(term, without=pending)
         if values is None:
-            outcome = session.optimise(arrays, share=0.5, most=SEARCH_SECONDS)
+            doubt = doubt_in(arrays, relaxed)
+            outcome = search_core(session, arrays, doubt, session.gap / 2 if gap is None else gap)
         else:
-            gap = None if term in (VALUE, PROGRESS) else 1e-2
-            outcome = session.optimise(
-                arrays, share=0.2, most=SEARCH_SECONDS, gap=gap, start=values
-            )
+            outcome = _search_later(session, term, arrays, values, doubt, holds[0][1])
         if outcome is None or outcome.values is None or outcome.objective is None:
             break
         # A model that lacks patterns proves nothing by its search.
@@ -108,6 +119,24 @@ def search(
         pending -= {f"hold:{term}"}
         holds.append((term, round(outcome.objective)))
     return values
+
+
+def _search_later(
+    session: Session,
+    term: str,
+    arrays: Arrays,
+    values: NDArray[np.float64],
+    doubt: Doubt | None,
+    first: int,
+) -> Outcome | None:
+    """Search from the last point; only what may vary with the first term held at its value."""
+    core = None if doubt is None else still_in_doubt(arrays, doubt, first)
+    inside, start = (arrays, values) if core is None else (core.arrays, core.inside(values))
+    gap = None if term in (VALUE, PROGRESS) else 1e-2
+    outcome = session.optimise(inside, share=0.2, most=SEARCH_SECONDS, gap=gap, start=start)
+    if core is None or outcome is None or outcome.values is None:
+        return outcome
+    return replace(outcome, values=core.whole(outcome.values))
 
 
 def _modelled(problem: Problem) -> list[str]:

@@ -14,6 +14,7 @@ from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.problem import Problem
 from placewright.formulations.gang.repair import repair
 from placewright.formulations.session import Bound, Candidate, Session
+from placewright.solver import Outcome
 
 
 def plans(
@@ -22,11 +23,17 @@ def plans(
     greedy: Placement,
     tightest: CountModel,
     models: Iterator[CountModel],
+    relaxed: Outcome | None = None,
 ) -> Iterator[Candidate | Bound]:
-    """Try the models in turn until a plan is close enough to the tightest bound; then repair."""
+    """Try the models in turn until a plan is close enough to the tightest bound; then repair.
+
+    `relaxed` is what the relaxation of the tightest one found for the first term.
+    """
     first, best = problem.terms[0], greedy
     for model in chain([tightest], models):
-        values = yield from search(session, *model)
+        # What a relaxation says of the columns is said of the patterns that it had.
+        known = relaxed if model is tightest and model.patterns is None else None
+        values = yield from search(session, *model, known)
         if values is not None:
             placement = expand(*model, values, session)
             grow(placement)

@@ -20,7 +20,7 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.session import Place
+from placewright.formulations.session import SHARPNESS, Place
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.round import Round
 from placewright.topology import Cluster, State
@@ -333,7 +333,7 @@ class Problem:
         Solvers stop within tolerances: for a minimum, 7.0000004 does not prove 8.
         """
         step = max(self._steps.get(term, 1), 1)
-        slack = 1e-6 * max(1.0, abs(bound))
+        slack = SHARPNESS * max(1.0, abs(bound))
         if SENSE[term] == "max":
             return float(floor((bound + slack) / step) * step)
         return float(ceil((bound - slack) / step) * step)

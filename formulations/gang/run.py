@@ -12,14 +12,22 @@ from collections.abc import Iterator
 from placewright.formulations.gang.emptying import freed_bounds
 from placewright.formulations.gang.exact.model import size_of
 from placewright.formulations.gang.exact.run import run as run_exact
+from placewright.formulations.gang.expand import expand
 from placewright.formulations.gang.freeing import Freeing
 from placewright.formulations.gang.greedy import fill
 from placewright.formulations.gang.growing import grow
 from placewright.formulations.gang.making_room import make_room
-from placewright.formulations.gang.models import MODELLED, later_bounds, models_of, relaxation
+from placewright.formulations.gang.models import (
+    MODELLED,
+    later_bounds,
+    models_of,
+    relaxation,
+    search,
+)
 from placewright.formulations.gang.moving import moving, moving_at_once
 from placewright.formulations.gang.naming import candidate
 from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.plain import plain
 from placewright.formulations.gang.plans import plans
 from placewright.formulations.gang.problem import PROGRESS, VALUE, Problem
 from placewright.formulations.gang.stranded.bound import least_stranded
@@ -44,10 +52,14 @@ def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
         yield from moving_at_once(problem)
     if session.proven or session.expired():
         return
-    if small(problem):
-        yield from run_exact(problem, session)
-    else:
+    if not small(problem):
         yield from _run_counts(problem, session, placement)
+        return
+    if problem.terms[0] in (VALUE, PROGRESS) and plain(problem):
+        yield from _run_plain(problem, session, placement)
+        if session.proven or session.expired():
+            return
+    yield from run_exact(problem, session)
 
 
 def small(problem: Problem) -> bool:
@@ -83,6 +95,21 @@ def trivial_bounds(problem: Problem) -> Iterator[Bound]:
         yield Bound("disruption", vacating_cost(problem), emptied, certified=True)
 
 
+def _run_plain(
+    problem: Problem, session: Session, greedy: Placement
+) -> Iterator[Candidate | Bound]:
+    """Search a small round by the sums, which are exact for it but for the tree, to the end."""
+    counts, _ = next(models_of(problem, greedy))
+    relaxed = yield from relaxation(session, counts, None, problem.terms[0])
+    values = yield from search(session, counts, None, relaxed, gap=0.0)
+    if values is not None:
+        placement = expand(counts, None, values, session)
+        grow(placement)
+        yield candidate(placement, "counts")
+    if not session.proven:
+        yield from later_bounds(session, counts, None)
+
+
 def _run_counts(
     problem: Problem, session: Session, greedy: Placement
 ) -> Iterator[Candidate | Bound]:
@@ -98,12 +125,13 @@ def _run_counts(
     if problem.running:
         yield from moving(session, problem, tightest, relaxed)
     else:
-        packed = make_room(session, tightest, relaxed, greedy) if first == VALUE else None
+        crowded = first == VALUE and not plain(problem)
+        packed = make_room(session, tightest, relaxed, greedy) if crowded else None
         if packed is not None:
             yield candidate(packed, "making room")
             greedy = max(greedy, packed, key=lambda p: p.value)
         # A packing looks at the first term alone.
         alone = PROGRESS not in problem.terms
         if packed is None or not (alone and session.close_enough(packed.value)):
-            yield from plans(session, problem, greedy, tightest, models)
+            yield from plans(session, problem, greedy, tightest, models, relaxed)
     yield from later_bounds(session, *tightest)

@@ -22,7 +22,10 @@ from placewright.solver import certified_bound, multipliers
 
 
 def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
-    """Yield, per term, its bound and the plan; the next term holds it at what the plan has."""
+    """Yield, per term, its bound and the plan; the next term holds it at what the plan has.
+
+    If the first term is proven already, the second is the first to be solved.
+    """
     everywhere = np.arange(problem.cluster.num_hosts)
     cleared = Placement(problem, cleared=True)
     exact = build(problem, cleared, everywhere, problem.pending, list(problem.running))
@@ -34,6 +37,10 @@ def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
     holds: list[tuple[str, int]] = []
     start: NDArray[np.float64] | None = None
     for term in problem.terms:
+        if not holds and session.best is not None and session.settled(session.best[term]):
+            exact.model.hold(term, session.best[term], HOLD_SLACK)
+            holds.append((term, session.best[term]))
+            continue
         # Proving the first term counts most; what it leaves is for the others.
         arrays = exact.model.arrays(term, relax=True)
         relaxed = session.optimise(arrays, share=0.2)

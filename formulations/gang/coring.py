@@ -1,0 +1,67 @@
+"""Branch and bound over the columns that a relaxation leaves in doubt, and the bound that gives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from placewright.formulations.session import HOLD_SLACK, Session, near
+from placewright.solver import Arrays, Core, Doubt, Outcome, doubt_of
+
+MOST_COLUMNS = 2_000
+"""Columns of a first core; a model of fewer is searched whole."""
+
+SEARCH_SECONDS = 10.0
+"""Most time of one branch and bound: what it gains later, packing and repair gain sooner."""
+
+TOLERANCE = 1e-6
+"""Of the relaxation's optimum: what its loss must exceed for a column to be left out."""
+
+
+def doubt_in(arrays: Arrays, relaxed: Outcome | None) -> Doubt | None:
+    """Return what a relaxation says of the columns of a model, if that is worth a core."""
+    if arrays.columns <= MOST_COLUMNS or relaxed is None:
+        return None
+    if relaxed.row_duals is None or relaxed.values is None:
+        return None
+    return doubt_of(arrays, relaxed.row_duals, relaxed.values)
+
+
+def search_core(
+    session: Session, arrays: Arrays, doubt: Doubt | None, gap: float
+) -> Outcome | None:
+    """Search the columns least settled; once more those that might still beat what was found.
+
+    The outcome is one of the whole model, which is searched where nothing is known of its columns,
+    or the first core has no point.
+    """
+    if doubt is None:
+        return session.optimise(arrays, share=0.5, most=SEARCH_SECONDS, gap=gap)
+    margin = float(np.partition(doubt.loss, MOST_COLUMNS)[MOST_COLUMNS])
+    found: Outcome | None = None
+    while True:
+        kept = doubt.within(margin)
+        core = Core.of(arrays, kept, doubt.point)
+        start = None if found is None or found.values is None else core.inside(found.values)
+        outcome = session.optimise(
+            core.arrays, share=0.5, most=SEARCH_SECONDS, gap=gap, start=start
+        )
+        if outcome is None or outcome.values is None or outcome.objective is None:
+            return found or search_core(session, arrays, None, gap)
+        # Whoever is outside has lost at least as much as the column left out at the least loss.
+        outside = doubt.most - float(doubt.loss[~kept].min(initial=np.inf))
+        bound = None
+        if outcome.bound is not None:
+            bound = doubt.sign * max(doubt.sign * outcome.bound, outside)
+        found = replace(outcome, values=core.whole(outcome.values), bound=bound)
+        missing = doubt.missing(outcome.objective)
+        if missing <= margin or bound is None or near(bound, outcome.objective, gap):
+            return found
+        margin = missing * (1 + TOLERANCE)
+
+
+def still_in_doubt(arrays: Arrays, doubt: Doubt, held: float) -> Core:
+    """Return the core of the points whose objective, that of the doubt, is no worse than `held`."""
+    lost = doubt.missing(held) + HOLD_SLACK + TOLERANCE * abs(doubt.most)
+    return Core.of(arrays, doubt.within(lost), doubt.point)

@@ -1,0 +1,131 @@
+"""The core of an integer program: the columns that its linear relaxation leaves in doubt.
+
+For a maximum over  row_lower <= A x <= row_upper,  lower <= x <= upper  and any multipliers y,
+
+    c x  =  y A x + d x  <=  z        d = c - y A,   z: the most that y A x + d x can be
+
+and a point whose whole-number column j is not at the bound that d[j] prefers is worse than z by
+|d[j]| at least. So a search may leave such columns where d has them, if it then counts z less the
+smallest such |d[j]| among the bounds (Balas and Zemel, *An Algorithm for Large Zero-One Knapsack
+Problems*, Operations Research 28, 1980, on the core; reduced-cost fixing in general: Crowder,
+Johnson and Padberg, *Solving Large-Scale Zero-One Linear Programming Problems*, 1983).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from placewright.solver.arrays import ALWAYS, Arrays, Bools, Floats
+
+__all__ = ["Core", "Doubt", "doubt_of"]
+
+SETTLED = 1e-6
+"""How far from a bound a column of the relaxation may be and still count as there."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Doubt:
+    """What multipliers say of each column; the objective is oriented to be a maximum.
+
+    Attributes
+    ----------
+    sign
+        1.0 if the objective was a maximum, -1.0 if it was a minimum.
+    most
+        z: no point of the relaxation is better.
+    point
+        Where d has each column, shape (n,).
+    loss
+        |d|, shape (n,): what any other whole number costs at least; 0 where nothing is known.
+    """
+
+    sign: float
+    most: float
+    point: Floats
+    loss: Floats
+
+    def missing(self, objective: float) -> float:
+        """Return by how much z is better than an objective."""
+        return self.most - self.sign * objective
+
+    def within(self, margin: float) -> Bools:
+        """Tell which columns may be off their point at a loss of up to `margin`."""
+        return self.loss <= margin
+
+
+def doubt_of(arrays: Arrays, row_duals: Floats, values: Floats) -> Doubt | None:
+    """Read the duals of a relaxation, whose optimum is at `values`.
+
+    Columns that are elsewhere in the optimum than d says are in doubt, and so are those that need
+    not be whole. None where a column without a bound pays.
+    """
+    finite = np.isfinite(row_duals)
+    dual = np.where(finite, arrays.sign * np.where(finite, row_duals, 0.0), 0.0)
+    limit = np.where(dual > 0, arrays.row_upper, arrays.row_lower)
+    dual = np.where(np.isfinite(limit) & (arrays.when == ALWAYS), dual, 0.0)
+    reduced = arrays.sign * arrays.reduced_costs(arrays.sign * dual)
+    point = np.where(reduced > 0, arrays.upper, arrays.lower)
+    used = reduced != 0
+    if not np.isfinite(point[used]).all():
+        return None
+    most = float(dual[dual != 0] @ limit[dual != 0] + reduced[used] @ point[used])
+    settled = arrays.integer & (np.abs(values - point) <= SETTLED)
+    loss = np.where(settled, np.abs(reduced), 0.0)
+    return Doubt(arrays.sign, most + arrays.sign * arrays.constant, point, loss)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Core:
+    """A model of which some columns stay where they are.
+
+    Attributes
+    ----------
+    arrays
+        The other columns; what the left ones take is off the row bounds.
+    kept
+        Which columns those are, shape (n,).
+    point
+        Where the left ones are, shape (n,).
+    """
+
+    arrays: Arrays
+    kept: Bools
+    point: Floats
+
+    @classmethod
+    def of(cls, arrays: Arrays, kept: Bools, point: Floats) -> Core:
+        """Leave the columns that are not `kept` at their point; those of conditions have to be."""
+        left = np.where(kept, 0.0, point)
+        at = arrays.entry_rows()
+        taken = np.bincount(at, weights=arrays.data * left[arrays.indices], minlength=arrays.rows)
+        stays = kept[arrays.indices]
+        number = np.bincount(at[stays], minlength=arrays.rows)
+        position = np.cumsum(kept) - 1
+        conditional = arrays.when != ALWAYS
+        smaller = replace(
+            arrays,
+            cost=arrays.cost[kept],
+            constant=arrays.objective_of(left),
+            lower=arrays.lower[kept],
+            upper=arrays.upper[kept],
+            integer=arrays.integer[kept],
+            row_lower=arrays.row_lower - taken,
+            row_upper=arrays.row_upper - taken,
+            indptr=np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(number)]),
+            indices=position[arrays.indices[stays]],
+            data=arrays.data[stays],
+            when=np.where(conditional, position[arrays.when], ALWAYS),
+        )
+        return cls(smaller, kept, left)
+
+    def inside(self, values: Floats) -> Floats:
+        """Return the part of a whole point that the core has."""
+        return values[self.kept]
+
+    def whole(self, values: Floats) -> Floats:
+        """Return the whole point of one of the core, shape (n,)."""
+        point = self.point.copy()
+        point[self.kept] = values
+        return point
