@@ -25,6 +25,8 @@ def build_cluster(document: ClusterDocument) -> Cluster:
     models: list[str | None] = []
     host_models: list[str | None] = []
     capacity: list[tuple[int, ...]] = []
+    gpu_memory: list[int] = []
+    product: list[int] = []
     for entry in document.hosts:
         names = expand(entry.name)
         has = hardware(entry)
@@ -32,6 +34,8 @@ def build_cluster(document: ClusterDocument) -> Cluster:
         gpus += [has.gpus] * len(names)
         models += [has.gpu_model] * len(names)
         host_models += [entry.model] * len(names)
+        gpu_memory += [has.gpu_memory or 0] * len(names)
+        product += [has.product] * len(names)
         capacity += [tuple(has.capacity.get(name, 0) for name in resources)] * len(names)
     return assemble(
         document.name,
@@ -45,6 +49,8 @@ def build_cluster(document: ClusterDocument) -> Cluster:
         host_model=host_models,
         links={level: Link(x.bandwidth_mbps, x.latency_us) for level, x in document.links.items()},
         wan={x.between: Link(x.bandwidth_mbps, x.latency_us) for x in document.wan},
+        gpu_memory=gpu_memory,
+        product=product,
     )
 
 

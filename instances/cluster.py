@@ -37,6 +37,8 @@ class HostEntry(Document):
 
     `model` names hardware of the catalogue (`dgx-h100`), which fills whatever is not given here.
     Host resources other than GPUs: `cpu` (millicores), `memory` (MiB), `resources` (any unit).
+    `gpu_memory` is the MiB of one GPU; without it the name of the GPU model may tell
+    (`A100-SXM4-80GB`), or the host model. `mig: false`: its GPUs are not to be cut into MIG slices.
     """
 
     name: HostName
@@ -44,6 +46,8 @@ class HostEntry(Document):
     model: Name | None = None
     gpus: Annotated[int, Field(strict=True, ge=0, le=MAX_GPUS_PER_HOST)] | None = None
     gpu_model: Name | None = None
+    gpu_memory: Mib | None = None
+    mig: Flag = True
     cpu: MilliCpu | None = None
     memory: Mib | None = None
     resources: Resources = Field(default_factory=dict)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, model_validator
 
 from placewright.instances.cluster import HostName
 from placewright.instances.documents import (
@@ -22,6 +22,7 @@ from placewright.instances.documents import (
     Resources,
 )
 from placewright.instances.plan import Task
+from placewright.instances.shares import group_schema, with_milli_gpu
 
 
 class TaskGroup(Document):
@@ -32,7 +33,13 @@ class TaskGroup(Document):
     models and `hosts` the allowed hosts, by name or range (None: any). All tasks share one domain
     of the level `required`; the term `spread` counts the levels in `preferred` (None: every level
     with a spread weight).
+
+    `gpu_memory` is what a task uses of the memory of each of its GPUs, in MiB: shares of a GPU add
+    up to at most what it has, and whole GPUs have at least as much. In place of `gpu`, `mig` names
+    the profile of one MIG slice per task, which is 1000 * (its compute slices) / 7 milli-GPU.
     """
+
+    model_config = ConfigDict(json_schema_extra=group_schema)
 
     name: Name = "tasks"
     count: Count = 1
@@ -44,6 +51,13 @@ class TaskGroup(Document):
     hosts: Many[HostName] | None = Field(default=None, min_length=1)
     required: Name | None = None
     preferred: Many[Name] | None = None
+    gpu_memory: Mib = 0
+    mig: Name | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sharing(cls, raw: Any) -> Any:
+        return with_milli_gpu(raw)
 
     @property
     def milli_gpu(self) -> int:

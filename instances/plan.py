@@ -59,12 +59,14 @@ class Task(Document):
     """The place of one task: index of its group in the option, index in the group, host, GPUs.
 
     `gpus` are indices on the host: one for a share of a GPU, as many as asked for whole GPUs.
+    `slot` is the first memory slice of a MIG slice, and None for any other task.
     """
 
     group: Index = 0
     index: Index = 0
     host: Name
     gpus: Many[Index] = ()
+    slot: Index | None = None
 
 
 class Decision(Document):

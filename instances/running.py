@@ -14,6 +14,7 @@ from placewright.instances.hardware import Hardware
 from placewright.instances.job import Option, Running, TaskGroup
 from placewright.instances.plan import Task
 from placewright.instances.round import Round
+from placewright.instances.running_parts import check_parts
 
 
 def check_running(round_: Round, hosts: Mapping[str, Hardware]) -> None:
@@ -65,6 +66,7 @@ def check_running(round_: Round, hosts: Mapping[str, Hardware]) -> None:
             _check_gpus(task, group, host, task_path)
             _hold(task, group, host, held[task.host], task_path)
             _hold_gpus(task, group, held_gpus[task.host], task_path)
+    check_parts(round_, hosts)
 
 
 def _check_tasks(running: Running, option: Option, path: Path) -> None:
@@ -105,6 +107,12 @@ def _check_gpus(task: Task, group: TaskGroup, host: Hardware, path: Path) -> Non
     if len(task.gpus) != asked or len(set(task.gpus)) != asked:
         raise InvalidInputError(
             f"expected {asked} different GPU indices", path=(*path, "gpus"), value=task.gpus
+        )
+    if task.slot is not None and group.mig is None:
+        raise InvalidInputError(
+            "given for a task that asks for no MIG slice; expected none",
+            path=(*path, "slot"),
+            value=task.slot,
         )
     for k, gpu in enumerate(task.gpus):
         if gpu >= host.gpus:

@@ -11,15 +11,20 @@ from typing import Any, TypeAlias
 
 from placewright.instances.cluster import ClusterDocument
 from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.hardware import hardware
-from placewright.instances.job import Option
+from placewright.instances.hardware import Hardware, hardware
+from placewright.instances.job import Option, TaskGroup
 from placewright.instances.plan import Decision, DecisionKind, Task
 from placewright.instances.ranges import expand
 from placewright.instances.round import Round
 from placewright.rounds.knots import Move, Yard, sums
+from placewright.topology.mig import MEMORY_SLICES, PRODUCTS, SLICES
 
-Slot: TypeAlias = tuple[str, str | int]
-"""A host with the name of a resource or the index of a GPU."""
+Slot: TypeAlias = tuple[str, str | int | tuple[int, int | str]]
+"""A host with the name of a resource, the index of a GPU, or that of a GPU and of a memory slice.
+
+Beside its memory slices a GPU has its `MEMORY` and its `MEDIA` extensions.
+"""
+MEMORY, MEDIA = "memory", "media"
 
 
 def order_of_moves(
@@ -61,10 +66,11 @@ def order_of_moves(
         if job.running is not None
     }
     numbers: dict[Slot, int] = {}
-    moves = [_move(*running[decision.job], decision.tasks, numbers) for decision in migrated]
+    asked = _Asked(round)
+    moves = [_move(asked, *running[decision.job], decision.tasks, numbers) for decision in migrated]
     for stopped in preempted:
         del running[stopped]
-    yard = Yard(moves, _free(round.cluster, running.values(), numbers))
+    yard = Yard(moves, _free(asked, round.cluster, running.values(), numbers))
     yard.clear()
     return {
         "kind": "moves",
@@ -74,11 +80,15 @@ def order_of_moves(
 
 
 def _move(
-    option: Option, places: Iterable[Task], new_places: Iterable[Task], numbers: dict[Slot, int]
+    asked: _Asked,
+    option: Option,
+    places: Iterable[Task],
+    new_places: Iterable[Task],
+    numbers: dict[Slot, int],
 ) -> Move:
     """Compare a job's places before and after; new slots get the next number."""
     before, after = (
-        sums((numbers.setdefault(slot, len(numbers)), n) for slot, n in _asked(option, tasks))
+        sums((numbers.setdefault(slot, len(numbers)), n) for slot, n in asked(option, tasks))
         for tasks in (places, new_places)
     )
     return Move(
@@ -90,38 +100,72 @@ def _move(
     )
 
 
-def _asked(option: Option, tasks: Iterable[Task]) -> Iterator[tuple[Slot, int]]:
-    """Yield what tasks ask of their slots, if anything."""
-    for task in tasks:
-        group = option.groups[task.group]
-        for gpu in task.gpus:
-            yield (task.host, gpu), min(group.gpu, WHOLE_GPU)
-        for name, amount in (("cpu", group.cpu), ("memory", group.memory)):
-            if amount:
-                yield (task.host, name), amount
-        for name, amount in group.resources.items():
-            if amount:
-                yield (task.host, name), amount
+class _Asked:
+    """What tasks of a round ask of their slots.
+
+    Where there are MIG slices, all other tasks take a part of every memory slice, and a MIG slice
+    takes its own whole: so nothing else finds room beside it.
+    """
+
+    def __init__(self, round_: Round) -> None:
+        groups = [g for job in round_.jobs for option in job.options for g in option.groups]
+        self._product: dict[str, int] = {}
+        if any(group.mig for group in groups):
+            for entry in round_.cluster.hosts:
+                self._product.update(dict.fromkeys(expand(entry.name), hardware(entry).product))
+
+    def __call__(self, option: Option, tasks: Iterable[Task]) -> Iterator[tuple[Slot, int]]:
+        """Yield what tasks ask of their slots, if anything."""
+        for task in tasks:
+            group = option.groups[task.group]
+            for gpu in task.gpus:
+                yield (task.host, gpu), min(group.gpu, WHOLE_GPU)
+                if group.gpu_memory:
+                    yield (task.host, (gpu, MEMORY)), group.gpu_memory
+                if self._product:
+                    yield from self._slices(task, group, gpu)
+            for name, amount in (("cpu", group.cpu), ("memory", group.memory)):
+                if amount:
+                    yield (task.host, name), amount
+            for name, amount in group.resources.items():
+                if amount:
+                    yield (task.host, name), amount
+
+    def _slices(self, task: Task, group: TaskGroup, gpu: int) -> Iterator[tuple[Slot, int]]:
+        if group.mig is None or task.slot is None:
+            for i in range(MEMORY_SLICES):
+                yield (task.host, (gpu, i)), min(group.gpu, WHOLE_GPU)
+            return
+        kind = SLICES[PRODUCTS[self._product[task.host]].profiles[group.mig]]
+        for i in range(task.slot, task.slot + kind.size):
+            yield (task.host, (gpu, i)), WHOLE_GPU
+        if kind.media:
+            yield (task.host, (gpu, MEDIA)), WHOLE_GPU
 
 
 def _free(
+    asked: _Asked,
     cluster: ClusterDocument,
     running: Iterable[tuple[Option, Iterable[Task]]],
     numbers: Mapping[Slot, int],
 ) -> list[int]:
     """Return what the running jobs leave of each slot, by its number."""
     touched = {host for host, _ in numbers}
-    capacity: dict[str, Mapping[str, int]] = {}
+    has: dict[str, Hardware] = {}
     for entry in cluster.hosts:
-        names = touched.intersection(expand(entry.name))
-        capacity.update(dict.fromkeys(names, hardware(entry).capacity))
-    free = [
-        WHOLE_GPU if isinstance(what, int) else capacity[host].get(what, 0)
-        for host, what in numbers
-    ]
+        has.update(dict.fromkeys(touched.intersection(expand(entry.name)), hardware(entry)))
+    free = [_has(has[host], what) for host, what in numbers]
     for option, tasks in running:
         here = [task for task in tasks if task.host in touched]
-        for slot, amount in _asked(option, here) if here else ():
+        for slot, amount in asked(option, here) if here else ():
             if slot in numbers:
                 free[numbers[slot]] -= amount
     return free
+
+
+def _has(host: Hardware, what: str | int | tuple[int, int | str]) -> int:
+    if isinstance(what, str):
+        return host.capacity.get(what, 0)
+    if isinstance(what, tuple) and what[1] == MEMORY:
+        return host.gpu_memory or 0
+    return WHOLE_GPU

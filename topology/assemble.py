@@ -23,6 +23,8 @@ def assemble(
     host_model: Sequence[str | None] | None = None,
     links: Mapping[str, Link] | None = None,
     wan: Mapping[tuple[str, str], Link] | None = None,
+    gpu_memory: ArrayLike = (),
+    product: ArrayLike = (),
 ) -> Cluster:
     """Build a cluster from names; domains and hosts keep the order in which they are given.
 
@@ -47,7 +49,7 @@ def assemble(
         CPU in millicores, memory in MiB.
     host_model : sequence of str or None (hosts,), optional
         Keys of `CATALOGUE`; None where the hardware is unknown.
-    links, wan : mapping, optional
+    links, wan, gpu_memory, product : optional
         As in `Cluster`.
 
     Raises
@@ -97,6 +99,8 @@ def assemble(
         host_model=host_model_index,
         links=links or {},
         wan=wan or {},
+        gpu_memory=np.asarray(gpu_memory, dtype=np.int64),
+        product=np.asarray(product, dtype=np.int32),
     )
 
 

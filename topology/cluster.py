@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from placewright.topology.catalogue import HostModel
 from placewright.topology.links import Link
+from placewright.topology.mig import PRODUCTS
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -54,6 +55,11 @@ class Cluster:
         By level: what joins a domain of that level to the domain that holds it.
     wan : mapping of (str, str) to Link
         By pair of outermost domains, each pair once.
+    gpu_memory : int64 array (hosts,), optional
+        MiB of one GPU of each host, 0 where that is unknown; by default it is.
+    product : int32 array (hosts,), optional
+        What MIG can cut the GPUs of each host into, as an index in `topology.mig.PRODUCTS`; -1, the
+        default, where it can not.
 
     Attributes
     ----------
@@ -83,6 +89,8 @@ class Cluster:
     host_model: NDArray[np.int32]
     links: Mapping[str, Link] = field(default_factory=dict)
     wan: Mapping[tuple[str, str], Link] = field(default_factory=dict)
+    gpu_memory: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    product: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
     domain: NDArray[np.int32] = field(init=False, repr=False)
     gpu_start: NDArray[np.int64] = field(init=False, repr=False)
     host_index: Mapping[str, int] = field(init=False, repr=False)
@@ -151,6 +159,16 @@ class Cluster:
                     f"host {self.hosts[over[0]]!r} has {gpu_count[over[0]]} GPUs, more than its "
                     f"model {model.name!r}; expected at most {model.gpus}"
                 )
+        unknown = np.zeros(self.num_hosts, dtype=np.int64)
+        gpu_memory = _frozen(
+            "gpu_memory",
+            self.gpu_memory if len(self.gpu_memory) else unknown,
+            np.dtype(np.int64),
+            hosts,
+        )
+        product = _indices(
+            "product", self.product if len(self.product) else unknown - 1, hosts, -1, len(PRODUCTS)
+        )
         start = np.zeros(self.num_hosts + 1, dtype=np.int64)
         np.cumsum(gpu_count, out=start[1:])
         start.flags.writeable = False
@@ -159,6 +177,8 @@ class Cluster:
         self._set("gpu_model", gpu_model)
         self._set("host_model", host_model)
         self._set("gpu_start", start)
+        self._set("gpu_memory", gpu_memory)
+        self._set("product", product)
 
     def _check_links(self) -> None:
         self._set("links", dict(self.links))

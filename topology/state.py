@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +27,19 @@ class State:
         False where nothing may be placed.
     busy : bool array (hosts,)
         True where some task runs.
+    gpu_memory : int64 array (gpus,) or None
+        Free MiB of each GPU. None: nobody asks, all are as the cluster has them.
+    slices : int16 array (gpus,) or None
+        What MIG slices take of each GPU: bit i is memory slice i, bit 8 the media extensions. None:
+        there are no slices.
     """
 
     free: NDArray[np.int64]
     gpu_free: NDArray[np.int32]
     healthy: NDArray[np.bool_]
     busy: NDArray[np.bool_]
+    gpu_memory: NDArray[np.int64] | None = None
+    slices: NDArray[np.int16] | None = None
 
     @classmethod
     def empty(cls, cluster: Cluster) -> State:
@@ -44,9 +51,25 @@ class State:
             busy=np.zeros(cluster.num_hosts, dtype=np.bool_),
         )
 
+    @classmethod
+    def shared(cls, cluster: Cluster) -> State:
+        """Return the empty state of a cluster with the memory and the slices of its GPUs."""
+        return replace(
+            cls.empty(cluster),
+            gpu_memory=np.repeat(cluster.gpu_memory, cluster.gpu_count),
+            slices=np.zeros(cluster.num_gpus, dtype=np.int16),
+        )
+
     def copy(self) -> State:
         """Return a state that shares no array with this one."""
-        return State(self.free.copy(), self.gpu_free.copy(), self.healthy.copy(), self.busy.copy())
+        return State(
+            self.free.copy(),
+            self.gpu_free.copy(),
+            self.healthy.copy(),
+            self.busy.copy(),
+            None if self.gpu_memory is None else self.gpu_memory.copy(),
+            None if self.slices is None else self.slices.copy(),
+        )
 
     def whole_free(self, cluster: Cluster) -> NDArray[np.int32]:
         """Return per host how many of its GPUs are wholly free, whether it is healthy or not."""

@@ -163,8 +163,10 @@ def _same_places(one: Sequence[Task], other: Sequence[Task]) -> bool:
     return one == other or _places(one) == _places(other)
 
 
-def _places(tasks: Sequence[Task]) -> list[tuple[int, int, str, list[int]]]:
-    return sorted((task.group, task.index, task.host, sorted(task.gpus)) for task in tasks)
+def _places(tasks: Sequence[Task]) -> list[tuple[int, int, str, list[int], int]]:
+    return sorted(
+        (t.group, t.index, t.host, sorted(t.gpus), -1 if t.slot is None else t.slot) for t in tasks
+    )
 
 
 RULES: tuple[Rule[Reading], ...] = (

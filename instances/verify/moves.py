@@ -14,15 +14,18 @@ from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.errors import value_text
 from placewright.instances.job import TaskGroup
 from placewright.instances.plan import Task
+from placewright.instances.verify.parts import slice_on
 from placewright.instances.verify.reading import Placed, Reading, demand
 from placewright.instances.verify.result import Finding, Rule
+from placewright.topology.mig import MEMORY_SLICES
 
 KIND = "moves"
 _LISTS = ("steps", "needs_spare")
+_MEMORY, _MEDIA = "memory", "media"
 
 Path = tuple[str | int, ...]
-# A resource of a host, by name, or one of its GPUs, by index.
-Slot = tuple[str, str | int]
+# A resource of a host, by name, one of its GPUs, by index, or a memory slice or "memory" of it.
+Slot = tuple[str, str | int | tuple[int, int | str]]
 
 
 class Listed(NamedTuple):
@@ -97,12 +100,14 @@ def move_order(reading: Reading) -> Iterator[Finding]:
         for slot, amount in _held_before(reading, name, targets):
             held[slot] -= amount
         for task in placed.tasks:
-            for slot, amount in _slots(task.task, task.group):
+            for slot, amount in _slots(reading, task.task, task.group):
                 held[slot] += amount
-        over = next((slot for slot in _taken(placed) if held[slot] > _limit(reading, slot)), None)
+        over = next(
+            (slot for slot in _taken(reading, placed) if held[slot] > _limit(reading, slot)), None
+        )
         if over is not None:
             host, what = over
-            unit = f"of {what}" if isinstance(what, str) else f"milli-GPU of GPU {what}"
+            unit = f"of {what}" if isinstance(what, str) else _unit_of_gpu(what)
             yield Finding(
                 (*listed.path, "steps", number),
                 f"job {name!r} makes {held[over]} {unit} held on host {host!r} in its turn; "
@@ -156,29 +161,62 @@ def _held_before(reading: Reading, job: str, hosts: Collection[str]) -> Iterator
     groups = reading.option_run(job).groups
     for task in reading.running[job].tasks:
         if task.host in hosts:
-            yield from _slots(task, groups[task.group])
+            yield from _slots(reading, task, groups[task.group])
 
 
-def _slots(task: Task, group: TaskGroup) -> Iterator[tuple[Slot, int]]:
+def _slots(reading: Reading, task: Task, group: TaskGroup) -> Iterator[tuple[Slot, int]]:
     for resource, amount in demand(group):
         if amount:
             yield (task.host, resource), amount
     for gpu in task.gpus:
         yield (task.host, gpu), min(group.gpu, WHOLE_GPU)
+        if group.gpu_memory:
+            yield (task.host, (gpu, _MEMORY)), group.gpu_memory
+    if reading.sliced:
+        yield from _memory_slices(reading, task, group)
 
 
-def _taken(placed: Placed) -> Iterator[Slot]:
+def _memory_slices(reading: Reading, task: Task, group: TaskGroup) -> Iterator[tuple[Slot, int]]:
+    """Yield what a task holds of memory slices: a MIG slice all of its own, others of each a part.
+
+    So no other task finds room beside MIG slices.
+    """
+    kind = None if group.mig is None else slice_on(reading.cluster.hosts[task.host], group.mig)
+    for gpu in task.gpus:
+        if kind is None or task.slot is None:
+            for i in range(MEMORY_SLICES):
+                yield (task.host, (gpu, i)), min(group.gpu, WHOLE_GPU)
+            continue
+        for i in range(task.slot, task.slot + kind.size):
+            yield (task.host, (gpu, i)), WHOLE_GPU
+        if kind.media:
+            yield (task.host, (gpu, _MEDIA)), WHOLE_GPU
+
+
+def _taken(reading: Reading, placed: Placed) -> Iterator[Slot]:
     """Yield what the arrivals of a job hold."""
     for arrival in placed.arrivals:
-        for slot, _ in _slots(arrival.task, arrival.group):
+        for slot, _ in _slots(reading, arrival.task, arrival.group):
             yield slot
+
+
+def _unit_of_gpu(what: int | tuple[int, int | str]) -> str:
+    if isinstance(what, int):
+        return f"milli-GPU of GPU {what}"
+    gpu, part = what
+    if isinstance(part, int):
+        return f"milli-GPU of memory slice {part} of GPU {gpu}"
+    return f"MiB of GPU {gpu}" if part == _MEMORY else f"media extensions of GPU {gpu}"
 
 
 def _limit(reading: Reading, slot: Slot) -> int:
     host, what = slot
-    if isinstance(what, int):
-        return WHOLE_GPU
-    return reading.cluster.hosts[host].hardware.capacity.get(what, 0)
+    hardware = reading.cluster.hosts[host].hardware
+    if isinstance(what, str):
+        return hardware.capacity.get(what, 0)
+    if isinstance(what, tuple) and what[1] == _MEMORY:
+        return hardware.gpu_memory or 0
+    return WHOLE_GPU
 
 
 RULES: tuple[Rule[Reading], ...] = (

@@ -74,7 +74,7 @@ class Reading:
     Whatever the plan names and the round does not have is left out here; the rules `known_job`,
     `legal_decision`, `option`, `gang` and `known_host` report it, and no other rule stumbles over
     it. `running` says by job name what runs before the round; every migrated and preempted job is
-    in it. `vacated` are the hosts that the policy empties.
+    in it. `vacated` are the hosts that the policy empties. `sliced`: some job may get a MIG slice.
     """
 
     round: Round
@@ -87,6 +87,7 @@ class Reading:
     migrated: tuple[Placed, ...]
     started: tuple[Placed, ...]
     preempted: tuple[Preempted, ...]
+    sliced: bool
 
     @property
     def placed_anew(self) -> tuple[Placed, ...]:
@@ -163,14 +164,15 @@ def read(round: Round, plan: Plan) -> Reading:  # noqa: A002
         migrated=tuple(placed[DecisionKind.MIGRATE]),
         started=tuple(placed[DecisionKind.START]),
         preempted=tuple(preempted),
+        sliced=any(g.mig for job in round.jobs for option in job.options for g in option.groups),
     )
 
 
 def _moved(tasks: tuple[PlacedTask, ...], running: Running) -> tuple[PlacedTask, ...]:
-    """Return the tasks that are not where they run, on the same host and the same GPUs."""
+    """Return the tasks that are not where they run: on the same host, GPUs and slot."""
     before = {_place(task) for task in running.tasks}
     return tuple(placed for placed in tasks if _place(placed.task) not in before)
 
 
-def _place(task: Task) -> tuple[int, int, str, frozenset[int]]:
-    return task.group, task.index, task.host, frozenset(task.gpus)
+def _place(task: Task) -> tuple[int, int, str, frozenset[int], int | None]:
+    return task.group, task.index, task.host, frozenset(task.gpus), task.slot
