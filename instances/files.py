@@ -129,7 +129,8 @@ def parse_plan(raw: Mapping[str, Any], file: str | None = None) -> Plan:
 def write(document: Document, path: AnyPath) -> None:
     """Write a document: YAML if the path ends so, else JSON.
 
-    A Plan is written in full, a Round or Cluster without what equals the default.
+    A Plan is written in full, but for slots if no task has one; a Round or Cluster without what
+    equals the default.
 
     Raises
     ------
@@ -138,14 +139,25 @@ def write(document: Document, path: AnyPath) -> None:
     """
     file = os.fspath(path)
     lean = not isinstance(document, Plan)
+    unused = None if lean else _without_slots(document)
     head = {"apiVersion": API_VERSION, "kind": type(document).model_fields["kind"].default}
     if file.lower().endswith(_YAML_SUFFIXES):
-        text = markup.dump_yaml(head | document.model_dump(mode="json", exclude_defaults=lean))
+        text = markup.dump_yaml(
+            head | document.model_dump(mode="json", exclude=unused, exclude_defaults=lean)
+        )
     else:
-        text = document.model_dump_json(exclude_defaults=lean, indent=1) + "\n"
+        text = document.model_dump_json(exclude=unused, exclude_defaults=lean, indent=1) + "\n"
         if lean:  # a document says what it is, although that is a default
             text = json.dumps(head, indent=1)[:-2] + "," + text[1:]
     streams.write(file, text.encode())
+
+
+def _without_slots(document: Document) -> Any:
+    """Return what to leave out of a plan without MIG slices."""
+    tasks = (t for d in getattr(document, "decisions", ()) for t in d.tasks)
+    if any(task.slot is not None for task in tasks):
+        return None
+    return {"decisions": {"__all__": {"tasks": {"__all__": {"slot"}}}}}
 
 
 def _raw(file: str, *kinds: str) -> dict[str, Any]:

@@ -84,10 +84,12 @@ def _kind(task: Task, profile: str, host: Hardware, path: Path) -> Slice:
         )
     kind = SLICES[profiles[profile]]
     if task.slot not in kind.starts:
+        missing = "missing; " if task.slot is None else ""
         raise InvalidInputError(
-            f"expected a start of {profile}: {', '.join(map(str, kind.starts))}",
+            f"{missing}expected a start of {profile}: {', '.join(map(str, kind.starts))}",
             path=(*path, "slot"),
             value=task.slot,
+            show_value=task.slot is not None,
         )
     return kind
 

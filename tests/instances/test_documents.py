@@ -13,6 +13,7 @@ from placewright.instances.job import Job, Option, TaskGroup
 from placewright.instances.policy import Policy
 from placewright.instances.round import Round
 from placewright.topology import CATALOGUE
+from placewright.topology.mig import product_of
 
 HOSTS = ({"name": "h", "gpus": 8, "gpu_model": "A100"},)
 
@@ -83,7 +84,11 @@ def test_hardware_is_what_is_given_and_else_what_the_host_model_has():
     model = CATALOGUE["dgx-h100"]
     entry = HostEntry(name="h", model="dgx-h100", cpu="1000m", resources={"nic": 8})
     assert hardware(entry) == Hardware(
-        model.gpus, model.gpu_model, {"cpu": 1000, "memory": model.memory_mib, "nic": 8}
+        model.gpus,
+        model.gpu_model,
+        {"cpu": 1000, "memory": model.memory_mib, "nic": 8},
+        model.gpu_memory_mib,
+        product_of(model.gpu_model, model.gpu_memory_mib),
     )
     assert hardware(HostEntry(name="h", model="dgx-h100", gpus=0)).gpu_model is None
     bare = HostEntry(name="h", gpus=4, gpu_model="T4")
