@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 preset = typer.Typer(
     name="preset",
-    help="Make a round for solve that drains, swaps, defragments or preempts.",
+    help="Make a round for solve that drains, swaps, defragments, preempts or gives back hosts.",
     no_args_is_help=True,
 )
 
@@ -102,6 +102,27 @@ def minimal_victims(
     _say(made, f"minimal victims for {job}")
 
 
+@preset.command("return-hosts")
+def return_hosts(
+    round_file: RoundFile,
+    hosts: Hosts,
+    count: Annotated[
+        int, typer.Option(metavar="N", min=1, help="How many of these hosts to give back.")
+    ],
+    output: Output = STANDARD,
+) -> None:
+    """Choose which N of the loaned hosts to give back, so that emptying them costs least.
+
+    Pending jobs are left out. The hosts are those of the job returned-hosts in the plan.
+
+    Example: placewright preset return-hosts round.yaml --host "inf[0-7]" --count 3 -o back.json
+    """
+    from placewright.instances.loans import return_hosts as apply
+
+    made = _make(round_file, output, "--host", lambda round_: apply(round_, hosts, count))
+    _say(made, f"return of {count} of the loaned hosts")
+
+
 def _make(round_file: str, output: str, option: str, apply: Callable[[Round], Round]) -> Round:
     """Read a round, apply a preset and write what it makes; what it refuses is `option`'s fault."""
     check_output(output, round_file)
@@ -114,7 +135,8 @@ def _make(round_file: str, output: str, option: str, apply: Callable[[Round], Ro
         made = apply(round_)
         check_round(made)
     except InvalidInputError as error:
-        raise wrong_argument(error, option) from error
+        wrong = "--count" if error.path == ("count",) else option
+        raise wrong_argument(error, wrong) from error
     write(made, output)
     return made
 

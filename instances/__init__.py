@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         parse_round,
         write,
     )
+    from placewright.instances.loans import return_hosts
     from placewright.instances.plan import Plan
     from placewright.instances.presets import defragment, drain, hot_swap, minimal_victims
     from placewright.instances.round import Round
@@ -43,6 +44,7 @@ __all__ = [
     "parse_cluster",
     "parse_plan",
     "parse_round",
+    "return_hosts",
     "round_digest",
     "write",
 ]
@@ -62,6 +64,7 @@ _HOMES = {
         "write",
     ),
     "plan": ("Plan",),
+    "loans": ("return_hosts",),
     "presets": ("defragment", "drain", "hot_swap", "minimal_victims"),
     "round": ("Round",),
 }

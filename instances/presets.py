@@ -128,7 +128,7 @@ def minimal_victims(round: Round, job: str) -> Round:  # noqa: A002
             "is worth nothing in any option; expected a job of some value", path=("job",), value=job
         )
     kept = tuple(
-        one if one is wanted else _worthless(one)
+        one if one is wanted else worthless(one)
         for one in round.jobs
         if one is wanted or one.running is not None
     )
@@ -158,7 +158,7 @@ def _expanded(round_: Round, hosts: Sequence[str]) -> frozenset[str]:
     )
 
 
-def _worthless(job: Job) -> Job:
+def worthless(job: Job) -> Job:
     """Return a running job that counts nothing in the term `value`."""
     options = tuple(
         option if option.value is None else option.model_copy(update={"value": None})

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from placewright.instances.cluster import ClusterDocument
     from placewright.instances.errors import InvalidInputError
     from placewright.instances.files import load_cluster, load_plan, load_round, write
+    from placewright.instances.loans import return_hosts
     from placewright.instances.plan import Plan
     from placewright.instances.presets import defragment, drain, hot_swap, minimal_victims
     from placewright.instances.round import Round
@@ -39,6 +40,7 @@ __all__ = [
     "load_plan",
     "load_round",
     "minimal_victims",
+    "return_hosts",
     "solve_round",
     "verify",
     "write",
@@ -60,6 +62,7 @@ _HOMES = {
     "load_plan": "placewright.instances.files",
     "load_round": "placewright.instances.files",
     "minimal_victims": "placewright.instances.presets",
+    "return_hosts": "placewright.instances.loans",
     "solve_round": "placewright.rounds",
     "verify": "placewright.instances.verify",
     "write": "placewright.instances.files",

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from placewright.instances import presets
+from placewright.instances import loans, presets
 from placewright.instances.files import load_round
 
 VERBS = {
@@ -14,6 +14,7 @@ VERBS = {
     "hot-swap": ["--host", "a1"],
     "defragment": ["--gpu-worth-s", "600"],
     "minimal-victims": ["--job", "gang"],
+    "return-hosts": ["--host", "a[0-2]", "--count", "2"],
 }
 
 
@@ -23,6 +24,7 @@ def expected(verb, round_):
         "hot-swap": lambda: presets.hot_swap(round_, ["a1"]),
         "defragment": lambda: presets.defragment(round_, "host", 600),
         "minimal-victims": lambda: presets.minimal_victims(round_, "gang"),
+        "return-hosts": lambda: loans.return_hosts(round_, ["a[0-2]"], 2),
     }[verb]()
 
 
@@ -45,6 +47,7 @@ def test_what_was_made_goes_to_stdout_and_one_line_about_it_to_stderr(run, movin
         "hot-swap": "made hot swap of 1 host: 16 GPUs (16 H100) on 4 hosts, 1 unhealthy",
         "defragment": "made defragmentation by host, a freed GPU worth 600 GPU-s of disruption: ",
         "minimal-victims": "made minimal victims for gang: 16 GPUs",
+        "return-hosts": "made return of 2 of the loaned hosts: 16 GPUs",
     }[verb]
     assert result.err.startswith(says)
     assert result.err.count("\n") == 1
@@ -73,6 +76,9 @@ def test_the_help_of_defragment_states_the_exchange_rate(run):
         ("minimal-victims",),
         ("minimal-victims", "--job", "nobody"),
         ("minimal-victims", "--job", "train"),
+        ("return-hosts", "--host", "b9", "--count", "1"),
+        ("return-hosts", "--host", "a[0-2]", "--count", "4"),
+        ("return-hosts", "--host", "a[0-2]", "--count", "0"),
     ],
     ids=" ".join,
 )
@@ -83,7 +89,8 @@ def test_a_wrong_argument_is_a_usage_error_that_names_the_option(run, moving, tm
     assert result.code == 2
     assert not result.out
     option = {"defragment": "--gpu-worth-s", "minimal-victims": "--job"}.get(verb, "--host")
-    assert ("--level" if "--level" in options else option) in result.err
+    named = [one for one in ("--level", "--count") if one in options and "b9" not in options]
+    assert (named[0] if named else option) in result.err
     assert not path.exists()
 
 
