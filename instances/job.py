@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, model_validator
 
+from placewright.instances.arrangement import AntiAffinity, Apart, Slices
 from placewright.instances.cluster import HostName
 from placewright.instances.documents import (
     MAX_AMOUNT,
@@ -32,7 +33,8 @@ class TaskGroup(Document):
     `cpu` millicores, `memory` MiB and named `resources` of one host. `gpu_models` lists the allowed
     models and `hosts` the allowed hosts, by name or range (None: any). All tasks share one domain
     of the level `required`; the term `spread` counts the levels in `preferred` (None: every level
-    with a spread weight).
+    with a spread weight). Within that `slices` keep some tasks together, and `apart` keeps tasks
+    from each other.
 
     `gpu_memory` is what a task uses of the memory of each of its GPUs, in MiB: shares of a GPU add
     up to at most what it has, and whole GPUs have at least as much. In place of `gpu`, `mig` names
@@ -51,6 +53,8 @@ class TaskGroup(Document):
     hosts: Many[HostName] | None = Field(default=None, min_length=1)
     required: Name | None = None
     preferred: Many[Name] | None = None
+    slices: Slices | None = None
+    apart: Apart | None = None
     gpu_memory: Mib = 0
     mig: Name | None = None
 
@@ -69,13 +73,15 @@ class Option(Document):
     """One way to run a job: task groups, and what running them is worth.
 
     `value` defaults to the GPUs asked (milli-GPU) times the job's weight. `progress` is what the
-    term of that name counts, in any unit that all jobs of the round share.
+    term of that name counts, in any unit that all jobs of the round share. All tasks of all groups
+    share one domain of the level `required`.
     """
 
     name: Name = "default"
     groups: Many[TaskGroup] = Field(min_length=1, max_length=64)
     value: Annotated[int, Field(strict=True, ge=0, le=MAX_AMOUNT)] | None = None
     progress: Annotated[int, Field(strict=True, ge=0, le=MAX_AMOUNT)] = 0
+    required: Name | None = None
 
     @property
     def milli_gpu(self) -> int:
@@ -104,7 +110,8 @@ class Running(Document):
 class Job(Document):
     """A job offers options and gets at most one; with `running` it holds one already.
 
-    An `opportunistic` job takes what is left: no guarantee of its tenant covers it.
+    An `opportunistic` job takes what is left: no guarantee of its tenant covers it. Jobs with one
+    label of `anti_affinity` keep out of each other's domains.
     """
 
     name: Name
@@ -114,6 +121,7 @@ class Job(Document):
     options: Many[Option] = Field(min_length=1, max_length=64)
     running: Running | None = None
     opportunistic: Flag = False
+    anti_affinity: AntiAffinity | None = None
 
     def value_of(self, option: int) -> int:
         """Value of an option: its own, or GPUs asked (milli-GPU) times weight."""

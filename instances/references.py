@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from placewright.instances import ranges
+from placewright.instances.arrangement_references import check_arrangement
 from placewright.instances.cluster import ClusterDocument
 from placewright.instances.cluster_references import HOST_LEVEL, check_cluster
 from placewright.instances.documents import CORE_RESOURCES
@@ -59,6 +60,7 @@ def check_jobs(round_: Round, hosts: Mapping[str, Hardware]) -> None:
     """
     _check_names(round_, (*round_.cluster.levels, HOST_LEVEL))
     _check_hosts(round_, hosts)
+    check_arrangement(round_)
     check_running(round_, hosts)
 
 

@@ -1,7 +1,8 @@
 """Why a job waits; only what is proven is claimed.
 
 Each reason rests on a necessary condition: an option cannot start where one of its groups alone
-finds too few places (in every domain of the level that it requires).
+finds too few places (in every domain of the level that it requires,
+by its own slices and failure domains).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from placewright.formulations.gang.arranging import may_place
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.problem import NO_LEVEL, Choice, JobClass, Problem
 from placewright.formulations.session import Candidate
@@ -97,6 +99,8 @@ def _may_start(placement: Placement, job_class: JobClass) -> bool:
 
 
 def _may_place(placement: Placement, choice: Choice) -> bool:
+    if choice.tied:
+        return may_place(placement, choice)
     cluster = placement.problem.cluster
     for group in choice.groups:
         room = placement.fits(group.shape)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeAlias
 
@@ -13,8 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.problem import (
+    NO_LABEL,
+    NO_LEVEL,
     Choice,
     JobClass,
+    Label,
     Problem,
     Put,
     RunningJob,
@@ -111,6 +114,7 @@ class _Basis:
         self.shapes_needed = 0
         self.kinds: dict[tuple[bool, int, tuple[Choice, ...]], int] = {}
         self.demands: dict[tuple[int, ...], int] = {}
+        self.labels: dict[tuple[str, int], int] = {}
         self.known: dict[int, _Facts] = {}
 
     def serves(self, round_: Round, levels: list[Precedence]) -> bool:
@@ -189,29 +193,58 @@ class _Basis:
             reserved_free=reserved_free,
             running={j: _running_job(round_.now, facts[j], class_of[j]) for j in sorted(class_of)},
             quota=quota_of(round_, cluster),
+            labels=self._labels(facts),
             terms=tuple(round_.policy.terms),
         )
 
     def _facts(self, job: Job, borrowed: tuple[int, ...]) -> _Facts:
         running = job.running
         if running is not None and running.pinned:
+            self._label(job)
             return _Facts(job, borrowed, -1, self._held(job, running, 0))
         offered = range(len(job.options)) if running is None else (running.option,)
         ranks = {o: bisect_left(self.levels, (o not in borrowed, job.priority)) for o in offered}
         choices = tuple(
-            Choice(
-                o,
-                job.value_of(o),
-                tuple(self.shapes.group(g, self.weights, rank) for g in job.options[o].groups),
-                job.options[o].progress,
-                entitled=o not in borrowed,
-            )
+            replace(self._choice(job, o, rank), entitled=o not in borrowed)
             for o, rank in ranks.items()
         )
         key = (running is not None, self.tenants.get(job.tenant or "", -1), choices)
         kind = self.kinds.setdefault(key, len(self.kinds))
         held = None if running is None else self._held(job, running, ranks[running.option])
         return _Facts(job, borrowed, kind, held)
+
+    def _choice(self, job: Job, index: int, rank: int) -> Choice:
+        option = job.options[index]
+        joint = NO_LEVEL
+        if option.required is not None and sum(g.count for g in option.groups) > 1:
+            joint = self.shapes.levels[option.required]
+        return Choice(
+            index,
+            job.value_of(index),
+            tuple(self.shapes.group(g, self.weights, rank, joint) for g in option.groups),
+            option.progress,
+            joint=joint if len(option.groups) > 1 else NO_LEVEL,
+            label=self._label(job),
+        )
+
+    def _label(self, job: Job) -> int:
+        """Return the number of a job's label, a new one if it is met for the first time."""
+        asked = job.anti_affinity
+        if asked is None:
+            return NO_LABEL
+        key = asked.label, self.shapes.levels[asked.level]
+        return self.labels.setdefault(key, len(self.labels))
+
+    def _labels(self, facts: Sequence[_Facts]) -> tuple[Label, ...]:
+        """Return all labels that were met, with the domains where jobs of them run."""
+        homes: list[dict[int, frozenset[int]]] = [{} for _ in self.labels]
+        levels = [level for _, level in self.labels]
+        for j, fact in enumerate(facts if self.labels else ()):
+            if fact.held is not None and fact.job.anti_affinity is not None:
+                label = self._label(fact.job)
+                domain = self.cluster.domain[levels[label]]
+                homes[label][j] = frozenset(domain[list(fact.held.hosts)].tolist())
+        return tuple(Label(level, home) for level, home in zip(levels, homes, strict=True))
 
     def _held(self, job: Job, running: Running, level: int) -> _Held:
         cluster, groups = self.cluster, job.options[running.option].groups

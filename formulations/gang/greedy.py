@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang.arranging import arrange
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.problem import (
     NO_LEVEL,
@@ -108,6 +109,8 @@ def place_choice(
 
     `within` restricts a group, by its index, to some hosts.
     """
+    if choice.tied:
+        return arrange(placement, choice, within)
     puts: list[Put] = []
     for k in sorted(range(len(choice.groups)), key=lambda k: -choice.groups[k].milli_gpu):
         group = choice.groups[k]

@@ -102,7 +102,8 @@ class Landing:
     def gang(self, c: int, o: int, within: NDArray[np.bool_] | None) -> bool:
         """Start a gang of one group on the hosts that lose least, if that gains value."""
         choice = self.problem.classes[c].choices[o]
-        placed = len(choice.groups) == 1 and self._gang(c, o, choice, within)
+        alone = len(choice.groups) == 1 and not choice.tied
+        placed = alone and self._gang(c, o, choice, within)
         self.starts[c, o] -= placed
         return placed
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.problem import ANY, Choice, Problem, Start
+from placewright.formulations.gang.ranking import ranked
 from placewright.formulations.gang.settling import homes, settle
 from placewright.formulations.session import Candidate, Place
 from placewright.instances.documents import WHOLE_GPU
@@ -57,12 +58,16 @@ class _Pools:
 
 
 def _tasks(problem: Problem, pools: _Pools, start: Start, choice: Choice) -> Iterator[Place]:
-    """Yield the place of each task; tasks of a running job that stay keep their index."""
+    """Yield the place of each task; tasks of a running job that stay keep their index.
+
+    Where ranks matter, a task that merely comes back to its GPUs gets the index that suits it.
+    """
     before: defaultdict[tuple[int, int], list[tuple[int, tuple[int, ...]]]] = defaultdict(list)
     if start.job != ANY:
         for group, index, host, had in problem.running[start.job].places:
             before[group, host].append((index, had))
     free = [set(range(group.count)) for group in choice.groups]
+    kept: list[dict[int, int]] = [{} for _ in choice.groups]  # host by index
     open_tasks: list[tuple[int, int, tuple[int, ...] | None]] = []
     for put in start.puts:
         gpu = int(problem.shape_gpu[choice.groups[put.group].shape])
@@ -76,15 +81,20 @@ def _tasks(problem: Problem, pools: _Pools, start: Start, choice: Choice) -> Ite
             elif mine:
                 gpus = pools.take(put.host, gpu // WHOLE_GPU, mine[-1][1])
             same = next((i for i, g in mine if gpus is not None and set(g) == set(gpus)), None)
-            if same is None:
+            if same is None or (choice.groups[put.group].ranked and not put.stays):
                 open_tasks.append((put.group, put.host, gpus))
             else:
                 mine.remove(next(m for m in mine if m[0] == same))
                 free[put.group].remove(same)
+                kept[put.group][same] = put.host
                 yield put.group, same, put.host, gpus or ()
+    index_of = [iter(sorted(left)) for left in free]
+    for k, asked in enumerate(choice.groups):
+        if asked.ranked:
+            hosts = [host for number, host, _ in open_tasks if number == k]
+            index_of[k] = iter(ranked(problem.cluster, asked, hosts, kept[k]))
     for number, host, named in open_tasks:
-        index = min(free[number])
-        free[number].remove(index)
+        index = next(index_of[number])
         gpus_each = int(problem.shape_gpu[choice.groups[number].shape]) // WHOLE_GPU
         yield number, index, host, pools.take(host, gpus_each) if named is None else named
 

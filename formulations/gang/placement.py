@@ -16,7 +16,7 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.problem import ANY, Problem, Put, Start
+from placewright.formulations.gang.problem import ANY, NO_LABEL, Problem, Put, Start
 from placewright.instances.documents import WHOLE_GPU
 
 UNLIMITED = 1 << 40
@@ -82,6 +82,10 @@ class Placement:
         self._start_of = {start.job: i for i, start in self._starts.items()}
         # Lower numbers are those of running jobs that have never been stopped.
         self._first = self._next = len(self._starts)
+        # Tasks that are not in place, per label and domain.
+        self._labelled = [
+            np.zeros(len(cluster.names[label.level]), dtype=np.int64) for label in problem.labels
+        ]
         self._worth = 0 if cleared else problem.running_value
 
     def fits(self, shape: int) -> NDArray[np.int64]:
@@ -101,6 +105,24 @@ class Placement:
         room[~problem.shape_hosts[shape]] = 0
         room[self.closed > problem.shape_rank[shape]] = 0
         return room
+
+    def open_to(self, label: int) -> NDArray[np.bool_]:
+        """Return the hosts where a job of a label may come; homes of running jobs stay theirs."""
+        if label == NO_LABEL:
+            return np.ones(len(self.whole), dtype=np.bool_)
+        level, homes = self.problem.labels[label].level, self.problem.labels[label].homes
+        taken = self._labelled[label] > 0
+        taken[[domain for home in homes.values() for domain in home]] = True
+        open_: NDArray[np.bool_] = ~taken[self.problem.cluster.domain[level]]
+        return open_
+
+    def _note_label(self, start: Start, times: int) -> None:
+        """Keep the book of where labelled jobs have come to."""
+        label = self.problem.classes[start.job_class].choices[start.choice].label
+        if label != NO_LABEL and not start.in_place:
+            domain = self.problem.cluster.domain[self.problem.labels[label].level]
+            for put in start.puts:
+                self._labelled[label][domain[put.host]] += times
 
     def fits_host(self, shape: int, host: int) -> bool:
         """Whether one task of a shape may arrive on one host now."""
@@ -177,12 +199,14 @@ class Placement:
             self._close(job, -1)
             self._start_of[job] = self._next
         self._starts[self._next] = Start(job_class, choice, puts, job)
+        self._note_label(self._starts[self._next], 1)
         self._next += 1
         return self._next - 1
 
     def stop(self, start: int) -> None:
         """Undo a start."""
         stopped = self._starts.pop(start)
+        self._note_label(stopped, -1)
         choice = self.problem.classes[stopped.job_class].choices[stopped.choice]
         self._worth -= choice.value
         for put in stopped.puts:

@@ -26,6 +26,7 @@ from placewright.instances.round import Round
 from placewright.topology import Cluster, State
 
 NO_LEVEL = -1
+NO_LABEL = -1
 VALUE = "value"
 PROGRESS = "progress"
 PACKED = "packed"
@@ -47,6 +48,22 @@ SENSE: dict[str, Literal["max", "min"]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Slices:
+    """Tasks of a group in slices of `size`, each inside one domain of a level (an index)."""
+
+    size: int
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """At most `most` tasks of a group in one domain of a level (an index)."""
+
+    level: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
     """A task group: `count` tasks of one shape.
 
@@ -59,17 +76,31 @@ class Group:
     milli_gpu: int
     required: int
     weights: tuple[tuple[int, int], ...]
+    slices: Slices | None = None
+    apart: Apart | None = None
 
     @property
     def bound_to_levels(self) -> bool:
         """Whether the place of one task matters to where the others may or should go."""
-        return self.count > 1 and (self.required != NO_LEVEL or bool(self.weights))
+        return self.count > 1 and (self.required != NO_LEVEL or bool(self.weights) or self.arranged)
+
+    @property
+    def ranked(self) -> bool:
+        """Whether it matters which index in the group a task has."""
+        return self.slices is not None
+
+    @property
+    def arranged(self) -> bool:
+        """Whether more than a required level says how the tasks are to lie to each other."""
+        return self.slices is not None or self.apart is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """An option of a job class: its groups, its worth, and its index in the jobs' options.
 
+    `joint` is the index of the level of which one domain must hold all groups; `label` keeps the
+    job out of the domains of other jobs that have it (`Problem.labels`).
     `entitled`: with this option the jobs stand on their tenant's guarantee, or it has none.
     """
 
@@ -78,11 +109,33 @@ class Choice:
     groups: tuple[Group, ...]
     progress: int = 0
     entitled: bool = True
+    joint: int = NO_LEVEL
+    label: int = NO_LABEL
 
     @property
     def single(self) -> bool:
-        """Whether the option is one task."""
-        return len(self.groups) == 1 and self.groups[0].count == 1
+        """Whether the option is one task that may be wherever it fits."""
+        return len(self.groups) == 1 and self.groups[0].count == 1 and not self.tied
+
+    @property
+    def tied(self) -> bool:
+        """Whether more than levels of single groups says where its tasks may be (arranging.py)."""
+        return (
+            self.joint != NO_LEVEL
+            or self.label != NO_LABEL
+            or any(group.arranged for group in self.groups)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """Jobs that keep out of each other's domains of a level (an index).
+
+    `homes` has the domains of each running job, pinned ones too, by its index in the round.
+    """
+
+    level: int
+    homes: Mapping[int, frozenset[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +233,8 @@ class Problem:
         The running jobs that may move.
     quota : dict of (tenant, resource index or -1 for milli-GPU) to int
         What jobs of a tenant that are not pinned may hold.
+    labels : tuple of Label
+        What keeps jobs apart.
     terms : tuple of str
         Objective terms, in lexicographic order.
     """
@@ -202,6 +257,7 @@ class Problem:
     reserved_free: NDArray[np.int64]
     running: dict[int, RunningJob]
     quota: dict[tuple[int, int], int]
+    labels: tuple[Label, ...]
     terms: tuple[str, ...]
 
     @cached_property

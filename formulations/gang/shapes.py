@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.problem import NO_LEVEL, Group
+from placewright.formulations.gang.problem import NO_LEVEL, Apart, Group, Slices
 from placewright.instances.job import TaskGroup
 from placewright.instances.ranges import expand
 from placewright.topology import Cluster
@@ -30,8 +30,13 @@ class Shapes:
         self.levels = {name: i for i, name in enumerate(cluster.levels)}
         self._masks: dict[Names, NDArray[np.bool_]] = {}
 
-    def group(self, group: TaskGroup, weights: dict[str, int], rank: int) -> Group:
-        """Return a task group with its shape; `weights` are the spread weights by level."""
+    def group(
+        self, group: TaskGroup, weights: dict[str, int], rank: int, joint: int = NO_LEVEL
+    ) -> Group:
+        """Return a task group with its shape; `weights` are the spread weights by level.
+
+        `joint` is the level (an index) of which one domain holds all groups of the option.
+        """
         demand = {"cpu": group.cpu, "memory": group.memory, **group.resources}
         models = None if group.gpu_models is None else tuple(sorted(set(group.gpu_models)))
         key: ShapeKey = (
@@ -43,15 +48,32 @@ class Shapes:
         )
         preferred = weights if group.preferred is None else group.preferred
         charged = sorted((self.levels[n], weights[n]) for n in preferred if weights.get(n))
-        required = NO_LEVEL if group.required is None else self.levels[group.required]
+        # All groups in one domain: each of them in one.
+        required = max(joint, NO_LEVEL if group.required is None else self.levels[group.required])
+        alone = group.count == 1
         return Group(
             shape=self.index.setdefault(key, len(self.index)),
             count=group.count,
             milli_gpu=group.milli_gpu,
-            required=required if group.count > 1 else NO_LEVEL,
+            required=NO_LEVEL if alone else required,
             # A level that contains the required one cannot hold the group in two domains.
-            weights=tuple(c for c in charged if c[0] > required) if group.count > 1 else (),
+            weights=() if alone else tuple(c for c in charged if c[0] > required),
+            slices=self._slices(group, required),
+            apart=self._apart(group),
         )
+
+    def _slices(self, group: TaskGroup, required: int) -> Slices | None:
+        """Return what slices ask beyond the level that the whole group requires."""
+        asked = group.slices
+        if asked is None or asked.size == 1 or self.levels[asked.required] <= required:
+            return None
+        return Slices(asked.size, self.levels[asked.required])
+
+    def _apart(self, group: TaskGroup) -> Apart | None:
+        asked = group.apart
+        if asked is None or asked.most >= group.count:
+            return None
+        return Apart(self.levels[asked.level], asked.most)
 
     def arrays(
         self,

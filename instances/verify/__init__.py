@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from placewright.instances.plan import Certificate, Plan
 from placewright.instances.round import Round
 from placewright.instances.verify import (
+    arrangement,
     arrivals,
     capacity,
     certificate,
@@ -37,6 +38,7 @@ _PLAN_RULES: tuple[Rule[Reading], ...] = (
     *parts.RULES,
     *arrivals.RULES,
     *levels.RULES,
+    *arrangement.RULES,
     *quotas.RULES,
     *preemption.RULES,
     *sections.RULES,

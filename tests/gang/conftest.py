@@ -35,3 +35,14 @@ def moves(oracle: ModuleType) -> ModuleType:
 @pytest.fixture(scope="session")
 def tiny() -> ModuleType:
     return _helper("tiny")
+
+
+@pytest.fixture(scope="session")
+def oracle_arrangement() -> ModuleType:
+    """Return the oracle of rounds whose options tie their tasks to each other."""
+    return _helper("oracle_arrangement")
+
+
+@pytest.fixture(scope="session")
+def tiny_arrangement() -> ModuleType:
+    return _helper("tiny_arrangement")

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from placewright.formulations.gang.exact.arrangement import add_arrangement
 from placewright.formulations.gang.exact.entries import Ints, TaskSet
 from placewright.formulations.gang.exact.model import NONE, Exact, milli_each
 from placewright.formulations.gang.exact.moves import add_moves
@@ -27,11 +28,12 @@ from placewright.instances.documents import WHOLE_GPU
 
 
 def add_terms(m: Exact) -> None:
-    """Append what the policy's terms need, and the required levels."""
+    """Append what the policy's terms need, and the levels that options ask for."""
     add_value(m)
     if PROGRESS in m.problem.terms:
         _add_worth(m, PROGRESS, [m.choice(entry).progress for entry in m.entries])
     add_moves(m)
+    add_arrangement(m)
     m.model.term("spread", m.y[:0], np.zeros(0), sense="min")
     for t, task_set in enumerate(m.sets):
         if task_set.group is not None and task_set.group.bound_to_levels:

@@ -1,0 +1,293 @@
+"""Every plan of a tiny round whose options tie their tasks to each other, by brute force.
+
+Tasks take whole GPUs and nothing else. It reads the Round document and shares nothing with the code
+under test. Jobs are decided one after the other; plans that leave the same behind are one state.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import combinations_with_replacement, product
+from typing import NamedTuple
+
+from placewright.instances.job import Job, TaskGroup
+from placewright.instances.ranges import expand
+from placewright.instances.round import Round
+
+MAX_STATES = 6_000
+SENSE = {"value": 1, "disruption": -1, "spread": -1, "opened": -1}
+Vector = tuple[int, ...]
+
+
+class TooManyPlansError(Exception):
+    """The round is not tiny."""
+
+
+class State(NamedTuple):
+    """What is left, who came where, and what that is worth.
+
+    `came` has (host, priority, whether its group is new there), `labels` (label, domain, job,
+    whether it came), `stopped` the index of each preempted job.
+    """
+
+    free: tuple[int, ...]
+    came: frozenset[tuple[int, int, bool]]
+    labels: frozenset[tuple[str, str, str, bool]]
+    stopped: tuple[int, ...]
+    value: int
+    disruption: int
+    spread: int
+
+
+class Tree:
+    """Hosts by number, and the domain of each at each level."""
+
+    def __init__(self, round_: Round) -> None:
+        document = round_.cluster
+        above = {(d.level, d.name): d.parent for d in document.domains}
+        self.names: list[str] = []
+        self.gpus: list[int] = []
+        self.healthy: list[bool] = []
+        self.domains: list[dict[str, str]] = []
+        for entry in document.hosts:
+            for name in expand(entry.name):
+                inside, parent = {"host": name}, entry.parent
+                for level in reversed(document.levels):
+                    assert parent is not None
+                    inside[level] = parent
+                    parent = above[level, parent]
+                self.names.append(name)
+                self.gpus.append(entry.gpus or 0)
+                self.healthy.append(entry.healthy)
+                self.domains.append(inside)
+
+    def used(self, level: str, hosts: tuple[int, ...]) -> set[str]:
+        return {self.domains[h][level] for h in hosts}
+
+
+def attainable(round_: Round) -> set[Vector]:
+    """The term values of every plan, in the policy's order."""
+    tree = Tree(round_)
+    index = {name: h for h, name in enumerate(tree.names)}
+    free, busy = list(tree.gpus), set()
+    labels = set()
+    for job in round_.jobs:
+        if job.running is None:
+            continue
+        for task in job.running.tasks:
+            busy.add(index[task.host])
+            if job.running.pinned:
+                free[index[task.host]] -= len(task.gpus)
+        if job.running.pinned and job.anti_affinity is not None:
+            hosts = tuple(index[task.host] for task in job.running.tasks)
+            for domain in tree.used(job.anti_affinity.level, hosts):
+                labels.add((job.anti_affinity.label, domain, job.name, False))
+    states = {State(tuple(free), frozenset(), frozenset(labels), (), 0, 0, 0)}
+    for number, job in enumerate(round_.jobs):
+        if job.running is not None and job.running.pinned:
+            continue
+        following: set[State] = set()
+        decide = _pending if job.running is None else _running
+        ways = list(decide(round_, tree, index, number, job))
+        for state in states:
+            for way in ways:
+                after = _joined(state, way)
+                if after is not None:
+                    following.add(after)
+            if len(following) > MAX_STATES:
+                raise TooManyPlansError
+        states = following
+    plans = set()
+    for state in states:
+        if _lawful(round_, index, state):
+            opened = len({host for host, _, _ in state.came} - busy)
+            terms = {**state._asdict(), "opened": opened}
+            plans.add(tuple(terms[term] for term in round_.policy.terms))
+    return plans
+
+
+def _joined(state: State, way: State) -> State | None:
+    free = tuple(f - taken for f, taken in zip(state.free, way.free, strict=True))
+    if min(free) < 0:
+        return None
+    for label, domain, job, came in way.labels:
+        for other, there, holder, arrived in state.labels:
+            same = (label, domain) == (other, there) and job != holder
+            if same and (came or arrived):
+                return None
+    return State(
+        free,
+        state.came | way.came,
+        state.labels | way.labels,
+        state.stopped + way.stopped,
+        state.value + way.value,
+        state.disruption + way.disruption,
+        state.spread + way.spread,
+    )
+
+
+def _nothing(tree: Tree) -> State:
+    return State((0,) * len(tree.names), frozenset(), frozenset(), (), 0, 0, 0)
+
+
+def _pending(
+    round_: Round, tree: Tree, index: dict[str, int], number: int, job: Job
+) -> Iterator[State]:
+    del index, number
+    yield _nothing(tree)
+    for o, option in enumerate(job.options):
+        for hosts in product(*(_orders(tree, group) for group in option.groups)):
+            if _allowed(tree, job, o, hosts):
+                came = frozenset((h, job.priority, True) for places in hosts for h in places)
+                yield _held(tree, job, o, hosts, came)._replace(
+                    value=job.value_of(o), spread=_spread(round_, tree, job, o, hosts)
+                )
+
+
+def _orders(tree: Tree, group: TaskGroup) -> list[tuple[int, ...]]:
+    """Return the hosts of the tasks, by index; where the index does not matter, ascending."""
+    named = {h for name in group.hosts or () for h in expand(name)}
+    may = [
+        h
+        for h, name in enumerate(tree.names)
+        if tree.healthy[h] and tree.gpus[h] * 1000 >= group.gpu and (not named or name in named)
+    ]
+    if group.slices is None:
+        return list(combinations_with_replacement(may, group.count))
+    return list(product(may, repeat=group.count))
+
+
+def _running(
+    round_: Round, tree: Tree, index: dict[str, int], number: int, job: Job
+) -> Iterator[State]:
+    running = job.running
+    assert running is not None
+    option = job.options[running.option]
+    home = {(task.group, task.index): index[task.host] for task in running.tasks}
+    groups = [
+        tuple(home[g, i] for i in range(group.count)) for g, group in enumerate(option.groups)
+    ]
+    yield _held(tree, job, running.option, groups, frozenset())
+    assert running.migrate_cost is not None
+    assert running.preempt_cost is not None
+    yield _nothing(tree)._replace(
+        value=-job.value_of(running.option),
+        disruption=running.preempt_cost + option.milli_gpu,
+        stopped=(number,),
+    )
+    choices = []
+    for g, group in enumerate(option.groups):
+        listed = {h for name in group.hosts or () for h in expand(name)}
+        ways = []
+        for hosts in product(range(len(tree.names)), repeat=group.count):
+            moves = [i for i, h in enumerate(hosts) if h != groups[g][i]]
+            if all(tree.healthy[h] for h in hosts) and all(
+                not listed or tree.names[hosts[i]] in listed for i in moves
+            ):
+                ways.append((hosts, moves))
+        choices.append(ways)
+    for chosen in product(*choices):
+        hosts = [way[0] for way in chosen]
+        moved = [(g, i) for g, way in enumerate(chosen) for i in way[1]]
+        if moved and _allowed(tree, job, running.option, hosts):
+            came = frozenset(
+                (hosts[g][i], job.priority, hosts[g][i] not in groups[g]) for g, i in moved
+            )
+            cost = sum(option.groups[g].gpu for g, _ in moved)
+            yield _held(tree, job, running.option, hosts, came)._replace(
+                disruption=running.migrate_cost + cost,
+                spread=_spread(round_, tree, job, running.option, hosts),
+            )
+
+
+def _held(
+    tree: Tree,
+    job: Job,
+    option: int,
+    hosts: list[tuple[int, ...]] | tuple[tuple[int, ...], ...],
+    came: frozenset[tuple[int, int, bool]],
+) -> State:
+    taken: Counter[int] = Counter()
+    for group, places in zip(job.options[option].groups, hosts, strict=True):
+        for h in places:
+            taken[h] += group.gpu // 1000
+    labels = set()
+    if (asked := job.anti_affinity) is not None:
+        arrived = {tree.domains[h][asked.level] for h, _, _ in came}
+        for domain in tree.used(asked.level, tuple(taken)):
+            labels.add((asked.label, domain, job.name, domain in arrived))
+    return _nothing(tree)._replace(
+        free=tuple(taken[h] for h in range(len(tree.names))), came=came, labels=frozenset(labels)
+    )
+
+
+def _allowed(
+    tree: Tree,
+    job: Job,
+    option: int,
+    hosts: list[tuple[int, ...]] | tuple[tuple[int, ...], ...],
+) -> bool:
+    chosen = job.options[option]
+    everywhere = tuple(h for places in hosts for h in places)
+    if chosen.required is not None and len(tree.used(chosen.required, everywhere)) > 1:
+        return False
+    for group, places in zip(chosen.groups, hosts, strict=True):
+        if group.required is not None and len(tree.used(group.required, places)) > 1:
+            return False
+        if group.slices is not None:
+            size, level = group.slices.size, group.slices.required
+            for first in range(0, group.count, size):
+                if len(tree.used(level, places[first : first + size])) > 1:
+                    return False
+        if group.apart is not None:
+            in_domain = Counter(tree.domains[h][group.apart.level] for h in places)
+            if max(in_domain.values()) > group.apart.most:
+                return False
+    return True
+
+
+def _spread(
+    round_: Round,
+    tree: Tree,
+    job: Job,
+    option: int,
+    hosts: list[tuple[int, ...]] | tuple[tuple[int, ...], ...],
+) -> int:
+    weights = round_.spread_weights()
+    return sum(
+        group.milli_gpu * weights[level] * (len(tree.used(level, places)) - 1)
+        for group, places in zip(job.options[option].groups, hosts, strict=True)
+        for level in (weights if group.preferred is None else set(group.preferred) & set(weights))
+    )
+
+
+def _lawful(round_: Round, index: dict[str, int], state: State) -> bool:
+    """Whether something higher came in place of each stopped job, and nothing else."""
+    for number in state.stopped:
+        job = round_.jobs[number]
+        assert job.running is not None
+        left = {index[task.host] for task in job.running.tasks}
+        there = [(priority, new) for host, priority, new in state.came if host in left]
+        if any(priority <= job.priority for priority, _ in there):
+            return False
+        if not any(new for _, new in there):
+            return False
+    return True
+
+
+def optimum(round_: Round, plans: set[Vector]) -> Vector:
+    """The lexicographically best term values."""
+    senses = [SENSE[term] for term in round_.policy.terms]
+    return max(plans, key=lambda v: [s * x for s, x in zip(senses, v, strict=True)])
+
+
+def best_given(round_: Round, plans: set[Vector], values: Vector, index: int) -> int:
+    """The best value of term `index` among the plans no worse than `values` in the terms before."""
+    senses = [SENSE[term] for term in round_.policy.terms]
+    among = [
+        plan[index]
+        for plan in plans
+        if all(senses[i] * (plan[i] - values[i]) >= 0 for i in range(index))
+    ]
+    return max(among, key=lambda x: senses[index] * x)

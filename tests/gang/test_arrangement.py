@@ -1,0 +1,104 @@
+"""Joint levels, slices, failure domains and anti-affinity: the optimum of all plans, and bounds."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+
+from placewright.formulations.gang import hostpatterns, repair, run
+from placewright.instances.plan import Certificate, Plan
+from placewright.instances.round import Round
+from placewright.instances.verify import verify
+from placewright.rounds import solve_round
+
+STABLE = {
+    "derandomize": True,
+    "database": None,
+    "deadline": None,
+    "suppress_health_check": [
+        HealthCheck.too_slow,
+        HealthCheck.filter_too_much,
+        HealthCheck.function_scoped_fixture,
+    ],
+}
+
+
+def plans_of(oracle: ModuleType, round_: Round) -> set[tuple[int, ...]]:
+    try:
+        plans: set[tuple[int, ...]] = oracle.attainable(round_)
+    except oracle.TooManyPlansError:
+        assume(False)
+    return plans
+
+
+def certificate_of(plan: Plan) -> Certificate:
+    assert plan.certificate is not None
+    return plan.certificate
+
+
+def values_of(plan: Plan) -> tuple[int, ...]:
+    return tuple(term.value for term in certificate_of(plan).terms)
+
+
+@pytest.mark.parametrize(
+    ("backend", "moving", "examples"),
+    [
+        ("highs", False, 150),
+        ("highs", True, 100),
+        ("cp-sat", False, 50),
+        ("cp-sat", True, 40),
+        ("cbc", False, 40),
+        ("cbc", True, 30),
+    ],
+)
+def test_the_exact_model_proves_the_optimum_of_tied_options(
+    oracle_arrangement: ModuleType,
+    tiny_arrangement: ModuleType,
+    backend: str,
+    moving: bool,
+    examples: int,
+) -> None:
+    @settings(max_examples=examples, **STABLE)
+    @given(tiny_arrangement.rounds(moving=moving))
+    def check(round_: Round) -> None:
+        plans = plans_of(oracle_arrangement, round_)
+        plan = solve_round(round_, backend=backend, gap=0.0, isolation="none")
+        assert verify(round_, plan).ok
+        assert certificate_of(plan).degraded == ()
+        assert values_of(plan) == oracle_arrangement.optimum(round_, plans)
+        assert certificate_of(plan).status == "optimal"
+
+    check()
+
+
+@pytest.mark.parametrize("moving", [False, True])
+@pytest.mark.parametrize("table", [60_000, 0])
+def test_no_plan_with_tied_options_beats_a_bound_of_the_count_model(
+    oracle_arrangement: ModuleType,
+    tiny_arrangement: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    moving: bool,
+    table: int,
+) -> None:
+    monkeypatch.setattr(hostpatterns, "MAX_TABLE", table)
+    monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
+    monkeypatch.setattr(repair, "PATIENCE", 2)
+
+    @settings(max_examples=80, **STABLE)
+    @given(tiny_arrangement.rounds(moving=moving))
+    def check(round_: Round) -> None:
+        plans = plans_of(oracle_arrangement, round_)
+        plan = solve_round(round_, gap=0.0, isolation="none")
+        assert verify(round_, plan).ok
+        assert certificate_of(plan).degraded == ()
+        values = values_of(plan)
+        assert values in plans
+        for index, term in enumerate(certificate_of(plan).terms):
+            best = oracle_arrangement.best_given(round_, plans, values, index)
+            for bound in (term.certified, term.claimed):
+                if bound is not None:
+                    assert oracle_arrangement.SENSE[term.name] * (bound - best) >= 0, (term, best)
+
+    check()
