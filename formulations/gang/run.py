@@ -33,6 +33,7 @@ from placewright.formulations.gang.plans import plans
 from placewright.formulations.gang.problem import PROGRESS, VALUE, Problem
 from placewright.formulations.gang.stranded.bound import least_stranded
 from placewright.formulations.gang.stranded.mix import STRANDED
+from placewright.formulations.gang.stranded.search import stranding_least
 from placewright.formulations.gang.vacating import vacating_cost
 from placewright.formulations.session import Bound, Candidate, Session
 
@@ -53,6 +54,10 @@ def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
         yield from moving_at_once(with_tied_pinned(problem))
     if session.proven or session.expired():
         return
+    if STRANDED in problem.terms:
+        yield from stranding_least(problem, session)
+        if session.proven or _nothing_to_model(problem, session):
+            return
     if not small(problem):
         yield from _run_counts(problem, session, placement)
         return
@@ -61,6 +66,13 @@ def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
         if session.proven or session.expired():
             return
     yield from run_exact(problem, session)
+
+
+def _nothing_to_model(problem: Problem, session: Session) -> bool:
+    """Whether the first term is proven as far as asked, and no model knows any of the others."""
+    first, *others = problem.terms
+    proven = session.best is not None and session.close_enough(session.best[first])
+    return proven and not small(problem) and not set(others) & set(MODELLED)
 
 
 def small(problem: Problem) -> bool:
