@@ -19,6 +19,8 @@ from placewright.instances.documents import (
 
 TermName = Literal[
     "value",
+    "entitled",
+    "share",
     "progress",
     "disruption",
     "remaining",

@@ -69,6 +69,9 @@ def check_limits(round_: Round, hosts: Mapping[str, Hardware]) -> None:
     _check_quotas(round_)
     _check_reservations(round_, hosts)
     _check_policy(round_.policy, hosts, (*round_.cluster.levels, HOST_LEVEL))
+    if "share" in round_.policy.terms and not round_.tenants:
+        problem = "missing; expected the tenants that the term share counts"
+        raise InvalidInputError(problem, path=("tenants",), show_value=False)
 
 
 def hosts_by_name(cluster: ClusterDocument) -> dict[str, Hardware]:

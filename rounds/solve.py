@@ -22,6 +22,7 @@ from placewright.rounds.errors import InternalError
 from placewright.rounds.moves import order_of_moves
 from placewright.rounds.reasons import reasons_of
 from placewright.rounds.settings import Isolation, Settings, Solver
+from placewright.rounds.shares import shares_after
 from placewright.rounds.usage import Meter, versions
 
 INTERRUPTED = "interrupted"
@@ -194,7 +195,7 @@ class Solve:
         decisions = decide(self.round, self.problem.cluster.hosts, self.unmoved, candidate)
         if candidate.final:
             decisions = self._with_reasons(decisions, candidate)
-        sections = self._sections(decisions)
+        sections = self._sections(decisions, candidate)
         return Plan.model_construct(
             round=None, decisions=decisions, sections=sections, certificate=None
         )
@@ -208,9 +209,14 @@ class Solve:
                 reasoned[index] = waits(self.round.jobs[index], reason)
         return tuple(reasoned)
 
-    def _sections(self, decisions: tuple[Decision, ...]) -> tuple[dict[str, Any], ...]:
-        moves = order_of_moves(self.round, decisions)
-        return () if moves is None else (moves,)
+    def _sections(
+        self, decisions: tuple[Decision, ...], candidate: Candidate
+    ) -> tuple[dict[str, Any], ...]:
+        sections = (
+            order_of_moves(self.round, decisions),
+            shares_after(self.problem, candidate),
+        )
+        return tuple(section for section in sections if section is not None)
 
     def _finish(self, session: Session) -> Plan:
         """Write the best plan with reasons and certificate, and verify the whole once more."""

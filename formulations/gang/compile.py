@@ -12,6 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang.fairness import shares_of, terms_of
 from placewright.formulations.gang.problem import (
     NO_LABEL,
     NO_LEVEL,
@@ -172,6 +173,7 @@ class _Basis:
         cleared.gpu_free[~usable] = 0
         class_of = {j: c for c, k in enumerate(classes) if k.running for j in k.jobs}
         gpu, demand, hosts = self.shapes.arrays()
+        shares = shares_of(round_, cluster, self.healthy)
         return Problem(
             round=round_,
             cluster=cluster,
@@ -194,7 +196,8 @@ class _Basis:
             running={j: _running_job(round_.now, facts[j], class_of[j]) for j in sorted(class_of)},
             quota=quota_of(round_, cluster),
             labels=self._labels(facts),
-            terms=tuple(round_.policy.terms),
+            terms=terms_of(round_.policy.terms, len(shares)),
+            shares=shares,
         )
 
     def _facts(self, job: Job, borrowed: tuple[int, ...]) -> _Facts:

@@ -13,8 +13,8 @@ r"""The count model: how many jobs of each class start, and how many tasks each 
     share      tasks of a fraction on a            <= places that its patterns offer
     domain     gangs in and below a domain         <= what its hosts hold
     quota      what a tenant's jobs take           <= what is left of its quota
-    value, progress   of the jobs of y, less those of all running jobs
-    disruption        of the jobs that are not in y
+    value, entitled, progress   of the jobs of y, less those of all running jobs
+    disruption                  of the jobs that are not in y;   share   sharerows.py
 
 A running job that may move is a job like any other, on hosts that are cleared of all such jobs: to
 keep it is to place it. A class of them has a y for each of a few steps of what stopping them costs.
@@ -40,7 +40,8 @@ from placewright.formulations.gang.gangs import (
     gang_columns,
     kinds_of,
 )
-from placewright.formulations.gang.problem import PROGRESS, VALUE, Group, Problem
+from placewright.formulations.gang.problem import ENTITLED, PROGRESS, VALUE, Group, Problem
+from placewright.formulations.gang.sharerows import add_shares
 from placewright.instances.documents import WHOLE_GPU
 from placewright.solver import Model
 
@@ -293,11 +294,15 @@ def _terms(m: Counts) -> None:
     running = np.array([k.running for k in m.problem.classes], dtype=np.bool_)[m.y_class]
     for term, each in (
         (VALUE, [choice.value for choice in chosen]),
+        (ENTITLED, [choice.entitled_value for choice in chosen]),
         (PROGRESS, [choice.progress for choice in chosen]),
     ):
         worth = np.array(each, dtype=np.float64)
         before = float((worth * m.y_most)[running].sum())
         m.model.term(term, m.y, worth, sense="max", constant=-before)
+    # A job that is left out may be kept, and then its tenant holds what it holds.
+    left_out = m.problem.shares_with((m.problem.counts - m.problem.floating).tolist())
+    add_shares(m.model, m.problem, m.y, m.y_class, m.y_choice, left_out)
     cost = m.y_cost.astype(np.float64)
     m.model.term("disruption", m.y, -cost, sense="min", constant=float((cost * m.y_most).sum()))
     m.model.term("spread", m.u, m.gangs.spread, sense="min")

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.counts import Counts
+from placewright.formulations.gang.filling import fill
 from placewright.formulations.gang.gangs import ROOT
-from placewright.formulations.gang.greedy import fill, place_choice
+from placewright.formulations.gang.greedy import place_choice
 from placewright.formulations.gang.hostpatterns import HostPatterns
 from placewright.formulations.gang.pack import Singles, Starts, single_jobs
 from placewright.formulations.gang.patterns import Patterns

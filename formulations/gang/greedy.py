@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from placewright.formulations.gang.arranging import arrange
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.problem import (
+    ENTITLED,
     NO_LEVEL,
     PROGRESS,
     VALUE,
@@ -29,16 +30,19 @@ from placewright.instances.documents import WHOLE_GPU
 def order_of(problem: Problem) -> list[tuple[int, int]]:
     """(class, choice) pairs by worth per GPU, then by size, largest first.
 
-    Worth is `value` before `progress`, unless the policy has them the other way round.
+    Worth is `value` before `progress`, unless the policy has them the other way round. Where
+    `entitled` comes before `value`, options that are entitled come before all others.
     """
     first = next((t for t in problem.terms if t in (VALUE, PROGRESS)), VALUE)
+    reclaims = next((t for t in problem.terms if t in (VALUE, ENTITLED)), VALUE) == ENTITLED
     pairs = []
     for c, job_class in enumerate(problem.classes):
         for o, choice in enumerate(job_class.choices):
             size = problem.demand_of(choice, -1)
             worth = (choice.value, choice.progress)
             each, then = worth if first == VALUE else worth[::-1]
-            pairs.append((-each / max(size, 1), -size, -then, c, o))
+            later = reclaims and not choice.entitled
+            pairs.append((later, -each / max(size, 1), -size, -then, c, o))
     return [pair[-2:] for pair in sorted(pairs)]
 
 

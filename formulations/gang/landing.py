@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.counts import Counts
 from placewright.formulations.gang.expand import gangs_of, masks
+from placewright.formulations.gang.filling import fill
 from placewright.formulations.gang.gathering import Gather, cheapest, compact
-from placewright.formulations.gang.greedy import fill, order_of
+from placewright.formulations.gang.greedy import order_of
 from placewright.formulations.gang.hostpatterns import HostPatterns
 from placewright.formulations.gang.losses import NO_QUOTA, Losses, Quota
 from placewright.formulations.gang.lossrows import NO_PRICES, Prices, priced

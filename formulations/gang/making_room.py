@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.counts import Counts
-from placewright.formulations.gang.greedy import fill
+from placewright.formulations.gang.filling import fill
 from placewright.formulations.gang.hostpatterns import HostPatterns
 from placewright.formulations.gang.items import Items
 from placewright.formulations.gang.models import CountModel

@@ -17,6 +17,7 @@ from placewright.formulations.gang.coring import (
     still_in_doubt,
 )
 from placewright.formulations.gang.counts import Counts, build
+from placewright.formulations.gang.fairness import SHARE_TERMS
 from placewright.formulations.gang.hostpatterns import (
     Grid,
     HostPatterns,
@@ -26,11 +27,14 @@ from placewright.formulations.gang.hostpatterns import (
 from placewright.formulations.gang.patterns import Patterns
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.plain import plain
-from placewright.formulations.gang.problem import PROGRESS, SENSE, VALUE, Problem
+from placewright.formulations.gang.problem import ENTITLED, PROGRESS, SENSE, VALUE, Problem
 from placewright.formulations.session import HOLD_SLACK, Bound, Session, tighter
 from placewright.solver import Arrays, Doubt, Outcome, certified_bound, multipliers
 
-MODELLED = (VALUE, PROGRESS, "disruption", "spread", "opened")
+OF_PLACES = ("disruption", "spread", "opened")
+"""Terms of the count model that look at where jobs are, and not only at which of them run."""
+
+MODELLED = (VALUE, ENTITLED, PROGRESS, *SHARE_TERMS, *OF_PLACES)
 """Terms that the count model has."""
 
 
@@ -93,7 +97,7 @@ def search(
 ) -> Generator[Bound, None, NDArray[np.float64] | None]:
     """Branch and bound term by term, each held before the next; return the last point found.
 
-    Later terms get less time, and all but `progress` a looser gap than `gap`, by default half the
+    Later terms get less time, and those of places a looser gap than `gap`, by default half the
     session's. If `relaxed` is the relaxation's outcome for the first term, with the same columns,
     only those that it leaves in doubt are searched.
     """
@@ -132,7 +136,7 @@ def _search_later(
     """Search from the last point; only what may vary with the first term held at its value."""
     core = None if doubt is None else still_in_doubt(arrays, doubt, first)
     inside, start = (arrays, values) if core is None else (core.arrays, core.inside(values))
-    gap = None if term in (VALUE, PROGRESS) else 1e-2
+    gap = 1e-2 if term in OF_PLACES else None
     outcome = session.optimise(inside, share=0.2, most=SEARCH_SECONDS, gap=gap, start=start)
     if core is None or outcome is None or outcome.values is None:
         return outcome

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.counts import Counts
 from placewright.formulations.gang.emptying import empty
-from placewright.formulations.gang.greedy import fill
+from placewright.formulations.gang.filling import fill
 from placewright.formulations.gang.growing import grow
 from placewright.formulations.gang.hostpatterns import HostPatterns
 from placewright.formulations.gang.landing import displace, land
@@ -19,7 +19,8 @@ from placewright.formulations.gang.models import CountModel, PatternModel, model
 from placewright.formulations.gang.naming import candidate
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.plans import plans
-from placewright.formulations.gang.problem import VALUE, Problem
+from placewright.formulations.gang.problem import ENTITLED, VALUE, Problem
+from placewright.formulations.gang.reclaiming import reclaim
 from placewright.formulations.gang.repacking import repack
 from placewright.formulations.gang.repair import repair
 from placewright.formulations.gang.settling import settle
@@ -53,6 +54,8 @@ def moving(
     landed = landed_by(session, tightest, relaxed) if first == VALUE else None
     if landed is None and session.expired():
         return
+    if first == ENTITLED:
+        yield candidate(reclaim(problem), "reclaiming")
     if first == VALUE and (landed is None or problem.quota):
         # Where a quota is used up, who lands has to stop others of the same tenant.
         displaced = Placement(problem)
@@ -68,7 +71,8 @@ def moving(
         if packed is not None and packed.value > landed.value:
             landed = packed
             yield candidate(landed, "making room")
-    if first == VALUE and session.best is not None and session.close_enough(session.best[first]):
+    known = None if session.best is None else session.best[first]
+    if first in (VALUE, ENTITLED) and known is not None and session.close_enough(known):
         return
     if landed is not None and (landed is packed or any(landed.stopped)):
         yield from repair(problem, session, landed)

@@ -20,6 +20,7 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang.fairness import SHARE_TERMS, TenantShare
 from placewright.formulations.session import SHARPNESS, Place
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.round import Round
@@ -29,12 +30,13 @@ NO_LEVEL = -1
 NO_LABEL = -1
 VALUE = "value"
 PROGRESS = "progress"
+ENTITLED = "entitled"
 PACKED = "packed"
 """Not a term of policies: what the hosts in use are worth (emptying.py)."""
 SENSE: dict[str, Literal["max", "min"]] = {
     "value": "max",
     "progress": "max",
-    "entitled": "max",
+    ENTITLED: "max",
     "disruption": "min",
     "remaining": "min",
     "freed": "max",
@@ -44,6 +46,7 @@ SENSE: dict[str, Literal["max", "min"]] = {
     "opened": "min",
     "leftover": "min",
     "stranded": "min",
+    **dict.fromkeys(SHARE_TERMS, "max"),
 }
 
 
@@ -111,6 +114,11 @@ class Choice:
     entitled: bool = True
     joint: int = NO_LEVEL
     label: int = NO_LABEL
+
+    @property
+    def entitled_value(self) -> int:
+        """What the option counts in the term `entitled`."""
+        return self.value if self.entitled else 0
 
     @property
     def single(self) -> bool:
@@ -236,7 +244,9 @@ class Problem:
     labels : tuple of Label
         What keeps jobs apart.
     terms : tuple of str
-        Objective terms, in lexicographic order.
+        Objective terms, in lexicographic order; `share` is written out (fairness.py).
+    shares : tuple of TenantShare
+        The tenants that count in the term `share`; none without it.
     """
 
     round: Round
@@ -259,6 +269,7 @@ class Problem:
     quota: dict[tuple[int, int], int]
     labels: tuple[Label, ...]
     terms: tuple[str, ...]
+    shares: tuple[TenantShare, ...] = ()
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
@@ -359,6 +370,7 @@ class Problem:
             running={},
             quota=quota,
             terms=terms,
+            shares=self.shares_with([len(c.jobs) if c.running else 0 for c in self.classes]),
         )
 
     def hold(self, state: State, job: int, places: Iterable[Place], times: int) -> None:
@@ -379,6 +391,7 @@ class Problem:
         groups = [group for choice in choices for group in choice.groups]
         return {
             "value": gcd(*(choice.value for choice in choices)),
+            ENTITLED: gcd(*(choice.entitled_value for choice in choices)),
             "progress": gcd(*(choice.progress for choice in choices)),
             "spread": gcd(*(g.milli_gpu * weight for g in groups for _, weight in g.weights)),
         }
@@ -404,6 +417,25 @@ class Problem:
         if resource < 0:
             return sum(g.milli_gpu for g in choice.groups)
         return sum(int(self.shape_demand[g.shape, resource]) * g.count for g in choice.groups)
+
+    def amounts_of(self, choice: Choice) -> dict[int, int]:
+        """Return what an option takes of each resource in all (-1: milli-GPU)."""
+        return {r: self.demand_of(choice, r) for r in range(-1, self.shape_demand.shape[1])}
+
+    def shares_with(self, numbers: Sequence[int]) -> tuple[TenantShare, ...]:
+        """Return `shares` with what so many jobs of each class hold on top, the most they can."""
+        if not self.shares:
+            return ()
+        more = {
+            t.tenant: dict.fromkeys(range(-1, self.shape_demand.shape[1]), 0) for t in self.shares
+        }
+        for job_class, number in zip(self.classes, numbers, strict=True):
+            if number and job_class.tenant in more:
+                mine = more[job_class.tenant]
+                for r in mine:
+                    most = max(self.demand_of(choice, r) for choice in job_class.choices)
+                    mine[r] += number * most
+        return tuple(t.holding(more[t.tenant]) for t in self.shares)
 
     def within_quota(
         self, left: Mapping[tuple[int, int], int], tenant: int, choice: Choice

@@ -13,8 +13,9 @@ from placewright.formulations.gang.emptying import freed_bounds
 from placewright.formulations.gang.exact.model import size_of
 from placewright.formulations.gang.exact.run import run as run_exact
 from placewright.formulations.gang.expand import expand
+from placewright.formulations.gang.fairness import SHARE_TERMS, smallest
+from placewright.formulations.gang.filling import fill
 from placewright.formulations.gang.freeing import Freeing
-from placewright.formulations.gang.greedy import fill
 from placewright.formulations.gang.growing import grow
 from placewright.formulations.gang.making_room import make_room
 from placewright.formulations.gang.models import (
@@ -30,7 +31,7 @@ from placewright.formulations.gang.pinning import with_tied_pinned
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.plain import plain
 from placewright.formulations.gang.plans import plans
-from placewright.formulations.gang.problem import PROGRESS, VALUE, Problem
+from placewright.formulations.gang.problem import ENTITLED, PROGRESS, VALUE, Problem
 from placewright.formulations.gang.stranded.bound import least_stranded
 from placewright.formulations.gang.stranded.mix import STRANDED
 from placewright.formulations.gang.stranded.search import stranding_least
@@ -92,8 +93,15 @@ def trivial_bounds(problem: Problem) -> Iterator[Bound]:
     for term in problem.terms:
         if term == VALUE:
             known[term] = sum(len(c.jobs) * max(o.value for o in c.choices) for c in pending)
+        if term == ENTITLED:
+            known[term] = sum(
+                len(c.jobs) * max(o.entitled_value for o in c.choices) for c in pending
+            )
         if term == PROGRESS:
             known[term] = sum(len(c.jobs) * max(o.progress for o in c.choices) for c in pending)
+        if term in SHARE_TERMS:
+            most = problem.shares_with(problem.counts.tolist())
+            known[term] = smallest(term, [t.of(dict.fromkeys(t.held, 0)) for t in most])
         if term == "freed":
             freeing = Freeing(problem)
             known[term] = int(freeing.worth[freeing.clearable].sum())

@@ -22,6 +22,7 @@ from placewright.instances.verify import (
     preemption,
     quotas,
     sections,
+    shares,
     tasks,
 )
 from placewright.instances.verify.reading import Reading, read
@@ -43,6 +44,7 @@ _PLAN_RULES: tuple[Rule[Reading], ...] = (
     *preemption.RULES,
     *sections.RULES,
     *moves.RULES,
+    *shares.RULES,
 )
 
 RULE_IDS = tuple([rule.id for rule in _PLAN_RULES] + [rule.id for rule in certificate.RULES])
@@ -69,7 +71,9 @@ def verify(round: Round, plan: Plan) -> Verification:  # noqa: A002
     Time and memory grow with jobs, tasks and hosts, not with GPUs.
     """
     reading = read(round, plan)
-    terms: dict[str, int] = {name: TERMS[name].recompute(reading) for name in round.policy.terms}
+    terms: dict[str, int] = {
+        name: TERMS[name].recompute(reading) for name in shares.written_out(round)
+    }
     violations = [found for rule in _PLAN_RULES for found in rule.violations(reading)]
     if plan.certificate is not None:
         violations += verify_certificate(plan.certificate, terms)

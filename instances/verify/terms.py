@@ -13,6 +13,8 @@ from typing import Literal, NamedTuple
 
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.verify.reading import Reading
+from placewright.instances.verify.shares import SUMS
+from placewright.instances.verify.standing import Standing
 from placewright.instances.verify.stranded import stranded
 
 
@@ -37,6 +39,20 @@ def progress(reading: Reading) -> int:
     return gained - sum(
         reading.option_run(victim.job.name).progress for victim in reading.preempted
     )
+
+
+def entitled(reading: Reading) -> int:
+    """`value`, of the options alone with which a job stands on its tenant's guarantee."""
+    standing = Standing(reading.round)
+    total = 0
+    for placed in reading.started:
+        if standing.of(placed.job, placed.chosen).entitled:
+            total += placed.job.value_of(placed.chosen)
+    for victim in reading.preempted:
+        option = reading.running[victim.job.name].option
+        if standing.of(victim.job, option).entitled:
+            total -= victim.job.value_of(option)
+    return total
 
 
 def disruption(reading: Reading) -> int:
@@ -150,6 +166,7 @@ def _stop(reading: Reading, job: str) -> int:
 TERMS: Mapping[str, Term] = {
     "value": Term("max", value),
     "progress": Term("max", progress),
+    "entitled": Term("max", entitled),
     "disruption": Term("min", disruption),
     "remaining": Term("min", remaining),
     "freed": Term("max", freed),
@@ -158,4 +175,5 @@ TERMS: Mapping[str, Term] = {
     "opened": Term("min", opened),
     "leftover": Term("min", leftover),
     "stranded": Term("min", stranded),
+    **{name: Term("max", recompute) for name, recompute in SUMS.items()},
 }

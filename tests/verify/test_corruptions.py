@@ -238,6 +238,10 @@ def add_section(section: Raw) -> Edit:
     return lambda raw: raw["sections"].append(section)
 
 
+def repeat_shares(raw: Raw) -> None:
+    raw["sections"] += [{"kind": "shares", "tenants": []}] * 2
+
+
 def set_moves(*steps: str, needs_spare: tuple[str, ...] = ("right",)) -> Edit:
     section = {"kind": "moves", "steps": list(steps), "needs_spare": list(needs_spare)}
     return set_in("sections", to=[section])
@@ -385,6 +389,7 @@ CORRUPTIONS: dict[str, tuple[Edit, set[str], str]] = {
     ),
     "another round's plan": (set_in("round", to="0" * 64), {"same_round"}, "round"),
     "an unknown section": (add_section({"kind": "groups"}), {"section"}, "sections[1].kind"),
+    "shares twice": (repeat_shares, {"shares"}, "sections[2]"),
     "a section without kind": (add_section({}), {"section"}, "sections[1].kind"),
     "a section of a strange kind": (
         add_section({"kind": ["groups"]}),

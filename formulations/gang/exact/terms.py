@@ -8,7 +8,7 @@ opened[h], used[h]  a task arrives on host h    x[t,h] <= room u[h],  sum gpu x 
 left[h]        milli-GPU left free on h         left[h] >= free[h] used[h] - what h holds
 together[d,k]  k tasks of a job share d         sum_k k together[d,k] <= tasks of the job in d
 
-value      sum of the values of jobs that run, less those of all running jobs; so progress
+value      sum of the values of jobs that run, less those of all running jobs; so progress, entitled
 spread     sum over sets and charged levels of GPUs * weight * (sum_d z - y + k)
 opened     sum of opened[h] over empty hosts
 leftover   sum_h left[h]
@@ -23,13 +23,24 @@ from placewright.formulations.gang.exact.arrangement import add_arrangement
 from placewright.formulations.gang.exact.entries import Ints, TaskSet
 from placewright.formulations.gang.exact.model import NONE, Exact, milli_each
 from placewright.formulations.gang.exact.moves import add_moves
-from placewright.formulations.gang.problem import ANY, NO_LEVEL, PROGRESS, VALUE, Group
+from placewright.formulations.gang.problem import ANY, ENTITLED, NO_LEVEL, PROGRESS, VALUE, Group
+from placewright.formulations.gang.sharerows import add_shares
 from placewright.instances.documents import WHOLE_GPU
 
 
 def add_terms(m: Exact) -> None:
     """Append what the policy's terms need, and the levels that options ask for."""
     add_value(m)
+    if ENTITLED in m.problem.terms:
+        _add_worth(m, ENTITLED, [m.choice(entry).entitled_value for entry in m.entries])
+    add_shares(
+        m.model,
+        m.problem,
+        m.y,
+        np.array([entry.job_class for entry in m.entries], dtype=np.int64),
+        np.array([entry.choice for entry in m.entries], dtype=np.int64),
+        m.problem.shares,
+    )
     if PROGRESS in m.problem.terms:
         _add_worth(m, PROGRESS, [m.choice(entry).progress for entry in m.entries])
     add_moves(m)

@@ -1,0 +1,143 @@
+r"""The shares of tenants and their ordered sums as rows, for every model that counts jobs.
+
+    y[c,o]    jobs of a class that hold something afterwards, with an option
+    s[i]      share of tenant i, in units of 1 / SCALE        0 <= s[i] <= most[i]
+    b[i,r]    resource r is dominant                          sum_r b[i,r] = 1
+    r[k]      the k-th smallest share;    d[i,k] >= r[k] - s[i],  d >= 0
+
+    share     s[i] <= SCALE (held[i,r] + sum_y demand[r] y) / per[i,r]  +  most[i] (1 - b[i,r])
+    sum       s[i] <= SCALE (max_r held[i,r] / per[i,r]  +  sum_y max_r (demand[r] / per[i,r]) y)
+    theta_k   k r[k] - sum_i d[i,k]      is at most the sum of the k smallest s, and reaches it
+
+A tenant whose jobs all have the same dominant resource needs no b. The rows `sum` are implied by
+the others for whole numbers; the linear relaxation would be weak without them.
+
+Rows are written in whole numbers. Where their common denominator is beyond `MOST_EXACT`, each job
+counts with its share rounded up to 1 / `FINE` of a unit: still a relaxation, and a unit too much
+for a tenant of thousands of jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import gcd
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.fairness import (
+    SCALE,
+    SHARE_TERMS,
+    TenantShare,
+    number_of,
+)
+from placewright.formulations.gang.problem import Problem
+from placewright.solver import Model
+
+Ints = NDArray[np.int64]
+
+FINE = 10_000
+MOST_EXACT = 100_000
+"""Solvers take a number within 1e-6 of a whole one for it; multiples of 1e-5 are told apart."""
+
+
+def add_shares(
+    model: Model,
+    problem: Problem,
+    y: Ints,
+    y_class: Ints,
+    y_choice: Ints,
+    shares: tuple[TenantShare, ...],
+) -> None:
+    """Append the share terms of the policy.
+
+    Parameters
+    ----------
+    y, y_class, y_choice
+        Columns, and the job class and choice of each, shape (columns,).
+    shares
+        The tenants that count, holding what no y says.
+    """
+    terms = [term for term in problem.terms if term in SHARE_TERMS]
+    if not terms:
+        return
+    most = [t.of(dict.fromkeys(t.held, 0)) for t in problem.shares_with(problem.counts.tolist())]
+    s = model.variables("share", len(shares), upper=most)
+    tenant = np.array([c.tenant for c in problem.classes], dtype=np.int64)[y_class]
+    for i, share in enumerate(shares):
+        mine = np.flatnonzero(tenant == share.tenant)
+        pairs = list(zip(y_class[mine].tolist(), y_choice[mine].tolist(), strict=True))
+        _share_rows(model, problem, share, int(s[i]), most[i], y[mine], pairs)
+    for term in terms:
+        _ordered(model, term, number_of(term, len(shares)), s, max(most, default=0))
+
+
+def _share_rows(
+    model: Model,
+    problem: Problem,
+    share: TenantShare,
+    s: int,
+    most: int,
+    y: Ints,
+    pairs: list[tuple[int, int]],
+) -> None:
+    """Bound a tenant's share by what it holds of the resource that is dominant."""
+    amounts = {
+        (c, o): problem.amounts_of(problem.classes[c].choices[o]) for c, o in dict.fromkeys(pairs)
+    }
+    dominant = _dominant(share, [*amounts.values(), dict(share.held)])
+    b = model.variables("dominant", len(dominant) if len(dominant) > 1 else 0, upper=1)
+    if len(b):
+        model.add(model.rows("one dominant", 1, lower=1.0, upper=1.0), b, 1.0)
+        most_of = {
+            pair: max(_fine(share, mine, r) for r in dominant) for pair, mine in amounts.items()
+        }
+        row = model.rows("sum", 1, upper=max(_fine(share, share.held, r) for r in dominant))
+        model.add(row, [s], FINE)
+        model.add(row, y, -np.array([most_of[pair] for pair in pairs], dtype=np.float64))
+    for number, r in enumerate(dominant):
+        unit = gcd(share.per[r], *(SCALE * mine[r] for mine in amounts.values()))
+        if share.per[r] <= MOST_EXACT * unit:
+            each, held = share.per[r] // unit, SCALE * share.held[r] // unit
+            demand = {pair: SCALE * mine[r] // unit for pair, mine in amounts.items()}
+        else:
+            each, held = FINE, _fine(share, share.held, r)
+            demand = {pair: _fine(share, mine, r) for pair, mine in amounts.items()}
+        free = each * most if len(b) else 0
+        row = model.rows("share", 1, upper=held + free)
+        model.add(row, [s], each)
+        model.add(row, y, -np.array([demand[pair] for pair in pairs], dtype=np.float64))
+        model.add(row, b[number : number + 1], free)
+
+
+def _fine(share: TenantShare, amounts: Mapping[int, int], resource: int) -> int:
+    """Return the share of an amount in units of 1 / (SCALE * FINE), rounded up."""
+    return -(-FINE * SCALE * amounts[resource] // share.per[resource])
+
+
+def _dominant(share: TenantShare, amounts: list[dict[int, int]]) -> list[int]:
+    """Return the resources that may be dominant: of those that always come out equal, the first."""
+
+    def no_more(r: int, q: int) -> bool:
+        return all(mine[r] * share.per[q] <= mine[q] * share.per[r] for mine in amounts)
+
+    return [
+        r
+        for r in share.per
+        if not any(q != r and no_more(r, q) and (q < r or not no_more(q, r)) for q in share.per)
+    ]
+
+
+def _ordered(model: Model, term: str, number: int, s: Ints, most: int) -> None:
+    """Append the sum of so many of the smallest shares as a term."""
+    if number >= len(s):
+        model.term(term, s, 1.0, sense="max")
+        return
+    least = model.variables("ordered", 1, upper=most)
+    short = model.variables("short", len(s) if number > 1 else 0, upper=most)
+    rows = model.rows("ordered", len(s), upper=0.0)
+    model.add(rows, least, 1.0)
+    model.add(rows, s, -1.0)
+    model.add(rows[: len(short)], short, -1.0)
+    model.term(term, least, float(number), sense="max")
+    model.term(term, short, -1.0, sense="max")
