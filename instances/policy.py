@@ -19,8 +19,6 @@ from placewright.instances.documents import (
 
 TermName = Literal[
     "value",
-    "entitled",
-    "share",
     "progress",
     "disruption",
     "remaining",
@@ -29,6 +27,8 @@ TermName = Literal[
     "proximity",
     "opened",
     "leftover",
+    "entitled",
+    "share",
     "stranded",
 ]
 DEFAULT_TERMS: tuple[TermName, ...] = ("value", "disruption", "spread", "opened")
