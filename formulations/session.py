@@ -28,6 +28,9 @@ Solve: TypeAlias = Callable[[str, Arrays, Limits, NDArray[np.float64] | None], O
 Place: TypeAlias = tuple[int, int, int, tuple[int, ...]]
 """The place of one task: (group, index in the group, host, GPUs on the host)."""
 
+Slots: TypeAlias = tuple[int | None, ...]
+"""Per place of a job the start of its MIG slice; () if none of its tasks is one."""
+
 HOLD_SLACK = 0.5
 """Terms are integers: held within a half, nothing changes and no solver tolerance matters."""
 
@@ -44,13 +47,14 @@ class Candidate:
 
     `starts` has the option and task places of each job that starts or migrates, `preempted` for
     each preempted job one that takes its place. Other running jobs are kept. A `final` one is the
-    last that the formulation means to yield.
+    last that the formulation means to yield. `slots` has, for jobs with MIG slices, where they are.
     """
 
     starts: Mapping[int, tuple[int, tuple[Place, ...]]]
     source: str
     preempted: Mapping[int, int] = field(default_factory=dict)
     final: bool = False
+    slots: Mapping[int, Slots] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

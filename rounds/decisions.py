@@ -55,13 +55,14 @@ def decide(
     decisions = list(unmoved)
     for index, (option, places) in candidate.starts.items():
         job = round_.jobs[index]
+        slots = candidate.slots.get(index) or (None,) * len(places)
         decisions[index] = Decision.model_construct(
             job=job.name,
             decision=DecisionKind.START if job.running is None else DecisionKind.MIGRATE,
             option=option,
             tasks=tuple(
-                Task.model_construct(group=g, index=i, host=hosts[h], gpus=gpus)
-                for g, i, h, gpus in places
+                Task.model_construct(group=g, index=i, host=hosts[h], gpus=gpus, slot=slot)
+                for (g, i, h, gpus), slot in zip(places, slots, strict=True)
             ),
         )
     for index, above in candidate.preempted.items():

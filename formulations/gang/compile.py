@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.fairness import shares_of, terms_of
+from placewright.formulations.gang.layouts import mask_of
 from placewright.formulations.gang.problem import (
     NO_LABEL,
     NO_LEVEL,
@@ -26,13 +27,14 @@ from placewright.formulations.gang.problem import (
 from placewright.formulations.gang.quotas import quota_of
 from placewright.formulations.gang.shapes import Shapes, hosts_named
 from placewright.formulations.gang.standing import borrowed_of
-from placewright.formulations.session import Place
+from placewright.formulations.session import Place, Slots
 from placewright.instances.arrays import build_cluster
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.job import Job, Running, TaskGroup
 from placewright.instances.ranges import expand
 from placewright.instances.round import Round
 from placewright.topology import Cluster, State
+from placewright.topology.mig import PRODUCTS
 
 Precedence: TypeAlias = tuple[bool, int]
 """Whether a job is entitled, and its priority."""
@@ -43,16 +45,21 @@ Borrowed: TypeAlias = Mapping[int, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """What a running job holds: per task a host and a row of demands, per GPU the milli-GPU."""
+    """What a running job holds: per task a host and a row of demands, per GPU the milli-GPU.
+
+    `parts` are the GPU memory and the mask of MIG slices per GPU; () if it asks for neither.
+    """
 
     level: int
     milli_gpu: int
     places: tuple[Place, ...]
     puts: tuple[Put, ...]
+    slots: Slots
     hosts: tuple[int, ...]
     demands: tuple[int, ...]
     gpus: tuple[int, ...]
     milli: tuple[int, ...]
+    parts: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +167,9 @@ class _Basis:
         )
         choices = (choice for job_class in classes for choice in job_class.choices)
         self.shapes_needed = len({g.shape for choice in choices for g in choice.groups})
-        state = self._state(facts)
-        cleared = self._state(pinned)
+        parted = self.shapes.parted or any(fact.held and fact.held.parts for fact in pinned)
+        state = self._state(facts, parted)
+        cleared = self._state(pinned, parted)
         pinned_hosts = cleared.busy.copy()
         cleared.busy[:] = state.busy
         usable, open_ = _usable(round_, cluster, state)
@@ -169,8 +177,10 @@ class _Basis:
         reserved_free = np.zeros(cluster.num_hosts, dtype=np.int64)
         host_of_gpu = np.repeat(np.arange(cluster.num_hosts), cluster.gpu_count)
         np.add.at(reserved_free, host_of_gpu[~usable], cleared.gpu_free[~usable])
-        state.gpu_free[~usable] = 0
-        cleared.gpu_free[~usable] = 0
+        for each in (state, cleared):
+            each.gpu_free[~usable] = 0
+            if each.slices is not None:
+                each.slices[~usable] = 0
         class_of = {j: c for c, k in enumerate(classes) if k.running for j in k.jobs}
         gpu, demand, hosts = self.shapes.arrays()
         shares = shares_of(round_, cluster, self.healthy)
@@ -184,6 +194,7 @@ class _Basis:
             shape_demand=demand,
             shape_allowed=hosts,
             shape_rank=self.shapes.ranks(),
+            sharing=self.shapes.sharing() if parted else None,
             host_kind=self.shapes.host_kinds(),
             open=open_ & ~vacate,
             usable=usable,
@@ -255,27 +266,49 @@ class _Basis:
         places = tuple((t.group, t.index, host_of[t.host], t.gpus) for t in running.tasks)
         demands = [self._demand(group) for group in groups]
         start = cluster.gpu_start
+        slots = tuple(t.slot for t in running.tasks)
         return _Held(
             level=level,
             milli_gpu=job.options[running.option].milli_gpu,
             places=places,
-            puts=tuple(Put(group, host, 1, gpus, True) for group, _, host, gpus in places),
+            puts=tuple(
+                Put(group, host, 1, gpus, True, slot)
+                for (group, _, host, gpus), slot in zip(places, slots, strict=True)
+            ),
+            slots=slots if any(group.mig for group in groups) else (),
             hosts=tuple(host for _, _, host, _ in places),
             demands=tuple(demands[group] for group, _, _, _ in places),
             gpus=tuple(int(start[host]) + gpu for _, _, host, gpus in places for gpu in gpus),
             milli=tuple(
                 min(groups[group].gpu, WHOLE_GPU) for group, _, _, gpus in places for _ in gpus
             ),
+            parts=tuple(
+                (groups[group].gpu_memory, self._mask(groups[group], host, slot))
+                for (group, _, host, gpus), slot in zip(places, slots, strict=True)
+                for _ in gpus
+            )
+            if any(group.mig or group.gpu_memory for group in groups)
+            else (),
         )
+
+    def _mask(self, group: TaskGroup, host: int, slot: int | None) -> int:
+        """Return what a task's slice takes of its GPU; a whole GPU needs no mask."""
+        if group.mig is None or slot is None or group.gpu >= WHOLE_GPU:
+            return 0
+        kind = PRODUCTS[self.cluster.product[host]].profiles[group.mig]
+        return mask_of(kind, slot)
 
     def _demand(self, group: TaskGroup) -> int:
         wanted = {"cpu": group.cpu, "memory": group.memory, **group.resources}
         row = tuple(wanted.get(name, 0) for name in self.cluster.resources)
         return self.demands.setdefault(row, len(self.demands))
 
-    def _state(self, facts: Sequence[_Facts]) -> State:
-        """Return what is free, healthy and busy once these jobs hold what they run on."""
-        state = State.empty(self.cluster)
+    def _state(self, facts: Sequence[_Facts], parted: bool) -> State:
+        """Return what is free, healthy and busy once these jobs hold what they run on.
+
+        `parted`: with the memory and the slices of GPUs.
+        """
+        state = State.shared(self.cluster) if parted else State.empty(self.cluster)
         state.healthy[:] = self.healthy
         held = [fact.held for fact in facts if fact.held is not None]
 
@@ -288,6 +321,13 @@ class _Basis:
         milli = all_of(h.milli for h in held)
         np.subtract.at(state.gpu_free, all_of(h.gpus for h in held), milli.astype(np.int32))
         state.busy[hosts] = True
+        if state.gpu_memory is not None and state.slices is not None:
+            some = [h for h in held if h.parts]
+            gpus = all_of(h.gpus for h in some)
+            parts = np.array([part for h in some for part in h.parts], dtype=np.int64)
+            np.subtract.at(state.gpu_memory, gpus, parts.reshape(-1, 2)[:, 0])
+            # Slices of a GPU do not overlap.
+            np.bitwise_or.at(state.slices, gpus, parts.reshape(-1, 2)[:, 1].astype(np.int16))
         return state
 
 
@@ -318,6 +358,7 @@ def _running_job(now: int, facts: _Facts, job_class: int) -> RunningJob:
         level=held.level,
         places=held.places,
         puts=held.puts,
+        slots=held.slots,
         migrate_cost=default if running.migrate_cost is None else running.migrate_cost,
         preempt_cost=default if running.preempt_cost is None else running.preempt_cost,
     )

@@ -83,7 +83,7 @@ def _fill_singles(placement: Placement, quota: dict[tuple[int, int], int], c: in
                 gpus = placement.put(shape, int(host))
                 placement.start(c, o, [Put(0, int(host), 1, gpus)])
                 problem.charge_quota(quota, tenant, choice)
-                if share and placement.partial[host].max() < problem.shape_gpu[shape]:
+                if share and not placement.on_part(shape, int(host)).any():
                     break
         if not share or not len(hosts):
             return
@@ -97,8 +97,8 @@ def _best_fit_order(
     gpu = int(problem.shape_gpu[shape])
     left = placement.whole[hosts] * WHOLE_GPU
     if 0 < gpu < WHOLE_GPU:
-        partial = placement.partial[hosts]
-        tightest = np.where(partial >= gpu, partial, 10 * WHOLE_GPU).min(axis=1)
+        has_room = placement.on_part(shape, hosts) > 0
+        tightest = np.where(has_room, placement.gpu[hosts], 10 * WHOLE_GPU).min(axis=1)
         return np.lexsort((placement.free[hosts, 0], left, tightest))
     idle = ~problem.state.busy[hosts]
     return np.lexsort((placement.free[hosts, 0], idle, left))

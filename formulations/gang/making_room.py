@@ -37,6 +37,8 @@ def make_room(
     counts, patterns = model
     if isinstance(patterns, HostPatterns) or relaxed is None or relaxed.values is None:
         return None
+    if counts.problem.sharing is not None:  # units are cut by milli-GPU alone
+        return None
     if session.expired():
         return None
     problem = counts.problem

@@ -89,7 +89,7 @@ def moving(
         other = candidate(packed, "repacking")
         yield other
         moved = other if session.best[first] > known else moved
-    frozen = problem.frozen(moved.starts)
+    frozen = problem.frozen(moved.starts, moved.slots)
     if not frozen.terms:
         return
     placement = Placement(frozen)
@@ -98,7 +98,11 @@ def moving(
     for step in plans(session, frozen, placement, next(models), models):
         # With every running job where it is a bound says nothing of this round.
         if isinstance(step, Candidate):
-            yield replace(step, starts={**moved.starts, **step.starts})
+            yield replace(
+                step,
+                starts={**moved.starts, **step.starts},
+                slots={**moved.slots, **step.slots},
+            )
 
 
 def landed_by(

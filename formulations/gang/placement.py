@@ -16,10 +16,13 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang.layouts import FREE
 from placewright.formulations.gang.problem import ANY, NO_LABEL, Problem, Put, Start
+from placewright.formulations.gang.sharing import Ints, Parts
 from placewright.instances.documents import WHOLE_GPU
 
 UNLIMITED = 1 << 40
+_ALL = slice(None)
 
 
 class Placement:
@@ -37,7 +40,9 @@ class Placement:
     whole : int64 (hosts,)
         Whole GPUs that are free and not promised to a task.
     partial : int64 (hosts, most GPUs of a host)
-        Free milli-GPU of partly used GPUs, 0 for all others.
+        Free milli-GPU of partly used GPUs, 0 for all others and for those that hold MIG slices.
+    parts : Parts or None
+        Memory and slices of each GPU, in rounds where some task asks for them.
     gpu : int64 (hosts, most GPUs of a host)
         Free milli-GPU of each GPU; what is promised to tasks without a name is still free here.
     waiting : list of int
@@ -64,6 +69,10 @@ class Placement:
         self._usable[exists] = problem.usable
         self.whole = state.whole_free(cluster).astype(np.int64)
         self.partial = np.where(self.gpu < WHOLE_GPU, self.gpu, 0)
+        self.parts: Parts | None = None
+        if problem.sharing is not None:
+            self.parts = Parts(problem.sharing, cluster, state, exists)
+            self.partial[self.parts.layout != FREE] = 0
         levels = 1 + int(problem.places[:, 1].max(initial=-1))
         ranks = max(levels, int(problem.shape_rank.max(initial=0))) + 1
         self.arrivals = np.zeros((cluster.num_hosts, ranks), dtype=np.int64)
@@ -95,9 +104,9 @@ class Placement:
         if gpu == 0:
             room = np.full(len(self.whole), UNLIMITED, dtype=np.int64)
         elif gpu < WHOLE_GPU:
-            room = self.whole * (WHOLE_GPU // gpu)
-            if self.partial.any():
-                room += (self.partial // gpu).sum(axis=1)
+            room = self.whole * self._on_free(shape)
+            if self.parts is not None or self.partial.any():
+                room += self.on_part(shape).sum(axis=1)
         else:
             room = self.whole // (gpu // WHOLE_GPU)
         for r in np.flatnonzero(demand):
@@ -132,7 +141,7 @@ class Placement:
             return False
         if gpu >= WHOLE_GPU and self.whole[host] * WHOLE_GPU < gpu:
             return False
-        if 0 < gpu < WHOLE_GPU and not self.whole[host] and self.partial[host].max() < gpu:
+        if 0 < gpu < WHOLE_GPU and not self.whole[host] and not self.on_part(shape, host).any():
             return False
         return bool((self.free[host] >= problem.shape_demand[shape]).all())
 
@@ -144,36 +153,71 @@ class Placement:
         if gpu >= WHOLE_GPU:
             self.whole[host] -= count * (gpu // WHOLE_GPU)
             return ()
-        return tuple(self._share(host, gpu) for _ in range(count)) if gpu else ()
+        return tuple(self._share(shape, host) for _ in range(count)) if gpu else ()
 
-    def hold(self, shape: int, host: int, gpus: tuple[int, ...]) -> None:
-        """Take what one task needs, on the GPUs that it was given."""
+    def hold(self, shape: int, host: int, gpus: tuple[int, ...], slot: int | None = None) -> None:
+        """Take what one task needs, on the GPUs that it was given; `slot` where it has one."""
         self.free[host] -= self.problem.shape_demand[shape]
-        self._take(host, gpus, min(int(self.problem.shape_gpu[shape]), WHOLE_GPU))
+        self._take(shape, host, gpus, 1, slot)
+
+    def on_part(self, shape: int, hosts: Ints | slice | int = _ALL) -> Ints:
+        """Return how many tasks of a share each partly used GPU of some hosts takes."""
+        gpu, partial = int(self.problem.shape_gpu[shape]), self.partial[hosts]
+        if self.parts is not None and self.parts.concern(shape):
+            return self.parts.on_part(shape, gpu, partial, hosts)
+        room: Ints = partial // gpu
+        return room
+
+    def _on_free(self, shape: int) -> Ints | int:
+        """Return how many tasks of a share one wholly free GPU takes, by host if that matters."""
+        gpu = int(self.problem.shape_gpu[shape])
+        if self.parts is not None and self.parts.concern(shape):
+            return self.parts.on_free(shape, gpu)
+        return WHOLE_GPU // gpu
+
+    @property
+    def free_milli(self) -> Ints:
+        """Free milli-GPU of each host, those beside MIG slices included."""
+        partial = self.partial
+        if self.parts is not None:
+            partial = np.where(self.gpu < WHOLE_GPU, self.gpu, 0)
+        free: Ints = self.whole * WHOLE_GPU + partial.sum(axis=1)
+        return free
 
     def free_gpus(self, host: int) -> list[int]:
         """Wholly free GPUs of a host, last first; as many as are promised to tasks stay unnamed."""
         free: list[int] = np.flatnonzero(self.gpu[host] == WHOLE_GPU)[::-1].tolist()
         return free
 
-    def _share(self, host: int, gpu: int) -> int:
+    def _share(self, shape: int, host: int) -> int:
         """Take a share from the fullest GPU that has it, else from a free one."""
-        partial = self.partial[host]
-        left = np.where(partial >= gpu, partial, UNLIMITED)
+        left = np.where(self.on_part(shape, host) > 0, self.gpu[host], UNLIMITED)
         chosen = int(left.argmin())
         if left[chosen] == UNLIMITED:
             chosen = self.free_gpus(host)[0]
-        self._take(host, (chosen,), gpu)
+        self._take(shape, host, (chosen,))
         return chosen
 
-    def _take(self, host: int, gpus: tuple[int, ...], milli: int) -> None:
-        """Take (or, with a negative number, give back) milli-GPU of each of these GPUs."""
+    def _take(
+        self,
+        shape: int,
+        host: int,
+        gpus: tuple[int, ...],
+        times: int = 1,
+        slot: int | None = None,
+    ) -> None:
+        """Take what a task has of each of these GPUs, or give it back (-1)."""
+        milli = times * min(int(self.problem.shape_gpu[shape]), WHOLE_GPU)
         for gpu in gpus:
             if self._usable[host, gpu]:
                 before = self.gpu[host, gpu]
                 after = before - milli
                 self.gpu[host, gpu] = after
                 self.partial[host, gpu] = 0 if after == WHOLE_GPU else after
+                if self.parts is not None:
+                    self.parts.take(shape, host, gpu, slot, times)
+                    if self.parts.layout[host, gpu] != FREE:
+                        self.partial[host, gpu] = 0
                 self.whole[host] += int(after == WHOLE_GPU) - int(before == WHOLE_GPU)
 
     def lift(self, shape: int, put: Put) -> None:
@@ -184,7 +228,7 @@ class Placement:
         if not put.stays:
             self.arrivals[put.host, problem.shape_rank[shape]] -= put.count
         if put.gpus:
-            self._take(put.host, put.gpus, -min(gpu, WHOLE_GPU))
+            self._take(shape, put.host, put.gpus, -1, put.slot)
         else:
             self.whole[put.host] += put.count * (gpu // WHOLE_GPU)
 
@@ -232,7 +276,7 @@ class Placement:
         """Take what the tasks of a put hold, on the GPUs that it names."""
         each = len(put.gpus) // put.count
         for k in range(put.count):
-            self.hold(shape, put.host, put.gpus[k * each : (k + 1) * each])
+            self.hold(shape, put.host, put.gpus[k * each : (k + 1) * each], put.slot)
         if not put.stays:
             self.arrivals[put.host, self.problem.shape_rank[shape]] += put.count
 
@@ -256,6 +300,10 @@ class Placement:
         milli = min(int(self.problem.shape_gpu[shape]), WHOLE_GPU)
         used = [g for g in put.gpus if self._usable[put.host, g]]
         had = self.gpu[put.host, used]
+        if self.parts is not None and not all(
+            self.parts.holds(shape, put.host, gpu, put.slot) for gpu in used
+        ):
+            return False
         return bool(
             (self.free[put.host] >= self.problem.shape_demand[shape]).all()
             and (had >= milli).all()

@@ -10,24 +10,27 @@ Running jobs that are pinned are no jobs here: what they hold is not there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from math import ceil, floor, gcd
+from types import MappingProxyType
 from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.fairness import SHARE_TERMS, TenantShare
-from placewright.formulations.session import SHARPNESS, Place
+from placewright.formulations.gang.sharing import Sharing
+from placewright.formulations.session import SHARPNESS, Place, Slots
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.round import Round
 from placewright.topology import Cluster, State
 
 NO_LEVEL = -1
 NO_LABEL = -1
+NO_SLOTS: Mapping[int, Slots] = MappingProxyType({})
 VALUE = "value"
 PROGRESS = "progress"
 ENTITLED = "entitled"
@@ -163,6 +166,8 @@ class JobClass:
 class RunningJob:
     """A running job that may move: its class, its places (and as puts), what stopping it costs.
 
+    `slots` are where its MIG slices lie, per place.
+
     `level` numbers the distinct precedences of such jobs, lowest first: a job of `level` k may be
     preempted for tasks of a rank above k. Costs are in milli-GPU-seconds, without the tasks moved.
     """
@@ -173,6 +178,7 @@ class RunningJob:
     puts: tuple[Put, ...]
     migrate_cost: int
     preempt_cost: int
+    slots: Slots = ()
 
 
 ANY = -1
@@ -184,7 +190,7 @@ class Put:
     """`count` tasks of group `group` on `host`.
 
     `gpus` are the GPUs of shares, one per task; empty where whole GPUs are named later. A task of a
-    running job that `stays` has the GPUs that it runs on.
+    running job that `stays` has the GPUs that it runs on, and if it is a MIG slice its `slot`.
     """
 
     group: int
@@ -192,6 +198,7 @@ class Put:
     count: int
     gpus: tuple[int, ...]
     stays: bool = False
+    slot: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +232,8 @@ class Problem:
         See above; 0 where nothing runs that may move.
     host_kind : int64 (hosts,)
         Equal for hosts of one GPU model that the same shapes may be on by name, -1 without GPUs.
+    sharing : Sharing or None
+        What tasks ask of GPUs besides milli-GPU; None if none does.
     state, cleared : State
         As it is, and without the running jobs that may move; reserved GPUs have nothing free.
     open : bool (hosts,)
@@ -258,6 +267,7 @@ class Problem:
     shape_demand: NDArray[np.int64]
     shape_allowed: NDArray[np.bool_]
     shape_rank: NDArray[np.int64]
+    sharing: Sharing | None
     host_kind: NDArray[np.int64]
     open: NDArray[np.bool_]
     usable: NDArray[np.bool_]
@@ -347,15 +357,20 @@ class Problem:
         """Value of all running jobs that may move; the term `value` counts from here."""
         return sum(len(c.jobs) * c.choices[0].value for c in self.classes if c.running)
 
-    def frozen(self, moved: Mapping[int, tuple[int, tuple[Place, ...]]]) -> Self:
+    def frozen(
+        self,
+        moved: Mapping[int, tuple[int, tuple[Place, ...]]],
+        slots: Mapping[int, Slots] = NO_SLOTS,
+    ) -> Self:
         """Return what is left to decide once every running job is where it is or has `moved` to.
 
-        The terms are those that pending jobs matter to.
+        `slots` as in a `Candidate`. The terms are those that pending jobs matter to.
         """
         state = self.state.copy()
+        for job in moved:
+            self.hold(state, job, self.running[job].places, -1, self.running[job].slots)
         for job, (_, places) in moved.items():
-            self.hold(state, job, self.running[job].places, -1)
-            self.hold(state, job, places, 1)
+            self.hold(state, job, places, 1, slots.get(job, ()))
         pending = tuple(c for c in self.classes if not c.running)
         quota = dict(self.quota)
         for job_class in self.classes:
@@ -373,15 +388,20 @@ class Problem:
             shares=self.shares_with([len(c.jobs) if c.running else 0 for c in self.classes]),
         )
 
-    def hold(self, state: State, job: int, places: Iterable[Place], times: int) -> None:
+    def hold(
+        self, state: State, job: int, places: Sequence[Place], times: int, slots: Slots = ()
+    ) -> None:
         """Take from a state what a running job holds in some places, or give it back."""
         groups = self.classes[self.running[job].job_class].choices[0].groups
-        for group, _, host, gpus in places:
+        for k, (group, _, host, gpus) in enumerate(places):
             shape = groups[group].shape
             state.free[host] -= times * self.shape_demand[shape]
             each = min(int(self.shape_gpu[shape]), WHOLE_GPU)
             for gpu in (int(self.cluster.gpu_start[host]) + g for g in gpus):
                 state.gpu_free[gpu] -= times * each * int(self.usable[gpu])
+                if self.sharing is not None and self.usable[gpu]:
+                    start = slots[k] if slots else None
+                    self.sharing.hold(state, shape, host, gpu, start, times)
             state.busy[host] |= times > 0
 
     @cached_property

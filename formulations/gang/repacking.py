@@ -24,6 +24,8 @@ Ints = NDArray[np.int64]
 
 def repack(problem: Problem, session: Session) -> Placement | None:
     """Return a placement that frees what can be freed so; None if nothing can."""
+    if problem.sharing is not None:  # units are cut by milli-GPU alone
+        return None
     freeing = Freeing(problem)
     base = Placement(problem)
     items = Items(base)

@@ -21,7 +21,6 @@ from placewright.formulations.gang.naming import candidate
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.problem import ANY, Choice, Problem, Start
 from placewright.formulations.session import HOLD_SLACK, Candidate, Session
-from placewright.instances.documents import WHOLE_GPU
 
 HOSTS = 12
 REPAIRS = 400
@@ -83,7 +82,7 @@ def _to_win(problem: Problem, placement: Placement) -> NDArray[np.float64]:
         if placement.waiting[c] and choice.single
     ]
     densest = max(waiting, default=0.0)
-    win = (placement.whole * WHOLE_GPU + placement.partial.sum(axis=1)) * densest
+    win = placement.free_milli * densest
     for _, start in placement.started():
         choice = problem.classes[start.job_class].choices[start.choice]
         if choice.single:

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang.layouts import Layouts
 from placewright.formulations.gang.problem import NO_LEVEL, Apart, Group, Slices
+from placewright.formulations.gang.sharing import Sharing, kinds_of_profile
+from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.job import TaskGroup
 from placewright.instances.ranges import expand
 from placewright.topology import Cluster
 
 Names: TypeAlias = tuple[str, ...]
-ShapeKey: TypeAlias = tuple[int, tuple[tuple[str, int], ...], Names | None, Names | None, int]
-"""Milli-GPU, the other demands by name, the allowed GPU models, the allowed hosts, rank."""
+
+
+class ShapeKey(NamedTuple):
+    """What tells shapes apart; `demand` are the other resources by name, None allows any."""
+
+    gpu: int
+    demand: tuple[tuple[str, int], ...]
+    models: Names | None
+    hosts: Names | None
+    mig: str | None
+    gpu_memory: int
+    rank: int
+
 
 MAX_KINDS = 64
 """Most kinds of hosts; with more, hosts that only some tasks name are not told apart."""
@@ -29,6 +43,7 @@ class Shapes:
         self.index: dict[ShapeKey, int] = {}
         self.levels = {name: i for i, name in enumerate(cluster.levels)}
         self._masks: dict[Names, NDArray[np.bool_]] = {}
+        self._layouts = Layouts()
 
     def group(
         self, group: TaskGroup, weights: dict[str, int], rank: int, joint: int = NO_LEVEL
@@ -39,11 +54,13 @@ class Shapes:
         """
         demand = {"cpu": group.cpu, "memory": group.memory, **group.resources}
         models = None if group.gpu_models is None else tuple(sorted(set(group.gpu_models)))
-        key: ShapeKey = (
+        key = ShapeKey(
             group.gpu,
             tuple(sorted((k, v) for k, v in demand.items() if v)),
             models,
             None if group.hosts is None else tuple(sorted(set(group.hosts))),
+            group.mig,
+            group.gpu_memory,
             rank,
         )
         preferred = weights if group.preferred is None else group.preferred
@@ -85,18 +102,22 @@ class Shapes:
         gpu = np.zeros(len(self.index), dtype=np.int64)
         demand = np.zeros((len(self.index), len(resources)), dtype=np.int64)
         hosts = np.ones((len(self.index), cluster.num_hosts), dtype=np.bool_)
-        for (milli, wanted, models, named, _), s in self.index.items():
-            gpu[s] = milli
-            for name, amount in wanted:
+        for key, s in self.index.items():
+            gpu[s] = key.gpu
+            for name, amount in key.demand:
                 if name in resources:
                     demand[s, resources[name]] = amount
                 else:
                     hosts[s] = False  # no host has any of it
-            if models is not None:
-                allowed = [model_of[m] for m in models if m in model_of]
+            if key.models is not None:
+                allowed = [model_of[m] for m in key.models if m in model_of]
                 hosts[s] &= np.isin(cluster.gpu_model, allowed)
-            if named is not None:
-                hosts[s] &= self._mask(named)
+            if key.hosts is not None:
+                hosts[s] &= self._mask(key.hosts)
+            if key.gpu_memory:
+                hosts[s] &= cluster.gpu_memory >= key.gpu_memory
+            if key.mig is not None:
+                hosts[s] &= np.array(kinds_of_profile(key.mig))[cluster.product] >= 0
         return gpu, demand, hosts
 
     def _mask(self, names: Names) -> NDArray[np.bool_]:
@@ -106,9 +127,12 @@ class Shapes:
         return self._masks[names]
 
     def host_kinds(self) -> NDArray[np.int64]:
-        """Return a number per host that tells its GPU model and the lists of hosts it is in."""
+        """Return a number per host that tells its kind of GPU and the lists of hosts it is in."""
         model: NDArray[np.int64] = self.cluster.gpu_model.astype(np.int64)
-        lists = {named for _, _, _, named, _ in self.index if named is not None}
+        if self.parted:
+            key = np.column_stack([model, self.cluster.gpu_memory, self.cluster.product])
+            model = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
+        lists = {key.hosts for key in self.index if key.hosts is not None}
         if not lists:
             return model
         key = np.column_stack([model, *(self._mask(named) for named in sorted(lists))])
@@ -117,7 +141,23 @@ class Shapes:
 
     def ranks(self) -> NDArray[np.int64]:
         """Return the rank of each shape."""
-        return np.array([rank for *_, rank in self.index], dtype=np.int64)
+        return np.array([key.rank for key in self.index], dtype=np.int64)
+
+    @property
+    def parted(self) -> bool:
+        """Whether some shape asks for a MIG slice or for GPU memory."""
+        return any(key.mig is not None or key.gpu_memory for key in self.index)
+
+    def sharing(self) -> Sharing:
+        """Return what the shapes ask of GPUs besides milli-GPU."""
+        kinds = [kinds_of_profile(key.mig) for key in self.index]
+        return Sharing(
+            memory=np.array([key.gpu_memory for key in self.index], dtype=np.int64),
+            kind=np.array(kinds, dtype=np.int64).reshape(-1, len(kinds_of_profile(None))),
+            sliced=np.array([k.mig is not None and k.gpu < WHOLE_GPU for k in self.index], bool),
+            product=self.cluster.product,
+            layouts=self._layouts,
+        )
 
 
 def hosts_named(cluster: Cluster, names: Sequence[str]) -> NDArray[np.bool_]:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from placewright.formulations.gang.greedy import place_group
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.problem import NO_LEVEL, Group, Problem, Put, RunningJob
-from placewright.instances.documents import WHOLE_GPU
 
 TRIES = 3_000
 """Jobs that may be tried to make room for one."""
@@ -47,7 +46,7 @@ def _make_way(placement: Placement, job: int) -> bool:
         if len(hosts) == 1 and placement.in_place(other):
             others[hosts.pop()].append(other)
     tries = 0
-    free = placement.whole * WHOLE_GPU + placement.partial.sum(axis=1)
+    free = placement.free_milli
     fit = np.flatnonzero(problem.shape_hosts[leaving[0]])
     for host in fit[np.argsort(-free[fit], kind="stable")].tolist():
         here = np.zeros(problem.cluster.num_hosts, dtype=np.bool_)

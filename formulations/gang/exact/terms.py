@@ -25,7 +25,6 @@ from placewright.formulations.gang.exact.model import NONE, Exact, milli_each
 from placewright.formulations.gang.exact.moves import add_moves
 from placewright.formulations.gang.problem import ANY, ENTITLED, NO_LEVEL, PROGRESS, VALUE, Group
 from placewright.formulations.gang.sharerows import add_shares
-from placewright.instances.documents import WHOLE_GPU
 
 
 def add_terms(m: Exact) -> None:
@@ -147,8 +146,7 @@ def _host_uses(m: Exact, name: str, chosen: Ints) -> Ints:
 
 
 def _free_milli(m: Exact) -> Ints:
-    whole, partial = m.placement.whole[m.hosts], m.placement.partial[m.hosts]
-    free: Ints = whole * WHOLE_GPU + partial.sum(axis=1)
+    free: Ints = m.placement.free_milli[m.hosts]
     return free
 
 
