@@ -10,10 +10,11 @@ multiple choice under the memory of the GPUs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
+from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.job import Option, TaskGroup
 from placewright.instances.menus.amounts import SCALE, positive, whole
@@ -65,35 +66,39 @@ def samples_per_s(training: Training, configuration: Configuration, batch: int) 
 def options(
     training: Training,
     configurations: Sequence[Configuration],
-    gpu_memory_mib: Mapping[str, int],
     gpus: int,
     *,
     per: float,
     most_batch: int,
+    share: int = WHOLE_GPU,
     scale: int = SCALE,
 ) -> tuple[Option, ...]:
     """Return an option per configuration and batch that none of less memory matches in speed.
 
-    Batches per GPU are powers of two up to `most_batch`. An option allows the GPU models whose
-    memory suffices; what fits none is no option.
+    Batches per GPU are powers of two up to `most_batch`. What an option needs of the memory of each
+    GPU is `gpu_memory` of its tasks: a GPU that has less is none for it, and jobs that share a GPU
+    share its memory.
 
     Parameters
     ----------
-    gpu_memory_mib
-        Memory of a GPU of each model.
     gpus
         GPUs of the job, each a task.
     per
         Samples per second of one GPU that are worth `scale`.
     most_batch
         Largest batch per GPU that still trains as well.
+    share
+        Milli-GPU of each task; the training's seconds are those on such a share.
 
     Raises
     ------
     InvalidInputError
-        If a number is out of range, or no configuration fits any model.
+        If a number is out of range, or there is no configuration.
     """
     positive(per, ("per",))
+    if not configurations or most_batch < 1:
+        name, value = ("most_batch", most_batch) if configurations else ("configurations", 0)
+        raise InvalidInputError("expected at least one", path=(name,), value=value)
     points = sorted(
         (
             (memory_needed(training, c, batch), -samples_per_s(training, c, batch), c, batch)
@@ -105,22 +110,11 @@ def options(
     found: list[Option] = []
     fastest = 0.0
     for need, rate, chosen, batch in points:
-        models = tuple(m for m, memory in gpu_memory_mib.items() if memory >= need)
-        if models and -rate > fastest:
+        if -rate > fastest:
             fastest = -rate
-            found.append(
-                Option(
-                    name=f"{chosen.name}-{batch}",
-                    groups=(TaskGroup(count=gpus, gpu=1000, gpu_models=models),),
-                    value=whole(scale * gpus * fastest / per, ("configurations",)),
-                )
-            )
-    if not found:
-        raise InvalidInputError(
-            "expected one that fits the memory of some GPU",
-            path=("configurations",),
-            value=[c.name for c in configurations],
-        )
+            group = TaskGroup(count=gpus, gpu=share, gpu_memory=need)
+            value = whole(scale * gpus * fastest / per, ("configurations",))
+            found.append(Option(name=f"{chosen.name}-{batch}", groups=(group,), value=value))
     return tuple(found)
 
 

@@ -194,18 +194,17 @@ def test_comet_trades_bytes_for_speed() -> None:
 
 
 def test_comet_offers_what_no_option_of_less_memory_matches() -> None:
-    menu = comet.options(
-        TRAINING, [KEEP, COMPRESS], {"small": 10_000, "large": 20_000}, 2, per=1.0, most_batch=8
-    )
-    assert [(o.name, o.groups[0].gpu_models) for o in menu] == [
-        ("compress-1", ("small", "large")),  # 8,100 MiB, 4.0 samples per second
-        ("compress-2", ("small", "large")),  # 8,200 MiB, 5.0
-        ("compress-4", ("small", "large")),  # 8,400 MiB, 5.7
-        ("compress-8", ("small", "large")),  # 8,800 MiB, 6.2
-        ("keep-2", ("small", "large")),  # 10,000 MiB, 6.7
-        ("keep-4", ("large",)),  # 12,000 MiB, 8.0
-        ("keep-8", ("large",)),  # 16,000 MiB, 8.9
+    menu = comet.options(TRAINING, [KEEP, COMPRESS], 2, per=1.0, most_batch=8, share=500)
+    assert [(o.name, o.groups[0].gpu_memory) for o in menu] == [
+        ("compress-1", 8_100),  # 4.0 samples per second
+        ("compress-2", 8_200),  # 5.0
+        ("compress-4", 8_400),  # 5.7
+        ("compress-8", 8_800),  # 6.2
+        ("keep-2", 10_000),  # 6.7
+        ("keep-4", 12_000),  # 8.0
+        ("keep-8", 16_000),  # 8.9
     ]
-    assert [o.value for o in menu][-1] == round(1000 * 2 * 8 / 0.9)
-    with pytest.raises(InvalidInputError, match="expected one that fits the memory of some GPU"):
-        comet.options(TRAINING, [KEEP], {"tiny": 4000}, 1, per=1.0, most_batch=8)
+    assert menu[-1].value == round(1000 * 2 * 8 / 0.9)
+    assert {(o.groups[0].count, o.groups[0].gpu) for o in menu} == {(2, 500)}
+    with pytest.raises(InvalidInputError, match="configurations: 0: expected at least one"):
+        comet.options(TRAINING, [], 1, per=1.0, most_batch=8)
