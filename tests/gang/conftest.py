@@ -46,3 +46,9 @@ def oracle_arrangement() -> ModuleType:
 @pytest.fixture(scope="session")
 def tiny_arrangement() -> ModuleType:
     return _helper("tiny_arrangement")
+
+
+@pytest.fixture(scope="session")
+def tiny_fair(tiny: ModuleType) -> ModuleType:
+    """Return the strategies of tiny rounds with guarantees and weights."""
+    return _helper("tiny_fair")

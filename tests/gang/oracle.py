@@ -26,6 +26,10 @@ SENSE = {
     "proximity": -1,
     "opened": -1,
     "leftover": -1,
+    "entitled": 1,
+    "share": 1,
+    **{f"share_{k}": 1 for k in range(2, 9)},
+    "share_all": 1,
     "stranded": -1,
 }
 Vector = tuple[int, ...]

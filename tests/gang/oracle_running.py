@@ -17,6 +17,7 @@ from typing import NamedTuple
 from gang_oracle import (  # the name under which oracle.py is loaded as a fixture
     WHOLE,
     Ask,
+    Menu,
     TooManyPlansError,
     Vector,
     kinds_of,
@@ -32,6 +33,7 @@ from placewright.instances.job import Job
 from placewright.instances.round import Round
 
 MAX_WAYS = 20_000
+Precedence = tuple[bool, int]  # whether a job is entitled, and its priority
 Quotas = tuple[tuple[int | None, ...], ...]
 
 
@@ -63,7 +65,7 @@ class Host(NamedTuple):
     """A host in the middle of a plan, its GPUs sorted.
 
     `stays`: a task of a running job stays here. `gets`: a task arrived. `comes`: one did of a group
-    that had none here before. `floor`: the highest priority of a job preempted here.
+    that had none here before. `floor`: the highest precedence of a job preempted here.
     """
 
     left: tuple[int, ...]
@@ -71,7 +73,7 @@ class Host(NamedTuple):
     stays: bool
     gets: bool = False
     comes: bool = False
-    floor: int | None = None
+    floor: Precedence | None = None
 
 
 class Task(NamedTuple):
@@ -154,6 +156,42 @@ def after_task(host: Host, task: Task, *, returns: bool, comes: bool) -> set[Hos
     return ways
 
 
+def entitled(round_: Round, menus: dict[str, list[Menu]], job: Job, option: int) -> bool:
+    """Whether a job stands on its tenant's guarantee with an option, by the definition."""
+    (guarantee,) = [t.guarantee for t in round_.tenants if t.name == job.tenant] or [{}]
+    if job.opportunistic or not guarantee:
+        return not job.opportunistic
+    names = resources_of(round_)
+
+    def place(other: Job) -> tuple[object, ...]:
+        return -other.priority, other.running is None, round_.jobs.index(other)
+
+    def asks(other: Job, number: int, name: str) -> int:
+        return menus[other.name][number].takes[names.index(name)]
+
+    def counts(other: Job, name: str) -> int:
+        if other.running is not None:
+            mine = other.running.option
+            if job.running is not None and not entitled(round_, menus, other, mine):
+                return 0
+            return asks(other, mine, name)
+        numbers = [o for o in range(len(other.options)) if entitled(round_, menus, other, o)]
+        return max((asks(other, number, name) for number in numbers), default=0)
+
+    before = [
+        other
+        for other in round_.jobs
+        if other.tenant == job.tenant and not other.opportunistic and place(other) < place(job)
+    ]
+    if job.running is not None:
+        before = [other for other in before if other.running is not None]
+    return all(
+        not asks(job, option, name)
+        or asks(job, option, name) + sum(counts(other, name) for other in before) <= limit
+        for name, limit in guarantee.items()
+    )
+
+
 class Enumeration:
     """The plans of one round; where single jobs can go is remembered, and counted in `ways`."""
 
@@ -165,6 +203,13 @@ class Enumeration:
         self.kinds = kinds_of(round_) if "stranded" in round_.policy.terms else []
         self.tenants = [tenant.name for tenant in round_.tenants]
         self.known: dict[tuple[object, ...], set[tuple[Hosts, Vector]]] = {}
+        self.precedences: dict[tuple[str, int], Precedence] = {}
+        self.ledger = [
+            (tenant, r)
+            for tenant in dict.fromkeys(j.tenant for j in round_.jobs if j.tenant is not None)
+            for r in range(len(resources_of(round_)))
+            if "share" in round_.policy.terms
+        ]
         self.ways = 0
 
     def _sites(self) -> Iterator[Site]:
@@ -194,9 +239,17 @@ class Enumeration:
                     busy=name in busy,
                 )
 
-    def vector(self, **amounts: int) -> Vector:
-        """Amounts in the order of the policy's terms, 0 for a term that is not given."""
-        return tuple(amounts.get(term, 0) for term in self.round.policy.terms)
+    def vector(self, holder: Job | None = None, option: int = 0, **amounts: int) -> Vector:
+        """Amounts in the order of the policy's terms, 0 for a term that is not given.
+
+        After them, where shares count, what a `holder` holds of each resource for its tenant.
+        """
+        terms = tuple(amounts.get(term, 0) for term in self.round.policy.terms)
+        takes = () if holder is None else self.menus[holder.name][option].takes
+        return terms + tuple(
+            takes[r] if holder is not None and holder.tenant == tenant else 0
+            for tenant, r in self.ledger
+        )
 
     # ---- running jobs
 
@@ -238,7 +291,11 @@ class Enumeration:
                     if task.host == h and not fate.stops:
                         for gpu in task.gpus:
                             held[gpu] = (*held[gpu], task.number)
-            stopped = [f.job.priority for f in fates if f.stops and h in {t.host for t in f.leave}]
+            stopped = [
+                self.precedence(f.job, f.job.running.option)
+                for f in fates
+                if f.stops and h in {t.host for t in f.leave}
+            ]
             gpus = tuple(sorted(map(Gpu, free, site.gpus, held)))
             hosts.append(Host(left, gpus, bool(stay), floor=max(stopped, default=None)))
         return tuple(hosts)
@@ -254,8 +311,12 @@ class Enumeration:
                 lost = 0 if running.checkpoint is None else self.round.now - running.checkpoint
                 stop = option.takes[0] * (lost + running.restart_s)
             disruption = stop + sum(task.ask.gpu for task in fate.leave)
+        stands = self.precedence(fate.job, running.option)[0]
         return self.vector(
+            None if fate.stops else fate.job,
+            running.option,
             value=-option.value if fate.stops else 0,
+            entitled=-option.value if fate.stops and stands else 0,
             disruption=disruption,
             freed=-disruption,
             remaining=sum(t.ask.gpu for t in fate.stay if self.sites[t.host].vacated),
@@ -306,7 +367,7 @@ class Enumeration:
                     ((*now[:h], after, *now[h + 1 :]), tuple(sorted((*places, (task.group, h)))))
                     for now, places in ways
                     for h in range(len(hosts))
-                    if self.may_arrive(job, task.ask, now[h], self.sites[h])
+                    if self.may_arrive(job, option, task.ask, now[h], self.sites[h])
                     for after in after_task(
                         now[h],
                         task,
@@ -325,12 +386,19 @@ class Enumeration:
             }
         return self.known[key]
 
-    def may_arrive(self, job: Job, ask: Ask, host: Host, site: Site) -> bool:
-        """Whether a task may arrive on a host: only of a job of higher priority than preempted."""
+    def precedence(self, job: Job, option: int) -> Precedence:
+        """What a job displaces others by, with an option."""
+        if (job.name, option) not in self.precedences:
+            standing = entitled(self.round, self.menus, job, option)
+            self.precedences[job.name, option] = standing, job.priority
+        return self.precedences[job.name, option]
+
+    def may_arrive(self, job: Job, option: int, ask: Ask, host: Host, site: Site) -> bool:
+        """Whether a task may arrive on a host: only of higher precedence than what stops there."""
         return (
             site.welcomes
             and (ask.models is None or site.model in ask.models)
-            and (host.floor is None or job.priority > host.floor)
+            and (host.floor is None or self.precedence(job, option) > host.floor)
         )
 
     def domains(self, places: Places, group: int, level: int) -> set[str]:
@@ -367,11 +435,36 @@ class Enumeration:
             if job.running is None:
                 states = self.after_pending(states, job)
         return {
-            plus(terms, self.outcome(state.hosts))
+            self.written_out(plus(terms, self.outcome(state.hosts)))
             for state, reached in states.items()
             if not state.victims
             for terms in reached
         }
+
+    def written_out(self, vector: Vector) -> Vector:
+        """The terms alone, with the sums of the smallest shares in the place of `share`."""
+        names, terms = resources_of(self.round), self.round.policy.terms
+        has = {
+            name: sum(
+                WHOLE * len(s.gpus) if name == "gpu" else s.has[names.index(name) - 1]
+                for s in self.sites
+                if s.healthy
+            )
+            for name in names
+        }
+        weight = {tenant.name: tenant.weight for tenant in self.round.tenants}
+        shares = dict.fromkeys((tenant for tenant, _ in self.ledger), 0)
+        for (tenant, r), held in zip(self.ledger, vector[len(terms) :], strict=True):
+            if has[names[r]]:
+                part = 100_000 * held // (has[names[r]] * weight[tenant])
+                shares[tenant] = max(shares[tenant], part)
+        ordered = sorted(shares.values())
+        sums = [sum(ordered[:k]) for k in range(1, len(ordered) + 1)] or [0]
+        return tuple(
+            v
+            for term, value in zip(terms, vector, strict=False)
+            for v in (sums if term == "share" else [value])
+        )
 
     def after_pending(self, states: dict[State, set[Vector]], job: Job) -> dict[State, set[Vector]]:
         """The states once a pending job waits or has started."""
@@ -381,7 +474,10 @@ class Enumeration:
             tasks = tuple(
                 Task(g, ask) for g, ask in enumerate(option.asks) for _ in range(ask.count)
             )
-            value = self.vector(value=option.value)
+            stands = self.precedence(job, number)[0]
+            value = self.vector(
+                job, number, value=option.value, entitled=option.value if stands else 0
+            )
             for state, reached in states.items():
                 quotas = state.quotas
                 if at is not None:

@@ -1,0 +1,145 @@
+"""Tiny rounds with guarantees and shares: the optimum of all plans, and bounds that hold.
+
+The oracle reads standing and shares off the documents by their definition, and enumerates.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+
+from placewright.formulations.gang import classes, hostpatterns, repair, run
+from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.gang.naming import candidate
+from placewright.formulations.gang.reclaiming import reclaim
+from placewright.instances.plan import Certificate, Plan
+from placewright.instances.round import Round
+from placewright.instances.verify import verify
+from placewright.rounds import solve_round
+
+STABLE: dict[str, Any] = {
+    "derandomize": True,
+    "database": None,
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+}
+
+
+def plans_of(oracle: ModuleType, moves: ModuleType, round_: Round) -> set[tuple[int, ...]]:
+    try:
+        plans: set[tuple[int, ...]] = moves.attainable_with_moves(round_)
+    except oracle.TooManyPlansError:
+        assume(False)
+    return plans
+
+
+def solved(round_: Round, backend: str) -> tuple[Plan, Certificate]:
+    """The plan, verified and made without a fault on the way, and its certificate."""
+    plan = solve_round(round_, backend=backend, gap=0.0, isolation="none")
+    checked = verify(round_, plan)
+    assert checked.ok, checked.violations
+    assert plan.certificate is not None
+    assert plan.certificate.degraded == ()
+    return plan, plan.certificate
+
+
+def senses_of(oracle: ModuleType, certificate: Certificate) -> list[int]:
+    return [oracle.SENSE[term.name] for term in certificate.terms]
+
+
+@pytest.mark.parametrize("kind", ["fair_rounds", "full_rounds"])
+@pytest.mark.parametrize(("backend", "examples"), [("highs", 45), ("cp-sat", 15), ("cbc", 8)])
+def test_the_exact_model_proves_the_fairest_of_all_plans(
+    oracle: ModuleType,
+    moves: ModuleType,
+    tiny_fair: ModuleType,
+    backend: str,
+    examples: int,
+    kind: str,
+) -> None:
+    @settings(max_examples=examples, **STABLE)
+    @given(getattr(tiny_fair, kind)())
+    def check(round_: Round) -> None:
+        plans = plans_of(oracle, moves, round_)
+        _, certificate = solved(round_, backend)
+        senses = senses_of(oracle, certificate)
+        best = max([s * v for s, v in zip(senses, plan, strict=True)] for plan in plans)
+        assert [s * t.value for s, t in zip(senses, certificate.terms, strict=True)] == best
+        assert certificate.status == "optimal"
+
+    check()
+
+
+@pytest.mark.parametrize(
+    ("backend", "examples", "table", "whole"),
+    [("highs", 25, 60_000, True), ("highs", 25, 60_000, False), ("cbc", 8, 0, True)],
+)
+def test_no_fair_plan_beats_a_bound_of_the_count_model(
+    oracle: ModuleType,
+    moves: ModuleType,
+    tiny_fair: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    backend: str,
+    examples: int,
+    table: int,
+    whole: bool,
+) -> None:
+    monkeypatch.setattr(hostpatterns, "MAX_TABLE", table)
+    monkeypatch.setattr(classes, "MAX_PAIRS", 8000 if table else 0)
+    monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
+    monkeypatch.setattr(repair, "PATIENCE", 2)
+
+    @settings(max_examples=examples, **STABLE)
+    @given(tiny_fair.fair_rounds(whole=whole))
+    def check(round_: Round) -> None:
+        plans = plans_of(oracle, moves, round_)
+        _, certificate = solved(round_, backend)
+        senses = senses_of(oracle, certificate)
+        values = tuple(term.value for term in certificate.terms)
+        assert values in plans
+        for index, term in enumerate(certificate.terms):
+            among = [
+                senses[index] * plan[index]
+                for plan in plans
+                if all(senses[i] * (plan[i] - values[i]) >= 0 for i in range(index))
+            ]
+            for bound in (term.certified, term.claimed):
+                if bound is not None:
+                    assert senses[index] * bound >= max(among), (term, max(among))
+
+    check()
+
+
+def test_entitled_jobs_displace_and_are_never_displaced_by_borrowed_ones(
+    moves: ModuleType, tiny_fair: ModuleType
+) -> None:
+    """Whatever the plan: small rounds are solved exactly, and reclaimed without a model as well."""
+    reclaimed = 0
+
+    @settings(max_examples=60, **STABLE)
+    @given(tiny_fair.full_rounds())
+    def check(round_: Round) -> None:
+        nonlocal reclaimed
+        problem = compile_round(round_)
+        standing = moves.Enumeration(round_)
+        index = {job.name: i for i, job in enumerate(round_.jobs)}
+        plan, _ = solved(round_, "highs")
+        pairs = [(index[d.job], index[d.displaced_by]) for d in plan.decisions if d.displaced_by]
+        chosen = {index[d.job]: d.option for d in plan.decisions if d.option is not None}
+        loose = candidate(reclaim(problem), "reclaiming")
+        chosen_then = {job: option for job, (option, _) in loose.starts.items()}
+        for stops, comes, options in [
+            *((a, b, chosen) for a, b in pairs),
+            *((a, b, chosen_then) for a, b in loose.preempted.items()),
+        ]:
+            victim, winner = round_.jobs[stops], round_.jobs[comes]
+            mine = standing.precedence(victim, victim.running.option if victim.running else 0)
+            theirs = standing.precedence(winner, options[comes])
+            assert theirs > mine
+            reclaimed += winner.priority <= victim.priority
+
+    check()
+    assert reclaimed >= 15, reclaimed
