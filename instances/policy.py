@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
+from placewright.instances.cells import OwnedCells
 from placewright.instances.cluster import HostName
 from placewright.instances.documents import (
     Amount,
@@ -40,13 +41,15 @@ class Tenant(Document):
 
     `quota` caps it. `guarantee` is what the tenant may always claim: jobs beyond it are borrowed,
     and give way to those that stand on a guarantee; without one all its jobs stand. `weight`
-    divides the tenant's dominant share in the term `share`.
+    divides the tenant's dominant share in the term `share`. `cells` are whole domains that the
+    tenant may always claim for its jobs that are not opportunistic; these run nowhere else.
     """
 
     name: Name
     quota: dict[Name, Amount] = Field(default_factory=dict)
     guarantee: dict[Name, Amount] = Field(default_factory=dict)
     weight: Annotated[int, Field(strict=True, ge=1, le=10**6)] = 1
+    cells: Many[OwnedCells] = ()
 
 
 class Freeing(Document):

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 
 from placewright.instances import ranges
 from placewright.instances.arrangement_references import check_arrangement
+from placewright.instances.cell_references import check_cells
 from placewright.instances.cluster import ClusterDocument
 from placewright.instances.cluster_references import HOST_LEVEL, check_cluster
 from placewright.instances.documents import CORE_RESOURCES
@@ -65,13 +66,15 @@ def check_jobs(round_: Round, hosts: Mapping[str, Hardware]) -> None:
 
 
 def check_limits(round_: Round, hosts: Mapping[str, Hardware]) -> None:
-    """Refuse quotas, reservations or a policy of what the round does not have; as `check_jobs`."""
+    """Refuse quotas, cells, reservations or a policy of what the round does not have."""
     _check_quotas(round_)
     _check_reservations(round_, hosts)
     _check_policy(round_.policy, hosts, (*round_.cluster.levels, HOST_LEVEL))
     if "share" in round_.policy.terms and not round_.tenants:
         problem = "missing; expected the tenants that the term share counts"
         raise InvalidInputError(problem, path=("tenants",), show_value=False)
+    if round_.bindings or any(tenant.cells for tenant in round_.tenants):
+        check_cells(round_)
 
 
 def hosts_by_name(cluster: ClusterDocument) -> dict[str, Hardware]:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from placewright.instances.cells import Binding
 from placewright.instances.cluster import ClusterDocument, HostName
 from placewright.instances.documents import (
     API_VERSION,
@@ -39,7 +40,10 @@ class RoundLimits(Document):
 
 
 class Round(Document):
-    """One scheduling round. `now` is in seconds on the caller's clock."""
+    """One scheduling round. `now` is in seconds on the caller's clock.
+
+    `bindings` are those of the last plan; they hold while guaranteed jobs run in their domains.
+    """
 
     apiVersion: Literal["placewright/v1alpha1"] = API_VERSION  # noqa: N815
     kind: Literal["Round"] = "Round"
@@ -49,6 +53,7 @@ class Round(Document):
     jobs: Many[Job] = ()
     tenants: Many[Tenant] = ()
     reservations: Many[Reservation] = ()
+    bindings: Many[Binding] = ()
     policy: Policy = Policy()
     limits: RoundLimits = RoundLimits()
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from placewright.formulations.cells.run import run_around
 from placewright.formulations.gang import run as gang
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.session import Bound
+from placewright.formulations.gang.compile import Compiler, compile_round
+from placewright.formulations.session import Bound, Candidate, Session
 from placewright.instances.plan import Plan, TermResult
 from placewright.instances.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds.certificate import Bounds, refuse_beaten
+from placewright.rounds.guarantees import base_terms, own_cells, rest_of_plan
 from placewright.rounds.settings import Settings
 from placewright.rounds.usage import Meter
 
@@ -46,15 +50,23 @@ def prove_bounds(
     if not verification.ok:
         raise ValueError(f"the plan breaks a rule: {verification.violations[0]}")
     values = verification.terms
-    problem = compile_round(round)
     bounds = Bounds()
     settings = Settings.of(round, time_limit=time_limit, backend=backend)
     with settings.session(Meter()) as session:
         session.best = values
-        for step in gang.run(problem, session):
+        for step in _steps(round, plan, session):
             if isinstance(step, Bound):
                 bounds.add(step)
-                bounds.tell(session, problem.terms, values)
-    results = bounds.results(problem.terms, values)
+                bounds.tell(session, round.policy.terms, values)
+    results = bounds.results(round.policy.terms, values)
     refuse_beaten(results, plan)
     return results
+
+
+def _steps(round_: Round, plan: Plan, session: Session) -> Iterator[Candidate | Bound]:
+    """Run the formulation on what there is to decide; guaranteed jobs are where the plan says."""
+    if not own_cells(round_):
+        return gang.run(compile_round(round_), session)
+    rest = rest_of_plan(round_, plan)
+    problem = Compiler()(rest.round, rest.borrowed)
+    return run_around(rest, base_terms(rest), gang.run, problem, session)

@@ -19,6 +19,7 @@ from placewright.instances.policy import Tenant
 from placewright.instances.references import check_jobs, check_limits, known_hosts
 from placewright.instances.round import Reservation, Round
 from placewright.instances.wording import invalid_input
+from placewright.rounds.guarantees import bindings_of
 
 __all__ = ["Changes", "carried_out", "changed"]
 
@@ -79,7 +80,8 @@ def carried_out(round_: Round, plan: Plan, restart_s: Mapping[str, int]) -> Roun
         else:
             continue
         jobs[index] = job.model_copy(update={"running": running})
-    return round_.model_copy(update={"jobs": tuple(jobs)})
+    bindings = bindings_of(plan.sections)
+    return round_.model_copy(update={"jobs": tuple(jobs), "bindings": bindings})
 
 
 def changed(round_: Round, changes: Changes, hosts: Mapping[str, Hardware]) -> Round:

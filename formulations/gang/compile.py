@@ -83,9 +83,12 @@ class Compiler:
     def __init__(self) -> None:
         self._basis: _Basis | None = None
 
-    def __call__(self, round_: Round) -> Problem:
-        """Compile a checked round into arrays and classes."""
-        borrowed = borrowed_of(round_)
+    def __call__(self, round_: Round, borrowed: Borrowed | None = None) -> Problem:
+        """Compile a checked round into arrays and classes.
+
+        `borrowed` says who is not entitled where the round itself does not.
+        """
+        borrowed = borrowed_of(round_) if borrowed is None else borrowed
         levels = _levels(round_, borrowed)
         basis = self._basis
         if basis is None or not basis.serves(round_, levels):

@@ -6,14 +6,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from placewright.instances.errors import value_text
-from placewright.instances.verify import moves, shares
+from placewright.instances.verify import cells, moves, shares
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
 
 SectionCheck = Callable[[Reading, Mapping[str, Any], tuple[str | int, ...]], Iterable[Finding]]
 
 # A policy with a section of its own registers the section's check here, by its kind.
-SECTIONS: dict[str, SectionCheck] = {moves.KIND: moves.form, shares.KIND: shares.form}
+SECTIONS: dict[str, SectionCheck] = {
+    moves.KIND: moves.form,
+    shares.KIND: shares.form,
+    cells.KIND: cells.form,
+}
 
 
 def section(reading: Reading) -> Iterator[Finding]:

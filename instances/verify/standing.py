@@ -16,19 +16,25 @@ from placewright.instances.verify.reading import demand
 
 
 class Precedence(NamedTuple):
-    """What a job with an option may displace by: being entitled, then its priority."""
+    """What a job with an option may displace by: cells, being entitled, then its priority.
 
+    The jobs that a tenant's cells are for come before all others.
+    """
+
+    cells: bool
     entitled: bool
     priority: int
 
     def __str__(self) -> str:
-        return f"priority {self.priority}" + ("" if self.entitled else ", borrowed")
+        standing = ", guaranteed" if self.cells else "" if self.entitled else ", borrowed"
+        return f"priority {self.priority}{standing}"
 
 
 class Standing:
     """The precedence of each job of a round with each of its options."""
 
     def __init__(self, round_: Round) -> None:
+        self._owners = {tenant.name for tenant in round_.tenants if tenant.cells}
         guarantees = {t.name: t.guarantee for t in round_.tenants if t.guarantee}
         mine: dict[str, list[Job]] = {name: [] for name in guarantees}
         for job in round_.jobs if guarantees else ():
@@ -41,7 +47,8 @@ class Standing:
     def of(self, job: Job, option: int) -> Precedence:
         """Return the precedence of a job with an option."""
         borrowed = job.opportunistic or (job.name, option) in self._borrowed
-        return Precedence(not borrowed, job.priority)
+        cells = job.tenant in self._owners and not job.opportunistic
+        return Precedence(cells, not borrowed, job.priority)
 
 
 def _beyond(jobs: Sequence[Job], guarantee: Mapping[str, int]) -> set[tuple[str, int]]:

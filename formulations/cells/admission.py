@@ -1,0 +1,222 @@
+"""Which guaranteed jobs start, and where: decided before anything else in a round.
+
+Guaranteed jobs come first, those of higher priority before others, each by the binding rule: into
+the cells that its tenant has bound, else into one more cell, the smallest that does, else into as
+many as it takes, the largest first. What matters is the tenant's guaranteed jobs and cells alone,
+so that it is served as in a cluster of its own; all others make way.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.cells.bindings import Bindings
+from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.gang.greedy import place_choice
+from placewright.formulations.gang.naming import candidate
+from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.problem import Choice, Problem, Put
+from placewright.formulations.session import Place
+from placewright.instances.chains import Kind, guaranteed
+from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.job import Job
+from placewright.instances.ranges import expand
+from placewright.instances.round import Round
+from placewright.topology.chain import Cell
+
+Starts = Mapping[int, tuple[int, tuple[Place, ...]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What guaranteed jobs get, by their indices in the round.
+
+    `starts` has the option and places of each pending one that starts. Of those that wait `full`
+    found their tenant's cells used up; `unserved` ones found no usable cell for a claim that the
+    tenant has. `bound` are the cells in use afterwards: tenant, entry, level, domain and hosts.
+    """
+
+    starts: Starts
+    full: frozenset[int]
+    unserved: frozenset[int]
+    bound: tuple[tuple[int, int, str, str, tuple[str, ...]], ...]
+
+
+def admit(round_: Round) -> Admission:
+    """Decide the guaranteed jobs of a round in which some tenant owns cells."""
+    return _Admitting(round_).admission()
+
+
+class _Admitting:
+    """A round of guaranteed jobs, and of what stays whatever happens, being filled."""
+
+    def __init__(self, round_: Round) -> None:
+        self.round = round_
+        self.mine = list(guaranteed(round_))
+        mine = set(self.mine)
+        jobs = round_.jobs
+        stay = [j for j, job in enumerate(jobs) if job.running and job.running.pinned]
+        self.there = sorted(mine.union(stay))
+        alone = round_.model_copy(
+            update={"jobs": tuple(pinned(jobs[j]) for j in self.there), "bindings": ()}
+        )
+        self.problem: Problem = compile_round(alone)
+        self.placement = Placement(self.problem)
+        cluster = self.problem.cluster
+        self.index = cluster.host_index
+        self.class_of = {
+            self.there[j]: c for c, one in enumerate(self.problem.classes) for j in one.jobs
+        }
+        self.tenants = {tenant.name: t for t, tenant in enumerate(round_.tenants)}
+        self.quota = self.placement.quota_left()
+        self.held = _held(round_, mine)
+        blocked = {host for host, at in self.index.items() if not self.problem.open[at]}
+        blocked |= {host for one in round_.reservations for host in expand(one.host)}
+        others = (jobs[j].running for j in stay if j not in mine)
+        blocked |= {task.host for running in others if running for task in running.tasks}
+        per_host: defaultdict[str, int] = defaultdict(int)
+        for (host, _), milli in self.held.items():
+            per_host[host] += milli
+        self.bindings = Bindings(round_, blocked, lambda host: per_host.get(host, 0))
+
+    def admission(self) -> Admission:
+        jobs = self.round.jobs
+        full, unserved = set[int](), set[int]()
+        failed: dict[int, set[int]] = {}  # what is alike fails alike
+        waiting = [j for j in self.mine if jobs[j].running is None]
+        for j in sorted(waiting, key=lambda j: (-jobs[j].priority, j)):
+            c = self.class_of[j]
+            if c not in failed:
+                lacking = self._start(self.tenants[jobs[j].tenant or ""], c)
+                if lacking is None:
+                    continue
+                failed[c] = unserved if lacking else full
+            failed[c].add(j)
+        named = candidate(self.placement, "cells").starts
+        starts = self._on_quiet_gpus({self.there[j]: start for j, start in named.items()})
+        return Admission(starts, frozenset(full), frozenset(unserved), tuple(self._bound()))
+
+    def _start(self, tenant: int, c: int) -> bool | None:
+        """Start a job of a class; if it cannot, whether for lack of usable cells."""
+        lacking = False
+        choices = self.problem.classes[c].choices
+        for o in sorted(range(len(choices)), key=lambda o: -choices[o].value):
+            if not self.problem.within_quota(self.quota, tenant, choices[o]):
+                continue
+            puts, missed = self._fit(tenant, choices[o])
+            lacking |= missed
+            if puts is not None:
+                self.placement.start(c, o, puts)
+                self.problem.charge_quota(self.quota, tenant, choices[o])
+                return None
+        return lacking
+
+    def _fit(self, tenant: int, choice: Choice) -> tuple[list[Put] | None, bool]:
+        """Put an option into cells of its tenant; also whether some cell was not to be had."""
+        inside = np.zeros(self.problem.cluster.num_hosts, dtype=np.bool_)
+        for kind, cell in self.bindings.of_tenant(tenant):
+            inside[self._hosts(kind, cell)] = True
+        new: list[tuple[Kind, Cell]] = []
+        lacking = False
+        puts = self._put(choice, inside)
+        while puts is None:
+            most: Kind | None = None
+            for kind in self.bindings.open_kinds(tenant):
+                one = self.bindings.bind(kind)
+                if one is None:
+                    lacking = True
+                    continue
+                most = kind
+                more = inside.copy()
+                more[self._hosts(kind, one)] = True
+                puts = self._put(choice, more)
+                if puts is not None:
+                    new.append((kind, one))
+                    break
+                self.bindings.unbind(kind, one)
+            largest = None if puts is not None or most is None else self.bindings.bind(most)
+            if most is None or largest is None:
+                break
+            inside[self._hosts(most, largest)] = True
+            new.append((most, largest))
+        used = {put.host for put in puts or ()}
+        for kind, cell in new:
+            if used.isdisjoint(self._hosts(kind, cell)):
+                self.bindings.unbind(kind, cell)
+        return puts, lacking
+
+    def _put(self, choice: Choice, inside: NDArray[np.bool_]) -> list[Put] | None:
+        return place_choice(
+            self.placement, choice, dict.fromkeys(range(len(choice.groups)), inside)
+        )
+
+    def _hosts(self, kind: Kind, cell: Cell) -> list[int]:
+        return [self.index[host] for host in self.bindings.hosts(kind, cell)]
+
+    def _bound(self) -> list[tuple[int, int, str, str, tuple[str, ...]]]:
+        return [
+            (
+                *kind,
+                self.round.tenants[kind[0]].cells[kind[1]].level,
+                self.bindings.domain(kind, cell),
+                self.bindings.hosts(kind, cell),
+            )
+            for kind, cell in self.bindings.bound
+        ]
+
+    def _on_quiet_gpus(
+        self, starts: dict[int, tuple[int, tuple[Place, ...]]]
+    ) -> dict[int, tuple[int, tuple[Place, ...]]]:
+        """Give whole GPUs to tasks again, those first that hold least of what would have to go."""
+        cluster, problem = self.problem.cluster, self.problem
+        shared = {
+            (host, gpu)
+            for j, (o, places) in starts.items()
+            for group, _, host, gpus in places
+            if self.round.jobs[j].options[o].groups[group].gpu < WHOLE_GPU
+            for gpu in gpus
+        }
+        free: dict[int, list[int]] = {}
+        for host in {host for _, places in starts.values() for _, _, host, _ in places}:
+            first, name = int(cluster.gpu_start[host]), cluster.hosts[host]
+            whole = [
+                gpu
+                for gpu in range(int(cluster.gpu_count[host]))
+                if problem.state.gpu_free[first + gpu] == WHOLE_GPU and (host, gpu) not in shared
+            ]
+            free[host] = sorted(whole, key=lambda gpu: (self.held.get((name, gpu), 0), gpu))
+
+        def again(job: int, option: int, places: Sequence[Place]) -> tuple[Place, ...]:
+            groups = self.round.jobs[job].options[option].groups
+            return tuple(
+                (group, k, host, tuple(sorted(free[host].pop(0) for _ in gpus)))
+                if groups[group].gpu >= WHOLE_GPU
+                else (group, k, host, gpus)
+                for group, k, host, gpus in places
+            )
+
+        return {job: (o, again(job, o, places)) for job, (o, places) in starts.items()}
+
+
+def pinned(job: Job) -> Job:
+    """Return a job that stays where it runs, if it does."""
+    if job.running is None or job.running.pinned:
+        return job
+    return job.model_copy(update={"running": job.running.model_copy(update={"pinned": True})})
+
+
+def _held(round_: Round, mine: set[int]) -> dict[tuple[str, int], int]:
+    """Milli-GPU of each GPU, by host and index, that jobs without a guarantee run on."""
+    held: defaultdict[tuple[str, int], int] = defaultdict(int)
+    for j, job in enumerate(round_.jobs):
+        if job.running is not None and not job.running.pinned and j not in mine:
+            groups = job.options[job.running.option].groups
+            for task in job.running.tasks:
+                for gpu in task.gpus:
+                    held[task.host, gpu] += min(groups[task.group].gpu, WHOLE_GPU)
+    return dict(held)

@@ -1,0 +1,133 @@
+"""Which running jobs are in the way of guaranteed ones that start."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.hardware import Hardware
+from placewright.instances.job import Job, TaskGroup
+from placewright.instances.plan import Task
+from placewright.instances.round import Round
+
+
+@dataclass(frozen=True, slots=True)
+class Evictions:
+    """Who has to leave its place, each with a guaranteed job that comes to one of its hosts.
+
+    `toll` is what that costs at least, in milli-GPU-seconds: of those whose GPUs are taken, for of
+    the others someone else might leave instead.
+    """
+
+    jobs: Mapping[int, int]
+    toll: int
+
+
+def evictions(
+    round_: Round,
+    hardware: Mapping[str, Hardware],
+    starts: Mapping[int, tuple[int, Sequence[Task]]],
+    stay: set[int],
+    order: Sequence[int],
+) -> Evictions:
+    """Return who has to leave so that guaranteed jobs start.
+
+    Parameters
+    ----------
+    hardware
+        What each host has, by name.
+    starts
+        Option and tasks of the guaranteed jobs that start, by their indices in the round.
+    stay
+        Running jobs that cannot leave; there is room for them and for those that start.
+    order
+        The other running jobs; the first ones keep their places if there is room for some only.
+    """
+    comes: dict[str, int] = {}
+    for j, (_, tasks) in starts.items():
+        for task in tasks:
+            comes.setdefault(task.host, j)
+    left = _Left({host: hardware[host] for host in comes})
+    for j, (option, tasks) in starts.items():
+        left.take(round_.jobs[j], option, tasks, 1)
+    taken = left.gpus_taken()
+    for j in stay:
+        running = round_.jobs[j].running
+        if running is not None:
+            left.take(round_.jobs[j], running.option, running.tasks, 1)
+    evicted: dict[int, int] = {}
+    toll = 0
+    for j in order:
+        job, running = round_.jobs[j], round_.jobs[j].running
+        if running is None or not any(task.host in comes for task in running.tasks):
+            continue
+        left.take(job, running.option, running.tasks, 1)
+        if left.enough:
+            continue
+        left.take(job, running.option, running.tasks, -1)
+        evicted[j] = next(comes[task.host] for task in running.tasks if task.host in comes)
+        if any(
+            taken.get((task.host, gpu), 0) + _each(job, running.option, task) > WHOLE_GPU
+            for task in running.tasks
+            for gpu in task.gpus
+        ):
+            toll += _least_cost(job, round_.now)
+    return Evictions(evicted, toll)
+
+
+class _Left:
+    """What is left of some hosts."""
+
+    def __init__(self, hosts: Mapping[str, Hardware]) -> None:
+        self._free = {host: dict(has.capacity) for host, has in hosts.items()}
+        self._gpus: defaultdict[tuple[str, int], int] = defaultdict(lambda: WHOLE_GPU)
+        self._short = 0
+
+    @property
+    def enough(self) -> bool:
+        """Whether nothing is taken more than there is."""
+        return not self._short
+
+    def take(self, job: Job, option: int, tasks: Sequence[Task], times: int) -> None:
+        """Take what a job needs; -1 gives it back."""
+        for task in tasks:
+            free = self._free.get(task.host)
+            if free is None:
+                continue
+            for name, amount in _demand(job.options[option].groups[task.group]).items():
+                before = free.get(name, 0)
+                free[name] = before - times * amount
+                self._short += (free[name] < 0) - (before < 0)
+            for gpu in task.gpus:
+                before = self._gpus[task.host, gpu]
+                after = before - times * _each(job, option, task)
+                self._gpus[task.host, gpu] = after
+                self._short += (after < 0) - (before < 0)
+
+    def gpus_taken(self) -> dict[tuple[str, int], int]:
+        """Return the milli-GPU taken so far, by host and GPU."""
+        return {gpu: WHOLE_GPU - left for gpu, left in self._gpus.items()}
+
+
+def _demand(group: TaskGroup) -> dict[str, int]:
+    return {"cpu": group.cpu, "memory": group.memory, **group.resources}
+
+
+def _each(job: Job, option: int, task: Task) -> int:
+    return min(job.options[option].groups[task.group].gpu, WHOLE_GPU)
+
+
+def _least_cost(job: Job, now: int) -> int:
+    """Return what it costs at least that a job loses its place: by a task that moves, or all."""
+    running = job.running
+    if running is None:
+        return 0
+    option = job.options[running.option]
+    lost = 0 if running.checkpoint is None else now - running.checkpoint
+    stop = option.milli_gpu * (lost + running.restart_s)
+    migrate = stop if running.migrate_cost is None else running.migrate_cost
+    preempt = stop if running.preempt_cost is None else running.preempt_cost
+    smallest = min(group.gpu for group in option.groups)
+    return min(migrate + smallest, preempt + option.milli_gpu)

@@ -1,0 +1,136 @@
+"""What tenants' cells decide of a round before it is searched, and how its plan tells that."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from placewright.formulations.cells.admission import Admission, Starts, admit
+from placewright.formulations.cells.rest import Rest, rest_of
+from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.gang.problem import Problem
+from placewright.formulations.session import Candidate
+from placewright.instances.cells import Binding
+from placewright.instances.chains import guaranteed
+from placewright.instances.plan import DecisionKind, Plan, Reason
+from placewright.instances.ranges import expand
+from placewright.instances.references import hosts_by_name
+from placewright.instances.round import Round
+from placewright.instances.verify import verify
+from placewright.rounds.decisions import Unmoved, decide
+from placewright.rounds.reasons import reasons_of
+
+KIND = "cells"
+
+
+def own_cells(round_: Round) -> bool:
+    """Whether some tenant of a round owns cells."""
+    return any(tenant.cells for tenant in round_.tenants)
+
+
+class Guarantees:
+    """Where guaranteed jobs are, the rest of the round, and what both say of the whole.
+
+    Parameters
+    ----------
+    round_
+        A round in which some tenant owns cells.
+
+    Attributes
+    ----------
+    rest : Rest
+        What is left to decide.
+    """
+
+    def __init__(self, round_: Round) -> None:
+        self._round = round_
+        self._admission: Admission = admit(round_)
+        self.rest: Rest = rest_for(round_, self._admission.starts)
+
+    @cached_property
+    def whole(self) -> Problem:
+        """The whole round as a problem, whose jobs the plans are told of."""
+        return compile_round(self._round)
+
+    def section(self) -> dict[str, Any]:
+        """Return the plan section `cells`: each cell in use with the jobs inside."""
+        jobs_on: defaultdict[str, set[int]] = defaultdict(set)
+        for index in guaranteed(self._round):
+            for host in self._hosts(index):
+                jobs_on[host].add(index)
+        bindings = []
+        for tenant, cell, level, domain, hosts in self._admission.bound:
+            inside = sorted(set().union(*(jobs_on[host] for host in hosts)))
+            bindings.append(
+                {
+                    "tenant": self._round.tenants[tenant].name,
+                    "cell": cell,
+                    "level": level,
+                    "domain": domain,
+                    "jobs": [self._round.jobs[index].name for index in inside],
+                }
+            )
+        return {"kind": KIND, "bindings": bindings}
+
+    def _hosts(self, job: int) -> set[str]:
+        """Return the hosts that a guaranteed job is on after the round."""
+        started = self._admission.starts.get(job)
+        if started is not None:
+            names = list(self.rest.hosts)
+            return {names[host] for _, _, host, _ in started[1]}
+        running = self._round.jobs[job].running
+        return {task.host for task in running.tasks} if running else set()
+
+    def reasons(self, candidate: Candidate) -> dict[int, Reason]:
+        """Return the reason of every pending job that the candidate does not start.
+
+        A guaranteed job whose tenant has no cell left for it waits for its `quota`.
+        """
+        reasons = reasons_of(self.whole, candidate)
+        for reason, jobs in (
+            (Reason.QUOTA, self._admission.full),
+            (Reason.NOT_CHOSEN, self._admission.unserved),
+        ):
+            for index in jobs:
+                if reasons[index] is not Reason.NEVER_FITS:
+                    reasons[index] = reason
+        return reasons
+
+
+def base_terms(rest: Rest) -> dict[str, int]:
+    """Return the terms of the plan in which nothing happens but what guaranteed jobs cause."""
+    decisions = decide(rest.whole, tuple(rest.hosts), Unmoved()(rest.whole), rest.base())
+    return verify(rest.whole, Plan.model_construct(decisions=decisions, sections=())).terms
+
+
+def rest_for(round_: Round, starts: Starts) -> Rest:
+    """Return what is left of a round when guaranteed jobs start as given."""
+    names = (name for entry in round_.cluster.hosts for name in expand(entry.name))
+    index = {name: at for at, name in enumerate(names)}
+    return rest_of(round_, index, hosts_by_name(round_.cluster), starts)
+
+
+def rest_of_plan(round_: Round, plan: Plan) -> Rest:
+    """Return what is left of a round when guaranteed jobs start as in a valid plan for it."""
+    names = [name for entry in round_.cluster.hosts for name in expand(entry.name)]
+    index = {name: at for at, name in enumerate(names)}
+    decisions = {decision.job: decision for decision in plan.decisions}
+    starts = {}
+    for j in guaranteed(round_):
+        decision = decisions[round_.jobs[j].name]
+        if decision.decision is DecisionKind.START and decision.option is not None:
+            places = tuple((t.group, t.index, index[t.host], t.gpus) for t in decision.tasks)
+            starts[j] = (decision.option, places)
+    return rest_for(round_, starts)
+
+
+def bindings_of(sections: Sequence[Mapping[str, Any]]) -> tuple[Binding, ...]:
+    """Return the bindings that a plan's sections say, for the next round."""
+    return tuple(
+        Binding(tenant=one["tenant"], cell=one["cell"], domain=one["domain"])
+        for section in sections
+        if section["kind"] == KIND
+        for one in section["bindings"]
+    )

@@ -1,0 +1,264 @@
+"""Rounds with cells: whoever is inside its quota starts, and the rest is decided around it."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+from random import Random
+from typing import Any
+
+import pytest
+
+from placewright.instances.job import Job
+from placewright.instances.plan import Decision, DecisionKind, Plan, Task
+from placewright.instances.references import check_round
+from placewright.instances.round import Round
+from placewright.instances.verify import verify
+from placewright.rounds import Changes, Engine, solve_round
+from placewright.rounds.audit import prove_bounds
+from placewright.rounds.moves import order_of_moves
+
+Raw = dict[str, Any]
+GONE = (DecisionKind.MIGRATE, DecisionKind.PREEMPT)
+BACKENDS = ("highs", "cp-sat", "cbc")
+
+
+def random_round(random: Random, *, most: int = 4) -> Round:
+    """Two racks of one or two hosts of two GPUs; two tenants, one of which may own a rack."""
+    racks = random.choice((1, 2, 2))
+    size = random.choice((1, 2)) if racks == 2 else 2
+    hosts = [
+        {"name": f"h{r}{i}", "parent": f"r{r}", "gpus": 2, "gpu_model": "A", "cpu": 4}
+        for r in range(racks)
+        for i in range(size)
+    ]
+    tenants: list[Raw] = [{"name": "x", "cells": [{"level": "host"}]}, {"name": "y"}]
+    if racks == 2 and random.random() < 0.6:
+        tenants[1]["cells"] = [{"level": "rack"}]
+    free = {host["name"]: [1000, 1000] for host in hosts}
+    cpus = {host["name"]: 4 for host in hosts}
+    jobs = []
+    for k in range(random.randint(2, most)):
+        gpu = random.choice((1000, 1000, 2000, 500))
+        count = random.choice((1, 1, 2)) if gpu >= 1000 else 1
+        group = {"gpu": gpu, "count": count, "cpu": random.choice((0, 1, 2))}
+        job: Raw = {
+            "name": f"j{k}",
+            "tenant": random.choice(("x", "y", None)),
+            "priority": random.randint(0, 2),
+            "weight": random.randint(1, 2),
+            "opportunistic": random.random() < 0.3,
+            "options": [{"groups": [group]}],
+        }
+        if k < 2:  # one that is guaranteed, one that may be in its way
+            job.update(tenant=("x", None)[k], opportunistic=False)
+        owner = job["tenant"] == "x" or (job["tenant"] == "y" and "cells" in tenants[1])
+        if random.random() < 0.7 and (not owner or job["opportunistic"]):
+            tasks = []
+            for i in range(count):
+                able = [
+                    (h, gpus)
+                    for h in free
+                    for gpus in combinations((0, 1), -(-gpu // 1000))
+                    if all(free[h][g] >= min(gpu, 1000) for g in gpus) and cpus[h] >= group["cpu"]
+                ]
+                if able:
+                    host, gpus = random.choice(able)
+                    cpus[host] -= group["cpu"]
+                    for g in gpus:
+                        free[host][g] -= min(gpu, 1000)
+                    tasks.append({"index": i, "host": host, "gpus": list(gpus)})
+            if len(tasks) == count:
+                job["running"] = {"tasks": tasks, "restart_s": random.choice((0, 1))}
+                job["running"]["pinned"] = random.random() < 0.1
+        jobs.append(job)
+    round_ = Round.model_validate(
+        {
+            "cluster": {
+                "levels": ["rack"],
+                "domains": [{"name": f"r{r}", "level": "rack"} for r in range(racks)],
+                "hosts": hosts,
+            },
+            "tenants": tenants,
+            "jobs": jobs,
+            "policy": {"terms": ["value", "disruption", "spread", "opened"]},
+        }
+    )
+    check_round(round_)
+    return round_
+
+
+def ways(round_: Round, option: int, job: int) -> list[tuple[Task, ...]]:
+    """Every way to place a job on hosts and GPUs, one group."""
+    group = round_.jobs[job].options[option].groups[0]
+    spots = [
+        Task.model_construct(group=0, index=0, host=host.name, gpus=gpus)
+        for host in round_.cluster.hosts
+        for gpus in combinations((0, 1), -(-group.gpu // 1000))
+    ]
+    return [
+        tuple(spot.model_copy(update={"index": i}) for i, spot in enumerate(chosen))
+        for chosen in product(spots, repeat=group.count)
+    ]
+
+
+def rivals(round_: Round, plan: Plan) -> Any:
+    """Every plan that has guaranteed jobs where a plan has them."""
+    owners = {tenant.name for tenant in round_.tenants if tenant.cells}
+    choices: list[list[Decision]] = []
+    names = [job.name for job in round_.jobs]
+    for j, job in enumerate(round_.jobs):
+        if job.tenant in owners and not job.opportunistic:
+            choices.append([plan.decisions[j]])
+            continue
+        mine = [
+            Decision.model_construct(
+                job=job.name,
+                decision=DecisionKind.MIGRATE if job.running else DecisionKind.START,
+                option=0,
+                tasks=tasks,
+            )
+            for tasks in ways(round_, 0, j)
+        ]
+        if job.running is None:
+            mine.append(Decision(job=job.name, decision=DecisionKind.WAIT))
+        else:
+            mine.append(
+                Decision.model_construct(
+                    job=job.name, decision=DecisionKind.KEEP, option=0, tasks=job.running.tasks
+                )
+            )
+            mine += [
+                Decision(job=job.name, decision=DecisionKind.PREEMPT, displaced_by=other)
+                for other in names
+                if other != job.name
+            ]
+        choices.append(mine)
+    cells = next(section for section in plan.sections if section["kind"] == "cells")
+    for decisions in product(*choices):
+        moves = order_of_moves(round_, decisions)
+        sections = (cells,) if moves is None else (moves, cells)
+        yield Plan.model_construct(round=None, decisions=decisions, sections=sections)
+
+
+def size(round_: Round) -> int:
+    """How many rivals a plan has at most."""
+    number = 1
+    for j, job in enumerate(round_.jobs):
+        number *= len(ways(round_, 0, j)) + (1 if job.running is None else len(round_.jobs))
+    return number
+
+
+def best_of(round_: Round, plan: Plan) -> tuple[int, ...]:
+    """The best values of all rivals, smaller is better."""
+    found = (verify(round_, rival) for rival in rivals(round_, plan))
+    return min(
+        (-terms["value"], terms["disruption"], terms["spread"], terms["opened"])
+        for terms in (one.terms for one in found if one.ok)
+    )
+
+
+def score(plan: Plan) -> tuple[int, ...]:
+    values = {term.name: term.value for term in plan.certificate.terms}
+    return -values["value"], values["disruption"], values["spread"], values["opened"]
+
+
+def test_no_plan_with_the_same_guaranteed_jobs_is_better_than_the_certificate_says():
+    random = Random(5)
+    met = evictions = 0
+    for number in range(110):
+        round_ = random_round(random, most=3)
+        if size(round_) > 600:
+            continue
+        plan = solve_round(round_, backend=BACKENDS[number % 3], isolation="none")
+        assert not plan.certificate.degraded
+        assert verify(round_, plan).ok
+        best = best_of(round_, plan)
+        mine = score(plan)
+        assert mine >= best
+        first = plan.certificate.terms[0]
+        assert first.bound is not None
+        assert first.bound >= -best[0]
+        if plan.certificate.status == "optimal":
+            assert mine == best
+        met += mine == best
+        evictions += any(d.decision in GONE for d in plan.decisions)
+        proven = prove_bounds(round_, plan)[0].bound
+        assert proven is not None
+        assert -best[0] <= proven
+    assert met > 50
+    assert evictions > 10
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_random_rounds_have_valid_plans(backend):
+    random = Random(BACKENDS.index(backend))
+    for _ in range(40):
+        round_ = random_round(random, most=7)
+        plan = solve_round(round_, backend=backend, isolation="none")
+        assert verify(round_, plan).ok
+        assert not plan.certificate.degraded
+
+
+def cluster_of(racks: int, hosts: int = 0) -> Raw:
+    """Racks of two hosts of two GPUs, and a rack each for single hosts."""
+    sizes = [2] * racks + [1] * hosts
+    return {
+        "levels": ["rack"],
+        "domains": [{"name": f"r{r}", "level": "rack"} for r in range(len(sizes))],
+        "hosts": [
+            {"name": f"h{r}[0-{size - 1}]", "parent": f"r{r}", "gpus": 2, "gpu_model": "A"}
+            for r, size in enumerate(sizes)
+        ],
+    }
+
+
+def asked(random: Random, name: str, tenant: str | None) -> Raw:
+    gpu, count = random.choice(((1000, 1), (1000, 2), (2000, 1), (2000, 2), (2000, 2), (2000, 3)))
+    group = {"gpu": gpu, "count": count}
+    if count == 2 and random.random() < 0.5:
+        group["required"] = "rack" if tenant == "x" else "host" if gpu == 1000 else "rack"
+    return {"name": name, "tenant": tenant, "options": [{"groups": [group]}]}
+
+
+def test_a_tenant_gets_in_a_shared_cluster_what_it_gets_in_one_of_its_own():
+    """The same jobs, with and without other tenants and opportunistic jobs around them."""
+    cells = {"x": [{"level": "rack", "count": 2}], "y": [{"level": "rack"}, {"level": "host"}]}
+    cells["z"] = [{"level": "host"}]
+    own = {"x": cluster_of(2), "y": cluster_of(1, 1), "z": cluster_of(0, 1)}
+    started = waited = displaced = 0
+    for seed in range(6):
+        random = Random(seed)
+        tenants = [{"name": name, "cells": owned} for name, owned in cells.items()]
+        shared = Engine(
+            Round.model_validate({"cluster": cluster_of(4), "tenants": tenants}), isolation="none"
+        )
+        alone = {
+            name: Engine(
+                Round.model_validate(
+                    {"cluster": own[name], "tenants": [{"name": name, "cells": cells[name]}]}
+                ),
+                isolation="none",
+            )
+            for name in cells
+        }
+        for number in range(8):
+            new = [asked(random, f"{t}-{number}", t) for t in random.sample("xyz", 2)]
+            extra = asked(random, f"o-{number}", None)
+            jobs = [Job.model_validate(raw) for raw in new]
+            mine = {t: [job for job in jobs if job.tenant == t] for t in cells}
+            names = [job.name for job in shared.state.jobs]
+            gone = [name for name in names if random.random() < 0.3]
+            plan = shared.round(Changes(removed=gone, added=[*jobs, Job.model_validate(extra)]))
+            assert not plan.certificate.degraded
+            displaced += sum(d.decision in GONE for d in plan.decisions)
+            runs = {job.name: job.running is not None for job in shared.state.jobs}
+            for tenant, engine in alone.items():
+                ours = {job.name for job in engine.state.jobs}
+                engine.round(Changes(removed=[n for n in gone if n in ours], added=mine[tenant]))
+                for job in engine.state.jobs:
+                    assert runs[job.name] == (job.running is not None), (seed, number, job.name)
+                    started += runs[job.name]
+                    waited += not runs[job.name]
+    assert started > 40
+    assert waited > 10
+    assert displaced > 5
