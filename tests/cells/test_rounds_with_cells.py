@@ -224,6 +224,8 @@ def test_a_tenant_gets_in_a_shared_cluster_what_it_gets_in_one_of_its_own():
     """The same jobs, with and without other tenants and opportunistic jobs around them."""
     cells = {"x": [{"level": "rack", "count": 2}], "y": [{"level": "rack"}, {"level": "host"}]}
     cells["z"] = [{"level": "host"}]
+    apart = {"y": [{"level": "rack", "within": "r0"}, {"level": "host", "within": "r1"}]}
+    alike = cells | apart  # a rack and a single host are no cells of one chain
     own = {"x": cluster_of(2), "y": cluster_of(1, 1), "z": cluster_of(0, 1)}
     started = waited = displaced = 0
     for seed in range(6):
@@ -235,7 +237,7 @@ def test_a_tenant_gets_in_a_shared_cluster_what_it_gets_in_one_of_its_own():
         alone = {
             name: Engine(
                 Round.model_validate(
-                    {"cluster": own[name], "tenants": [{"name": name, "cells": cells[name]}]}
+                    {"cluster": own[name], "tenants": [{"name": name, "cells": alike[name]}]}
                 ),
                 isolation="none",
             )

@@ -202,7 +202,11 @@ VALUES = [
     ("sharing", {}, "{}: section not used by policy 'gang'; expected the round without it"),
     ("leases", [1], "[1]: section not used by policy 'gang'; expected the round without it"),
     ("geo", None, "None: section not used by policy 'gang'; expected the round without it"),
-    ("other", 1, "1: unknown field; expected one of apiVersion, cluster, jobs, kind, limits, name"),
+    (
+        "other",
+        1,
+        "1: unknown field; expected one of apiVersion, bindings, cluster, jobs, kind, limits",
+    ),
     ("apiVersion", "placewright/v2", "'placewright/v2': expected placewright/v1alpha1"),
     ("apiVersion", None, "None: expected placewright/v1alpha1"),
     ("kind", "Plan", "'Plan': expected Round"),
