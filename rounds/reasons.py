@@ -14,7 +14,7 @@ import numpy as np
 
 from placewright.formulations.gang.arranging import may_place
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import NO_LEVEL, Choice, JobClass, Problem
+from placewright.formulations.gang.problem import NO_LEVEL, Choice, JobClass, Problem, Put
 from placewright.formulations.session import Candidate
 from placewright.instances.plan import Reason
 from placewright.topology import State
@@ -89,9 +89,12 @@ def _move(placement: Placement, candidate: Candidate) -> None:
     for job in (*moved, *candidate.preempted):
         placement.stop(placement.start_of(job))
     for job in moved:
-        groups = problem.classes[problem.running[job].job_class].choices[0].groups
-        for group, _, host, gpus in candidate.starts[job][1]:
-            placement.hold(groups[group].shape, host, gpus)
+        job_class = problem.running[job].job_class
+        groups = problem.classes[job_class].choices[0].groups
+        puts = [Put(group, host, 1, gpus) for group, _, host, gpus in candidate.starts[job][1]]
+        for put in puts:
+            placement.hold(groups[put.group].shape, put.host, put.gpus)
+        placement.start(job_class, 0, puts, job)
 
 
 def _may_start(placement: Placement, job_class: JobClass) -> bool:

@@ -52,3 +52,9 @@ def tiny_arrangement() -> ModuleType:
 def tiny_fair(tiny: ModuleType) -> ModuleType:
     """Return the strategies of tiny rounds with guarantees and weights."""
     return _helper("tiny_fair")
+
+
+@pytest.fixture(scope="session")
+def sharing() -> ModuleType:
+    """Return the oracle of rounds that share GPUs."""
+    return _helper("oracle_sharing")

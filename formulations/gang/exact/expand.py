@@ -14,7 +14,7 @@ from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.problem import Put
 
 Offers = defaultdict[tuple[int, int], list[int]]
-"""Per (host, fraction) the GPUs that have a place for it."""
+"""Per host and key of a part the GPUs that have a place for it."""
 
 
 def expand_into(
@@ -34,7 +34,7 @@ def expand_into(
             for k, group in enumerate(m.choice(entry).groups):
                 for _ in range(group.count - sum(put.group == k for put in puts)):
                     host = hosts[set_of[e, k]].pop()
-                    puts.append(_put(placement, group.shape, k, host, offers))
+                    puts.append(_put(m, slots, placement, group.shape, k, host, offers))
             placement.start(entry.job_class, entry.choice, puts, entry.job)
 
 
@@ -44,8 +44,8 @@ def _stay(m: Exact, number: Ints, placement: Placement) -> dict[int, list[Put]]:
     for p in np.flatnonzero(number[m.stays.s]).tolist():
         e, (_, group, _) = int(m.stays.entry[p]), m.sets[m.stays.set[p]].users[0]
         host, gpus = int(m.hosts[m.stays.host[p]]), m.stays.gpus[p]
-        placement.hold(m.sets[m.stays.set[p]].shape, host, gpus)
-        staying[e].append(Put(group, host, 1, gpus, True))
+        placement.hold(m.sets[m.stays.set[p]].shape, host, gpus, m.stays.slot[p])
+        staying[e].append(Put(group, host, 1, gpus, True, m.stays.slot[p]))
     return staying
 
 
@@ -63,16 +63,24 @@ def _offers(m: Exact, slots: GpuSlots, number: Ints, placement: Placement) -> Of
                     named = set(slots.gpu[slots.host == slots.host[slot]].tolist())
                     free[host] = [g for g in placement.free_gpus(host) if g not in named]
                 gpu_of[slot] = free[host].pop(0)
-        key = (host, int(slots.b_fraction[i]))
+        key = (host, int(slots.b_key[i]))
         offers[key] += [gpu_of[slot]] * int(number[slots.b[i]])
     return offers
 
 
-def _put(placement: Placement, shape: int, group: int, host: int, offers: Offers) -> Put:
+def _put(
+    m: Exact,
+    slots: GpuSlots,
+    placement: Placement,
+    shape: int,
+    group: int,
+    host: int,
+    offers: Offers,
+) -> Put:
     problem = placement.problem
     if not problem.shared[shape]:
         return Put(group, host, 1, placement.put(shape, host))
-    gpu = offers[host, int(problem.shape_gpu[shape])].pop()
+    gpu = offers[host, slots.parts.key(m, shape, host)].pop()
     placement.hold(shape, host, (gpu,))
     placement.arrivals[host, problem.shape_rank[shape]] += 1
     return Put(group, host, 1, (gpu,))

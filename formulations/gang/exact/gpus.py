@@ -6,7 +6,8 @@ r"""GPUs in the host-indexed model: counted where all tasks take whole ones, tol
     share   sum_{t: share f} x[t,h] <= sum_{i on h} b[i,f]
 
 A slot i is one GPU of a host with something free; b[i,f] is how many shares of f it takes. Running
-tasks that stay count on the left of `gpus` (without shares) or of their slots' `gpu`.
+tasks that stay count on the left of `gpus` (without shares) or of their slots' `gpu`. Shares with
+memory and MIG slices have more rows (parts.py).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.exact.entries import Ints
 from placewright.formulations.gang.exact.model import Exact, milli_each
+from placewright.formulations.gang.exact.parts import Cuts, Limits, Parts, add_cuts, add_limits
 from placewright.instances.documents import WHOLE_GPU
 
 ANY_FREE = -1
@@ -31,16 +33,18 @@ class GpuSlots:
     Attributes
     ----------
     host, gpu, free : per slot the host (position in the model), GPU or `ANY_FREE`, milli-GPU
-    b, b_slot, b_fraction : columns of b, and the slot and fraction of each
+    parts : what shares ask for
+    b, b_slot, b_key : columns of b, and the slot and key (see `Parts.key`) of each
     use_slot, use, use_milli : for all that takes of a slot the slot, the column and the milli-GPU
     """
 
     host: Ints
     gpu: Ints
     free: Ints
+    parts: Parts
     b: Ints
     b_slot: Ints
-    b_fraction: Ints
+    b_key: Ints
     use_slot: Ints
     use: Ints
     use_milli: Ints
@@ -53,10 +57,14 @@ def add_gpus(m: Exact) -> GpuSlots:
     sharing = np.union1d(m.x_host[shared], m.stays.host[stay_shared])
     named = np.flatnonzero((stay_gpu > 0) & np.isin(m.stays.host, sharing))
     host, gpu_of, free = _slots(m, sharing, named)
-    b, b_slot, b_fraction = _shares(m, free, np.unique(gpu[shared]))
+    parts = Parts.of(m, m.x_shape)
+    limits = Limits.of(m, host, gpu_of, free)
+    key = np.where(shared, parts.keys(m), 0)
+    cuts = add_cuts(m, parts, key, host, free, limits)
     w = m.model.variables("w", int((free == WHOLE_GPU).sum()), upper=1)
-    uses = _uses(m, (host, gpu_of, free), (b, b_slot, b_fraction), w, named)
-    slots = GpuSlots(host, gpu_of, free, b, b_slot, b_fraction, *uses)
+    *uses, staying = _uses(m, (host, gpu_of, free), cuts, w, named)
+    slots = GpuSlots(host, gpu_of, free, parts, cuts.b, cuts.slot, cuts.key, *uses)
+    add_limits(m, limits, parts, cuts, (slots.use_slot, slots.use, slots.use_milli), staying)
     m.model.add(
         m.model.rows("gpu", len(free), upper=free)[slots.use_slot], slots.use, slots.use_milli
     )
@@ -69,9 +77,9 @@ def add_gpus(m: Exact) -> GpuSlots:
     m.model.add(row[m.x_host[whole]], m.x[whole], gpu[whole] // WHOLE_GPU)
     m.model.add(row[m.stays.host[held]], m.stays.s[held], m.stays.usable[held])
     m.model.add(row[host[free == WHOLE_GPU]], w, -1.0)
-    for fraction in np.unique(gpu[shared]):
+    for one in np.unique(key[shared]):
         row[sharing] = m.model.rows("share", len(sharing), upper=0.0)
-        asked, given = np.flatnonzero(gpu == fraction), np.flatnonzero(slots.b_fraction == fraction)
+        asked, given = np.flatnonzero(shared & (key == one)), np.flatnonzero(slots.b_key == one)
         m.model.add(row[m.x_host[asked]], m.x[asked], 1.0)
         m.model.add(row[slots.host[slots.b_slot[given]]], slots.b[given], -1.0)
     return slots
@@ -100,43 +108,41 @@ def _slots(m: Exact, sharing: Ints, held: Ints) -> tuple[Ints, Ints, Ints]:
         host = m.hosts[at]
         partial = m.placement.partial[host]
         known = named[at] | set(np.flatnonzero(partial).tolist())
-        free = {i: int(partial[i]) or WHOLE_GPU for i in sorted(known)}
+        if m.placement.parts is not None:
+            known.update(np.flatnonzero(m.placement.parts.layout[host]).tolist())
         # A GPU that all may leave is wholly free in the placement.
-        unnamed = int(m.placement.whole[host]) - sum(not partial[i] for i in free)
+        free = {i: int(m.placement.gpu[host, i]) for i in sorted(known)}
+        unnamed = int(m.placement.whole[host]) - sum(milli == WHOLE_GPU for milli in free.values())
         slots += [(at, i, milli) for i, milli in free.items()]
         slots += [(at, ANY_FREE, WHOLE_GPU)] * unnamed
     host_of, gpu, free_milli = np.array(slots, dtype=np.int64).reshape(-1, 3).T
     return host_of, gpu, free_milli
 
 
-def _shares(m: Exact, free: Ints, fractions: Ints) -> tuple[Ints, Ints, Ints]:
-    """Append b; returns its columns, their slots and their fractions."""
-    slot, which = np.nonzero(free[:, None] >= fractions)
-    most = free[slot] // fractions[which] if len(which) else np.zeros(0)
-    return m.model.variables("b", len(slot), upper=most), slot, fractions[which]
-
-
 def _uses(
     m: Exact,
     slots: tuple[Ints, Ints, Ints],
-    shares: tuple[Ints, Ints, Ints],
+    cuts: Cuts,
     w: Ints,
     held: Ints,
-) -> tuple[Ints, Ints, Ints]:
-    """Return the slot, column and milli-GPU of all that takes of a slot: b, w and what stays."""
-    b, b_slot, b_fraction = shares
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return the slot, column and milli-GPU of all that takes of a slot: b, w and what stays.
+
+    And the place of each of the latter.
+    """
     host, gpu_of, free = slots
     whole = np.flatnonzero(free == WHOLE_GPU)
     slot_of = {(h, g): i for i, (h, g) in enumerate(zip(host, gpu_of, strict=True))}
     milli = np.minimum(milli_each(m), WHOLE_GPU)
     staying = [
-        (slot_of[m.stays.host[p], gpu], m.stays.s[p], milli[p])
+        (slot_of[m.stays.host[p], gpu], m.stays.s[p], milli[p], p)
         for p in held.tolist()
         for gpu in _usable_gpus(m, p)
     ]
-    stay_slot, stay, stay_milli = np.array(staying, dtype=np.int64).reshape(-1, 3).T
+    stay_slot, stay, stay_milli, place = np.array(staying, dtype=np.int64).reshape(-1, 4).T
     return (
-        np.concatenate([b_slot, whole, stay_slot]),
-        np.concatenate([b, w, stay]),
-        np.concatenate([b_fraction, np.full(len(whole), WHOLE_GPU), stay_milli]),
+        np.concatenate([cuts.slot, whole, stay_slot]),
+        np.concatenate([cuts.b, w, stay]),
+        np.concatenate([cuts.milli, np.full(len(whole), WHOLE_GPU), stay_milli]),
+        place,
     )

@@ -37,6 +37,7 @@ class Stays:
     s : a column per place
     entry, set, host : entry, task set and host (position in the model) of each place
     gpus : GPUs of each place
+    slot : start of each place's MIG slice
     usable : how many of those are not reserved
     """
 
@@ -45,6 +46,7 @@ class Stays:
     set: Ints
     host: Ints
     gpus: list[tuple[int, ...]]
+    slot: list[int | None]
     usable: Ints
 
 
@@ -149,15 +151,15 @@ def _stays(
     at = np.full(problem.cluster.num_hosts, NONE, dtype=np.int64)
     at[hosts] = np.arange(len(hosts))
     places = [
-        (e, set_of[e, group], int(at[host]), gpus)
+        (e, set_of[e, put.group], int(at[put.host]), put.gpus, put.slot)
         for e, entry in enumerate(entries)
         if entry.job != ANY
-        for group, _, host, gpus in problem.running[entry.job].places
+        for put in problem.running[entry.job].puts
     ]
     start = problem.cluster.gpu_start
     usable = [
         int(problem.usable[int(start[hosts[h]]) + np.array(gpus, dtype=np.int64)].sum())
-        for _, _, h, gpus in places
+        for _, _, h, gpus, _ in places
     ]
     entry_of, set_, host = (np.array([p[i] for p in places], dtype=np.int64) for i in range(3))
     return Stays(
@@ -166,6 +168,7 @@ def _stays(
         set_,
         host,
         [p[3] for p in places],
+        [p[4] for p in places],
         np.array(usable, dtype=np.int64),
     )
 

@@ -1,0 +1,260 @@
+"""Rounds that share GPUs by slices and memory: the exact model is exact on every backend."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from placewright.formulations.gang import run
+from placewright.instances.plan import Certificate, Plan, Reason
+from placewright.instances.references import InvalidInputError, check_round
+from placewright.instances.round import Round
+from placewright.instances.verify import verify
+from placewright.rounds import solve_round
+
+Raw = dict[str, Any]
+STABLE = {
+    "derandomize": True,
+    "database": None,
+    "deadline": None,
+    "suppress_health_check": [
+        HealthCheck.too_slow,
+        HealthCheck.function_scoped_fixture,
+        HealthCheck.filter_too_much,
+    ],
+}
+KINDS: tuple[Raw, ...] = (
+    {"gpu_model": "A100-SXM4-80GB"},
+    {"gpu_model": "A100-PCIE-40GB"},
+    {"gpu_model": "T4", "gpu_memory": "16Gi"},
+    {"gpu_model": "A100-SXM4-80GB", "mig": False},
+    {"gpu_model": "L40S"},
+)
+PROFILES = ("1g.10gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb", "1g.20gb", "1g.10gb+me",
+            "3g.20gb")  # fmt: skip
+TERMS = ("value", "disruption", "opened", "leftover")
+
+
+def milli_of(group: Raw) -> int:
+    return 1000 * int(group["mig"][0]) // 7 if "mig" in group else group["gpu"]
+
+
+@st.composite
+def asks(draw: st.DrawFn) -> Raw:
+    """What one task asks: a slice, mostly, or milli-GPU and memory."""
+    if draw(st.integers(0, 2)):
+        group: Raw = {"mig": draw(st.sampled_from(PROFILES))}
+    else:
+        group = {
+            "gpu": draw(st.sampled_from([300, 500, 200, 1000])),
+            "gpu_memory": draw(st.sampled_from([0, "6Gi", "10Gi", "30Gi", "50Gi"])),
+        }
+    if not draw(st.integers(0, 3)):
+        group["cpu"] = 3
+    return group
+
+
+@st.composite
+def rounds(draw: st.DrawFn) -> Round:
+    """1 or 2 hosts of 1 or 2 GPUs, up to 2 running jobs and 2 to 5 pending ones."""
+    hosts = [
+        {
+            "name": f"h{i}",
+            "gpus": draw(st.sampled_from([1, 2, 1])),
+            "cpu": draw(st.sampled_from([9, 4])),
+            **draw(st.sampled_from([KINDS[0], *KINDS])),
+        }
+        for i in range(draw(st.sampled_from([1, 2, 1])))
+    ]
+    jobs: list[Raw] = []
+    for i in range(draw(st.sampled_from([0, 1, 2]))):
+        group = draw(asks())
+        host = draw(st.sampled_from(hosts))
+        task = {"host": host["name"], "gpus": [draw(st.integers(0, host["gpus"] - 1))]}
+        if "mig" in group:
+            task["slot"] = draw(st.sampled_from([0, 2, 4, 3, 6, 1, 5]))
+        jobs.append(
+            {
+                "name": f"running-{i}",
+                "options": [{"groups": [group]}],
+                "running": {"tasks": [task], "pinned": draw(st.booleans())},
+            }
+        )
+    for i in range(draw(st.integers(2, 5))):
+        options = []
+        for _ in range(draw(st.sampled_from([1, 1, 2]))):
+            group = draw(asks())
+            count = draw(st.sampled_from([1, 1, 1, 2]))
+            # Sometimes worth more than what it takes.
+            value = milli_of(group) * count * draw(st.sampled_from([1, 1, 2]))
+            options.append({"groups": [{**group, "count": count}], "value": value})
+        jobs.append({"name": f"job-{i}", "options": options})
+    order = draw(st.permutations(TERMS))[: draw(st.integers(1, 3))]
+    round_ = Round.model_validate(
+        {
+            "cluster": {"hosts": hosts},
+            "jobs": jobs,
+            "policy": {"terms": ["value", *(t for t in order if t != "value")]},
+        }
+    )
+    try:
+        check_round(round_)
+    except InvalidInputError:
+        assume(False)
+    return round_
+
+
+def certificate_of(plan: Plan) -> Certificate:
+    assert plan.certificate is not None
+    return plan.certificate
+
+
+@pytest.mark.parametrize(("backend", "examples"), [("highs", 60), ("cp-sat", 25), ("cbc", 15)])
+def test_the_exact_model_proves_the_optimum_of_all_plans(
+    sharing: ModuleType, backend: str, examples: int
+) -> None:
+    @settings(max_examples=examples, **STABLE)
+    @given(rounds())
+    def check(round_: Round) -> None:
+        plan = solve_round(round_, backend=backend, gap=0.0, isolation="none")
+        assert verify(round_, plan).ok
+        assert certificate_of(plan).degraded == ()
+        assert tuple(t.value for t in certificate_of(plan).terms) == sharing.optimum(round_)
+        assert certificate_of(plan).status == "optimal"
+
+    check()
+
+
+def test_the_count_model_bounds_all_plans_and_its_plans_are_valid(
+    sharing: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "MAX_EXACT_CELLS", 0)
+
+    @settings(max_examples=60, **STABLE)
+    @given(rounds())
+    def check(round_: Round) -> None:
+        plan = solve_round(round_, gap=0.0, isolation="none")
+        assert verify(round_, plan).ok
+        certificate = certificate_of(plan)
+        assert certificate.degraded == ()
+        best = sharing.optimum(round_)[0]
+        first = certificate.terms[0]
+        assert first.value <= best
+        assert first.certified is not None
+        assert first.certified >= best
+        assert first.bound is not None
+        assert first.bound >= best
+
+    check()
+
+
+def job(name: str, count: int = 1, priority: int = 0, **group: Any) -> Raw:
+    return {
+        "name": name,
+        "priority": priority,
+        "options": [{"groups": [{"count": count, **group}]}],
+    }
+
+
+def solved(hosts: list[Raw], jobs: list[Raw], terms: tuple[str, ...] = ("value",)) -> Plan:
+    round_ = Round.model_validate(
+        {"cluster": {"hosts": hosts}, "jobs": jobs, "policy": {"terms": terms}}
+    )
+    check_round(round_)
+    plan = solve_round(round_, gap=0.0, isolation="none")
+    assert certificate_of(plan).degraded == ()
+    assert certificate_of(plan).status == "optimal"
+    return plan
+
+
+def started(plan: Plan) -> set[str]:
+    return {d.job for d in plan.decisions if d.decision.value == "start"}
+
+
+A100 = {"name": "a", "gpus": 1, "gpu_model": "A100-SXM4-80GB", "cpu": 0}
+
+
+@pytest.mark.parametrize(
+    ("profiles", "most"),
+    [
+        (["1g.10gb"] * 8, 7 * 142),
+        (["4g.40gb", "3g.40gb"], 571 + 428),
+        (["3g.40gb", "3g.40gb", "1g.10gb"], 2 * 428),
+        (["2g.20gb"] * 4 + ["1g.10gb"], 3 * 285 + 142),
+        (["1g.20gb"] * 4 + ["1g.10gb"], 4 * 142),
+        (["1g.10gb+me"] * 2, 142),
+        (["7g.80gb", "4g.40gb", "3g.40gb"], 1000),
+    ],
+)
+def test_what_one_gpu_holds(profiles: list[str], most: int) -> None:
+    plan = solved([A100], [job(f"j{i}", mig=name) for i, name in enumerate(profiles)])
+    assert certificate_of(plan).terms[0].value == most
+
+
+def test_a_slice_at_3_that_may_move_makes_way_for_a_larger_one() -> None:
+    running = job("running", mig="1g.10gb")
+    running["running"] = {"tasks": [{"host": "a", "gpus": [0], "slot": 3}], "pinned": True}
+    wants = job("wants", mig="4g.40gb")
+    plan = solved([A100], [running, wants])
+    assert started(plan) == set()
+    assert plan.decisions[1].reason is Reason.CAPACITY
+    running["running"]["pinned"] = False
+    plan = solved([A100], [running, wants])
+    assert started(plan) == {"wants"}
+    assert plan.decisions[0].tasks[0].slot in (4, 5, 6)
+
+
+def test_who_waits_beside_a_slice_that_moved_is_not_displaced_by_priority() -> None:
+    running = job("running", mig="1g.10gb")
+    running["running"] = {"tasks": [{"host": "a", "gpus": [0], "slot": 3}]}
+    plan = solved([A100], [running, job("large", mig="4g.40gb"), job("half", mig="3g.40gb")])
+    assert started(plan) == {"large"}
+    assert plan.decisions[2].reason is Reason.NOT_CHOSEN
+
+
+def test_a_slice_of_higher_priority_preempts_what_it_overlaps() -> None:
+    low = job("low", mig="3g.40gb")
+    low["running"] = {"tasks": [{"host": "a", "gpus": [0], "slot": 0}]}
+    pinned = job("pinned", mig="3g.40gb")
+    pinned["running"] = {"tasks": [{"host": "a", "gpus": [0], "slot": 4}], "pinned": True}
+    high = job("high", priority=1, mig="4g.40gb")
+    plan = solved([A100], [low, pinned, high])
+    assert started(plan) == {"high"}
+    assert plan.decisions[0].displaced_by == "high"
+
+
+def test_milli_gpu_alone_would_overfill_the_memory() -> None:
+    shares = [job(f"s{i}", gpu=250, gpu_memory="30Gi") for i in range(4)]
+    plan = solved([{**A100, "gpus": 2}], shares)
+    assert len(started(plan)) == 4
+    assert {d.tasks[0].gpus for d in plan.decisions} == {(0,), (1,)}
+    assert len(started(solved([A100], shares))) == 2
+
+
+def test_whole_gpus_need_as_much_memory_as_is_asked() -> None:
+    hosts = [A100, {"name": "u", "gpus": 8, "gpu_model": "L40S"}]
+    plan = solved(hosts, [job("fits", gpu=1000, gpu_memory="80Gi"),
+                          job("never", gpu=1000, gpu_memory="81Gi")])  # fmt: skip
+    assert started(plan) == {"fits"}
+    assert plan.decisions[1].reason is Reason.NEVER_FITS
+
+
+@pytest.mark.parametrize("profile", ["1g.5gb", "7g.94gb"])
+def test_a_profile_that_no_gpu_of_the_cluster_has_never_fits(profile: str) -> None:
+    plan = solved([A100], [job("j", mig=profile)])
+    assert plan.decisions[0].reason is Reason.NEVER_FITS
+
+
+def test_a_gpu_with_slices_has_no_room_for_shares() -> None:
+    plan = solved([A100], [job("slice", mig="1g.10gb"), job("share", gpu=100)])
+    assert started(plan) == {"slice"}
+
+
+def test_a_gang_of_slices_is_on_as_many_gpus_as_it_needs() -> None:
+    plan = solved([{**A100, "gpus": 2}], [job("gang", count=4, mig="3g.40gb")])
+    tasks = plan.decisions[0].tasks
+    assert sorted((t.gpus[0], t.slot) for t in tasks) == [(0, 0), (0, 4), (1, 0), (1, 4)]
