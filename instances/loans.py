@@ -3,8 +3,9 @@
 References
 ----------
 Li et al., "Lyra: Elastic Scheduling for Deep Learning Clusters", EuroSys'23 (as Aryl, arXiv
-2202.07896), section 4: when the owner wants hosts back, those are chosen whose jobs are cheapest to
-preempt; a job on several of them is paid for once, and workers beyond a base demand cost nothing.
+2202.07896), its server preemption cost: when the owner wants hosts back, those are chosen whose
+jobs are cheapest to preempt; a job on several of them is paid for once, and workers beyond a base
+demand cost nothing.
 """
 
 from __future__ import annotations

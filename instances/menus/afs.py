@@ -2,9 +2,9 @@
 
 References
 ----------
-Hwang et al., "Elastic Resource Sharing for Distributed Deep Learning", NSDI'21, section 3: a GPU
-goes to the job whose speed grows most in proportion, of two jobs by (p' - p) / p of the one that
-ends sooner against (p' - p) / p' of the other. What such a rule climbs is the sum of the
+Hwang et al., "Elastic Resource Sharing for Distributed Deep Learning", NSDI'21, its rule AFS-L: a
+GPU goes to the job whose speed grows most in proportion, of two jobs by (p' - p) / p of the one
+that ends sooner against (p' - p) / p' of the other. What such a rule climbs is the sum of the
 logarithms of the speeds; here that sum is the term `progress`, to be maximised as a whole.
 """
 

@@ -3,9 +3,9 @@
 References
 ----------
 Narayanan et al., "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads",
-OSDI'20: section 3.1 (throughput matrix; a placement-sensitive job has a row for consolidated and
-one for unconsolidated placement), section 4.1 (speeds are relative to those with an equal share).
-The tables are those of its artifact, `simulation_throughputs.json`: per GPU model (with the suffix
+OSDI'20: section 3 (throughput matrix; jobs that are sensitive to placement have speeds of their own
+for consolidated and unconsolidated workers), section 4.1 (speeds relative to an equal share). The
+tables are those of its artifact, `simulation_throughputs.json`: per GPU model (with the suffix
 `_unconsolidated` for tasks on several hosts) and per job type and GPUs, steps per second; alone
 under "null".
 """

@@ -3,8 +3,9 @@
 References
 ----------
 Li et al., "Lyra: Elastic Scheduling for Deep Learning Clusters", EuroSys'23 (as Aryl, arXiv
-2202.07896): section 5.2. Base demands first; then a multiple-choice knapsack in which an item is a
-job with k workers more, its weight their GPUs, its value the reduction of the job's running time.
+2202.07896), its two-phase allocation: base demands first; then a multiple-choice knapsack in which
+an item is a job with k workers more, its weight their GPUs, its value the reduction of the job's
+running time.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 References
 ----------
 Jayaram Subramanya et al., "Sia: Heterogeneity-aware, goodput-optimized ML-cluster scheduling",
-SOSP'23: section 3.2 (configurations: powers of two inside a node, whole nodes beyond), section 3.4
-(goodputs of a job are divided by its least; their powers are summed, p = -0.5).
+SOSP'23: its configurations (powers of two inside a node, whole nodes beyond) and its policy (the
+goodputs of a job are divided by its least; their powers are summed, p = -0.5).
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 References
 ----------
-Mohan et al., "Looking Beyond GPUs for DNN Scheduling on Multi-Tenant Clusters", OSDI'22: section
-4.1 (a configuration (c, m) per GPU, its speed relative to the GPU-proportional share, chosen to
-maximise the sum, none below that share), sensitivity matrices of its artifact: rows are cores per
-GPU, columns GB of memory per GPU.
+Mohan et al., "Looking Beyond GPUs for DNN Scheduling on Multi-Tenant Clusters", OSDI'22:
+Synergy-OPT (a configuration (c, m) per GPU, its speed relative to the GPU-proportional share,
+chosen to maximise the sum, none below that share), sensitivity matrices of its artifact: rows are
+cores per GPU, columns GB of memory per GPU.
 """
 
 from __future__ import annotations
