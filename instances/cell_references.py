@@ -32,6 +32,7 @@ def check_cells(round_: Round) -> None:
     """
     chains = chains_of(round_.cluster, round_.tenants)
     _check_owned(round_, chains)
+    _check_labels(round_)
     tenant_of: dict[str, str] = {}
     bound = Counter[Kind]()
     for b, kind, cell in bindings_in_use(round_, chains):
@@ -78,4 +79,22 @@ def _check_owned(round_: Round, chains: dict[Kind, HostChain]) -> None:
                 f"expected what {there[-1]} of level {chain.levels[-1]} hold",
                 path=("tenants", kind[0], "cells", kind[1], "count"),
                 value=entry.count,
+            )
+
+
+def _check_labels(round_: Round) -> None:
+    """Refuse guaranteed jobs that others could keep out of their tenant's cells by a label."""
+    mine = set(guaranteed(round_))
+    labelled = [(j, job) for j, job in enumerate(round_.jobs) if job.anti_affinity is not None]
+    owners: dict[str, set[str | None]] = {}
+    for j, job in labelled:
+        if job.anti_affinity is not None:
+            owner = job.tenant if j in mine else None
+            owners.setdefault(job.anti_affinity.label, set()).add(owner)
+    for j, job in labelled:
+        if j in mine and job.anti_affinity and len(owners[job.anti_affinity.label]) > 1:
+            raise InvalidInputError(
+                "is the label of jobs outside the tenant's guarantee, too; expected one of its own",
+                path=("jobs", j, "anti_affinity", "label"),
+                value=job.anti_affinity.label,
             )

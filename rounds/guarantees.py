@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from placewright.formulations.cells.admission import Admission, Starts, admit
+from placewright.formulations.cells.admission import Admission, admit
 from placewright.formulations.cells.rest import Rest, rest_of
 from placewright.formulations.gang.compile import compile_round
 from placewright.formulations.gang.problem import Problem
@@ -16,7 +16,6 @@ from placewright.instances.cells import Binding
 from placewright.instances.chains import guaranteed
 from placewright.instances.plan import DecisionKind, Plan, Reason
 from placewright.instances.ranges import expand
-from placewright.instances.references import hosts_by_name
 from placewright.instances.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds.decisions import Unmoved, decide
@@ -47,7 +46,7 @@ class Guarantees:
     def __init__(self, round_: Round) -> None:
         self._round = round_
         self._admission: Admission = admit(round_)
-        self.rest: Rest = rest_for(round_, self._admission.starts)
+        self.rest: Rest = rest_of(round_, self._admission.placed)
 
     @cached_property
     def whole(self) -> Problem:
@@ -76,7 +75,7 @@ class Guarantees:
 
     def _hosts(self, job: int) -> set[str]:
         """Return the hosts that a guaranteed job is on after the round."""
-        started = self._admission.starts.get(job)
+        started = self._admission.placed.starts.get(job)
         if started is not None:
             names = list(self.rest.hosts)
             return {names[host] for _, _, host, _ in started[1]}
@@ -105,25 +104,20 @@ def base_terms(rest: Rest) -> dict[str, int]:
     return verify(rest.whole, Plan.model_construct(decisions=decisions, sections=())).terms
 
 
-def rest_for(round_: Round, starts: Starts) -> Rest:
-    """Return what is left of a round when guaranteed jobs start as given."""
-    names = (name for entry in round_.cluster.hosts for name in expand(entry.name))
-    index = {name: at for at, name in enumerate(names)}
-    return rest_of(round_, index, hosts_by_name(round_.cluster), starts)
-
-
 def rest_of_plan(round_: Round, plan: Plan) -> Rest:
     """Return what is left of a round when guaranteed jobs start as in a valid plan for it."""
-    names = [name for entry in round_.cluster.hosts for name in expand(entry.name)]
+    names = (name for entry in round_.cluster.hosts for name in expand(entry.name))
     index = {name: at for at, name in enumerate(names)}
     decisions = {decision.job: decision for decision in plan.decisions}
-    starts = {}
+    starts, slots = {}, {}
     for j in guaranteed(round_):
         decision = decisions[round_.jobs[j].name]
         if decision.decision is DecisionKind.START and decision.option is not None:
             places = tuple((t.group, t.index, index[t.host], t.gpus) for t in decision.tasks)
             starts[j] = (decision.option, places)
-    return rest_for(round_, starts)
+            if any(task.slot is not None for task in decision.tasks):
+                slots[j] = tuple(task.slot for task in decision.tasks)
+    return rest_of(round_, Candidate(starts, "cells", slots=slots))
 
 
 def bindings_of(sections: Sequence[Mapping[str, Any]]) -> tuple[Binding, ...]:

@@ -9,7 +9,7 @@ so that it is served as in a cluster of its own; all others make way.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,7 @@ from placewright.formulations.gang.greedy import place_choice
 from placewright.formulations.gang.naming import candidate
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.problem import Choice, Problem, Put
-from placewright.formulations.session import Place
+from placewright.formulations.session import Candidate, Place
 from placewright.instances.chains import Kind, guaranteed
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.job import Job
@@ -29,19 +29,17 @@ from placewright.instances.ranges import expand
 from placewright.instances.round import Round
 from placewright.topology.chain import Cell
 
-Starts = Mapping[int, tuple[int, tuple[Place, ...]]]
-
 
 @dataclass(frozen=True, slots=True)
 class Admission:
     """What guaranteed jobs get, by their indices in the round.
 
-    `starts` has the option and places of each pending one that starts. Of those that wait `full`
-    found their tenant's cells used up; `unserved` ones found no usable cell for a claim that the
-    tenant has. `bound` are the cells in use afterwards: tenant, entry, level, domain and hosts.
+    `placed` starts those pending ones that it starts. Of those that wait `full` found their
+    tenant's cells used up; `unserved` ones found no usable cell for a claim that the tenant has.
+    `bound` are the cells in use afterwards: tenant, entry, level, domain and hosts.
     """
 
-    starts: Starts
+    placed: Candidate
     full: frozenset[int]
     unserved: frozenset[int]
     bound: tuple[tuple[int, int, str, str, tuple[str, ...]], ...]
@@ -97,9 +95,11 @@ class _Admitting:
                     continue
                 failed[c] = unserved if lacking else full
             failed[c].add(j)
-        named = candidate(self.placement, "cells").starts
-        starts = self._on_quiet_gpus({self.there[j]: start for j, start in named.items()})
-        return Admission(starts, frozenset(full), frozenset(unserved), tuple(self._bound()))
+        named = candidate(self.placement, "cells")
+        starts = self._on_quiet_gpus({self.there[j]: start for j, start in named.starts.items()})
+        slots = {self.there[j]: mine for j, mine in named.slots.items()}
+        placed = Candidate(starts, named.source, slots=slots)
+        return Admission(placed, frozenset(full), frozenset(unserved), tuple(self._bound()))
 
     def _start(self, tenant: int, c: int) -> bool | None:
         """Start a job of a class; if it cannot, whether for lack of usable cells."""

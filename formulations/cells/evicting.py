@@ -10,6 +10,7 @@ from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.hardware import Hardware
 from placewright.instances.job import Job, TaskGroup
 from placewright.instances.plan import Task
+from placewright.instances.references import hosts_by_name
 from placewright.instances.round import Round
 
 
@@ -27,7 +28,6 @@ class Evictions:
 
 def evictions(
     round_: Round,
-    hardware: Mapping[str, Hardware],
     starts: Mapping[int, tuple[int, Sequence[Task]]],
     stay: set[int],
     order: Sequence[int],
@@ -36,8 +36,6 @@ def evictions(
 
     Parameters
     ----------
-    hardware
-        What each host has, by name.
     starts
         Option and tasks of the guaranteed jobs that start, by their indices in the round.
     stay
@@ -49,7 +47,9 @@ def evictions(
     for j, (_, tasks) in starts.items():
         for task in tasks:
             comes.setdefault(task.host, j)
+    hardware = hosts_by_name(round_.cluster)
     left = _Left({host: hardware[host] for host in comes})
+    parted = {gpu for j, (o, tasks) in starts.items() for gpu in _parts(round_.jobs[j], o, tasks)}
     for j, (option, tasks) in starts.items():
         left.take(round_.jobs[j], option, tasks, 1)
     taken = left.gpus_taken()
@@ -63,8 +63,12 @@ def evictions(
         job, running = round_.jobs[j], round_.jobs[j].running
         if running is None or not any(task.host in comes for task in running.tasks):
             continue
+        gpus = {(task.host, gpu) for task in running.tasks for gpu in task.gpus}
+        mixed = not parted.isdisjoint(gpus) or any(
+            gpu in taken for gpu in _parts(job, running.option, running.tasks)
+        )
         left.take(job, running.option, running.tasks, 1)
-        if left.enough:
+        if left.enough and not mixed:
             continue
         left.take(job, running.option, running.tasks, -1)
         evicted[j] = next(comes[task.host] for task in running.tasks if task.host in comes)
@@ -109,6 +113,20 @@ class _Left:
     def gpus_taken(self) -> dict[tuple[str, int], int]:
         """Return the milli-GPU taken so far, by host and GPU."""
         return {gpu: WHOLE_GPU - left for gpu, left in self._gpus.items()}
+
+
+def _parts(job: Job, option: int, tasks: Sequence[Task]) -> set[tuple[str, int]]:
+    """Return the GPUs, by host and index, of which tasks take memory or a MIG slice.
+
+    Who shares such a GPU with a guaranteed job that comes is in its way, whatever it leaves.
+    """
+    groups = job.options[option].groups
+    return {
+        (task.host, gpu)
+        for task in tasks
+        if groups[task.group].mig is not None or groups[task.group].gpu_memory
+        for gpu in task.gpus
+    }
 
 
 def _demand(group: TaskGroup) -> dict[str, int]:

@@ -7,17 +7,22 @@ pending: they find another place, which is a migration of the round, or they are
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import repeat
+from typing import TypeAlias
 
-from placewright.formulations.cells.admission import Starts, pinned
+from placewright.formulations.cells.admission import pinned
 from placewright.formulations.cells.evicting import Evictions, evictions
 from placewright.formulations.gang.standing import borrowed_of
-from placewright.formulations.session import Candidate, Place
+from placewright.formulations.session import Candidate, Place, Slots
 from placewright.instances.chains import guaranteed
-from placewright.instances.hardware import Hardware
 from placewright.instances.job import Job, Running
 from placewright.instances.plan import Task
+from placewright.instances.ranges import expand
 from placewright.instances.round import Round
+
+_Spot: TypeAlias = tuple[int, int, int, frozenset[int], int | None]
+"""A task in its place: group, index, host, GPUs and slot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +41,8 @@ class Rest:
         For each job of the rest its index in the whole round.
     borrowed
         Options that are not entitled in the whole round, by the index of a job of the rest.
-    starts
-        The guaranteed jobs that start, by their indices in the whole round.
+    placed
+        The plan that starts guaranteed jobs, by their indices in the whole round.
     evicted
         Running jobs that are in the way, by their indices in the whole round.
     """
@@ -47,7 +52,7 @@ class Rest:
     round: Round
     outer: tuple[int, ...]
     borrowed: Mapping[int, tuple[int, ...]]
-    starts: Starts
+    placed: Candidate
     evicted: Evictions
 
     def told(self, found: Candidate) -> Candidate | None:
@@ -57,50 +62,51 @@ class Rest:
         nobody but guaranteed jobs may profit; or an evicted job displaces another that it was
         beside before.
         """
-        starts = dict(self.starts)
+        starts, slots = dict(self.placed.starts), dict(self.placed.slots)
         kept = set[int]()
         for index, (option, places) in found.starts.items():
-            job = self.outer[index]
+            job, mine = self.outer[index], found.slots.get(index, ())
             running = self.whole.jobs[job].running
             if job in self.evicted.jobs and running is not None:
-                if self._where(running) == set(map(_where, places)):
+                if self._where(running) == _where(places, mine):
                     kept.add(job)
                     continue
                 option = running.option
             starts[job] = option, places
+            if mine:
+                slots[job] = mine
         preempted = {self.outer[one]: self.outer[by] for one, by in found.preempted.items()}
         stopped = {
             job: by for job, by in self.evicted.jobs.items() if job not in starts.keys() | kept
         }
         closed = self.left_by(stopped)
         for job, (_, places) in starts.items() if closed else ():
-            if not closed.isdisjoint(self._arrivals(job, places)):
+            if not closed.isdisjoint(self._arrivals(job, places, slots.get(job, ()))):
                 return None
         for job, by in preempted.items():
             if by in self.evicted.jobs and (
                 by not in starts or self.left_by([job]).isdisjoint(self._comes(by, starts[by][1]))
             ):
                 return None
-        return Candidate(starts, found.source, preempted | stopped, found.final)
+        return Candidate(starts, found.source, preempted | stopped, found.final, slots)
 
     def base(self) -> Candidate:
         """Return the plan in which nothing happens but what has to."""
-        return Candidate(self.starts, "cells", self.evicted.jobs)
+        return replace(self.placed, preempted=self.evicted.jobs)
 
     def left_by(self, jobs: Collection[int]) -> set[int]:
         """Return the hosts on which some jobs of the whole round run."""
         running = (self.whole.jobs[job].running for job in jobs)
         return {self.hosts[task.host] for one in running if one for task in one.tasks}
 
-    def _arrivals(self, job: int, places: tuple[Place, ...]) -> Iterator[int]:
+    def _arrivals(self, job: int, places: tuple[Place, ...], slots: Slots) -> Iterator[int]:
         """Yield the hosts at which a job arrives that is not guaranteed."""
-        if job in self.starts:
+        if job in self.placed.starts:
             return
         running = self.whole.jobs[job].running
         before = self._where(running) if running else set()
-        for place in places:
-            if _where(place) not in before:
-                yield place[2]
+        for _, _, host, _, _ in _where(places, slots) - before:
+            yield host
 
     def _comes(self, job: int, places: tuple[Place, ...]) -> set[int]:
         """Return the hosts at which tasks of a group arrive that had none there."""
@@ -108,42 +114,41 @@ class Rest:
         before = {(self.hosts[t.host], t.group) for t in running.tasks} if running else set()
         return {host for group, _, host, _ in places if (host, group) not in before}
 
-    def _where(self, running: Running) -> set[tuple[int, int, int, frozenset[int]]]:
-        return {_where((t.group, t.index, self.hosts[t.host], t.gpus)) for t in running.tasks}
+    def _where(self, running: Running) -> set[_Spot]:
+        tasks = running.tasks
+        places = tuple((t.group, t.index, self.hosts[t.host], t.gpus) for t in tasks)
+        return _where(places, tuple(task.slot for task in tasks))
 
 
-def rest_of(
-    whole: Round, hosts: Mapping[str, int], hardware: Mapping[str, Hardware], starts: Starts
-) -> Rest:
+def rest_of(whole: Round, placed: Candidate) -> Rest:
     """Return what is left of a round when guaranteed jobs start as given and the others wait.
 
     Parameters
     ----------
     whole
         A round in which some tenant owns cells.
-    hosts, hardware
-        By name, the index of each host in places, and what it has.
-    starts
-        Guaranteed jobs, by their indices: option and places.
+    placed
+        A plan that starts guaranteed jobs.
     """
+    names = [name for entry in whole.cluster.hosts for name in expand(entry.name)]
+    hosts = {name: at for at, name in enumerate(names)}
     mine = set(guaranteed(whole))
-    names = list(hosts)
-    placed = {
-        j: (option, tuple(_task(names, place) for place in places))
-        for j, (option, places) in starts.items()
-    }
+    starts: dict[int, tuple[int, tuple[Task, ...]]] = {}
+    for j, (option, places) in placed.starts.items():
+        slots = placed.slots.get(j) or (None,) * len(places)
+        starts[j] = option, tuple(map(_task, places, slots, repeat(names)))
     borrowed = borrowed_of(whole)
-    evicted = _evicted(whole, hardware, placed, mine, borrowed)
+    evicted = _evicted(whole, starts, mine, borrowed)
     jobs: list[Job] = []
     outer: list[int] = []
     still: dict[int, tuple[int, ...]] = {}
     for j, job in enumerate(whole.jobs):
-        if j in mine and j not in placed and job.running is None:
+        if j in mine and j not in starts and job.running is None:
             continue
         if j in borrowed:
             still[len(jobs)] = borrowed[j]
-        if j in placed:
-            option, tasks = placed[j]
+        if j in starts:
+            option, tasks = starts[j]
             running = Running.model_construct(option=option, tasks=tasks, pinned=True)
             jobs.append(job.model_copy(update={"running": running}))
         elif j in evicted.jobs and job.running is not None:
@@ -157,13 +162,12 @@ def rest_of(
         outer.append(j)
     tenants = tuple(tenant.model_copy(update={"cells": ()}) for tenant in whole.tenants)
     left = whole.model_copy(update={"jobs": tuple(jobs), "tenants": tenants, "bindings": ()})
-    return Rest(whole, hosts, left, tuple(outer), still, starts, evicted)
+    return Rest(whole, hosts, left, tuple(outer), still, placed, evicted)
 
 
 def _evicted(
     whole: Round,
-    hardware: Mapping[str, Hardware],
-    placed: Mapping[int, tuple[int, tuple[Task, ...]]],
+    starts: Mapping[int, tuple[int, tuple[Task, ...]]],
     mine: set[int],
     borrowed: Mapping[int, tuple[int, ...]],
 ) -> Evictions:
@@ -171,17 +175,19 @@ def _evicted(
     running = [(j, one.running) for j, one in enumerate(jobs) if one.running is not None]
     stay = {j for j, one in running if one.pinned or j in mine}
     others = [(j in borrowed and one.option in borrowed[j], j) for j, one in running]
-    order = sorted(
-        ((late, -jobs[j].priority, j) for late, j in others if j not in stay),
-    )
-    return evictions(whole, hardware, placed, stay, [j for _, _, j in order])
+    order = sorted((late, -jobs[j].priority, j) for late, j in others if j not in stay)
+    return evictions(whole, starts, stay, [j for _, _, j in order])
 
 
-def _task(names: list[str], place: Place) -> Task:
+def _task(place: Place, slot: int | None, names: list[str]) -> Task:
     group, index, host, gpus = place
-    return Task.model_construct(group=group, index=index, host=names[host], gpus=gpus)
+    return Task.model_construct(group=group, index=index, host=names[host], gpus=gpus, slot=slot)
 
 
-def _where(place: Place) -> tuple[int, int, int, frozenset[int]]:
-    group, index, host, gpus = place
-    return group, index, host, frozenset(gpus)
+def _where(places: tuple[Place, ...], slots: Slots) -> set[_Spot]:
+    return {
+        (group, index, host, frozenset(gpus), slot)
+        for (group, index, host, gpus), slot in zip(
+            places, slots or (None,) * len(places), strict=True
+        )
+    }

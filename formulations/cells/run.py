@@ -25,7 +25,7 @@ def _shifts(rest: Rest, base: Mapping[str, int]) -> dict[str, int] | None:
     Exact for the terms that add up; for the others that are known at least so much less than the
     excess that bounds stay bounds. None if both are the same in every term.
     """
-    if not rest.starts:
+    if not rest.placed.starts:
         return None
     known = {term: base[term] for term in ADDS_UP if term in base}
     return known | {"disruption": rest.evicted.toll, "remaining": 0, "leftover": 0}
