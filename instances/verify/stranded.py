@@ -6,27 +6,41 @@ Descent", USENIX ATC 2023, section 4; here with memory and other resources besid
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from collections import Counter
+from collections.abc import Iterator
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.job import TaskGroup
 from placewright.instances.policy import TaskKind
 from placewright.instances.ranges import expand
-from placewright.instances.verify.facts import HostFacts
 from placewright.instances.verify.reading import Reading, demand
 
-Demand: TypeAlias = tuple[tuple[str, int], ...]
-Fitting: TypeAlias = tuple[Demand, frozenset[str] | None]
-"""What a kind needs besides GPUs, and the GPU models that it allows (None: any)."""
+Ints = NDArray[np.int64]
 
 
-class Need(NamedTuple):
-    """What a kind needs of GPUs: so many of which each has at least so much free."""
+class Kind(NamedTuple):
+    """A kind of the mix: milli-GPU, what else it needs by name, its GPU models (None: any)."""
 
-    gpus: int
-    milli: int
+    gpu: int
+    wanted: tuple[tuple[str, int], ...]
+    models: frozenset[str] | None
+
+
+class Free(NamedTuple):
+    """The hosts where tasks may arrive, after the round.
+
+    `models` are their GPU models, `left` what each has left of a resource, `gpus` what each of its
+    GPUs has left in milli-GPU (hosts, GPUs).
+    """
+
+    models: NDArray[np.str_]
+    left: dict[str, Ints]
+    gpus: Ints
 
 
 def stranded(reading: Reading) -> int:
@@ -37,54 +51,37 @@ def stranded(reading: Reading) -> int:
     takes of one, if the host has room for such a task; all free milli-GPU of the host, if it has
     not, or if the kind takes no GPU. Reserved GPUs have nothing free.
     """
+    free = _free(reading)
     kinds = _kinds(reading)
-    total = sum(sum(fitting.values()) for fitting in kinds.values())
-    known: dict[tuple[object, ...], int] = {}
-    answer = 0
-    for host, left, gpus in _free(reading):
-        key = (host.hardware.gpu_model, gpus, *sorted(left.items()))
-        if key not in known:
-            useful = sum(
-                _useful(need, fitting, host, left, gpus) for need, fitting in kinds.items()
-            )
-            known[key] = total * sum(gpus) - useful
-        answer += known[key]
-    return answer
+    every = int(free.gpus.sum())
+    return sum(weight * (every - _useful(free, kind)) for kind, weight in kinds.items())
 
 
-def _useful(
-    need: Need,
-    fitting: Mapping[Fitting, int],
-    host: HostFacts,
-    left: Mapping[str, int],
-    gpus: Sequence[int],
-) -> int:
-    """Weight times useful milli-GPU of the kinds that need the same of GPUs."""
-    large = [free for free in gpus if free >= need.milli]
-    if not need.gpus or len(large) < need.gpus:
+def _useful(free: Free, kind: Kind) -> int:
+    """Milli-GPU that are of use to a kind, on all hosts."""
+    if not kind.gpu:
         return 0
-    model = host.hardware.gpu_model
-    return sum(large) * sum(
-        weight
-        for (wanted, models), weight in fitting.items()
-        if (models is None or model in models)
-        and all(left.get(name, 0) >= amount for name, amount in wanted)
-    )
+    large = free.gpus >= min(kind.gpu, WHOLE_GPU)
+    room = large.sum(axis=1) >= -(-kind.gpu // WHOLE_GPU)
+    for name, amount in kind.wanted:
+        room &= free.left.get(name, np.zeros(len(room), dtype=np.int64)) >= amount
+    if kind.models is not None:
+        room &= np.isin(free.models, list(kind.models))
+    return int(free.gpus[room][large[room]].sum())
 
 
-def _kinds(reading: Reading) -> dict[Need, Counter[Fitting]]:
-    """Weights of the kinds of the mix, by what they need."""
-    kinds: defaultdict[Need, Counter[Fitting]] = defaultdict(Counter)
+def _kinds(reading: Reading) -> Counter[Kind]:
+    """Weights of the kinds of the mix."""
+    kinds: Counter[Kind] = Counter()
     for kind, weight in _mix(reading):
-        if isinstance(kind, TaskGroup):
-            wanted = demand(kind)
-        else:
-            wanted = ("cpu", kind.cpu), ("memory", kind.memory)
+        wanted = demand(kind) if isinstance(kind, TaskGroup) else _demand(kind)
         models = None if kind.gpu_models is None else frozenset(kind.gpu_models)
-        need = Need(-(-kind.gpu // WHOLE_GPU), min(kind.gpu, WHOLE_GPU))
-        fitting = tuple((name, amount) for name, amount in wanted if amount), models
-        kinds[need][fitting] += weight
-    return dict(kinds)
+        kinds[Kind(kind.gpu, tuple(w for w in wanted if w[1]), models)] += weight
+    return kinds
+
+
+def _demand(kind: TaskKind) -> tuple[tuple[str, int], ...]:
+    return ("cpu", kind.cpu), ("memory", kind.memory)
 
 
 def _mix(reading: Reading) -> Iterator[tuple[TaskKind | TaskGroup, int]]:
@@ -97,30 +94,45 @@ def _mix(reading: Reading) -> Iterator[tuple[TaskKind | TaskGroup, int]]:
         yield from ((group, group.count) for group in option.groups)
 
 
-def _free(reading: Reading) -> Iterator[tuple[HostFacts, dict[str, int], tuple[int, ...]]]:
-    """Yield the hosts where tasks may arrive: what is left of resources, and of GPUs, ascending."""
+def _free(reading: Reading) -> Free:
+    """Return what the tasks of the plan leave on the hosts where tasks may arrive."""
+    hosts = reading.cluster.hosts
+    at = {name: i for i, name in enumerate(hosts)}
+    names = sorted({name for host in hosts.values() for name in host.hardware.capacity})
+    left = np.array(
+        [[host.hardware.capacity.get(name, 0) for name in names] for host in hosts.values()],
+        dtype=np.int64,
+    ).reshape(len(hosts), len(names))
+    counts = np.array([host.hardware.gpus for host in hosts.values()], dtype=np.int64)
+    most = int(counts.max(initial=0))
+    gpus = np.where(np.arange(most) < counts[:, None], WHOLE_GPU, 0)
+    tasks = list(reading.placed_tasks())
+    # Equal tasks mostly share their group.
+    groups = {id(task.group): task.group for task in tasks}
+    row = {key: i for i, key in enumerate(groups)}
+    asked = [dict(demand(group)) for group in groups.values()]
+    table = np.array(
+        [[wanted.get(name, 0) for name in names] for wanted in asked], dtype=np.int64
+    ).reshape(len(asked), len(names))
+    mine = np.array([at[task.host.name] for task in tasks], dtype=np.int64)
+    np.subtract.at(left, mine, table[[row[id(task.group)] for task in tasks]])
+    number = np.array([len(task.task.gpus) for task in tasks], dtype=np.int64)
+    host = np.repeat(mine, number)
+    gpu = np.array(list(chain.from_iterable(t.task.gpus for t in tasks)), dtype=np.int64)
+    milli = np.repeat(np.array([t.milli_per_gpu for t in tasks], dtype=np.int64), number)
+    known = gpu < counts[host]
+    np.subtract.at(gpus, (host[known], gpu[known]), milli[known])
     closed = set(reading.vacated)
-    reserved: defaultdict[str, set[int]] = defaultdict(set)
     for entry in reading.round.reservations:
         for name in expand(entry.host):
             if entry.gpus is None:
                 closed.add(name)
             else:
-                reserved[name].update(entry.gpus)
-    held: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    held_gpus: defaultdict[str, Counter[int]] = defaultdict(Counter)
-    for placed in reading.placed_tasks():
-        held[placed.host.name].update(dict(demand(placed.group)))
-        for gpu in placed.task.gpus:
-            held_gpus[placed.host.name][gpu] += placed.milli_per_gpu
-    for name, host in reading.cluster.hosts.items():
-        if not host.healthy or name in closed:
-            continue
-        mine, taken = held[name], held_gpus[name]
-        left = {resource: has - mine[resource] for resource, has in host.hardware.capacity.items()}
-        free = (
-            max(0, WHOLE_GPU - taken[gpu])
-            for gpu in range(host.hardware.gpus)
-            if gpu not in reserved[name]
-        )
-        yield host, left, tuple(sorted(free))
+                gpus[at[name], list(entry.gpus)] = 0
+    open_ = [i for i, (name, one) in enumerate(hosts.items()) if one.healthy and name not in closed]
+    models = np.array([host.hardware.gpu_model or "" for host in hosts.values()], dtype=np.str_)
+    return Free(
+        models[open_],
+        {name: left[open_, r] for r, name in enumerate(names)},
+        np.maximum(gpus[open_], 0),
+    )

@@ -160,7 +160,8 @@ class Increases:
         """
         whole = int((gpus == WHOLE_GPU).sum())
         counts = self._counts[self._counts <= whole]
-        first = np.diff(gpus, prepend=-1) > 0
+        first = np.ones(len(gpus), dtype=np.bool_)
+        first[1:] = gpus[1:] > gpus[:-1]
         fraction, gpu = np.nonzero((gpus >= self._fractions[:, None]) & first)
         patterns = np.repeat(gpus[None], len(counts) + len(gpu), axis=0)
         position = np.arange(len(gpus)) - (len(gpus) - whole)
