@@ -15,7 +15,7 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks import backends, incremental, presets, scale
+from benchmarks import backends, incremental, packing, presets, scale
 from benchmarks.plots import over_cost
 from benchmarks.report import Row, document, failed, figures_table, rows_table, summary_table
 
@@ -43,6 +43,7 @@ BENCHMARKS = {
     "backends": Benchmark(backends.cases, _backends, partial(over_cost, "backends")),
     "scale": Benchmark(scale.cases, scale.run, scale.draw),
     "incremental": Benchmark(incremental.cases, incremental.run, partial(over_cost, "incremental")),
+    "packing": Benchmark(packing.cases, packing.run, partial(over_cost, "packing")),
     "presets": Benchmark(presets.cases, presets.run, partial(over_cost, "presets")),
 }
 

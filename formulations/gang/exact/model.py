@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from placewright.formulations.gang.exact.entries import Entry, Ints, TaskSet, entries_of
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.problem import ANY, Choice, Problem
+from placewright.formulations.gang.stranded.mix import STRANDED, Mix
 from placewright.solver import Model
 
 NONE = -1
@@ -103,7 +104,9 @@ def size_of(problem: Problem) -> int:
     hosts = problem.shape_hosts.sum(axis=1)
     levels = len(problem.cluster.levels) if "proximity" in problem.terms else 1
     _, sets = entries_of(problem, problem.pending, list(problem.running))
-    return int(sum(hosts[s.shape] * (levels if s.group else 1) for s in sets))
+    kinds = len(Mix.of(problem).weight) if STRANDED in problem.terms else 0
+    tasks = sum(hosts[s.shape] * (levels if s.group else 1) for s in sets)
+    return int(tasks + problem.open.sum() * kinds)
 
 
 def build(

@@ -1,0 +1,199 @@
+"""`packing`: pods arrive and stay; how much of the cluster they hold in the end.
+
+Pods of the openb trace are drawn with replacement and arrive in rounds until they ask 130 % of the
+cluster's GPUs, as in Weng et al., "Beware of Fragmentation", USENIX ATC 2023, section 6; nothing
+leaves, nothing moves, and what has no room when it arrives is dropped. README.md says more.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from statistics import mean, stdev
+
+from benchmarks.packing_pods import Arrivals, Pods, arrivals, read_pods
+from benchmarks.packing_rules import RULES, Ledger, play
+from benchmarks.presets import NODES, PODS, TRACE
+from benchmarks.report import ERROR, OURS, SKIPPED, Row
+from placewright import Changes, Engine, Round, solve_round
+from placewright.instances.job import Job, Option, TaskGroup
+from placewright.instances.plan import DecisionKind, Task
+from placewright.instances.policy import Policy, TaskKind
+
+__all__ = ["Case", "bound_of", "cases", "play_rounds", "run"]
+
+LISTS = ("default", "gpuspec10", "multigpu20")
+SEEDS = 10
+BATCH = 100
+SMALL_BATCHES = {20: 3, 1: 1}
+"""Seeds of the rounds of fewer arrivals, which take longer: on the first list only."""
+
+QUICK_PART = 8
+"""Of the hosts `--quick` takes one in so many."""
+
+ANY_GAP = 1.0
+"""Our rounds end once tasks have been placed: no solver looks for more."""
+
+SECONDS = 20.0
+BOUND_SECONDS, BOUND_GAP = 60.0, 1e-3
+CPU_ONLY_VALUE = 1
+"""Of a pod without GPU in milli-GPU, so that it is worth starting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A pod list, how many pods arrive in a round, and the seeds; one in `part` of the hosts."""
+
+    pods: str
+    batch: int
+    seeds: int
+    part: int = 1
+
+    @property
+    def name(self) -> str:
+        """What rows call it."""
+        return f"{self.pods}-{self.batch}"
+
+    def read(self) -> Pods:
+        """Read the files of the trace."""
+        return read_pods(TRACE / NODES, TRACE / PODS.format(self.pods), part=self.part)
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What one method did on the seeds so far."""
+
+    shares: list[float] = field(default_factory=list)
+    held: list[int] = field(default_factory=list)
+    dropped: list[int] = field(default_factory=list)
+    cpu_seconds: list[float] = field(default_factory=list)
+
+
+def cases(*, quick: bool) -> list[Case]:
+    """Return all cases, or the first list on a part of the cluster."""
+    if quick:
+        return [Case(LISTS[0], BATCH, 1, QUICK_PART)]
+    return [
+        *(Case(pods, BATCH, SEEDS) for pods in LISTS),
+        *(Case(LISTS[0], batch, seeds) for batch, seeds in SMALL_BATCHES.items()),
+    ]
+
+
+def run(chosen: Iterable[Case], *, quick: bool) -> Iterator[Row]:  # noqa: ARG001
+    """Yield a row per case and method: means over the seeds; an error if it beats the bound."""
+    for case in chosen:
+        if not (TRACE / PODS.format(case.pods)).is_file():
+            note = "the openb trace was not found (see README.md)"
+            yield Row(case.name, OURS, None, SKIPPED, note=note)
+            continue
+        yield from _rows(case)
+
+
+def _rows(case: Case) -> Iterator[Row]:
+    pods = case.read()
+    tallies = {name: _Tally() for name in (OURS, *RULES)}
+    bounds: list[int] = []
+    for seed in range(case.seeds):
+        arriving = arrivals(pods, seed)
+        bounds.append(bound_of(arriving))
+        for name, tally in tallies.items():
+            began = time.process_time()
+            if name == OURS:
+                ledger = play_rounds(arriving, case.batch)
+            else:
+                ledger = play(arriving, RULES[name])
+            tally.cpu_seconds.append(time.process_time() - began)
+            tally.held.append(ledger.held)
+            tally.shares.append(100 * ledger.held / pods.total)
+            tally.dropped.append(int(len(arriving.kinds) - ledger.pods_held.sum()))
+            if ledger.held > bounds[-1]:
+                note = f"held {ledger.held} of at most {bounds[-1]} milli-GPU"
+                yield Row(case.name, name, seed, ERROR, note=note)
+    bound = mean(bounds)
+    for name, tally in tallies.items():
+        yield Row(
+            case.name,
+            name,
+            None,
+            "done",
+            term="value",
+            value=round(mean(tally.held)),
+            bound=bound,
+            best_gap=1 - mean(tally.held) / bound,
+            cpu_seconds=mean(tally.cpu_seconds),
+            figures={
+                "seeds": case.seeds,
+                "allocated %": mean(tally.shares),
+                "deviation": stdev(tally.shares) if case.seeds > 1 else 0.0,
+                "least": min(tally.shares),
+                "bound %": 100 * bound / pods.total,
+                "dropped": round(mean(tally.dropped)),
+                "ms per pod": 1000 * mean(tally.cpu_seconds) / len(arriving.kinds),
+            },
+        )
+
+
+def play_rounds(arriving: Arrivals, batch: int) -> Ledger:
+    """Decide rounds with an engine: terms value and stranded, the mix that of the pod list."""
+    pods = arriving.pods
+    ledger = Ledger(pods)
+    at = {entry.name: host for host, entry in enumerate(pods.cluster.hosts)}
+    options = _options(pods)
+    mix = tuple(
+        TaskKind(gpu=k.gpu, cpu=k.cpu, memory=k.memory, gpu_models=k.models, weight=int(count))
+        for k, count in zip(pods.kinds, pods.counts, strict=True)
+    )
+    first = Round(cluster=pods.cluster, policy=Policy(terms=("value", "stranded"), mix=mix))
+    stay: list[Job] = []
+    dropped: list[str] = []
+    with Engine(first, gap=ANY_GAP, time_limit=SECONDS, isolation="none") as engine:
+        for begin in range(0, len(arriving.kinds), batch):
+            kinds = arriving.kinds[begin : begin + batch].tolist()
+            jobs = [
+                Job(name=f"pod-{begin + i}", options=options[kind]) for i, kind in enumerate(kinds)
+            ]
+            plan = engine.round(Changes(added=jobs, updated=stay, removed=dropped))
+            dropped = []
+            for kind, decision in zip(kinds, plan.decisions[-len(kinds) :], strict=True):
+                if decision.decision is DecisionKind.START:
+                    task: Task = decision.tasks[0]
+                    ledger.take(kind, (at[task.host], task.gpus))
+                else:
+                    dropped.append(decision.job)
+            stay = [_pinned(job) for job in engine.state.jobs[-len(kinds) :] if job.running]
+    return ledger
+
+
+def bound_of(arriving: Arrivals) -> int:
+    """Return a certified bound on the milli-GPU that any method can hold, whatever it knows."""
+    pods = arriving.pods
+    options = _options(pods)
+    jobs = tuple(
+        Job(name=f"pod-{i}", options=options[kind])
+        for i, kind in enumerate(arriving.kinds.tolist())
+        if pods.milli[kind]
+    )
+    round_ = Round(cluster=pods.cluster, jobs=jobs, policy=Policy(terms=("value",)))
+    plan = solve_round(round_, time_limit=BOUND_SECONDS, gap=BOUND_GAP)
+    if plan.certificate is None or plan.certificate.terms[0].certified is None:
+        return pods.total
+    return min(int(plan.certificate.terms[0].certified), pods.total)
+
+
+def _options(pods: Pods) -> list[tuple[Option, ...]]:
+    return [
+        (
+            Option(
+                groups=(TaskGroup(gpu=k.gpu, cpu=k.cpu, memory=k.memory, gpu_models=k.models),),
+                value=k.gpu or CPU_ONLY_VALUE,
+            ),
+        )
+        for k in pods.kinds
+    ]
+
+
+def _pinned(job: Job) -> Job:
+    """Keep a running job where it is."""
+    running = job.running and job.running.model_copy(update={"pinned": True})
+    return job.model_copy(update={"running": running})
