@@ -89,7 +89,9 @@ class Seating:
         self.given_up = np.zeros(len(units.gpus), dtype=np.bool_)
         at_home = np.flatnonzero(units.home != NOWHERE)
         for unit in at_home[~closed[units.home[at_home]]].tolist():
-            self._put(unit, int(units.home[unit]))
+            home = int(units.home[unit])
+            if self._gpus[home] >= units.gpus[unit]:  # a gang may have come there since
+                self._put(unit, home)
         self._seat()
 
     def reopen(self, hosts: Ints) -> None:
