@@ -2,8 +2,8 @@
 
 Where all options of a job are worth the same, the first plan gives as many jobs as it can their
 cheapest option ("base demand first"); growth then hands out the rest by the marginal rule: the
-change that gains most for each GPU that it takes comes first. The policy's order of `value` and
-`progress` says what a gain is. Running jobs keep their option.
+change that gains most for each GPU that it takes comes first. The policy's order of `value`,
+`entitled` and `progress` says what a gain is. Running jobs keep their option.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from math import inf
 
 from placewright.formulations.gang.greedy import place_choice
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import ANY, PROGRESS, VALUE, Choice, Problem
+from placewright.formulations.gang.problem import ANY, ENTITLED, PROGRESS, VALUE, Choice, Problem
 
 MAX_TRIES = 20_000
 """Most changes that are tried: each looks at all hosts."""
@@ -68,8 +68,12 @@ def _changes(problem: Problem, c: int, o: int) -> list[Change]:
 
 
 def _gain(problem: Problem, before: Choice, after: Choice) -> tuple[int, ...]:
-    """Return what a change adds to `value` and `progress`, in the policy's order of these terms."""
-    gains = {VALUE: after.value - before.value, PROGRESS: after.progress - before.progress}
+    """Return what a change adds to the terms that count worth, in the policy's order."""
+    gains = {
+        VALUE: after.value - before.value,
+        ENTITLED: after.entitled_value - before.entitled_value,
+        PROGRESS: after.progress - before.progress,
+    }
     return tuple(gains[term] for term in problem.terms if term in gains)
 
 

@@ -15,7 +15,7 @@ from placewright.instances import load_round, return_hosts
 from placewright.instances import verify as verification
 from placewright.instances.hardware import hardware
 from placewright.instances.job import Option, TaskGroup
-from placewright.instances.menus import afs, gavel, lyra, ones, oobleck, pollux, synergy
+from placewright.instances.menus import afs, comet, gavel, lyra, ones, oobleck, pollux, synergy
 from placewright.instances.ranges import expand
 from placewright.instances.round import Round
 
@@ -28,6 +28,7 @@ NAMES = (
     "ones",
     "lyra-growth",
     "synergy-points",
+    "comet",
     "oobleck",
 )
 
@@ -235,6 +236,19 @@ def test_the_menus_of_the_other_examples_follow_from_their_comments() -> None:
     assert menus("lyra-growth") == {
         name: lyra.options(work, base, 4, worker=own, flexible=loaned)
         for name, work, base in (("bert", 14_400, 2), ("resnet", 7200, 1), ("gnmt", 3600, 2))
+    }
+    configurations = [
+        comet.Configuration("keep", 1.0),
+        comet.Configuration("compress", 0.1, slowdown=1.5),
+    ]
+    assert menus("comet") == {
+        name: comet.options(training, configurations, 1, per=10, most_batch=16, share=500)
+        for name, training in (
+            ("vgg", comet.Training(8000, 1000, 0.1, 0.1)),
+            ("inception", comet.Training(6000, 800, 0.08, 0.05)),
+            ("resnet", comet.Training(4000, 500, 0.05, 0.025)),
+            ("bert", comet.Training(12_000, 2000, 0.2, 0.1)),
+        )
     }
     pipelines = oobleck.pipelines(3, oobleck.template_sizes(13, 2, 2), TaskGroup(gpu=4000))
     assert menus("oobleck") == {job.name: job.options for job in pipelines}
