@@ -165,7 +165,9 @@ class _Tree:
         for root in taken:
             roots.pop(root, None)
         if not roots:
-            raise InvalidInputError("no cells; expected hosts of the GPU model", path=path)
+            raise InvalidInputError(
+                "no cells; expected hosts of the GPU model", path=path, show_value=False
+            )
         levels = self.levels[top:][::-1]
         names: list[tuple[str, ...]] = [tuple(roots)]
         children: list[int] = []
