@@ -79,6 +79,24 @@ def test_value_loses_what_preempted_jobs_were_worth() -> None:
     assert term("value", jobs, decisions) == 5 * 4000 - 3 * 2000
 
 
+def test_progress_is_that_of_started_options_less_that_of_preempted_ones() -> None:
+    low = running("low", ("k0-h0", [0]))
+    low["options"][0]["progress"] = 5
+    kept = running("kept", ("k0-h1", [0]))
+    kept["options"][0]["progress"] = 100
+    high = pending("high", priority=1)
+    high["options"].append({"groups": [{"gpu": 2000}], "progress": 17, "value": 0})
+    start = {
+        "job": "high",
+        "decision": "start",
+        "option": 1,
+        "tasks": [{"host": "k0-h0", "gpus": [0, 1]}],
+    }
+    decisions = [preempted("low", "high"), placed("keep", "kept", ("k0-h1", [0])), start]
+    assert term("progress", [low, kept, high], decisions) == 17 - 5
+    assert term("value", [low, kept, high], decisions) == 0 - 1000
+
+
 @pytest.mark.parametrize(
     ("fields", "migrated", "preempted_"),
     [
