@@ -30,8 +30,8 @@ class Communication(Document):
     """A collective of `data_mib` MiB that the GPUs of a group do together, in order of rank.
 
     The rank of a GPU follows from the index of its task, then from its place in the task's list.
-    `ring`: each rank sends to the next, the last to the first. `tree`: reduce and broadcast along
-    the binary tree whose in-order traversal is the ranks.
+    `ring`: each rank sends to the next, the last to the first. `tree`: reduce and broadcast along a
+    binary tree; the middle one of a span of ranks is above the middles of the ranks beside it.
     """
 
     pattern: Literal["ring", "tree"] = "ring"

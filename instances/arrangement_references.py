@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from placewright.instances.cluster_references import HOST_LEVEL
+from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.errors import InvalidInputError, Path
 from placewright.instances.job import TaskGroup
 from placewright.instances.naming import check_known
@@ -12,7 +13,7 @@ from placewright.instances.round import Round
 
 
 def check_arrangement(round_: Round) -> None:
-    """Refuse options and groups that name unknown levels, or slices that do not come out even.
+    """Refuse unknown levels, slices that do not come out even, GPUs that cannot communicate.
 
     Raises
     ------
@@ -38,7 +39,8 @@ def check_arrangement(round_: Round) -> None:
                 path = ("jobs", i, "options", j, "required")
                 check_known(option.required, levels, "level", path)
             for k, group in enumerate(option.groups):
-                if group.slices is not None or group.apart is not None:
+                asked = group.slices, group.apart, group.communication
+                if asked != (None, None, None):
                     _check_group(group, levels, ("jobs", i, "options", j, "groups", k))
 
 
@@ -54,3 +56,9 @@ def _check_group(group: TaskGroup, levels: Collection[str], path: Path) -> None:
             )
     if group.apart is not None:
         check_known(group.apart.level, levels, "level", (*path, "apart", "level"))
+    if group.communication is not None and (group.gpu < WHOLE_GPU or group.mig is not None):
+        raise InvalidInputError(
+            "given for tasks without a whole GPU; expected at least 1000 milli-GPU of each task",
+            path=(*path, "communication"),
+            show_value=False,
+        )

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, model_validator
 
-from placewright.instances.arrangement import AntiAffinity, Apart, Slices
+from placewright.instances.arrangement import AntiAffinity, Apart, Communication, Slices
 from placewright.instances.cluster import HostName
 from placewright.instances.documents import (
     MAX_AMOUNT,
@@ -55,6 +55,7 @@ class TaskGroup(Document):
     preferred: Many[Name] | None = None
     slices: Slices | None = None
     apart: Apart | None = None
+    communication: Communication | None = None
     gpu_memory: Mib = 0
     mig: Name | None = None
 

@@ -31,6 +31,7 @@ TermName = Literal[
     "entitled",
     "share",
     "stranded",
+    "bottleneck",
 ]
 DEFAULT_TERMS: tuple[TermName, ...] = ("value", "disruption", "spread", "opened")
 DEFAULT_SPREAD_WEIGHTS = {"rack": 1, "block": 4}

@@ -18,6 +18,7 @@ from placewright.instances.plan import Certificate, Decision, Plan, Reason
 from placewright.instances.round import Round
 from placewright.instances.verify import verify, verify_certificate
 from placewright.rounds.certificate import Bounds, better, refuse_beaten
+from placewright.rounds.communication import collectives_of
 from placewright.rounds.decisions import Unmoved, decide, waits
 from placewright.rounds.errors import InternalError
 from placewright.rounds.guarantees import Guarantees, base_terms, own_cells
@@ -231,6 +232,7 @@ class Solve:
             order_of_moves(self.round, decisions),
             shares_after(self._whole(), candidate),
             None if self.guarantees is None else self.guarantees.section(),
+            collectives_of(self._whole(), candidate),
         )
         return tuple(section for section in sections if section is not None)
 

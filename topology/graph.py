@@ -3,7 +3,8 @@
 Nodes (all carry `kind`; domains, hosts and GPUs also `index`, their place in the arrays):
 
 - ``(level, name)`` for every domain and host, kind = level;
-- ``("switch", level, name)`` for the network port of a domain above the host;
+- ``("switch", level, name)`` for the network port of a domain above the host, and
+  ``("switch", "cluster", name)`` where outermost domains have uplinks and no WAN joins them;
 - with detail "gpu" also ``("gpu", host, i)``, ``("nic", host, rail)``, ``("rail", domain, rail)``,
   and ``("nvswitch", owner, i)`` or ``("pcie", host, 0)``; an NVSwitch's owner is the host, or the
   rack where the hosts of a rack share one NVLink domain.
@@ -94,8 +95,9 @@ def _add_domains(graph: nx.Graph[Node], cluster: Cluster, state: State | None) -
 
 def _add_uplinks(graph: nx.Graph[Node], cluster: Cluster, detail: str) -> None:
     """Join the ports of domains to those of the domains that hold them, and regions by WAN."""
-    for depth in range(1, len(cluster.levels)):
-        level, names, above = cluster.levels[depth], cluster.names[depth], cluster.names[depth - 1]
+    has_core = len(cluster.names[0]) > 1 and not cluster.wan
+    for depth in range(0 if has_core else 1, len(cluster.levels)):
+        level, names = cluster.levels[depth], cluster.names[depth]
         uplinks = [cluster.links.get(level)] * len(names)
         if level == "host":
             # A railed host sends through its NICs; with GPUs in view these are nodes of their own.
@@ -107,8 +109,12 @@ def _add_uplinks(graph: nx.Graph[Node], cluster: Cluster, detail: str) -> None:
         pairs: dict[Link, list[tuple[Node, Node]]] = defaultdict(list)
         for name, parent, link in zip(names, cluster.parent[depth].tolist(), uplinks, strict=True):
             if link is not None:
-                upper = _port(graph, cluster, depth - 1, above[parent])
-                pairs[link].append((_port(graph, cluster, depth, name), upper))
+                above = (
+                    _port(graph, cluster, depth - 1, cluster.names[depth - 1][parent])
+                    if depth
+                    else _core(graph, cluster)
+                )
+                pairs[link].append((_port(graph, cluster, depth, name), above))
         for link, joined in pairs.items():
             _join(graph, "uplink", link, joined)
     for (a, b), link in cluster.wan.items():
@@ -230,6 +236,13 @@ def _port(graph: nx.Graph[Node], cluster: Cluster, depth: int, name: str) -> Nod
         graph.add_node(node, kind="switch")
         _contain(graph, [((level, name), node)])
     return node
+
+
+def _core(graph: nx.Graph[Node], cluster: Cluster) -> Node:
+    """Return the node that joins outermost domains where no WAN does, adding it at first."""
+    core = ("switch", "cluster", cluster.name)
+    graph.add_node(core, kind="switch")
+    return core
 
 
 def _contain(graph: nx.Graph[Node], pairs: Iterable[tuple[Any, Any]]) -> None:

@@ -107,7 +107,7 @@ def _place(
     if held[0].sum() < group.count:
         return None
     level, parts = 0, np.flatnonzero(held[0])
-    for inner in reversed(_levels_of(group)):
+    for inner in reversed(levels_to_try(cluster, group)):
         enough = np.flatnonzero(_hold_all(held, group, inner))
         if len(enough):
             level, parts = inner, enough[held[inner][enough].argmin()][None]
@@ -119,9 +119,10 @@ def _place(
     return [Put(index, h, n, placement.put(group.shape, h, n)) for h, n in chosen]
 
 
-def _levels_of(group: Group) -> list[int]:
+def levels_to_try(cluster: Cluster, group: Group) -> list[int]:
     """Levels whose domains are to hold all of a group if they can, outermost first."""
-    return sorted({level for level, _ in group.weights} | ({group.required} - {NO_LEVEL}))
+    levels = {level for level, _ in group.weights} | ({group.required} - {NO_LEVEL})
+    return sorted(levels | set(range(len(cluster.levels) if group.timed else 0)))
 
 
 def _held(placement: Placement, group: Group, open_: NDArray[np.bool_]) -> list[Ints]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from placewright.formulations.gang.fairness import shares_of, terms_of
 from placewright.formulations.gang.layouts import mask_of
 from placewright.formulations.gang.problem import (
+    BOTTLENECK,
     NO_LABEL,
     NO_LEVEL,
     Choice,
@@ -121,7 +122,8 @@ class _Basis:
         self.cluster = build_cluster(round_.cluster)
         entries = [(entry.healthy, len(expand(entry.name))) for entry in round_.cluster.hosts]
         self.healthy = np.repeat([h for h, _ in entries], [n for _, n in entries])
-        self.shapes = Shapes(self.cluster)
+        self.timed = BOTTLENECK in round_.policy.terms
+        self.shapes = Shapes(self.cluster, timed=self.timed)
         self.shapes_needed = 0
         self.kinds: dict[tuple[bool, int, tuple[Choice, ...]], int] = {}
         self.demands: dict[tuple[int, ...], int] = {}
@@ -134,6 +136,7 @@ class _Basis:
             and levels == self.levels
             and [t.name for t in round_.tenants] == list(self.tenants)
             and round_.spread_weights() == self.weights
+            and (BOTTLENECK in round_.policy.terms) == self.timed
             and len(self.shapes.index) <= 2 * self.shapes_needed
         )
 

@@ -27,6 +27,7 @@ the same spread, so bounds of the model hold for the round.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,8 +41,17 @@ from placewright.formulations.gang.gangs import (
     gang_columns,
     kinds_of,
 )
-from placewright.formulations.gang.problem import ENTITLED, PROGRESS, VALUE, Group, Problem
+from placewright.formulations.gang.problem import (
+    BOTTLENECK,
+    ENTITLED,
+    PROGRESS,
+    VALUE,
+    Choice,
+    Group,
+    Problem,
+)
 from placewright.formulations.gang.sharerows import add_shares
+from placewright.formulations.gang.traffic import Speeds, least_time_within
 from placewright.instances.documents import WHOLE_GPU
 from placewright.solver import Model
 
@@ -306,5 +316,25 @@ def _terms(m: Counts) -> None:
     cost = m.y_cost.astype(np.float64)
     m.model.term("disruption", m.y, -cost, sense="min", constant=float((cost * m.y_most).sum()))
     m.model.term("spread", m.u, m.gangs.spread, sense="min")
+    if BOTTLENECK in m.problem.terms:
+        m.model.term(BOTTLENECK, m.u, m.gangs.time, sense="min")
+        m.model.term(BOTTLENECK, m.y, _single_times(m, chosen, running), sense="min")
     idle = m.opened[m.opened >= 0]
     m.model.term("opened", idle, np.ones(len(idle)), sense="min")
+
+
+def _single_times(m: Counts, chosen: Sequence[Choice], running: NDArray[np.bool_]) -> Ints:
+    """Least time of the collectives inside one task of each pending option."""
+    problem, speeds = m.problem, Speeds.of(m.problem.cluster)
+    host = len(problem.cluster.levels) - 1
+    return np.array(
+        [
+            sum(
+                least_time_within(speeds, group, host, problem.shape_hosts[group.shape])
+                for group in (() if runs else choice.groups)
+                if group.timed and group.count == 1
+            )
+            for choice, runs in zip(chosen, running.tolist(), strict=True)
+        ],
+        dtype=np.int64,
+    )

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.problem import NO_LEVEL, Group, Problem
+from placewright.formulations.gang.traffic import Speeds, least_time_within
 from placewright.instances.documents import WHOLE_GPU
 
 ROOT = -1
@@ -26,7 +27,8 @@ ROOT = -1
 class Kind:
     """Gangs that the tree cannot tell apart: equal task GPUs, room per host, count and levels.
 
-    `room` is how many tasks of any one of the `shapes` fit each host.
+    `room` is how many tasks of any one of the `shapes` fit each host. `timed` is one of the groups
+    if the time of their collectives counts; then all levels down to the host matter.
     """
 
     gpu: int
@@ -36,23 +38,31 @@ class Kind:
     weights: tuple[tuple[int, int], ...]
     room: NDArray[np.int64]
     shapes: set[int]
+    timed: Group | None
+    depth: int
 
     @property
     def levels(self) -> list[int]:
         """Levels whose domains this kind is counted in, outermost first."""
         own = {level for level, _ in self.weights}
+        if self.timed is not None:
+            own |= set(range(self.required + 1, self.depth))
         return sorted(own | {self.required if self.required != NO_LEVEL else ROOT})
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class GangColumns:
-    """One entry per variable u: kind, level, domain, most gangs there, least spread of one gang."""
+    """One entry per variable u: kind, level, domain, most gangs there, least spread of one gang.
+
+    `time` is the least microseconds of its collective.
+    """
 
     kind: NDArray[np.int64]
     level: NDArray[np.int64]
     domain: NDArray[np.int64]
     most: NDArray[np.int64]
     spread: NDArray[np.int64]
+    time: NDArray[np.int64]
 
 
 def kinds_of(problem: Problem, room: NDArray[np.int64]) -> tuple[list[Kind], dict[Group, int]]:
@@ -68,7 +78,9 @@ def kinds_of(problem: Problem, room: NDArray[np.int64]) -> tuple[list[Kind], dic
                     continue
                 fits = room[group.shape]
                 gpu = int(problem.shape_gpu[group.shape])
-                key = (gpu, group.count, group.required, group.weights, fits.tobytes())
+                timed = group if group.timed else None
+                traffic = group.traffic if group.timed else None
+                key = (gpu, group.count, group.required, group.weights, traffic, fits.tobytes())
                 if key not in known:
                     known[key] = len(kinds)
                     kinds.append(
@@ -80,6 +92,8 @@ def kinds_of(problem: Problem, room: NDArray[np.int64]) -> tuple[list[Kind], dic
                             group.weights,
                             fits,
                             set(),
+                            timed,
+                            len(problem.cluster.levels),
                         )
                     )
                 kinds[known[key]].shapes.add(group.shape)
@@ -89,11 +103,15 @@ def kinds_of(problem: Problem, room: NDArray[np.int64]) -> tuple[list[Kind], dic
 
 def gang_columns(problem: Problem, kinds: list[Kind]) -> GangColumns:
     """All (kind, domain) pairs in which at least one gang of the kind fits."""
-    columns: list[NDArray[np.int64]] = [np.zeros((5, 0), dtype=np.int64)]
+    columns: list[NDArray[np.int64]] = [np.zeros((6, 0), dtype=np.int64)]
+    speeds = Speeds.of(problem.cluster) if any(kind.timed for kind in kinds) else None
     for q, kind in enumerate(kinds):
         for level in kind.levels:
             held = _capacity(problem, level, kind.room)
             domains = np.flatnonzero(held >= kind.count)
+            time = 0
+            if speeds is not None and kind.timed is not None:
+                time = least_time_within(speeds, kind.timed, level, kind.room > 0)
             columns.append(
                 np.stack(
                     [
@@ -103,6 +121,7 @@ def gang_columns(problem: Problem, kinds: list[Kind]) -> GangColumns:
                         # One shape may fit where another has filled the room.
                         held[domains] // kind.count * len(kind.shapes),
                         _least_spread(problem, kind, level, domains),
+                        np.full(len(domains), time),
                     ]
                 )
             )

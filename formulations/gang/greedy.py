@@ -12,11 +12,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.arranging import arrange
+from placewright.formulations.gang.arranging import arrange, levels_to_try
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.problem import (
     ENTITLED,
-    NO_LEVEL,
     PROGRESS,
     VALUE,
     Choice,
@@ -146,7 +145,7 @@ def place_group(
     room = np.minimum(room, group.count)
     if room.sum() < group.count:
         return None
-    levels = sorted({level for level, _ in group.weights} | ({group.required} - {NO_LEVEL}))
+    levels = levels_to_try(cluster, group)
     for level in reversed(levels):
         domain = cluster.domain[level]
         capacity = np.bincount(domain, weights=room, minlength=len(cluster.names[level]))

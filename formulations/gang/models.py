@@ -27,11 +27,18 @@ from placewright.formulations.gang.hostpatterns import (
 from placewright.formulations.gang.patterns import Patterns
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.plain import plain
-from placewright.formulations.gang.problem import ENTITLED, PROGRESS, SENSE, VALUE, Problem
+from placewright.formulations.gang.problem import (
+    BOTTLENECK,
+    ENTITLED,
+    PROGRESS,
+    SENSE,
+    VALUE,
+    Problem,
+)
 from placewright.formulations.session import HOLD_SLACK, Bound, Session, tighter
 from placewright.solver import Arrays, Doubt, Outcome, certified_bound, multipliers
 
-OF_PLACES = ("disruption", "spread", "opened")
+OF_PLACES = ("disruption", "spread", "opened", BOTTLENECK)
 """Terms of the count model that look at where jobs are, and not only at which of them run."""
 
 MODELLED = (VALUE, ENTITLED, PROGRESS, *SHARE_TERMS, *OF_PLACES)
@@ -184,10 +191,10 @@ def relaxation(
     claimed: float | None = None
     last: Outcome | None = None
     mean: NDArray[np.float64] | None = None
-    spread = "spread" in (term, *(held for held, _ in holds))
+    inner = bool({"spread", BOTTLENECK} & {term, *(held for held, _ in holds)})
     while True:
         arrays = counts.model.arrays(term, relax=True, without=without)
-        if not spread:
+        if not inner:
             arrays = arrays.without_columns(counts.inner)
         outcome = session.optimise(arrays, share=0.5)
         if outcome is None or outcome.bound is None or outcome.row_duals is None:

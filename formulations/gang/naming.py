@@ -89,7 +89,7 @@ def _tasks(
 ) -> Iterator[tuple[Place, int | None]]:
     """Yield place and slot of each task; tasks of a running job that stay keep their index.
 
-    Where ranks matter, a task that merely comes back to its GPUs gets the index that suits it.
+    In slices, a task that merely comes back to its GPUs gets the index that suits the others.
     """
     before: defaultdict[tuple[int, int], list[tuple[int, tuple[int, ...], int | None]]]
     before = defaultdict(list)
@@ -118,7 +118,8 @@ def _tasks(
                 (i for i, g, s in mine if gpus is not None and set(g) == set(gpus) and s == slot),
                 None,
             )
-            if same is None or (choice.groups[put.group].ranked and not put.stays):
+            sliced = choice.groups[put.group].slices is not None
+            if same is None or (sliced and not put.stays):
                 open_tasks.append((put.group, put.host, gpus, slot))
             else:
                 mine.remove(next(m for m in mine if m[0] == same))

@@ -33,6 +33,7 @@ NO_LABEL = -1
 NO_SLOTS: Mapping[int, Slots] = MappingProxyType({})
 VALUE = "value"
 PROGRESS = "progress"
+BOTTLENECK = "bottleneck"
 ENTITLED = "entitled"
 PACKED = "packed"
 """Not a term of policies: what the hosts in use are worth (emptying.py)."""
@@ -48,6 +49,7 @@ SENSE: dict[str, Literal["max", "min"]] = {
     "proximity": "min",
     "opened": "min",
     "leftover": "min",
+    BOTTLENECK: "min",
     "stranded": "min",
     **dict.fromkeys(SHARE_TERMS, "max"),
 }
@@ -70,6 +72,15 @@ class Apart:
 
 
 @dataclass(frozen=True, slots=True)
+class Traffic:
+    """A collective of all GPUs of a group; `timed` if the term `bottleneck` counts its time."""
+
+    pattern: Literal["ring", "tree"]
+    data_mib: int
+    timed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
     """A task group: `count` tasks of one shape.
 
@@ -84,16 +95,24 @@ class Group:
     weights: tuple[tuple[int, int], ...]
     slices: Slices | None = None
     apart: Apart | None = None
+    traffic: Traffic | None = None
 
     @property
     def bound_to_levels(self) -> bool:
         """Whether the place of one task matters to where the others may or should go."""
-        return self.count > 1 and (self.required != NO_LEVEL or bool(self.weights) or self.arranged)
+        return self.count > 1 and (
+            self.required != NO_LEVEL or bool(self.weights) or self.arranged or self.timed
+        )
+
+    @property
+    def timed(self) -> bool:
+        """Whether the time of its collective counts."""
+        return self.traffic is not None and self.traffic.timed
 
     @property
     def ranked(self) -> bool:
         """Whether it matters which index in the group a task has."""
-        return self.slices is not None
+        return self.slices is not None or self.traffic is not None
 
     @property
     def arranged(self) -> bool:

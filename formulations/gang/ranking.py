@@ -29,7 +29,9 @@ def ranked(
     others = set(range(group.count)) - set(kept) - {i for mine in begun.values() for i in mine}
     left = iter(sorted(others))
     indices = [-1] * len(hosts)
-    for p in np.lexsort(cluster.domain[::-1, hosts]).tolist():
+    inside = cluster.host_model[hosts]  # an NVLink domain may be all hosts of a model in a domain
+    keys = (cluster.domain[-1, hosts], inside, *cluster.domain[-2::-1, hosts])
+    for p in np.lexsort(keys).tolist():
         mine = begun[int(domain[hosts[p]])]
         indices[p] = mine.pop(0) if mine else next(left)
     return indices

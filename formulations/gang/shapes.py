@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.layouts import Layouts
-from placewright.formulations.gang.problem import NO_LEVEL, Apart, Group, Slices
+from placewright.formulations.gang.problem import NO_LEVEL, Apart, Group, Slices, Traffic
 from placewright.formulations.gang.sharing import Sharing, kinds_of_profile
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.job import TaskGroup
@@ -36,10 +36,14 @@ MAX_KINDS = 64
 
 
 class Shapes:
-    """Numbers the distinct shapes as they are met."""
+    """Numbers the distinct shapes as they are met.
 
-    def __init__(self, cluster: Cluster) -> None:
+    `timed`: the term `bottleneck` counts the time of collectives.
+    """
+
+    def __init__(self, cluster: Cluster, *, timed: bool = False) -> None:
         self.cluster = cluster
+        self._timed = timed
         self.index: dict[ShapeKey, int] = {}
         self.levels = {name: i for i, name in enumerate(cluster.levels)}
         self._masks: dict[Names, NDArray[np.bool_]] = {}
@@ -77,6 +81,7 @@ class Shapes:
             weights=() if alone else tuple(c for c in charged if c[0] > required),
             slices=self._slices(group, required),
             apart=self._apart(group),
+            traffic=self._traffic(group),
         )
 
     def _slices(self, group: TaskGroup, required: int) -> Slices | None:
@@ -85,6 +90,10 @@ class Shapes:
         if asked is None or asked.size == 1 or self.levels[asked.required] <= required:
             return None
         return Slices(asked.size, self.levels[asked.required])
+
+    def _traffic(self, group: TaskGroup) -> Traffic | None:
+        asked = group.communication
+        return None if asked is None else Traffic(asked.pattern, asked.data_mib, self._timed)
 
     def _apart(self, group: TaskGroup) -> Apart | None:
         asked = group.apart

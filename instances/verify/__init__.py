@@ -16,6 +16,7 @@ from placewright.instances.verify import (
     capacity,
     cells,
     certificate,
+    communication,
     decisions,
     levels,
     moves,
@@ -46,6 +47,7 @@ _PLAN_RULES: tuple[Rule[Reading], ...] = (
     *cells.RULES,
     *sections.RULES,
     *moves.RULES,
+    *communication.RULES,
     *shares.RULES,
 )
 

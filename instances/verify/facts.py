@@ -8,26 +8,35 @@ from dataclasses import dataclass
 from placewright.instances.cluster import ClusterDocument
 from placewright.instances.hardware import Hardware, hardware
 from placewright.instances.ranges import expand
+from placewright.topology import CATALOGUE, HostModel
 
 HOST_LEVEL = "host"
 
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """One host: what it has, and its domains outermost first, itself last."""
+    """One host: what it has, its domains outermost first, itself last, and how it is wired.
+
+    `wiring` is its model of the catalogue, None if it names none.
+    """
 
     name: str
     hardware: Hardware
     domains: tuple[str, ...]
     healthy: bool
+    wiring: HostModel | None
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """All hosts by name, and where each level (host included) stands in `HostFacts.domains`."""
+    """All hosts by name, and where each level (host included) stands in `HostFacts.domains`.
+
+    `wan` is the Mbit/s between two outermost domains.
+    """
 
     hosts: Mapping[str, HostFacts]
     levels: Mapping[str, int]
+    wan: Mapping[frozenset[str], int]
 
 
 def read_cluster(document: ClusterDocument) -> ClusterFacts:
@@ -37,10 +46,12 @@ def read_cluster(document: ClusterDocument) -> ClusterFacts:
     hosts = {}
     for entry in document.hosts:
         equipment = hardware(entry)
+        wiring = None if entry.model is None else CATALOGUE[entry.model]
         above = _domains(entry.parent, document.levels, parents)
         for name in expand(entry.name):
-            hosts[name] = HostFacts(name, equipment, (*above, name), entry.healthy)
-    return ClusterFacts(hosts, {level: position for position, level in enumerate(levels)})
+            hosts[name] = HostFacts(name, equipment, (*above, name), entry.healthy, wiring)
+    wan = {frozenset(entry.between): entry.bandwidth_mbps for entry in document.wan}
+    return ClusterFacts(hosts, {level: position for position, level in enumerate(levels)}, wan)
 
 
 def _domains(

@@ -12,6 +12,7 @@ from math import comb
 from typing import Literal, NamedTuple
 
 from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.verify.communication import bottleneck
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.shares import SUMS
 from placewright.instances.verify.standing import Standing
@@ -174,6 +175,7 @@ TERMS: Mapping[str, Term] = {
     "proximity": Term("min", proximity),
     "opened": Term("min", opened),
     "leftover": Term("min", leftover),
+    "bottleneck": Term("min", bottleneck),
     "stranded": Term("min", stranded),
     **{name: Term("max", recompute) for name, recompute in SUMS.items()},
 }

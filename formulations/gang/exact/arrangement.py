@@ -14,29 +14,13 @@ labels   x[t,h] <= room Q[j,d]     h in d;    sum_j Q[j,d] <= 1,
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 
 import numpy as np
 
+from placewright.formulations.gang.exact.domains import arrives, in_domains
 from placewright.formulations.gang.exact.entries import Ints
 from placewright.formulations.gang.exact.model import NONE, Exact
 from placewright.formulations.gang.problem import ANY, NO_LABEL, NO_LEVEL, Slices
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class _Tasks:
-    """The columns that count tasks of some sets of one entry, and where each is.
-
-    Attributes
-    ----------
-    columns, hosts, most : per x and then per place, the host as a position in the model
-    stays : how many of them are places
-    """
-
-    columns: Ints
-    hosts: Ints
-    most: Ints
-    stays: int
 
 
 def add_arrangement(m: Exact) -> None:
@@ -46,6 +30,7 @@ def add_arrangement(m: Exact) -> None:
         if task_set.group is not None:
             sets_of[task_set.users[0][0]].append(t)
     by_label: defaultdict[int, list[int]] = defaultdict(list)
+    domain = m.problem.cluster.domain
     for e, entry in enumerate(m.entries):
         choice = m.choice(entry)
         if choice.label != NO_LABEL:
@@ -57,72 +42,38 @@ def add_arrangement(m: Exact) -> None:
             if group is not None and group.slices is not None:
                 _slices(m, e, t, group.slices)
             if group is not None and group.apart is not None:
-                _in_domains(m, e, [t], group.apart.level, upper=group.apart.most)
+                in_domains(m, e, [t], domain[group.apart.level], upper=group.apart.most)
     for label, entries in by_label.items():
         _keep_apart(m, label, entries, sets_of)
-
-
-def _tasks(m: Exact, sets: list[int]) -> _Tasks:
-    mine, stays = np.flatnonzero(np.isin(m.x_set, sets)), np.flatnonzero(np.isin(m.stays.set, sets))
-    return _Tasks(
-        np.append(m.x[mine], m.stays.s[stays]),
-        np.append(m.x_host[mine], m.stays.host[stays]),
-        np.append(m.room[m.x_set[mine], m.x_host[mine]], np.ones(len(stays), dtype=np.int64)),
-        len(stays),
-    )
-
-
-def _in_domains(
-    m: Exact, entry: int, sets: list[int], level: int, *, lower: float = -np.inf, upper: float
-) -> tuple[Ints, Ints]:
-    """Append a row per domain: tasks of the sets there, less those of a kept job.
-
-    Returns the rows, and the domain of each.
-    """
-    tasks = _tasks(m, sets)
-    domain = m.problem.cluster.domain[level][m.hosts[tasks.hosts]]
-    parts, part_of = np.unique(domain, return_inverse=True)
-    rows = m.model.rows("in domain", len(parts), lower=lower, upper=upper)
-    m.model.add(rows[part_of], tasks.columns, 1.0)
-    if m.kept[entry] != NONE:
-        before = np.bincount(part_of[len(part_of) - tasks.stays :], minlength=len(parts))
-        there = np.flatnonzero(before)
-        m.model.add(rows[there], m.kept[[entry] * len(there)], -before[there])
-    return rows, parts
 
 
 def _joint(m: Exact, entry: int, sets: list[int], level: int) -> None:
     """All tasks of a job in one domain."""
     total = sum(n for t in sets for _, _, n in m.sets[t].users)
-    rows, parts = _in_domains(m, entry, sets, level, upper=0.0)
-    chosen = m.model.variables("joint", len(parts), upper=1)
-    m.model.add(rows, chosen, -float(total))
-    _at_most_one(m, entry, chosen)
-
-
-def _at_most_one(m: Exact, entry: int, columns: Ints) -> None:
-    """Let one of the columns be 1 if the job starts or migrates, else none."""
-    row = m.model.rows("one domain", 1, upper=0.0)
-    m.model.add(row[[0] * len(columns)], columns, 1.0)
-    m.model.add(row, m.y[[entry]], -1.0)
-    if m.kept[entry] != NONE:
-        m.model.add(row, m.kept[[entry]], 1.0)
+    found = in_domains(m, entry, sets, m.problem.cluster.domain[level])
+    chosen = m.model.variables("joint", len(found.parts), upper=1)
+    m.model.add(found.rows, chosen, -float(total))
+    row = m.model.rows("joint", 1, upper=0.0)
+    m.model.add(row[[0] * len(chosen)], chosen, 1.0)
+    for column, sign in arrives(m, entry):
+        m.model.add(row, [column], [-sign])
 
 
 def _slices(m: Exact, entry: int, t: int, slices: Slices) -> None:
     """Whole slices in each domain, of which those with tasks that stay are known."""
     count = m.sets[t].users[0][2]
-    rows, parts = _in_domains(m, entry, [t], slices.level, lower=0.0, upper=0.0)
-    number = m.model.variables("slices", len(parts), upper=count // slices.size)
-    m.model.add(rows, number, -float(slices.size))
+    domain = m.problem.cluster.domain[slices.level]
+    found = in_domains(m, entry, [t], domain, lower=0.0)
+    number = m.model.variables("slices", len(found.parts), upper=count // slices.size)
+    m.model.add(found.rows, number, -float(slices.size))
     job = m.entries[entry].job
     if job == ANY:
         return
     _, group, _ = m.sets[t].users[0]
     index = [i for g, i, _, _ in m.problem.running[job].places if g == group]
     stays = np.flatnonzero(m.stays.set == t)
-    domain = m.problem.cluster.domain[slices.level][m.hosts[m.stays.host[stays]]]
-    pairs = list(zip((i // slices.size for i in index), domain.tolist(), strict=True))
+    there = domain[m.hosts[m.stays.host[stays]]].tolist()
+    pairs = list(zip((i // slices.size for i in index), there, strict=True))
     known = sorted(set(pairs))
     g = m.model.variables("staying slice", len(known), upper=1)
     of_pair = [known.index(pair) for pair in pairs]
@@ -132,9 +83,9 @@ def _slices(m: Exact, entry: int, t: int, slices: Slices) -> None:
     m.model.add(rows, g[of_pair], -1.0)
     each, of_slice = np.unique([i for i, _ in known], return_inverse=True)
     m.model.add(m.model.rows("staying slice", len(each), upper=1.0)[of_slice], g, 1.0)
-    rows = m.model.rows("staying slice", len(parts), upper=0.0)
+    rows = m.model.rows("staying slice", len(found.parts), upper=0.0)
     m.model.add(rows, number, -1.0)
-    m.model.add(rows[np.searchsorted(parts, [d for _, d in known])], g, 1.0)
+    m.model.add(rows[np.searchsorted(found.parts, [d for _, d in known])], g, 1.0)
 
 
 def _keep_apart(m: Exact, label: int, entries: list[int], sets_of: dict[int, list[int]]) -> None:

@@ -70,6 +70,6 @@ def entries_of(
 
 def _tied(problem: Problem, choice: Choice) -> bool:
     """Whether the place of one task matters to where the job's others may or should go."""
-    if choice.tied or any(group.bound_to_levels for group in choice.groups):
+    if choice.tied or any(g.bound_to_levels or g.timed for g in choice.groups):
         return True
     return "proximity" in problem.terms and sum(group.count for group in choice.groups) > 1

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.exact.entries import Entry, Ints, TaskSet, entries_of
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import ANY, Choice, Problem
+from placewright.formulations.gang.problem import ANY, Choice, Group, Problem
 from placewright.formulations.gang.stranded.mix import STRANDED, Mix
 from placewright.solver import Model
 
@@ -102,10 +102,15 @@ class Exact:
 def size_of(problem: Problem) -> int:
     """Return about how many variables the model of the whole round has."""
     hosts = problem.shape_hosts.sum(axis=1)
-    levels = len(problem.cluster.levels) if "proximity" in problem.terms else 1
+    levels = len(problem.cluster.levels)
     _, sets = entries_of(problem, problem.pending, list(problem.running))
+
+    def times(group: Group | None) -> int:
+        many = group is not None and ("proximity" in problem.terms or group.timed)
+        return levels if many else 1
+
     kinds = len(Mix.of(problem).weight) if STRANDED in problem.terms else 0
-    tasks = sum(hosts[s.shape] * (levels if s.group else 1) for s in sets)
+    tasks = sum(hosts[s.shape] * times(s.group) for s in sets)
     return int(tasks + problem.open.sum() * kinds)
 
 

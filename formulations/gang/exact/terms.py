@@ -20,10 +20,20 @@ from __future__ import annotations
 import numpy as np
 
 from placewright.formulations.gang.exact.arrangement import add_arrangement
+from placewright.formulations.gang.exact.bottleneck import add_bottleneck
+from placewright.formulations.gang.exact.domains import arrives
 from placewright.formulations.gang.exact.entries import Ints, TaskSet
 from placewright.formulations.gang.exact.model import NONE, Exact, milli_each
 from placewright.formulations.gang.exact.moves import add_moves
-from placewright.formulations.gang.problem import ANY, ENTITLED, NO_LEVEL, PROGRESS, VALUE, Group
+from placewright.formulations.gang.problem import (
+    ANY,
+    BOTTLENECK,
+    ENTITLED,
+    NO_LEVEL,
+    PROGRESS,
+    VALUE,
+    Group,
+)
 from placewright.formulations.gang.sharerows import add_shares
 
 
@@ -54,6 +64,8 @@ def add_terms(m: Exact) -> None:
         _leftover(m)
     if "proximity" in m.problem.terms:
         _proximity(m)
+    if BOTTLENECK in m.problem.terms:
+        add_bottleneck(m)
 
 
 def add_value(m: Exact) -> None:
@@ -66,12 +78,6 @@ def _add_worth(m: Exact, term: str, each: list[int]) -> None:
     worth = np.array(each, dtype=np.float64)
     before = worth[[entry.job != ANY for entry in m.entries]].sum()
     m.model.term(term, m.y, worth, sense="max", constant=-float(before))
-
-
-def _arrives(m: Exact, entry: int) -> list[tuple[int, float]]:
-    """Return y - k of an entry, as columns and coefficients."""
-    kept = m.kept[entry]
-    return [(int(m.y[entry]), 1.0)] + ([(int(kept), -1.0)] if kept != NONE else [])
 
 
 def _levels(m: Exact, t: int, task_set: TaskSet, group: Group) -> None:
@@ -96,12 +102,12 @@ def _levels(m: Exact, t: int, task_set: TaskSet, group: Group) -> None:
         if level == group.required:
             row = m.model.rows("required level", 1, upper=0.0)
             m.model.add(row, z, 1.0)
-            for column, sign in _arrives(m, entry):
+            for column, sign in arrives(m, entry):
                 m.model.add(row, [column], [-sign])
         if level in weights:
             cost = float(group.milli_gpu * weights[level])
             m.model.term("spread", z, cost, sense="min")
-            for column, sign in _arrives(m, entry):
+            for column, sign in arrives(m, entry):
                 m.model.term("spread", [column], [-cost * sign], sense="min")
 
 
@@ -164,7 +170,7 @@ def _proximity(m: Exact) -> None:
     for entry, mine in sets_of.items():
         tasks = sum(n for t in mine for _, _, n in m.sets[t].users)
         apart = float(tasks * (tasks - 1) // 2 * len(m.problem.cluster.levels))
-        for column, sign in _arrives(m, entry):
+        for column, sign in arrives(m, entry):
             m.model.term("proximity", [column], [apart * sign], sense="min")
         at, stays = np.flatnonzero(np.isin(m.x_set, mine)), np.flatnonzero(m.stays.entry == entry)
         columns = np.append(m.x[at], m.stays.s[stays])
@@ -190,6 +196,6 @@ def _together(
         # A kept job's pairs do not count: no claim on them.
         row = m.model.rows("count", 1, upper=0.0)
         m.model.add(row[[0] * len(k)], together, k)
-        for column, sign in _arrives(m, entry):
+        for column, sign in arrives(m, entry):
             m.model.add(row, [column], [-tasks * sign])
     m.model.term("proximity", together, -(k * (k - 1) // 2), sense="min")

@@ -1,0 +1,233 @@
+"""Collectives of GPUs in order of rank: who sends to whom, over which links, how long that takes.
+
+A message goes by NVLink (or the PCIe hub) inside an NVLink domain, and through the NICs of both
+ends between two of them, by the fewest links; over equally short ways it is divided equally. Links
+that the cluster does not give limit nothing.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import cache
+from math import ceil
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.topology.catalogue import HostModel
+from placewright.topology.cluster import Cluster
+from placewright.topology.links import Link
+
+Ints: TypeAlias = NDArray[np.int64]
+Pattern: TypeAlias = Literal["ring", "tree"]
+
+BITS_PER_MIB = 8 << 20
+
+
+def edges(pattern: Pattern, ranks: int) -> tuple[Ints, Ints]:
+    """Return who sends to whom, as two arrays of ranks.
+
+    `ring`: each rank to the next, the last to the first. `tree`: each rank to its parent, as the
+    reduction goes, in the binary tree in which a span of ranks hangs on its middle one; so every
+    subtree is a span of ranks. (Such in-order trees are those of Sanders, Speck and Traff,
+    "Two-tree algorithms for full bandwidth broadcast, reduction and scan", Parallel Computing 35,
+    2009, section 3.)
+    """
+    if ranks < 2:
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    if pattern == "ring":
+        rank = np.arange(ranks)
+        return rank, (rank + 1) % ranks
+    low, high, above = np.array([0]), np.array([ranks]), np.array([-1])
+    child: list[Ints] = []
+    parent: list[Ints] = []
+    while len(low):
+        middle = (low + high) // 2
+        child.append(middle)
+        parent.append(above)
+        low, high = np.append(low, middle + 1), np.append(middle, high)
+        above = np.append(middle, middle)
+        some = low < high
+        low, high, above = low[some], high[some], above[some]
+    # The first one is the root, which sends nothing.
+    return np.concatenate(child)[1:], np.concatenate(parent)[1:]
+
+
+def time_us(pattern: Pattern, ranks: int, data_mib: int, bandwidth: Fraction | int | None) -> int:
+    """Return the microseconds that a collective takes at its bottleneck, rounded up.
+
+    A ring all-reduce sends (ranks - 1) / ranks of the data twice past every rank (Patarasuk and
+    Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", JPDC 69, 2009); a
+    tree sends all of it up, then down. Latencies are left out: they are small beside the data, and
+    the catalogue's only order paths. 0 where nothing limits it.
+    """
+    if bandwidth is None or ranks < 2:
+        return 0
+    parts = Fraction(2 * (ranks - 1), ranks) if pattern == "ring" else Fraction(2)
+    return ceil(parts * data_mib * BITS_PER_MIB / bandwidth)
+
+
+def bottleneck(cluster: Cluster, hosts: Ints, gpus: Ints, pattern: Pattern) -> Fraction | None:
+    """Return the least bandwidth per message that crosses a link, in Mbit/s.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Its links, and the models of its hosts.
+    hosts, gpus : int64 (ranks,)
+        The host of each rank, and its GPU's index there.
+    pattern : {"ring", "tree"}
+        Who sends to whom.
+
+    Returns
+    -------
+    Fraction or None
+        Over all links and both directions, the link's bandwidth divided by the messages that cross
+        it in that direction. None if no message crosses a link that the cluster gives.
+    """
+    source, target = edges(pattern, len(hosts))
+    a, b = hosts[source], hosts[target]
+    island = islands(cluster)
+    outside = island[a] != island[b]
+    inside = ~outside
+    found = [
+        *_inside(cluster, a[inside], gpus[source][inside], b[inside], gpus[target][inside]),
+        *_uplinks(cluster, a[outside], b[outside]),
+        *_nics(cluster, a[outside], gpus[source][outside]),
+        *_nics(cluster, b[outside], gpus[target][outside]),
+    ]
+    return min(found, default=None)
+
+
+def islands(cluster: Cluster) -> Ints:
+    """Return a number per host that tells its NVLink domain: its own, or one of several hosts."""
+    wide = np.array([m.nvlink_hosts > 1 for m in cluster.host_models] + [False])
+    own = np.arange(cluster.num_hosts)
+    flat = len(cluster.levels) == 1
+    leaf = np.zeros_like(own) if flat else cluster.parent[-1].astype(np.int64)
+    shared = cluster.num_hosts + leaf * len(cluster.host_models) + cluster.host_model
+    return np.where(wide[cluster.host_model], shared, own)
+
+
+def outermost_link(cluster: Cluster) -> Link | None:
+    """Return what joins an outermost domain to the others where no WAN does, if it is given."""
+    return None if cluster.wan else cluster.links.get(cluster.levels[0])
+
+
+def _uplinks(cluster: Cluster, a: Ints, b: Ints) -> Iterator[Fraction]:
+    """Links from domains to those that hold them, and between outermost ones."""
+    for level, name in enumerate(cluster.levels):
+        domain = cluster.domain[level]
+        link = cluster.links.get(name) if level else outermost_link(cluster)
+        differ = domain[a] != domain[b]
+        from_, to = domain[a][differ], domain[b][differ]
+        if level == len(cluster.levels) - 1:  # railed hosts have NICs instead
+            railed = _railed(cluster)
+            from_, to = from_[~railed[from_]], to[~railed[to]]
+        for ends in (from_, to):
+            if link is not None and len(ends):
+                yield Fraction(link.bandwidth_mbps, int(np.bincount(ends).max()))
+        if level == 0 and cluster.wan:
+            yield from _wan(cluster, from_, to)
+
+
+def _railed(cluster: Cluster) -> NDArray[np.bool_]:
+    rails = np.array([m.nic_rails > 0 for m in cluster.host_models] + [False])
+    return rails[cluster.host_model]
+
+
+def _wan(cluster: Cluster, a: NDArray[np.int32], b: NDArray[np.int32]) -> Iterator[Fraction]:
+    index = {name: i for i, name in enumerate(cluster.names[0])}
+    link_of = {frozenset((index[x], index[y])): link for (x, y), link in cluster.wan.items()}
+    pairs, times = np.unique(np.stack([a, b]), axis=1, return_counts=True)
+    for (x, y), messages in zip(pairs.T.tolist(), times.tolist(), strict=True):
+        link = link_of.get(frozenset((x, y)))
+        if link is not None:
+            yield Fraction(link.bandwidth_mbps, messages)
+
+
+def _nics(cluster: Cluster, hosts: Ints, gpus: Ints) -> Iterator[Fraction]:
+    """NICs and the PCIe links to them; a rail's uplink is as wide as its NICs, and never binds."""
+    for index, model in enumerate(cluster.host_models):
+        mine = np.flatnonzero(cluster.host_model[hosts] == index)
+        if model.nic_rails and len(mine):
+            gpu = hosts[mine] * model.gpus + gpus[mine]
+            nic = hosts[mine] * model.nic_rails + gpus[mine] * model.nic_rails // model.gpus
+            for link, ends in ((model.pcie_link, gpu), (model.nic_link, nic)):
+                most = int(np.unique(ends, return_counts=True)[1].max())
+                yield Fraction(link.bandwidth_mbps, most)
+
+
+def _inside(cluster: Cluster, a: Ints, from_: Ints, b: Ints, to: Ints) -> Iterator[Fraction]:
+    """Links of NVLink domains, from GPU `from_` of host `a` to GPU `to` of host `b`."""
+    for index, model in enumerate(cluster.host_models):
+        mine = np.flatnonzero(cluster.host_model[a] == index)
+        if not len(mine):
+            continue
+        if model.intra == "nvlink-mesh":
+            yield from _mesh(cluster, model, a[mine], from_[mine], to[mine])
+            continue
+        for host, gpu in ((a, from_), (b, to)):
+            ends = host[mine] * model.gpus + gpu[mine]
+            most = int(np.unique(ends, return_counts=True)[1].max())
+            yield Fraction(hub_mbps(model), most)
+
+
+def hub_mbps(model: HostModel) -> int:
+    """Return what a GPU sends to all switches of its NVLink domain together, or to the PCIe hub."""
+    lanes = max(model.nvswitches, 1) if model.intra == "nvswitch" else 1
+    return lanes * model.gpu_link.share(lanes).bandwidth_mbps
+
+
+def _mesh(cluster: Cluster, model: HostModel, host: Ints, a: Ints, b: Ints) -> Iterator[Fraction]:
+    load: defaultdict[tuple[int, int, int], Fraction] = defaultdict(Fraction)
+    for h, i, j in zip(host.tolist(), a.tolist(), b.tolist(), strict=True):
+        for (x, y), part in _ways(model, int(cluster.gpu_count[h]), i, j):
+            load[h, x, y] += part
+    width = mesh_mbps(model)
+    for (_, x, y), messages in load.items():
+        yield width[x, y] / messages
+
+
+@cache
+def mesh_mbps(model: HostModel) -> dict[tuple[int, int], int]:
+    """Return the bandwidth of each NVLink of a mesh, in both directions."""
+    lane = model.gpu_link.share(sum(lanes for a, b, lanes in model.mesh if 0 in (a, b)))
+    joined = {(a, b): lane.bundle(lanes).bandwidth_mbps for a, b, lanes in model.mesh}
+    return joined | {(b, a): width for (a, b), width in joined.items()}
+
+
+@cache
+def _ways(
+    model: HostModel, gpus: int, source: int, target: int
+) -> tuple[tuple[tuple[int, int], Fraction], ...]:
+    """Return which part of a message crosses each link of a mesh, over all shortest ways."""
+    links = [(x, y) for x, y in mesh_mbps(model) if max(x, y) < gpus]
+    ways = {source: 1}  # shortest ways from the source to each GPU
+    steps: list[dict[int, int]] = [ways]
+    seen = {source}
+    while target not in seen and steps[-1]:
+        following: defaultdict[int, int] = defaultdict(int)
+        for x, y in links:
+            if x in steps[-1] and y not in seen:
+                following[y] += steps[-1][x]
+        seen |= set(following)
+        steps.append(dict(following))
+    if target not in steps[-1]:
+        return ()
+    parts: defaultdict[tuple[int, int], Fraction] = defaultdict(Fraction)
+    reach = {target: Fraction(1)}
+    for before in reversed(steps[:-1]):
+        arrived: defaultdict[int, Fraction] = defaultdict(Fraction)
+        for y, part in reach.items():
+            sources = [x for x in before if (x, y) in set(links)]
+            total = sum(before[x] for x in sources)
+            for x in sources:
+                share = part * before[x] / total
+                parts[x, y] += share
+                arrived[x] += share
+        reach = arrived
+    return tuple(parts.items())
