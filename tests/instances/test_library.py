@@ -40,6 +40,7 @@ ANSWERS: dict[str, tuple[dict[str, int], dict[str, dict[str, int]] | None]] = {
     ),
     "helios-7-7-7": ({"value": 0}, {}),
     "helios-8-8-4": ({"value": 12_000, "opened": 1}, None),
+    "fgd": ({"value": 1000, "stranded": 0}, {"pod": {"h2": 1}}),
 }
 
 

@@ -52,6 +52,7 @@ def test_a_bundled_round_is_solved_to_its_stated_answer(name: str) -> None:
         ("kueue-4474", {"workload-a": {"x2": 1, "x3": 1}, "workload-b": {"x1": 1}}),
         ("kueue-best-fit", {"pods": {"x1": 3, "x2": 3, "x4": 1}}),
         ("kueue-best-fit-slices", {"slices": {"x1": 3, "x3": 2, "x5": 1}}),
+        ("fgd", {"pod": {"h2": 1}}),
     ],
 )
 def test_a_unique_optimum_is_the_one_that_is_found(
