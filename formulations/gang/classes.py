@@ -77,6 +77,8 @@ def host_classes(problem: Problem, room: Ints) -> HostClasses:
         _per_gpu(placement, problem, hosts),
         np.column_stack([placement.free[hosts], shares]),
     ]
+    if placement.parts is not None:
+        parts[-1] = np.column_stack([parts[-1], np.sort(placement.parts.layout[hosts], axis=1)])
     members = _members(parts, room[:, hosts] > 0)
     return classes_of(placement, room, hosts, members)
 

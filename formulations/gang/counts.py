@@ -4,13 +4,13 @@ r"""The count model: how many jobs of each class start, and how many tasks each 
     x[s,a]  tasks of shape s on hosts of class a              sum_a x[s,a]  = tasks that y starts
     o[a]    empty hosts of class a that become used
     u[q,d]  gangs of kind q in domain d (gangs.py)            sum_d u[q,d]  = gangs that y starts
-    v[g,p]  GPUs of kind g cut by pattern p (patterns.py)
+    v[g,p]  GPUs of kind g cut by pattern p (patterns.py, partpatterns.py)
 
     capacity   sum_s demand[s,r] x[s,a]            <= free[a,r]            per class and resource
     gpus       sum_s gpus(s) x[s,a] + sum_p v[a,p] <= free whole GPUs of a
     floor      sum_s floor(gpus(s)/t) x[s,a]       <= hosts of a * floor(whole/t),  t = 2, 4, 8 ...
     (for classes of empty hosts the right-hand sides grow with o[a])
-    share      tasks of a fraction on a            <= places that its patterns offer
+    share      tasks of a part on a                <= places that its patterns offer
     domain     gangs in and below a domain         <= what its hosts hold
     quota      what a tenant's jobs take           <= what is left of its quota
     value, entitled, progress   of the jobs of y, less those of all running jobs
@@ -34,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.classes import HostClasses
+from placewright.formulations.gang.countparts import CountParts
 from placewright.formulations.gang.gangs import (
     GangColumns,
     Kind,
@@ -74,9 +75,9 @@ class Counts:
     u, gangs : columns of u and what each stands for
     kinds, kind_of : the gang kinds, and the kind of each group that has one
     task_row : row per shape, tasks placed less tasks started
-    gpu_row, share_row : row per host class (-1: none), row per (fraction index, host class)
+    gpu_row, share_row : row per host class (-1: none), row per (part, host class)
     quota_row : row per quota of the problem
-    fractions : the distinct shares of a GPU that some shape asks for, in milli-GPU
+    parts : what shapes ask of shared GPUs
     """
 
     problem: Problem
@@ -99,7 +100,14 @@ class Counts:
     gpu_row: Ints
     share_row: Ints
     quota_row: Ints
-    fractions: Ints
+    parts: CountParts
+
+    def part_of(self, shape: Ints, host_class: Ints) -> Ints:
+        """Return the parts that shapes ask for on hosts of some classes, -1 for whole GPUs."""
+        known, first = np.unique(self.classes.of_host, return_index=True)
+        product = self.problem.cluster.product[first[known >= 0]]
+        parts: Ints = self.parts.of[shape, product[host_class]]
+        return parts
 
     @property
     def inner(self) -> NDArray[np.bool_]:
@@ -129,7 +137,7 @@ def build(
     kinds, kind_of = kinds_of(problem, room)
     gangs = gang_columns(problem, kinds)
     u = model.variables("gang", len(gangs.kind), upper=gangs.most)
-    fractions = np.unique(problem.shape_gpu[problem.shared])
+    parts = CountParts.of_problem(problem)
     counts = Counts(
         problem,
         classes,
@@ -149,9 +157,9 @@ def build(
         kind_of,
         np.full(len(problem.shape_gpu), -1, dtype=np.int64),
         np.full(len(classes), -1, dtype=np.int64),
-        np.full((len(fractions), len(classes)), -1, dtype=np.int64),
+        np.full((len(parts), len(classes)), -1, dtype=np.int64),
         np.full(len(problem.quota), -1, dtype=np.int64),
-        fractions,
+        parts,
     )
     _one_option(counts)
     _tasks(counts)
@@ -271,9 +279,10 @@ def _floor(m: Counts) -> None:
 
 
 def _shares(m: Counts) -> None:
-    """Rows that patterns.py fills: tasks of a fraction <= places that patterns offer."""
-    for f, fraction in enumerate(m.fractions):
-        mine = np.flatnonzero(m.problem.shape_gpu[m.x_shape] == fraction)
+    """Rows that patterns.py fills: tasks of a part <= places that patterns offer."""
+    part = m.part_of(m.x_shape, m.x_class)
+    for f in range(len(m.parts)):
+        mine = np.flatnonzero(part == f)
         index = np.unique(m.x_class[mine])
         m.share_row[f, index] = m.model.rows("share", len(index), upper=0.0)
         m.model.add(m.share_row[f, m.x_class[mine]], m.x[mine], 1.0)

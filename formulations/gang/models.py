@@ -24,6 +24,7 @@ from placewright.formulations.gang.hostpatterns import (
     applies,
     pattern_classes,
 )
+from placewright.formulations.gang.partpatterns import PartPatterns
 from placewright.formulations.gang.patterns import Patterns
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.plain import plain
@@ -72,7 +73,8 @@ def models_of(problem: Problem, greedy: Placement) -> Iterator[CountModel]:
         tightest.patterns.learn(greedy)
         yield CountModel(*tightest)
     sums = build(problem, host_classes(problem, room), room, empty.whole)
-    yield CountModel(sums, Patterns(sums) if len(sums.fractions) else None)
+    shares = Patterns if problem.sharing is None else PartPatterns
+    yield CountModel(sums, shares(sums) if len(sums.parts) else None)
     if tightest is not None:
         yield CountModel(*tightest)
 

@@ -108,11 +108,11 @@ class Singles:
         return True
 
     def _cut_gpus(self, patterns: Patterns, a: int, *, whole: bool) -> Iterator[list[int]]:
-        """Yield the fractions of each cut GPU of the class: of wholly free GPUs, or of the rest."""
+        """Yield the parts of each cut GPU of the class: of wholly free GPUs, or of the rest."""
         for i in np.flatnonzero(self.number[patterns.pool.columns]):
             g = patterns.pool.kind[i]
             if patterns.kind_class[g] == a and (patterns.kind_free[g] == WHOLE_GPU) == whole:
-                cut = np.repeat(self.counts.fractions, patterns.pool.cuts[i]).tolist()
+                cut = np.repeat(np.arange(len(self.counts.parts)), patterns.pool.cuts[i]).tolist()
                 for _ in range(int(self.number[patterns.pool.columns[i]])):
                     yield cut
 
@@ -120,16 +120,17 @@ class Singles:
         self, patterns: Patterns, a: int, hosts: Ints, shares: list[int]
     ) -> list[int]:
         """Put shares on partly used GPUs as the patterns of those GPUs say; return the others."""
-        left = _by_fraction(self.problem.shape_gpu, shares)
+        left = self._by_part(a, shares)
         for cut in self._cut_gpus(patterns, a, whole=False):
-            for fraction in reversed(cut):
-                if left[fraction]:
-                    self._put_on_partial(hosts, fraction, left[fraction])
+            for part in reversed(cut):
+                if left[part]:
+                    self._put_on_partial(hosts, left[part])
         return [s for shapes in left.values() for s in shapes]
 
-    def _put_on_partial(self, hosts: Ints, fraction: int, shapes: list[int]) -> None:
-        partial = self.placement.partial[hosts]
-        tightest = np.where(partial >= fraction, partial, WHOLE_GPU + 1).min(axis=1)
+    def _put_on_partial(self, hosts: Ints, shapes: list[int]) -> None:
+        """Put one of some shapes, which ask for the same part."""
+        has_room = self.placement.on_part(shapes[0], hosts) > 0
+        tightest = np.where(has_room, self.placement.gpu[hosts], WHOLE_GPU + 1).min(axis=1)
         for at in np.argsort(tightest, kind="stable")[:CLOSEST]:
             if tightest[at] > WHOLE_GPU:
                 return
@@ -141,7 +142,7 @@ class Singles:
     def _bundles(self, patterns: Patterns, a: int, shares: list[int]) -> list[_Item]:
         """Deal the shares of a class to the patterns of whole GPUs, heavy with light."""
         demand = self.problem.shape_demand
-        left = _by_fraction(self.problem.shape_gpu, shares)
+        left = self._by_part(a, shares)
         for shapes in left.values():
             shapes.sort(key=lambda s: tuple(demand[s]))
         bundles = []
@@ -170,9 +171,10 @@ class Singles:
             for shape in item.shapes if at >= 0 else ():
                 self._start(shape, int(hosts[at]))
 
-
-def _by_fraction(shape_gpu: Ints, shares: list[int]) -> defaultdict[int, list[int]]:
-    left: defaultdict[int, list[int]] = defaultdict(list)
-    for s in shares:
-        left[int(shape_gpu[s])].append(s)
-    return left
+    def _by_part(self, a: int, shares: list[int]) -> defaultdict[int, list[int]]:
+        """Sort the shares of a class by what they ask of a GPU."""
+        left: defaultdict[int, list[int]] = defaultdict(list)
+        part = self.counts.part_of(np.array(shares, dtype=np.int64), np.full(len(shares), a))
+        for s, f in zip(shares, part.tolist(), strict=True):
+            left[f].append(s)
+        return left

@@ -10,8 +10,9 @@ kind g is an unbounded knapsack over its free milli-GPU, one table for all kinds
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import gcd
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,15 @@ Ints = NDArray[np.int64]
 
 TOLERANCE = 1e-7
 """Relative to the highest price: below it a pattern does not count as an improvement."""
+
+
+class GpuKinds(NamedTuple):
+    """Host class, free milli-GPU of one GPU, number of GPUs and row of each kind of GPU."""
+
+    host_class: Ints
+    free: Ints
+    size: Ints
+    row: Ints
 
 
 class Patterns:
@@ -39,20 +49,26 @@ class Patterns:
 
     def __init__(self, counts: Counts) -> None:
         self.counts = counts
-        fractions = counts.fractions
-        kinds: list[tuple[int, int, int, int]] = []  # class, free, GPUs, row
+        self.kind_class, self.kind_free, self.kind_size, self._kind_row = self._kinds()
+        self.pool = PatternPool(counts.model, self._kind_row, self.kind_size, len(counts.parts))
+        self._first()
+
+    def _kinds(self) -> GpuKinds:
+        """Tell GPUs apart by class and free milli-GPU."""
+        counts, least = self.counts, int(self.counts.parts.milli[0])
+        kinds: list[tuple[int, int, int, int]] = []
         for a in np.flatnonzero((counts.share_row >= 0).any(axis=0)).tolist():
             if counts.gpu_row[a] >= 0:
                 total = int(counts.classes.whole[a] * counts.classes.size[a])
                 kinds.append((a, WHOLE_GPU, total, int(counts.gpu_row[a])))
-            useful = [(r, n) for r, n in counts.classes.residual[a] if r >= fractions[0]]
+            useful = [(r, n) for r, n in counts.classes.residual[a] if r >= least]
             rows = counts.model.rows("residual", len(useful), upper=[n for _, n in useful])
             kinds += [(a, r, n, int(row)) for (r, n), row in zip(useful, rows, strict=True)]
-        table = np.array(kinds, dtype=np.int64).reshape(-1, 4)
-        self.kind_class, self.kind_free, self.kind_size, self._kind_row = table.T
-        self._unit = gcd(*fractions.tolist(), WHOLE_GPU)
-        self._steps, self._top = fractions // self._unit, WHOLE_GPU // self._unit
-        self.pool = PatternPool(counts.model, self._kind_row, self.kind_size, len(fractions))
+        return GpuKinds(*np.array(kinds, dtype=np.int64).reshape(-1, 4).T)
+
+    def _first(self) -> None:
+        """Add each fraction alone, as often as it fits."""
+        counts, fractions = self.counts, self.counts.parts.milli
         most = self.kind_free[:, None] // fractions
         for f in range(len(fractions)):
             usable = np.flatnonzero((most[:, f] > 0) & (counts.share_row[f, self.kind_class] >= 0))
@@ -70,15 +86,13 @@ class Patterns:
         sign = 1.0 if sense == "max" else -1.0
         rows = counts.share_row
         price = np.where(rows >= 0, sign * duals[rows], 0.0).clip(min=0.0)
-        classes, position = np.unique(self.kind_class, return_inverse=True)
-        best, choice = fill(self._steps, self._top, price[:, classes].T)
-        room = self.kind_free // self._unit
-        gain = best[position, room] - sign * duals[self._kind_row]
+        worth, pattern = self._packed(price)
+        gain = worth - sign * duals[self._kind_row]
         threshold = TOLERANCE * max(float(price.max(initial=0.0)), 1e-12)
         better = np.flatnonzero(gain > threshold)
-        cuts = np.zeros((len(better), len(counts.fractions)), dtype=np.int64)
-        for i, g in enumerate(better):
-            cuts[i] = cut(self._steps, choice[position[g]], int(room[g]))
+        cuts = np.zeros((len(better), len(counts.parts)), dtype=np.int64)
+        for i, g in enumerate(better.tolist()):
+            cuts[i] = pattern(g)
         added = self._append(better, cuts)
         return added, float((gain.clip(min=0.0) * self.kind_size).sum())
 
@@ -90,10 +104,22 @@ class Patterns:
         """
         rows = self.counts.share_row
         price = np.where(rows >= 0, y[rows], 0).clip(min=0)
-        classes, position = np.unique(self.kind_class, return_inverse=True)
-        best, _ = fill(self._steps, self._top, price[:, classes].T)
-        gain = best[position, self.kind_free // self._unit] - y[self._kind_row]
+        worth, _ = self._packed(price)
+        gain = worth - y[self._kind_row]
         return int((gain.clip(min=0) * self.kind_size).sum())
+
+    def _packed(self, price: NDArray[Any]) -> tuple[NDArray[Any], Callable[[int], Ints]]:
+        """Return what the best pattern of each kind of GPU is worth, and which one it is.
+
+        `price` is that of a place for a part on a host class, (parts, classes).
+        """
+        fractions = self.counts.parts.milli
+        unit = gcd(*fractions.tolist(), WHOLE_GPU)
+        classes, position = np.unique(self.kind_class, return_inverse=True)
+        steps = fractions // unit
+        best, choice = fill(steps, WHOLE_GPU // unit, price[:, classes].T)
+        room = self.kind_free // unit
+        return best[position, room], lambda g: cut(steps, choice[position[g]], int(room[g]))
 
     def _append(self, kinds: Ints, cuts: Ints) -> bool:
         columns, kinds, cuts = self.pool.append(kinds, cuts)
