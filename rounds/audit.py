@@ -50,6 +50,7 @@ def prove_bounds(
     if not verification.ok:
         raise ValueError(f"the plan breaks a rule: {verification.violations[0]}")
     values = verification.terms
+    terms = tuple(values)
     bounds = Bounds()
     settings = Settings.of(round, time_limit=time_limit, backend=backend)
     with settings.session(Meter()) as session:
@@ -57,8 +58,8 @@ def prove_bounds(
         for step in _steps(round, plan, session):
             if isinstance(step, Bound):
                 bounds.add(step)
-                bounds.tell(session, round.policy.terms, values)
-    results = bounds.results(round.policy.terms, values)
+                bounds.tell(session, terms, values)
+    results = bounds.results(terms, values)
     refuse_beaten(results, plan)
     return results
 

@@ -136,7 +136,7 @@ class Solve:
         self.unmoved = self.memory.unmoved(self.round)
         self.guarantees = Guarantees(self.round) if own_cells(self.round) else None
         self.problem: Problem = self._compile()
-        self.terms = self.problem.terms
+        self.terms = self._whole().terms
         opened = self.settings.session(self.meter, solver)
         with ThreadPoolExecutor(1) as executor, opened as session:
             # Nothing needs the digest before the end, and the search mostly waits for its solver.

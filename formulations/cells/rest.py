@@ -16,10 +16,21 @@ from placewright.formulations.cells.evicting import Evictions, evictions
 from placewright.formulations.gang.standing import borrowed_of
 from placewright.formulations.session import Candidate, Place, Slots
 from placewright.instances.chains import guaranteed
-from placewright.instances.job import Job, Running
+from placewright.instances.documents import MAX_GPU
+from placewright.instances.job import Job, Option, Running, TaskGroup
 from placewright.instances.plan import Task
+from placewright.instances.policy import Policy, TaskKind
 from placewright.instances.ranges import expand
 from placewright.instances.round import Round
+
+ADDS_UP = ("value", "progress", "entitled", "spread", "proximity", "opened")
+"""Terms in which the whole is the rest and what guaranteed jobs and evictions make of them."""
+
+_KNOWN = (*ADDS_UP, "disruption", "remaining", "leftover", "share", "stranded")
+"""Terms of which the rest says something; if no guaranteed job starts, it says all."""
+
+_NOWHERE = Option(value=0, groups=(TaskGroup(gpu=MAX_GPU),))
+"""What no host has."""
 
 _Spot: TypeAlias = tuple[int, int, int, frozenset[int], int | None]
 """A task in its place: group, index, host, GPUs and slot."""
@@ -144,7 +155,10 @@ def rest_of(whole: Round, placed: Candidate) -> Rest:
     still: dict[int, tuple[int, ...]] = {}
     for j, job in enumerate(whole.jobs):
         if j in mine and j not in starts and job.running is None:
-            continue
+            if "share" not in whole.policy.terms:
+                continue
+            # Its tenant counts in that term all the same.
+            job = job.model_copy(update={"options": (_NOWHERE,)})
         if j in borrowed:
             still[len(jobs)] = borrowed[j]
         if j in starts:
@@ -161,8 +175,47 @@ def rest_of(whole: Round, placed: Candidate) -> Rest:
             jobs.append(pinned(job) if j in mine else job)
         outer.append(j)
     tenants = tuple(tenant.model_copy(update={"cells": ()}) for tenant in whole.tenants)
-    left = whole.model_copy(update={"jobs": tuple(jobs), "tenants": tenants, "bindings": ()})
+    left = whole.model_copy(
+        update={
+            "jobs": tuple(jobs),
+            "tenants": tenants,
+            "bindings": (),
+            "policy": _policy(whole, some=bool(starts)),
+        }
+    )
     return Rest(whole, hosts, left, tuple(outer), still, placed, evicted)
+
+
+def _policy(whole: Round, *, some: bool) -> Policy:
+    """Return the policy of the rest: the terms of which it says something, and the same mix."""
+    policy = whole.policy
+    terms = [term for term in policy.terms if not some or term in _KNOWN]
+    mix = policy.mix
+    if "stranded" in terms and mix is None:
+        mix = _mix(whole)
+        if mix is None:
+            terms.remove("stranded")
+    return policy.model_copy(update={"terms": tuple(terms) or ("value",), "mix": mix})
+
+
+def _mix(whole: Round) -> tuple[TaskKind, ...] | None:
+    """Return the tasks of a round as a mix; None if some ask for what kinds of tasks do not."""
+    kinds: list[TaskKind] = []
+    for job in whole.jobs:
+        option = job.options[0 if job.running is None else job.running.option]
+        for group in option.groups:
+            if group.resources:
+                return None
+            kinds.append(
+                TaskKind.model_construct(
+                    gpu=group.gpu,
+                    cpu=group.cpu,
+                    memory=group.memory,
+                    gpu_models=group.gpu_models,
+                    weight=group.count,
+                )
+            )
+    return tuple(kinds)
 
 
 def _evicted(

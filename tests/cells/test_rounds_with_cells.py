@@ -189,14 +189,26 @@ def test_no_plan_with_the_same_guaranteed_jobs_is_better_than_the_certificate_sa
     assert evictions > 10
 
 
+TERMS = (
+    ("value", "disruption", "spread", "opened"),
+    ("share", "value", "stranded"),
+    ("value", "stranded", "entitled", "proximity", "leftover"),
+    ("stranded", "share", "progress"),
+)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_random_rounds_have_valid_plans(backend):
     random = Random(BACKENDS.index(backend))
-    for _ in range(40):
+    for number in range(40):
         round_ = random_round(random, most=7)
+        policy = round_.policy.model_copy(update={"terms": TERMS[number % 4]})
+        round_ = round_.model_copy(update={"policy": policy})
         plan = solve_round(round_, backend=backend, isolation="none")
         assert verify(round_, plan).ok
         assert not plan.certificate.degraded
+        assert all(term.bound is not None for term in plan.certificate.terms[:1])
+        prove_bounds(round_, plan)
 
 
 def cluster_of(racks: int, hosts: int = 0) -> Raw:
