@@ -35,12 +35,13 @@ class Free(NamedTuple):
     """The hosts where tasks may arrive, after the round.
 
     `models` are their GPU models, `left` what each has left of a resource, `gpus` what each of its
-    GPUs has left in milli-GPU (hosts, GPUs).
+    GPUs has left in milli-GPU (hosts, GPUs); `cut` says which of these hold MIG slices.
     """
 
     models: NDArray[np.str_]
     left: dict[str, Ints]
     gpus: Ints
+    cut: NDArray[np.bool_]
 
 
 def stranded(reading: Reading) -> int:
@@ -49,7 +50,8 @@ def stranded(reading: Reading) -> int:
     Sum over the hosts where tasks may arrive and over the kinds of the mix of the kind's weight
     times: the free milli-GPU of the host's GPUs that each have less free than a task of the kind
     takes of one, if the host has room for such a task; all free milli-GPU of the host, if it has
-    not, or if the kind takes no GPU. Reserved GPUs have nothing free.
+    not, or if the kind takes no GPU. Reserved GPUs have nothing free, and what is free of a GPU
+    with MIG slices is of use to no kind.
     """
     free = _free(reading)
     kinds = _kinds(reading)
@@ -61,7 +63,7 @@ def _useful(free: Free, kind: Kind) -> int:
     """Milli-GPU that are of use to a kind, on all hosts."""
     if not kind.gpu:
         return 0
-    large = free.gpus >= min(kind.gpu, WHOLE_GPU)
+    large = (free.gpus >= min(kind.gpu, WHOLE_GPU)) & ~free.cut
     room = large.sum(axis=1) >= -(-kind.gpu // WHOLE_GPU)
     for name, amount in kind.wanted:
         room &= free.left.get(name, np.zeros(len(room), dtype=np.int64)) >= amount
@@ -85,13 +87,13 @@ def _demand(kind: TaskKind) -> tuple[tuple[str, int], ...]:
 
 
 def _mix(reading: Reading) -> Iterator[tuple[TaskKind | TaskGroup, int]]:
-    """Yield the kinds of the policy; without any the tasks of all jobs of the round."""
+    """Yield the kinds of the policy; without any the tasks of all jobs, MIG slices left out."""
     if reading.round.policy.mix is not None:
         yield from ((kind, kind.weight) for kind in reading.round.policy.mix)
         return
     for job in reading.round.jobs:
         option = job.options[0 if job.running is None else job.running.option]
-        yield from ((group, group.count) for group in option.groups)
+        yield from ((group, group.count) for group in option.groups if group.mig is None)
 
 
 def _free(reading: Reading) -> Free:
@@ -122,6 +124,9 @@ def _free(reading: Reading) -> Free:
     milli = np.repeat(np.array([t.milli_per_gpu for t in tasks], dtype=np.int64), number)
     known = gpu < counts[host]
     np.subtract.at(gpus, (host[known], gpu[known]), milli[known])
+    slices = np.repeat(np.array([t.group.mig is not None for t in tasks], dtype=np.bool_), number)
+    cut = np.zeros(gpus.shape, dtype=np.bool_)
+    cut[host[known & slices], gpu[known & slices]] = True
     closed = set(reading.vacated)
     for entry in reading.round.reservations:
         for name in expand(entry.host):
@@ -135,4 +140,5 @@ def _free(reading: Reading) -> Free:
         models[open_],
         {name: left[open_, r] for r, name in enumerate(names)},
         np.maximum(gpus[open_], 0),
+        cut[open_],
     )

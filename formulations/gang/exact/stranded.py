@@ -10,6 +10,7 @@ r"""The term `stranded` in the host-indexed model.
     useful        useful[k,h]             <=  sum_i left[m(k),i],   <=  most of h * room[k,h]
     large         m large[m,i]            <=  free[i] - uses of i
     left          left[m,i]               <=  free[i] - uses of i,  <=  free[i] large[m,i]
+    slices        large[m,i]              <=  1 - s                 s: a MIG slice lies on i
 
     stranded      total weight * (free milli-GPU - what arrives or stays)
                   -  sum weight[k] useful[k,h]
@@ -26,8 +27,9 @@ from typing import TypeAlias
 import numpy as np
 
 from placewright.formulations.gang.exact.entries import Ints
-from placewright.formulations.gang.exact.gpus import GpuSlots
+from placewright.formulations.gang.exact.gpus import ANY_FREE, GpuSlots
 from placewright.formulations.gang.exact.model import Exact, milli_each
+from placewright.formulations.gang.layouts import FREE
 from placewright.formulations.gang.stranded.mix import STRANDED, Mix, free_gpus
 from placewright.instances.documents import WHOLE_GPU
 
@@ -40,9 +42,8 @@ def add_stranded(m: Exact, slots: GpuSlots) -> None:
     mix = Mix.of(m.problem)
     gpus = free_gpus(m.placement)[m.hosts]
     open_ = m.problem.open[m.hosts]
-    m.model.term(
-        STRANDED, m.y[:0], np.zeros(0), sense="min", constant=float(mix.total * gpus[open_].sum())
-    )
+    every = int(m.placement.free_milli[m.hosts[open_]].sum())
+    m.model.term(STRANDED, m.y[:0], np.zeros(0), sense="min", constant=float(mix.total * every))
     stays = milli_each(m)
     stays = np.where(stays < WHOLE_GPU, stays, WHOLE_GPU) * m.stays.usable
     for at, columns, milli in (
@@ -63,14 +64,19 @@ def add_stranded(m: Exact, slots: GpuSlots) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Uses:
-    """Per host the columns of what arrives or stays there, with their demands and whole GPUs."""
+    """Per host the columns of what arrives or stays there, with their demands and whole GPUs.
+
+    `slices` are the columns of MIG slices, `cut` the slots that hold some anyway.
+    """
 
     demands: dict[int, list[tuple[int, Ints]]]
     gpus: dict[int, list[tuple[int, int]]]
+    slices: frozenset[int]
+    cut: frozenset[int]
 
 
 def _uses(m: Exact, slots: GpuSlots) -> _Uses:
-    uses = _Uses({}, {})
+    uses = _Uses({}, {}, *_sliced(m, slots))
     sharing = set(slots.host.tolist())
     stay_gpus = np.where(milli_each(m) >= WHOLE_GPU, m.stays.usable, 0)
     for at, columns, shapes, gpus in (
@@ -84,6 +90,20 @@ def _uses(m: Exact, slots: GpuSlots) -> _Uses:
             if n and h not in sharing:
                 uses.gpus.setdefault(h, []).append((column, n))
     return uses
+
+
+def _sliced(m: Exact, slots: GpuSlots) -> tuple[frozenset[int], frozenset[int]]:
+    """Return the columns of MIG slices, and the slots that hold slices of pinned jobs."""
+    parts = m.placement.parts
+    if parts is None:
+        return frozenset(), frozenset()
+    staying = m.stays.s[parts.sharing.sliced[m.stay_shape]]
+    named = slots.gpu != ANY_FREE
+    layout = parts.layout[m.hosts[slots.host], np.where(named, slots.gpu, 0)]
+    return (
+        frozenset([*slots.b[slots.b_key < 0].tolist(), *staying.tolist()]),
+        frozenset(np.flatnonzero(named & (layout != FREE)).tolist()),
+    )
 
 
 @dataclass(slots=True)
@@ -150,6 +170,7 @@ class _Host:
         """As `_counted`, for GPUs that are told apart."""
         m, slots = self.m, self.slots
         mine = np.flatnonzero((slots.host == self.at) & (slots.free >= milli))
+        mine = np.array([i for i in mine.tolist() if i not in self.uses.cut], dtype=np.int64)
         large = m.model.variables("large", len(mine), upper=1)
         left = m.model.variables("left large", len(mine), upper=slots.free[mine])
         for i, is_large, has in zip(mine.tolist(), large.tolist(), left.tolist(), strict=True):
@@ -163,6 +184,8 @@ class _Host:
                     )
                 ],
             )
+            for column in self.uses.slices.intersection(slots.use[use].tolist()):
+                self._at_most("large", [(is_large, 1.0), (column, 1.0)], (1.0, []))
             self._at_most("large", [(is_large, float(milli))], free)
             self._at_most("left large", [(has, 1.0)], free)
             self._at_most("left large", [(has, 1.0), (is_large, -float(slots.free[i]))], (0.0, []))

@@ -28,7 +28,8 @@ def least_stranded(problem: Problem) -> int:
     before = Placement(problem, cleared=True)
     gpus = free_gpus(before)
     model = problem.cluster.gpu_model.astype(np.int64)
-    hosts = np.flatnonzero(problem.open & (gpus.sum(axis=1) > 0))
+    free_milli = before.free_milli
+    hosts = np.flatnonzero(problem.open & (free_milli > 0))
     entered = np.zeros(problem.cluster.num_hosts, dtype=np.bool_)
     entered |= problem.shape_hosts[problem.shape_gpu > 0].any(axis=0)
     entered[problem.places[:, 2]] = True
@@ -36,7 +37,7 @@ def least_stranded(problem: Problem) -> int:
     weight = np.append(mix.weight, mix.total - mix.weight.sum())
     for first in range(0, len(hosts), CHUNK):
         some = hosts[first : first + CHUNK]
-        free = gpus[some].sum(axis=1)
+        free = free_milli[some]
         useful = mix.useful(before.free[some], gpus[some], model[some])
         stranded = np.column_stack([free[:, None] - useful, free])
         total += int((stranded @ weight).sum())

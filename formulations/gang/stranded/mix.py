@@ -7,8 +7,8 @@ k of tasks that take n[k] GPUs, m[k] milli-GPU of each,
     useful(k, h)  =  sum of the r[i] >= m[k], if h has room for a task of k;  0 if not
     stranded      =  sum_h sum_k weight[k] (sum_i r[i] - useful(k, h))
 
-over the open hosts. All kinds need resources of which more is better, so `useful` never grows when
-something arrives.
+over the open hosts. A GPU that holds MIG slices is of use to no kind. All kinds need resources of
+which more is better, so `useful` never grows when something arrives.
 """
 
 from __future__ import annotations
@@ -118,16 +118,12 @@ class Mix:
         each = np.where(large, gpus[:, None, :], 0).sum(axis=2)
         return np.where(room, each[:, self.size_of], 0)
 
-    def stranded(self, free: Ints, gpus: Ints, model: Ints) -> Ints:
-        """Return weight times milli-GPU stranded per host; the parameters are those of `useful`."""
-        answer: Ints = self.total * gpus.sum(axis=1) - self.useful(free, gpus, model) @ self.weight
-        return answer
-
 
 def free_gpus(placement: Placement) -> Ints:
     """Return free milli-GPU per host and GPU, (hosts, GPUs), whatever the GPUs' names.
 
-    Of the wholly free GPUs those that are promised to tasks have nothing left.
+    Of the wholly free GPUs those that are promised to tasks have nothing left, and GPUs with MIG
+    slices have nothing for others.
     """
     named = np.sort(placement.partial, axis=1)
     spare = np.arange(named.shape[1]) < placement.whole[:, None]
@@ -156,4 +152,4 @@ def _tasks(round_: Round) -> Iterator[tuple[TaskKind | TaskGroup, int]]:
         return
     for job in round_.jobs:
         option = job.options[0 if job.running is None else job.running.option]
-        yield from ((group, group.count) for group in option.groups)
+        yield from ((group, group.count) for group in option.groups if group.mig is None)

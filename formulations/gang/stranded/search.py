@@ -40,12 +40,12 @@ class _Task:
 
 def stranding_least(problem: Problem, session: Session) -> Iterator[Candidate]:
     """Yield one plan, if any job takes part."""
-    if not any(_takes_part(job_class) for job_class in problem.classes):
+    if not any(_takes_part(problem, job_class) for job_class in problem.classes):
         return
     placement = Placement(problem)
     fill(placement)
     for number, start in list(placement.moved()):
-        if _takes_part(problem.classes[start.job_class]):
+        if _takes_part(problem, problem.classes[start.job_class]):
             placement.stop(number)
     search = _Search(placement)
     search.first_pass()
@@ -56,8 +56,17 @@ def stranding_least(problem: Problem, session: Session) -> Iterator[Candidate]:
     yield candidate(placement, "stranding least", final=last)
 
 
-def _takes_part(job_class: JobClass) -> bool:
-    return not job_class.running and all(choice.single for choice in job_class.choices)
+def _takes_part(problem: Problem, job_class: JobClass) -> bool:
+    """Whether jobs of a class wait, and are single tasks that ask of GPUs milli-GPU only."""
+    return not job_class.running and all(
+        choice.single and not _special(problem, choice.groups[0].shape)
+        for choice in job_class.choices
+    )
+
+
+def _special(problem: Problem, shape: int) -> bool:
+    sharing = problem.sharing
+    return sharing is not None and bool(sharing.sliced[shape] or sharing.memory[shape])
 
 
 class _Search:
@@ -70,7 +79,7 @@ class _Search:
         numbered = sorted(
             (job, c)
             for c, job_class in enumerate(classes)
-            if _takes_part(job_class)
+            if _takes_part(problem, job_class)
             for job in job_class.jobs
         )
         self._tasks = [_Task(c) for _, c in numbered]
