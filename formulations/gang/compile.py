@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import TypeAlias
 
@@ -224,16 +224,16 @@ class _Basis:
             return _Facts(job, borrowed, -1, self._held(job, running, 0))
         offered = range(len(job.options)) if running is None else (running.option,)
         ranks = {o: bisect_left(self.levels, (o not in borrowed, job.priority)) for o in offered}
+        label = self._label(job)
         choices = tuple(
-            replace(self._choice(job, o, rank), entitled=o not in borrowed)
-            for o, rank in ranks.items()
+            [self._choice(job, o, rank, label, o not in borrowed) for o, rank in ranks.items()]
         )
         key = (running is not None, self.tenants.get(job.tenant or "", -1), choices)
         kind = self.kinds.setdefault(key, len(self.kinds))
         held = None if running is None else self._held(job, running, ranks[running.option])
         return _Facts(job, borrowed, kind, held)
 
-    def _choice(self, job: Job, index: int, rank: int) -> Choice:
+    def _choice(self, job: Job, index: int, rank: int, label: int, entitled: bool) -> Choice:
         option = job.options[index]
         joint = NO_LEVEL
         if option.required is not None and sum(g.count for g in option.groups) > 1:
@@ -241,10 +241,11 @@ class _Basis:
         return Choice(
             index,
             job.value_of(index),
-            tuple(self.shapes.group(g, self.weights, rank, joint) for g in option.groups),
+            tuple([self.shapes.group(g, self.weights, rank, joint) for g in option.groups]),
             option.progress,
+            entitled,
             joint=joint if len(option.groups) > 1 else NO_LEVEL,
-            label=self._label(job),
+            label=label,
         )
 
     def _label(self, job: Job) -> int:

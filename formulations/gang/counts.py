@@ -68,7 +68,7 @@ class Counts:
 
     Attributes
     ----------
-    y, y_class, y_choice : columns, job class and choice of each y
+    y, y_offer : columns, and the offer of each y
     y_most, y_cost : most jobs of each y; what stopping one costs at least, 0 for pending jobs
     x, x_shape, x_class : columns, shape and host class of each x
     opened : column of o per host class, -1 for classes in use
@@ -84,8 +84,7 @@ class Counts:
     classes: HostClasses
     model: Model
     y: Ints
-    y_class: Ints
-    y_choice: Ints
+    y_offer: Ints
     y_most: Ints
     y_cost: Ints
     x: Ints
@@ -110,6 +109,16 @@ class Counts:
         return parts
 
     @property
+    def y_class(self) -> Ints:
+        """Job class of each y."""
+        return self.problem.offers.job_class[self.y_offer]
+
+    @property
+    def y_choice(self) -> Ints:
+        """Choice of each y."""
+        return self.problem.offers.choice[self.y_offer]
+
+    @property
     def inner(self) -> NDArray[np.bool_]:
         """Columns of gangs in a domain below the one that they require: only spread needs them."""
         outermost = np.array([kind.levels[0] for kind in self.kinds], dtype=np.int64)
@@ -127,8 +136,8 @@ def build(
     patterns (hostpatterns.py) take their place.
     """
     model = Model()
-    y_class, y_choice, y_most, y_cost = _columns(problem)
-    y = model.variables("y", len(y_class), upper=y_most)
+    y_offer, y_most, y_cost = _columns(problem)
+    y = model.variables("y", len(y_offer), upper=y_most)
     x_shape, x_class = np.nonzero(classes.room if sums else np.zeros_like(classes.room))
     x = model.variables("x", len(x_shape), upper=classes.room[x_shape, x_class])
     opened = np.full(len(classes), -1, dtype=np.int64)
@@ -143,8 +152,7 @@ def build(
         classes,
         model,
         y,
-        y_class,
-        y_choice,
+        y_offer,
         y_most,
         y_cost,
         x,
@@ -175,21 +183,27 @@ def build(
     return counts
 
 
-def _columns(problem: Problem) -> tuple[Ints, Ints, Ints, Ints]:
-    """Class, choice, most jobs and cost of each y; running jobs of a class by what they cost."""
-    columns: list[tuple[int, int, int, int]] = []
+def _columns(problem: Problem) -> tuple[Ints, Ints, Ints]:
+    """Offer, most jobs and cost of each y; running jobs of a class by what they cost."""
+    offers = problem.offers
+    pending = np.flatnonzero(problem.pending[offers.job_class])
+    none = np.zeros(len(pending), dtype=np.int64)
+    columns = [np.stack([pending, problem.pending[offers.job_class[pending]], none])]
     for c, job_class in enumerate(problem.classes):
         if job_class.running:
-            milli = problem.demand_of(job_class.choices[0], -1)
-            costs = sorted(problem.running[j].preempt_cost + milli for j in job_class.jobs)
+            offer = offers.first[c]
+            costs = sorted(problem.running[j].preempt_cost for j in job_class.jobs)
             # Any one left out may be the dearest: what is left of the cheapest is a relaxation.
             steps = np.array_split(np.array(costs[: problem.floating[c]]), COST_STEPS)
-            columns += [(c, 0, len(part), int(part[0])) for part in steps if len(part)]
-        else:
-            number = len(job_class.jobs)
-            columns += [(c, o, number, 0) for o in range(len(job_class.choices))]
-    table = np.array(columns, dtype=np.int64).reshape(-1, 4)
-    return table[:, 0], table[:, 1], table[:, 2], table[:, 3]
+            columns += [
+                np.array([[offer], [len(part)], [int(part[0]) + offers.milli_gpu[offer]]])
+                for part in steps
+                if len(part)
+            ]
+    table = np.concatenate(columns, axis=1)
+    # In order of the classes, the steps of one by cost.
+    table = table[:, np.argsort(table[0], kind="stable")]
+    return table[0], table[1], table[2]
 
 
 def _one_option(m: Counts) -> None:
@@ -203,28 +217,22 @@ def _tasks(m: Counts) -> None:
     rows = m.model.rows("tasks", len(m.problem.shape_gpu), lower=0.0, upper=upper)
     m.task_row[:] = rows
     m.model.add(rows[m.x_shape], m.x, 1.0)
-    entries = [
-        (column, group.shape, group.count)
-        for column, c, o in zip(m.y.tolist(), m.y_class, m.y_choice, strict=True)
-        for group in m.problem.classes[c].choices[o].groups
-    ]
-    columns, shapes, numbers = np.array(entries, dtype=np.int64).reshape(-1, 3).T
-    m.model.add(rows[shapes], columns, -numbers)
+    offers = m.problem.offers
+    which, group = offers.groups_of(m.y_offer)
+    m.model.add(rows[offers.group_shape[group]], m.y[which], -offers.group_count[group])
 
 
 def _gang_totals(m: Counts) -> None:
     """Gangs placed in domains = gangs started, per kind."""
     rows = m.model.rows("gangs", len(m.kinds), lower=0.0, upper=0.0)
     m.model.add(rows[m.gangs.kind], m.u, 1.0)
-    entries = [
-        (column, m.kind_of[group])
-        for column, c, o in zip(m.y.tolist(), m.y_class, m.y_choice, strict=True)
-        if not m.problem.classes[c].running
-        for group in m.problem.classes[c].choices[o].groups
-        if group in m.kind_of
-    ]
-    columns, kinds = np.array(entries, dtype=np.int64).reshape(-1, 2).T
-    m.model.add(rows[kinds], columns, -1.0)
+    kinds = [m.kind_of.get(group, -1) for group in m.problem.offers.groups]
+    kind_of = np.array(kinds, dtype=np.int64)
+    # Running jobs are of no kind: they may stay where they are.
+    mine = np.flatnonzero(m.problem.pending[m.y_class])
+    which, group = m.problem.offers.groups_of(m.y_offer[mine])
+    bound = np.flatnonzero(kind_of[group] >= 0)
+    m.model.add(rows[kind_of[group[bound]]], m.y[mine[which[bound]]], -1.0)
 
 
 def _per_class(m: Counts, name: str, coefficient: Ints, total: Ints, each: Ints) -> Ints:
@@ -299,24 +307,25 @@ def _quota(m: Counts) -> None:
     left = np.array(list(m.problem.quota.values()), dtype=np.float64)
     keys = list(m.problem.quota)
     m.quota_row[:] = m.model.rows("quota", len(keys), upper=left, keys=keys)
-    for row, (tenant, resource) in zip(m.quota_row, m.problem.quota, strict=True):
-        mine = [i for i, c in enumerate(m.y_class) if m.problem.classes[c].tenant == tenant]
-        demand = [
-            m.problem.demand_of(m.problem.classes[m.y_class[i]].choices[m.y_choice[i]], resource)
-            for i in mine
-        ]
-        m.model.add(row, m.y[mine], np.array(demand, dtype=np.float64))
+    offers = m.problem.offers
+    tenants = [job_class.tenant for job_class in m.problem.classes]
+    owner = np.array(tenants, dtype=np.int64)[m.y_class]
+    for row, (tenant, resource) in zip(m.quota_row, keys, strict=True):
+        mine = np.flatnonzero(owner == tenant)
+        demand = m.problem.shape_demand[offers.group_shape, resource]
+        total = offers.milli_gpu if resource < 0 else offers.total(demand)
+        m.model.add(row, m.y[mine], total[m.y_offer[mine]].astype(np.float64))
 
 
 def _terms(m: Counts) -> None:
-    chosen = [m.problem.classes[c].choices[o] for c, o in zip(m.y_class, m.y_choice, strict=True)]
+    offers = m.problem.offers
     running = np.array([k.running for k in m.problem.classes], dtype=np.bool_)[m.y_class]
     for term, each in (
-        (VALUE, [choice.value for choice in chosen]),
-        (ENTITLED, [choice.entitled_value for choice in chosen]),
-        (PROGRESS, [choice.progress for choice in chosen]),
+        (VALUE, offers.value),
+        (ENTITLED, offers.entitled_value),
+        (PROGRESS, offers.progress),
     ):
-        worth = np.array(each, dtype=np.float64)
+        worth = each[m.y_offer].astype(np.float64)
         before = float((worth * m.y_most)[running].sum())
         m.model.term(term, m.y, worth, sense="max", constant=-before)
     # A job that is left out may be kept, and then its tenant holds what it holds.
@@ -327,6 +336,9 @@ def _terms(m: Counts) -> None:
     m.model.term("spread", m.u, m.gangs.spread, sense="min")
     if BOTTLENECK in m.problem.terms:
         m.model.term(BOTTLENECK, m.u, m.gangs.time, sense="min")
+        chosen = [
+            m.problem.classes[c].choices[o] for c, o in zip(m.y_class, m.y_choice, strict=True)
+        ]
         m.model.term(BOTTLENECK, m.y, _single_times(m, chosen, running), sense="min")
     idle = m.opened[m.opened >= 0]
     m.model.term("opened", idle, np.ones(len(idle)), sense="min")

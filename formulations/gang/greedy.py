@@ -32,40 +32,59 @@ def order_of(problem: Problem) -> list[tuple[int, int]]:
     Worth is `value` before `progress`, unless the policy has them the other way round. Where
     `entitled` comes before `value`, options that are entitled come before all others.
     """
+    offers = problem.offers
     first = next((t for t in problem.terms if t in (VALUE, PROGRESS)), VALUE)
+    each, then = offers.value, offers.progress
+    if first == PROGRESS:
+        each, then = then, each
+    size = offers.milli_gpu
     reclaims = next((t for t in problem.terms if t in (VALUE, ENTITLED)), VALUE) == ENTITLED
-    pairs = []
-    for c, job_class in enumerate(problem.classes):
-        for o, choice in enumerate(job_class.choices):
-            size = problem.demand_of(choice, -1)
-            worth = (choice.value, choice.progress)
-            each, then = worth if first == VALUE else worth[::-1]
-            later = reclaims and not choice.entitled
-            pairs.append((later, -each / max(size, 1), -size, -then, c, o))
-    return [pair[-2:] for pair in sorted(pairs)]
+    later = ~offers.entitled & reclaims
+    dense = each / np.maximum(size, 1)
+    order = np.lexsort((offers.choice, offers.job_class, -then, -size, -dense, later))
+    return list(zip(offers.job_class[order].tolist(), offers.choice[order].tolist(), strict=True))
 
 
 def fill(placement: Placement) -> None:
     """Start every waiting job that still fits, in greedy order."""
     problem = placement.problem
     quota = placement.quota_left()
+    full: set[tuple[int, tuple[Group, ...]]] = set()
     for c, o in order_of(problem):
-        tenant, choice = problem.classes[c].tenant, problem.classes[c].choices[o]
-        if choice.single:
-            _fill_singles(placement, quota, c, o)
+        if not placement.waiting[c]:
             continue
-        while placement.waiting[c] and problem.within_quota(quota, tenant, choice):
-            puts = place_choice(placement, choice)
-            if puts is None:
-                break
-            placement.start(c, o, puts)
-            problem.charge_quota(quota, tenant, choice)
+        job_class = problem.classes[c]
+        choice = job_class.choices[o]
+        # What fits is a matter of the groups, and of whose they are; but for what ties tasks.
+        asked = (job_class.tenant, choice.groups)
+        if asked in full:
+            continue
+        fill_with = _fill_singles if choice.single else _fill_gangs
+        if fill_with(placement, quota, c, o) and not choice.tied:
+            full.add(asked)
+        if job_class.running:
+            # Where it was stopped, others may come again.
+            full.clear()
 
 
-def _fill_singles(placement: Placement, quota: dict[tuple[int, int], int], c: int, o: int) -> None:
+def _fill_gangs(placement: Placement, quota: dict[tuple[int, int], int], c: int, o: int) -> bool:
+    """Start jobs of several tasks, one by one; return whether there is no room for another."""
+    problem = placement.problem
+    tenant, choice = problem.classes[c].tenant, problem.classes[c].choices[o]
+    while placement.waiting[c] and problem.within_quota(quota, tenant, choice):
+        puts = place_choice(placement, choice)
+        if puts is None:
+            return True
+        placement.start(c, o, puts)
+        problem.charge_quota(quota, tenant, choice)
+    return False
+
+
+def _fill_singles(placement: Placement, quota: dict[tuple[int, int], int], c: int, o: int) -> bool:
     """Best fit of one-task jobs of one shape: a host, once chosen, stays the best until full.
 
-    With shares the same holds for a GPU: it is filled before the next one is chosen.
+    With shares the same holds for a GPU: it is filled before the next one is chosen. Returns
+    whether there is no room for another.
     """
     problem = placement.problem
     tenant, choice = problem.classes[c].tenant, problem.classes[c].choices[o]
@@ -74,18 +93,31 @@ def _fill_singles(placement: Placement, quota: dict[tuple[int, int], int], c: in
     while placement.waiting[c]:
         room = placement.fits(shape)
         hosts = np.flatnonzero(room)
-        order = _best_fit_order(placement, shape, hosts)
-        for host in hosts[order[:1] if share else order]:
+        if not len(hosts):
+            return True
+        if placement.waiting[c] == 1 and not share:
+            hosts = _best_fit(placement, hosts)
+        else:
+            order = _best_fit_order(placement, shape, hosts)
+            hosts = hosts[order[:1] if share else order]
+        for host in hosts:
             for _ in range(int(room[host])):
                 if not placement.waiting[c] or not problem.within_quota(quota, tenant, choice):
-                    return
+                    return False
                 gpus = placement.put(shape, int(host))
                 placement.start(c, o, [Put(0, int(host), 1, gpus)])
                 problem.charge_quota(quota, tenant, choice)
                 if share and not placement.on_part(shape, int(host)).any():
                     break
-        if not share or not len(hosts):
-            return
+    return False
+
+
+def _best_fit(placement: Placement, hosts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the first of `_best_fit_order` for a task of whole GPUs, without sorting them all."""
+    for key in (placement.whole, ~placement.problem.state.busy, placement.free[:, 0]):
+        mine = key[hosts]
+        hosts = hosts[mine == mine.min()]
+    return hosts[:1]
 
 
 def _best_fit_order(

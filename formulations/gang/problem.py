@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.fairness import SHARE_TERMS, TenantShare
+from placewright.formulations.gang.offers import Offers, offers_of
 from placewright.formulations.gang.sharing import Sharing
 from placewright.formulations.session import SHARPNESS, Place, Slots
 from placewright.instances.documents import WHOLE_GPU
@@ -301,6 +302,11 @@ class Problem:
     shares: tuple[TenantShare, ...] = ()
 
     @cached_property
+    def offers(self) -> Offers:
+        """The options of all classes."""
+        return offers_of(self.classes)
+
+    @cached_property
     def counts(self) -> NDArray[np.int64]:
         """Number of jobs in each class."""
         return np.array([len(c.jobs) for c in self.classes], dtype=np.int64)
@@ -426,12 +432,12 @@ class Problem:
     @cached_property
     def _steps(self) -> dict[str, int]:
         """Per term a number that divides every value that it can take."""
-        choices = [choice for job_class in self.classes for choice in job_class.choices]
-        groups = [group for choice in choices for group in choice.groups]
+        offers = self.offers
+        groups = set(offers.groups)
         return {
-            "value": gcd(*(choice.value for choice in choices)),
-            ENTITLED: gcd(*(choice.entitled_value for choice in choices)),
-            "progress": gcd(*(choice.progress for choice in choices)),
+            VALUE: int(np.gcd.reduce(offers.value, initial=0)),
+            ENTITLED: int(np.gcd.reduce(offers.entitled_value, initial=0)),
+            PROGRESS: int(np.gcd.reduce(offers.progress, initial=0)),
             "spread": gcd(*(g.milli_gpu * weight for g in groups for _, weight in g.weights)),
         }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -31,6 +32,9 @@ class ShapeKey(NamedTuple):
     rank: int
 
 
+_FIELDS = attrgetter(*(TaskGroup.model_fields.keys() - {"name", "resources"}))
+"""What tells task groups apart, but for resources, which come as a dict."""
+
 MAX_KINDS = 64
 """Most kinds of hosts; with more, hosts that only some tasks name are not told apart."""
 
@@ -46,6 +50,7 @@ class Shapes:
         self._timed = timed
         self.index: dict[ShapeKey, int] = {}
         self.levels = {name: i for i, name in enumerate(cluster.levels)}
+        self._groups: dict[tuple[object, ...], Group] = {}
         self._masks: dict[Names, NDArray[np.bool_]] = {}
         self._layouts = Layouts()
 
@@ -54,8 +59,16 @@ class Shapes:
     ) -> Group:
         """Return a task group with its shape; `weights` are the spread weights by level.
 
-        `joint` is the level (an index) of which one domain holds all groups of the option.
+        They must be those of the first call: equal groups are made once. `joint` is the level (an
+        index) of which one domain holds all groups of the option.
         """
+        key = (rank, joint, *_FIELDS(group), *group.resources.items())
+        known = self._groups.get(key)
+        if known is None:
+            known = self._groups[key] = self._group(group, weights, rank, joint)
+        return known
+
+    def _group(self, group: TaskGroup, weights: dict[str, int], rank: int, joint: int) -> Group:
         demand = {"cpu": group.cpu, "memory": group.memory, **group.resources}
         models = None if group.gpu_models is None else tuple(sorted(set(group.gpu_models)))
         key = ShapeKey(

@@ -48,10 +48,10 @@ def entries_of(
     by_shape: dict[int, TaskSet] = {}
     own: list[TaskSet] = []
 
-    def add(entry: Entry, choice: Choice, *, tied: bool) -> None:
+    def add(entry: Entry, choice: Choice, *, alone: bool) -> None:
         for k, group in enumerate(choice.groups):
             user = (len(entries), k, group.count)
-            if tied:
+            if alone:
                 own.append(TaskSet(group.shape, [user], group))
             else:
                 by_shape.setdefault(group.shape, TaskSet(group.shape)).users.append(user)
@@ -59,17 +59,20 @@ def entries_of(
 
     for c in np.flatnonzero(numbers).tolist():
         for o, choice in enumerate(problem.classes[c].choices):
-            tied = _tied(problem, choice)
-            for _ in range(int(numbers[c]) if tied else 1):
-                add(Entry(c, o, 1 if tied else int(numbers[c])), choice, tied=tied)
+            alone = tied(problem, choice)
+            for _ in range(int(numbers[c]) if alone else 1):
+                add(Entry(c, o, 1 if alone else int(numbers[c])), choice, alone=alone)
     for job in running:
         job_class = problem.running[job].job_class
-        add(Entry(job_class, 0, 1, job), problem.classes[job_class].choices[0], tied=True)
+        add(Entry(job_class, 0, 1, job), problem.classes[job_class].choices[0], alone=True)
     return entries, [*by_shape.values(), *own]
 
 
-def _tied(problem: Problem, choice: Choice) -> bool:
+def tied(problem: Problem, choice: Choice) -> bool:
     """Whether the place of one task matters to where the job's others may or should go."""
-    if choice.tied or any(g.bound_to_levels or g.timed for g in choice.groups):
+    if choice.tied:
         return True
+    for group in choice.groups:
+        if group.bound_to_levels or group.timed:
+            return True
     return "proximity" in problem.terms and sum(group.count for group in choice.groups) > 1

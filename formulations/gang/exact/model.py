@@ -20,9 +20,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.exact.entries import Entry, Ints, TaskSet, entries_of
+from placewright.formulations.gang.exact.entries import (
+    Entry,
+    Ints,
+    TaskSet,
+    entries_of,
+    tied,
+)
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import ANY, Choice, Group, Problem
+from placewright.formulations.gang.problem import ANY, Choice, Problem
 from placewright.formulations.gang.stranded.mix import STRANDED, Mix
 from placewright.solver import Model
 
@@ -101,17 +107,20 @@ class Exact:
 
 def size_of(problem: Problem) -> int:
     """Return about how many variables the model of the whole round has."""
-    hosts = problem.shape_hosts.sum(axis=1)
-    levels = len(problem.cluster.levels)
-    _, sets = entries_of(problem, problem.pending, list(problem.running))
-
-    def times(group: Group | None) -> int:
-        many = group is not None and ("proximity" in problem.terms or group.timed)
-        return levels if many else 1
-
+    hosts: list[int] = problem.shape_hosts.sum(axis=1).tolist()
+    levels, pairs = len(problem.cluster.levels), "proximity" in problem.terms
+    together: set[int] = set()
+    apart = 0
+    for job_class in problem.classes:
+        for choice in job_class.choices:
+            if job_class.running or tied(problem, choice):
+                for group in choice.groups:
+                    times = levels if pairs or group.timed else 1
+                    apart += len(job_class.jobs) * hosts[group.shape] * times
+            else:
+                together.update([group.shape for group in choice.groups])
     kinds = len(Mix.of(problem).weight) if STRANDED in problem.terms else 0
-    tasks = sum(hosts[s.shape] * times(s.group) for s in sets)
-    return int(tasks + problem.open.sum() * kinds)
+    return sum(hosts[shape] for shape in together) + apart + int(problem.open.sum()) * kinds
 
 
 def build(

@@ -26,6 +26,13 @@ def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
 
     If the first term is proven already, the second is the first to be solved.
     """
+    first = problem.terms[0]
+    holds: list[tuple[str, int]] = []
+    if session.best is not None and session.settled(session.best[first]):
+        holds.append((first, session.best[first]))
+    left = problem.terms[len(holds) :]
+    if not left:
+        return
     everywhere = np.arange(problem.cluster.num_hosts)
     cleared = Placement(problem, cleared=True)
     exact = build(problem, cleared, everywhere, problem.pending, list(problem.running))
@@ -34,13 +41,10 @@ def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
     add_terms(exact)
     if STRANDED in problem.terms:
         add_stranded(exact, slots)
-    holds: list[tuple[str, int]] = []
+    for term, value in holds:
+        exact.model.hold(term, value, HOLD_SLACK)
     start: NDArray[np.float64] | None = None
-    for term in problem.terms:
-        if not holds and session.best is not None and session.settled(session.best[term]):
-            exact.model.hold(term, session.best[term], HOLD_SLACK)
-            holds.append((term, session.best[term]))
-            continue
+    for term in left:
         # Proving the first term counts most; what it leaves is for the others.
         arrays = exact.model.arrays(term, relax=True)
         relaxed = session.optimise(arrays, share=0.2)
