@@ -222,3 +222,13 @@ def relaxation(
     if claimed is not None:
         yield Bound(term, counts.problem.rounded(term, claimed), holds)
     return last
+
+
+def drained(steps: Generator[Bound, None, Outcome | None]) -> tuple[list[Bound], Outcome | None]:
+    """Return what a generator yields and returns: bounds wait for the plan that they speak of."""
+    bounds: list[Bound] = []
+    while True:
+        try:
+            bounds.append(next(steps))
+        except StopIteration as end:
+            return bounds, end.value

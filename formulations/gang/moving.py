@@ -15,12 +15,18 @@ from placewright.formulations.gang.growing import grow
 from placewright.formulations.gang.hostpatterns import HostPatterns
 from placewright.formulations.gang.landing import displace, land
 from placewright.formulations.gang.making_room import make_room
-from placewright.formulations.gang.models import CountModel, PatternModel, models_of
+from placewright.formulations.gang.models import (
+    CountModel,
+    PatternModel,
+    drained,
+    models_of,
+    relaxation,
+)
 from placewright.formulations.gang.naming import candidate
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.plans import plans
 from placewright.formulations.gang.problem import ENTITLED, VALUE, Problem
-from placewright.formulations.gang.reclaiming import reclaim
+from placewright.formulations.gang.reclaiming import emphasised
 from placewright.formulations.gang.repacking import repack
 from placewright.formulations.gang.repair import repair
 from placewright.formulations.gang.settling import settle
@@ -55,7 +61,7 @@ def moving(
     if landed is None and session.expired():
         return
     if first == ENTITLED:
-        yield candidate(reclaim(problem), "reclaiming")
+        yield from _reclaiming(session, problem)
     if first == VALUE and (landed is None or problem.quota):
         # Where a quota is used up, who lands has to stop others of the same tenant.
         displaced = Placement(problem)
@@ -103,6 +109,19 @@ def moving(
                 starts={**moved.starts, **step.starts},
                 slots={**moved.slots, **step.slots},
             )
+
+
+def _reclaiming(session: Session, problem: Problem) -> Iterator[Candidate]:
+    """Yield plans in which entitled jobs take back what others borrow."""
+    mine = emphasised(problem)
+    # What is best and bound in the round asked is neither in this one.
+    inner = replace(session, best=None, first_bound=None)
+    placement = Placement(mine)
+    fill(placement)
+    tightest = next(models_of(mine, placement))
+    _, relaxed = drained(relaxation(inner, *tightest, VALUE))
+    yield from moving(inner, mine, tightest, relaxed)
+    session.wall_stopped |= inner.wall_stopped
 
 
 def landed_by(

@@ -1,22 +1,21 @@
 """Large rounds in which guarantees come first: entitled jobs displace those that borrow.
 
-As `displace` does for value, and without a model: an entitled job is worth `EMPHASIS` times its
-value there, so that it displaces borrowed ones whatever they are worth, but for the least of them.
+They are planned as rounds in which value comes first, and an entitled option is worth `EMPHASIS`
+times its value: so an entitled job displaces borrowed ones whatever they are worth, but for those
+that are worth as many times more. Bounds of such a round say nothing of the one that is asked.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from placewright.formulations.gang.landing import displace
-from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import Problem
+from placewright.formulations.gang.problem import VALUE, Problem
 
 EMPHASIS = 1000
 
 
-def reclaim(problem: Problem) -> Placement:
-    """Return a plan in which entitled jobs take back what others borrow."""
+def emphasised(problem: Problem) -> Problem:
+    """Return the round with `value` as its only term, and entitled options worth far more."""
     classes = tuple(
         replace(
             job_class,
@@ -27,6 +26,4 @@ def reclaim(problem: Problem) -> Placement:
         )
         for job_class in problem.classes
     )
-    placement = Placement(replace(problem, classes=classes))
-    displace(placement)
-    return placement
+    return replace(problem, classes=classes, terms=(VALUE,))

@@ -9,7 +9,7 @@ made from that relaxation, too.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple, Self
@@ -23,6 +23,7 @@ from placewright.formulations.gang.landing import displace
 from placewright.formulations.gang.mending import mend
 from placewright.formulations.gang.models import (
     PatternModel,
+    drained,
     pattern_model,
     relaxation,
     room_of,
@@ -115,7 +116,7 @@ class Warm:
         model.patterns.learn(placement)
         if self._known is not None:
             self._known.recall(model.patterns)
-        bounds, outcome = _drained(relaxation(session, *model, VALUE))
+        bounds, outcome = drained(relaxation(session, *model, VALUE))
         if outcome is not None and outcome.row_duals is not None:
             self._known = _Known.of(model, outcome.row_duals)
         return _Solved(model, bounds, outcome)
@@ -142,16 +143,6 @@ def _applies(problem: Problem) -> bool:
     """Whether the plan is to be worth most, on hosts that are full of jobs that may make way."""
     tied = with_tied_pinned(problem) is not problem
     return problem.terms[0] == VALUE and not (problem.vacate.any() or tied or small(problem))
-
-
-def _drained(steps: Generator[Bound, None, Outcome | None]) -> tuple[list[Bound], Outcome | None]:
-    """Return what a generator yields and returns: bounds wait for the plan that they speak of."""
-    bounds: list[Bound] = []
-    while True:
-        try:
-            bounds.append(next(steps))
-        except StopIteration as end:
-            return bounds, end.value
 
 
 class _Solved(NamedTuple):

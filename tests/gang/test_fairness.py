@@ -13,8 +13,10 @@ from hypothesis import HealthCheck, assume, given, settings
 
 from placewright.formulations.gang import classes, hostpatterns, repair, run
 from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.gang.landing import displace
 from placewright.formulations.gang.naming import candidate
-from placewright.formulations.gang.reclaiming import reclaim
+from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.reclaiming import emphasised
 from placewright.instances.plan import Certificate, Plan
 from placewright.instances.round import Round
 from placewright.instances.verify import verify
@@ -129,7 +131,9 @@ def test_entitled_jobs_displace_and_are_never_displaced_by_borrowed_ones(
         plan, _ = solved(round_, "highs")
         pairs = [(index[d.job], index[d.displaced_by]) for d in plan.decisions if d.displaced_by]
         chosen = {index[d.job]: d.option for d in plan.decisions if d.option is not None}
-        loose = candidate(reclaim(problem), "reclaiming")
+        displaced = Placement(emphasised(problem))
+        displace(displaced)
+        loose = candidate(displaced, "reclaiming")
         chosen_then = {job: option for job, (option, _) in loose.starts.items()}
         for stops, comes, options in [
             *((a, b, chosen) for a, b in pairs),
