@@ -143,11 +143,18 @@ def _stays(world: World, one: Bound) -> bool:
 
 
 def inside_cells(reading: Reading) -> Iterator[Finding]:
-    """Require guaranteed jobs inside their tenant's cells, and each binding to name those in it."""
+    """Require guaranteed jobs inside their tenant's cells, and each binding to name those in it.
+
+    Those that run are kept: a guarantee is worth nothing if it ends with the round.
+    """
     found = _read(reading)
     if found is None:
         return
     world, bound = found
+    moved = [(one.path, one.job) for one in reading.migrated]
+    for path, job in moved + [(one.path, one.job) for one in reading.preempted]:
+        if world.guaranteed(job):
+            yield Finding(path, f"guaranteed job {job.name!r} is not kept; expected it to stay")
     cell_of = {host: b for b, one in enumerate(bound) for host in world.hosts_of(one) or ()}
     jobs: defaultdict[int, set[str]] = defaultdict(set)
     for placed in (*world.reading.kept, *world.reading.placed_anew):

@@ -222,6 +222,16 @@ CORRUPTIONS: dict[str, tuple[Any, set[str], str]] = {
         "sections[0].bindings[0].jobs",
     ),
     "a cell that breaks another tenant's": (taker_takes("b0"), {"claims"}, "sections"),
+    "a guaranteed job that moves": (
+        lambda raw: (
+            place(raw, OLD, "a1"),
+            place(raw, ANY, "a0"),
+            raw["decisions"][OLD].update(decision="migrate"),
+            raw["sections"].append({"kind": "moves", "steps": ["old"], "needs_spare": []}),
+        ),
+        {"inside_cells"},
+        "decisions[0]",
+    ),
     "a job that waits inside its quota": (taker_waits, {"granted"}, "decisions[2]"),
     "a job that is not guaranteed displaces for no guarantee": (
         any_displaces_guest,

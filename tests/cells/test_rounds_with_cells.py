@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from placewright.instances.job import Job
-from placewright.instances.plan import Decision, DecisionKind, Plan, Task
+from placewright.instances.plan import Decision, DecisionKind, Plan, Reason, Task
 from placewright.instances.references import check_round
 from placewright.instances.round import Round
 from placewright.instances.verify import verify
@@ -165,7 +165,7 @@ def score(plan: Plan) -> tuple[int, ...]:
 def test_no_plan_with_the_same_guaranteed_jobs_is_better_than_the_certificate_says():
     random = Random(5)
     met = evictions = 0
-    for number in range(110):
+    for number in range(80):
         round_ = random_round(random, most=3)
         if size(round_) > 600:
             continue
@@ -185,8 +185,8 @@ def test_no_plan_with_the_same_guaranteed_jobs_is_better_than_the_certificate_sa
         proven = prove_bounds(round_, plan)[0].bound
         assert proven is not None
         assert -best[0] <= proven
-    assert met > 50
-    assert evictions > 10
+    assert met > 35
+    assert evictions > 8
 
 
 TERMS = (
@@ -200,7 +200,7 @@ TERMS = (
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_random_rounds_have_valid_plans(backend):
     random = Random(BACKENDS.index(backend))
-    for number in range(40):
+    for number in range(16):
         round_ = random_round(random, most=7)
         policy = round_.policy.model_copy(update={"terms": TERMS[number % 4]})
         round_ = round_.model_copy(update={"policy": policy})
@@ -276,3 +276,44 @@ def test_a_tenant_gets_in_a_shared_cluster_what_it_gets_in_one_of_its_own():
     assert started > 40
     assert waited > 10
     assert displaced > 5
+
+
+def test_what_fails_is_not_claimed_and_the_rest_is_served():
+    """A rack of a failed host is no cell; what runs in a cell whose host fails stays."""
+    cluster = cluster_of(3)
+    tenants = [
+        {"name": "x", "cells": [{"level": "rack", "count": 2}]},
+        {"name": "y", "cells": [{"level": "host", "count": 2}]},
+    ]
+    both = {"options": [{"groups": [{"gpu": 2000, "count": 2}]}]}
+    one = {"options": [{"groups": [{"gpu": 2000}]}]}
+    round_ = Round.model_validate(
+        {"cluster": cluster, "tenants": tenants, "jobs": [{"name": "x0", "tenant": "x", **both}]}
+    )
+    with Engine(round_, isolation="none") as engine:
+        engine.round()
+        held = engine.state.bindings[0].domain
+        other = next(r for r in ("r0", "r1", "r2") if r != held)
+        hosts = [f"h{held[1]}0", f"h{other[1]}0"]
+        jobs = [
+            Job.model_validate(raw)
+            for raw in (
+                {"name": "y0", "tenant": "y", **one},
+                {"name": "y1", "tenant": "y", **one},
+                {"name": "x1", "tenant": "x", **both},
+            )
+        ]
+        changes = Changes(health=dict.fromkeys(hosts, False), added=jobs[:1])
+        plan = engine.round(changes)
+        assert verify(engine.round_solved, plan).ok
+        decided = {d.job: d for d in plan.decisions}
+        assert decided["x0"].decision is DecisionKind.KEEP
+        # The smallest healthy cell that there is: what is left of the rack that failed.
+        assert [task.host for task in decided["y0"].tasks] == [f"h{other[1]}1"]
+        # Two claims of y and one of x are left for the third rack: first come, first served.
+        plan = engine.round(Changes(added=jobs[1:]))
+        assert verify(engine.round_solved, plan).ok
+        decided = {d.job: d for d in plan.decisions}
+        assert decided["y1"].decision is DecisionKind.START
+        assert decided["x1"].reason is Reason.NOT_CHOSEN  # owned, but not to be had
+        assert not plan.certificate.degraded
