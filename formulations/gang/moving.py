@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.counts import Counts
 from placewright.formulations.gang.emptying import empty
+from placewright.formulations.gang.exact.stopping import stop_for_pending
 from placewright.formulations.gang.filling import fill
 from placewright.formulations.gang.growing import grow
 from placewright.formulations.gang.hostpatterns import HostPatterns
@@ -31,7 +32,7 @@ from placewright.formulations.gang.repacking import repack
 from placewright.formulations.gang.repair import repair
 from placewright.formulations.gang.settling import settle
 from placewright.formulations.gang.vacating import vacate
-from placewright.formulations.session import Candidate, Session
+from placewright.formulations.session import Bound, Candidate, Session
 from placewright.solver import Arrays, Outcome
 
 LANDING_SECONDS = 6.0
@@ -54,7 +55,7 @@ def moving_at_once(problem: Problem) -> Iterator[Candidate]:
 
 def moving(
     session: Session, problem: Problem, tightest: CountModel, relaxed: Outcome | None
-) -> Iterator[Candidate]:
+) -> Iterator[Candidate | Bound]:
     """Let the running jobs move or stop where that pays; else decide the others around them."""
     first = problem.terms[0]
     landed = landed_by(session, tightest, relaxed) if first == VALUE else None
@@ -77,6 +78,7 @@ def moving(
         if packed is not None and packed.value > landed.value:
             landed = packed
             yield candidate(landed, "making room")
+    yield from stop_for_pending(problem, session)
     known = None if session.best is None else session.best[first]
     if first in (VALUE, ENTITLED) and known is not None and session.close_enough(known):
         return

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,7 @@ from placewright.formulations.gang.stranded.mix import STRANDED, Mix
 from placewright.solver import Model
 
 NONE = -1
+Moves = Literal["placed", "none", "away"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -69,6 +71,7 @@ class Exact:
     kept : a column per entry, `NONE` for pending jobs
     x, x_set, x_host : columns, task set and host of each x
     stays : the places of running jobs
+    away, away_set : columns of running tasks that move, wherever that may be, and their task sets
     """
 
     problem: Problem
@@ -84,6 +87,8 @@ class Exact:
     x_set: Ints
     x_host: Ints
     stays: Stays
+    away: Ints
+    away_set: Ints
 
     @property
     def set_shape(self) -> Ints:
@@ -129,18 +134,22 @@ def build(
     hosts: Ints,
     numbers: Ints,
     running: Sequence[int] = (),
+    moves: Moves = "placed",
 ) -> Exact:
     """Model jobs on what `placement` leaves free on `hosts`.
 
     `numbers` of pending jobs per class, and the `running` jobs, which must be stopped in the
-    placement and have all their places on the hosts.
+    placement and have all their places on the hosts. `moves` says where the tasks of these may
+    arrive: where there is room ("placed"), nowhere ("none"), or anywhere and without taking room
+    ("away", a relaxation).
     """
     model = Model()
     entries, sets = entries_of(problem, numbers, running)
     room = np.zeros((len(sets), len(hosts)), dtype=np.int64)
     for t, task_set in enumerate(sets):
         tasks = sum(n * entries[e].most for e, _, n in task_set.users)
-        room[t] = np.minimum(placement.fits(task_set.shape)[hosts], tasks)
+        if moves == "placed" or entries[task_set.users[0][0]].job == ANY:
+            room[t] = np.minimum(placement.fits(task_set.shape)[hosts], tasks)
     x_set, x_host = np.nonzero(room)
     y = model.variables("y", len(entries), upper=[e.most for e in entries])
     x = model.variables("x", len(x_set), upper=room[x_set, x_host])
@@ -148,9 +157,12 @@ def build(
     kept = np.full(len(entries), NONE, dtype=np.int64)
     kept[moving] = model.variables("kept", len(moving), upper=1)
     stays = _stays(problem, model, hosts, entries, sets)
+    away_set = np.unique(stays.set) if moves == "away" else np.zeros(0, dtype=np.int64)
+    away = model.variables("away", len(away_set), upper=np.bincount(stays.set)[away_set])
     exact = Exact(
-        problem, placement, hosts, model, entries, sets, room, y, kept, x, x_set, x_host, stays
-    )
+        problem, placement, hosts, model, entries, sets, room, y, kept, x, x_set, x_host,
+        stays, away, away_set,
+    )  # fmt: skip
     limit = numbers.copy()
     np.add.at(limit, [problem.running[job].job_class for job in running], 1)
     _one_option(exact, limit)
@@ -201,6 +213,7 @@ def _gang(m: Exact) -> None:
     rows = m.model.rows("gang", len(m.sets), lower=0.0, upper=0.0)
     m.model.add(rows[m.x_set], m.x, 1.0)
     m.model.add(rows[m.stays.set], m.stays.s, 1.0)
+    m.model.add(rows[m.away_set], m.away, 1.0)
     users = [(t, e, n) for t, task_set in enumerate(m.sets) for e, _, n in task_set.users]
     t, e, n = np.array(users, dtype=np.int64).reshape(-1, 3).T
     m.model.add(rows[t], m.y[e], -n)

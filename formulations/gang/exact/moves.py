@@ -23,11 +23,16 @@ def add_moves(m: Exact) -> None:
     """Append the terms of the policy that speak of running jobs."""
     terms = m.problem.terms
     if "disruption" in terms:
-        _disruption(m, "disruption", 1.0)
+        add_disruption(m)
     if "remaining" in terms:
         _remaining(m)
     if "freed" in terms:
         add_freed(m)
+
+
+def add_disruption(m: Exact) -> None:
+    """Append the term `disruption`."""
+    _disruption(m, "disruption", 1.0)
 
 
 def _disruption(m: Exact, term: str, sign: float) -> None:

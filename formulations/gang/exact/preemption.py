@@ -39,6 +39,8 @@ def add_preemption(m: Exact) -> None:
         row = m.model.rows("victim", 1, lower=1.0)
         m.model.add(row, m.y[[e]], 1.0)
         m.model.add(row[[0] * len(above)], m.x[above], 1.0)
+        movers = np.flatnonzero(m.problem.shape_rank[m.set_shape[m.away_set]] > level)
+        m.model.add(row[[0] * len(movers)], m.away[movers], 1.0)
 
 
 def _at_home(m: Exact) -> NDArray[np.bool_]:

@@ -1,0 +1,137 @@
+"""Who stops so that few pending jobs start: plans, bounds, and hitting sets of hosts to return."""
+
+from __future__ import annotations
+
+import random
+from itertools import combinations
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+
+from placewright.formulations.gang import repair, run
+from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.gang.exact.stopping import stop_for_pending
+from placewright.instances import return_hosts
+from placewright.instances.plan import Certificate
+from placewright.instances.round import Round
+from placewright.instances.verify import verify
+from placewright.rounds import solve_round
+
+STABLE: dict[str, Any] = {
+    "derandomize": True,
+    "database": None,
+    "deadline": None,
+    "suppress_health_check": list(HealthCheck),
+}
+
+
+def solved(round_: Round, backend: str) -> Certificate:
+    plan = solve_round(round_, backend=backend, gap=0.0, isolation="none")
+    checked = verify(round_, plan)
+    assert checked.ok, checked.violations
+    assert plan.certificate is not None
+    assert plan.certificate.degraded == ()
+    return plan.certificate
+
+
+@pytest.mark.parametrize("preset", [None, "minimal_victims"])
+@pytest.mark.parametrize(("backend", "examples"), [("highs", 50), ("cp-sat", 12), ("cbc", 12)])
+def test_no_plan_beats_a_bound_on_who_must_stop(
+    oracle: ModuleType,
+    moves: ModuleType,
+    tiny: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    backend: str,
+    examples: int,
+    preset: str | None,
+) -> None:
+    monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
+    monkeypatch.setattr(repair, "PATIENCE", 2)
+
+    @settings(max_examples=examples, **STABLE)
+    @given(tiny.running_rounds(preset=preset))
+    def check(drawn: Round) -> None:
+        terms = ("value", "disruption", *(t for t in drawn.policy.terms if t == "spread"))
+        policy = drawn.policy.model_copy(update={"terms": terms, "vacate": (), "freeing": None})
+        round_ = drawn.model_copy(update={"policy": policy})
+        try:
+            plans = moves.attainable_with_moves(round_)
+        except oracle.TooManyPlansError:
+            assume(False)
+        certificate = solved(round_, backend)
+        values = tuple(term.value for term in certificate.terms)
+        assert values in plans
+        for index, term in enumerate(certificate.terms):
+            best = oracle.best_given(round_, plans, values, index)
+            for bound in (term.certified, term.claimed):
+                if bound is not None:
+                    assert oracle.SENSE[term.name] * (bound - best) >= 0, (term, best)
+
+    check()
+
+
+def loaned(seed: int, hosts: int) -> Round:
+    """Full hosts of two GPUs, held by jobs on one to three of them that are too dear to move."""
+    rng = random.Random(seed)
+    slots = [(h, g) for h in range(hosts) for g in range(2)]
+    rng.shuffle(slots)
+    jobs = []
+    while slots:
+        places = [slots.pop() for _ in range(min(len(slots), rng.choice([1, 1, 2, 3])))]
+        tasks = [{"index": i, "host": f"h{h}", "gpus": [g]} for i, (h, g) in enumerate(places)]
+        cost = rng.choice([0, *(1000 * k for k in range(1, 60))])
+        jobs.append(
+            {
+                "name": f"job-{len(jobs)}",
+                "options": [{"groups": [{"count": len(places), "gpu": 1000}]}],
+                "running": {"tasks": tasks, "preempt_cost": cost, "migrate_cost": 10**6},
+            }
+        )
+    entries = [{"name": f"h[0-{hosts - 1}]", "gpus": 2, "gpu_model": "T4"}]
+    return Round.model_validate({"cluster": {"hosts": entries}, "jobs": jobs})
+
+
+def cheapest(round_: Round, hosts: int, count: int) -> int:
+    """The least cost of stopping all jobs on `count` of the hosts."""
+    jobs = [
+        (
+            {int(task.host[1:]) for task in job.running.tasks},
+            (job.running.preempt_cost or 0) + job.options[0].milli_gpu,
+        )
+        for job in round_.jobs
+        if job.running is not None
+    ]
+    return min(
+        sum(cost for where, cost in jobs if where & {*chosen})
+        for chosen in combinations(range(hosts), count)
+    )
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_hosts_to_return_are_a_cheapest_hitting_set_without_the_whole_exact_model(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
+    hosts, count = 14, 2 + seed % 4
+    round_ = loaned(seed, hosts)
+    certificate = solved(return_hosts(round_, [f"h[0-{hosts - 1}]"], count), "highs")
+    value, disruption = certificate.terms
+    assert (value.value, disruption.value) == (1, cheapest(round_, hosts, count))
+    assert disruption.bound == disruption.value
+
+
+def test_rounds_of_many_pending_jobs_or_other_terms_are_left_to_the_counts(
+    tiny: ModuleType,
+) -> None:
+    round_ = loaned(0, 4)
+    made = return_hosts(round_, ["h[0-3]"], 1)
+    session: Any = None  # nothing is asked of it
+    many = made.jobs[-1:] * 40
+    named = tuple(job.model_copy(update={"name": f"r{i}"}) for i, job in enumerate(many))
+    crowd = made.model_copy(update={"jobs": (*round_.jobs, *named)})
+    assert list(stop_for_pending(compile_round(crowd), session)) == []
+    policy = made.policy.model_copy(update={"terms": ("disruption", "value")})
+    other = made.model_copy(update={"policy": policy})
+    assert list(stop_for_pending(compile_round(other), session)) == []
