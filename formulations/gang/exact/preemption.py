@@ -18,6 +18,7 @@ from placewright.formulations.gang.problem import ANY
 def add_preemption(m: Exact) -> None:
     """Append the rows of every running job of the model."""
     rank = m.problem.shape_rank[m.x_shape]
+    away_rank = m.problem.shape_rank[m.set_shape[m.away_set]]
     at_home = _at_home(m)
     for e, entry in enumerate(m.entries):
         if entry.job == ANY:
@@ -39,7 +40,7 @@ def add_preemption(m: Exact) -> None:
         row = m.model.rows("victim", 1, lower=1.0)
         m.model.add(row, m.y[[e]], 1.0)
         m.model.add(row[[0] * len(above)], m.x[above], 1.0)
-        movers = np.flatnonzero(m.problem.shape_rank[m.set_shape[m.away_set]] > level)
+        movers = np.flatnonzero(away_rank > level)
         m.model.add(row[[0] * len(movers)], m.away[movers], 1.0)
 
 

@@ -10,7 +10,7 @@ They apply where few jobs are pending, and `value` and then `disruption` are wha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,8 @@ from placewright.formulations.gang.exact.terms import add_terms, add_value
 from placewright.formulations.gang.filling import fill
 from placewright.formulations.gang.naming import candidate
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import VALUE, Problem
-from placewright.formulations.session import HOLD_SLACK, Bound, Candidate, Session
+from placewright.formulations.gang.problem import SENSE, VALUE, Problem
+from placewright.formulations.session import HOLD_SLACK, Bound, Candidate, Session, tighter
 from placewright.solver import certified_bound, multipliers
 
 DISRUPTION = "disruption"
@@ -46,8 +46,14 @@ def stop_for_pending(problem: Problem, session: Session) -> Iterator[Candidate |
         return
     if _size(problem) > MAX_CELLS:
         return
+    least: float | None = None
+    if session.best is not None and session.settled(session.best[VALUE]):
+        least = yield from _anywhere(problem, session, session.best[VALUE])
+    if session.best is not None and least == session.best[DISRUPTION]:
+        return
+    known = None if session.best is None else session.best[VALUE]
     yield from _stay_or_stop(problem, session)
-    if session.best is not None and not session.expired():
+    if session.best is not None and (least is None or session.best[VALUE] != known):
         yield from _anywhere(problem, session, session.best[VALUE])
 
 
@@ -87,7 +93,10 @@ def _stay_or_stop(problem: Problem, session: Session) -> Iterator[Candidate]:
     yield candidate(placement, "stopping")
 
 
-def _anywhere(problem: Problem, session: Session, value: int) -> Iterator[Bound]:
+def _anywhere(
+    problem: Problem, session: Session, value: int
+) -> Generator[Bound, None, float | None]:
+    """Bound `disruption` among plans that are worth `value`; return the tightest bound."""
     exact = _model(problem, "away")
     add_gpus(exact)
     add_preemption(exact)
@@ -96,11 +105,16 @@ def _anywhere(problem: Problem, session: Session, value: int) -> Iterator[Bound]
     exact.model.hold(VALUE, value, HOLD_SLACK)
     holds = ((VALUE, value),)
     arrays = exact.model.arrays(DISRUPTION, relax=True)
+    least: float | None = None
     relaxed = session.optimise(arrays, share=0.3)
     if relaxed is not None and relaxed.row_duals is not None:
         certified = certified_bound(arrays, multipliers(arrays, relaxed.row_duals))
         if certified is not None:
-            yield Bound(DISRUPTION, problem.certified(DISRUPTION, certified), holds, certified=True)
+            least = problem.certified(DISRUPTION, certified)
+            yield Bound(DISRUPTION, least, holds, certified=True)
     outcome = session.optimise(exact.model.arrays(DISRUPTION), share=0.3, most=SECONDS, gap=0.0)
     if outcome is not None and outcome.bound is not None:
-        yield Bound(DISRUPTION, problem.rounded(DISRUPTION, outcome.bound), holds)
+        claimed = problem.rounded(DISRUPTION, outcome.bound)
+        least = tighter(least, claimed, SENSE[DISRUPTION])
+        yield Bound(DISRUPTION, claimed, holds)
+    return least
