@@ -104,12 +104,12 @@ def compile_round(round_: Round) -> Problem:
 
 def _levels(round_: Round, borrowed: Borrowed) -> list[Precedence]:
     """Return the distinct precedences of the running jobs that may move, lowest first."""
-    running = [
+    running = {
         (i not in borrowed, job.priority)
         for i, job in enumerate(round_.jobs)
         if job.running and not job.running.pinned
-    ]
-    return sorted(set(running))
+    }
+    return sorted(running)
 
 
 class _Basis:
@@ -129,6 +129,7 @@ class _Basis:
         self.demands: dict[tuple[int, ...], int] = {}
         self.labels: dict[tuple[str, int], int] = {}
         self.known: dict[int, _Facts] = {}
+        self.borrowed: Borrowed = {}
 
     def serves(self, round_: Round, levels: list[Precedence]) -> bool:
         return (
@@ -144,10 +145,16 @@ class _Basis:
         cluster, jobs = self.cluster, round_.jobs
         # By identity: jobs do not change, and a known one is alive, so its id is its own.
         known = self.known
+        if borrowed or self.borrowed:
+            # A job's standing is a matter of the others, too.
+            known = {
+                id(job): fact
+                for i, job in enumerate(jobs)
+                if (fact := known.get(id(job))) and fact.borrowed == borrowed.get(i, ())
+            }
+        self.borrowed = borrowed
         self.known = {
-            id(job): fact
-            if (fact := known.get(id(job))) and fact.borrowed == borrowed.get(i, ())
-            else self._facts(job, borrowed.get(i, ()))
+            id(job): known.get(id(job)) or self._facts(job, borrowed.get(i, ()))
             for i, job in enumerate(jobs)
         }
         facts = [self.known[id(job)] for job in jobs]

@@ -75,9 +75,12 @@ def verify(round: Round, plan: Plan) -> Verification:  # noqa: A002
     Time and memory grow with jobs, tasks and hosts, not with GPUs.
     """
     reading = read(round, plan)
-    terms: dict[str, int] = {
-        name: TERMS[name].recompute(reading) for name in shares.written_out(round)
-    }
+    terms: dict[str, int] = {}
+    for name in round.policy.terms:
+        if name == shares.TERM:
+            terms |= shares.sums(reading)
+        else:
+            terms[name] = TERMS[name].recompute(reading)
     violations = [found for rule in _PLAN_RULES for found in rule.violations(reading)]
     if plan.certificate is not None:
         violations += verify_certificate(plan.certificate, terms)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Any, NamedTuple
 
 from placewright.instances.documents import WHOLE_GPU
@@ -24,6 +23,8 @@ KIND = "shares"
 TERM = "share"
 UNIT = 100_000
 MOST = 8
+ALL = f"{TERM}_all"
+NAMES = (TERM, *(f"{TERM}_{k}" for k in range(2, MOST + 1)))
 
 Path = tuple[str | int, ...]
 
@@ -34,15 +35,6 @@ class Share(NamedTuple):
     tenant: str
     share: int
     resource: str | None
-
-
-def written_out(round_: Round) -> list[str]:
-    """Return the policy's terms, with `share` written out."""
-    number = len(_counting(round_))
-    names = [TERM, *(f"{TERM}_{k}" for k in range(2, min(number, MOST) + 1))]
-    if number > MOST:
-        names[-1] = f"{TERM}_all"
-    return [t for term in round_.policy.terms for t in (names if term == TERM else [term])]
 
 
 def shares(reading: Reading) -> list[Share]:
@@ -70,17 +62,17 @@ def shares(reading: Reading) -> list[Share]:
     return found
 
 
-def smallest(reading: Reading, number: int | None) -> int:
-    """Return the sum of so many of the smallest shares, of all of them for None."""
-    return sum(sorted(one.share for one in shares(reading))[:number])
-
-
-SUMS = {
-    TERM: partial(smallest, number=1),
-    **{f"{TERM}_{k}": partial(smallest, number=k) for k in range(2, MOST + 1)},
-    f"{TERM}_all": partial(smallest, number=None),
-}
-"""How each term that `share` may stand for is recomputed; all are to be as large as possible."""
+def sums(reading: Reading) -> dict[str, int]:
+    """Return the terms that `share` stands for in this round; none if its policy has it not."""
+    if not _asked(reading):
+        return {}
+    ordered = sorted(one.share for one in shares(reading))
+    numbers = range(1, max(min(len(ordered), MOST), 1) + 1)
+    found = {name: sum(ordered[:k]) for name, k in zip(NAMES, numbers, strict=False)}
+    if len(ordered) > MOST:
+        found.popitem()
+        found[ALL] = sum(ordered)
+    return found
 
 
 def _counting(round_: Round) -> list[str]:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
+from functools import partial
 from math import comb
 from typing import Literal, NamedTuple
 
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.verify.communication import bottleneck
 from placewright.instances.verify.reading import Reading
-from placewright.instances.verify.shares import SUMS
+from placewright.instances.verify.shares import ALL, NAMES, sums
 from placewright.instances.verify.standing import Standing
 from placewright.instances.verify.stranded import stranded
 
@@ -157,6 +158,11 @@ def leftover(reading: Reading) -> int:
     return sum(host.hardware.gpus * WHOLE_GPU for host in hosts.values()) - used
 
 
+def share(reading: Reading, name: str) -> int:
+    """Sum of some of the smallest dominant shares; 0 where `share` does not stand for it."""
+    return sums(reading).get(name, 0)
+
+
 def _stop(reading: Reading, job: str) -> int:
     """Return the default cost of stopping a running job, in milli-GPU-seconds."""
     running = reading.running[job]
@@ -177,5 +183,5 @@ TERMS: Mapping[str, Term] = {
     "leftover": Term("min", leftover),
     "bottleneck": Term("min", bottleneck),
     "stranded": Term("min", stranded),
-    **{name: Term("max", recompute) for name, recompute in SUMS.items()},
+    **{name: Term("max", partial(share, name=name)) for name in (*NAMES, ALL)},
 }
