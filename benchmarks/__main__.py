@@ -15,7 +15,7 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks import backends, incremental, packing, presets, scale
+from benchmarks import backends, incremental, packing, presets, scale, shapes
 from benchmarks.plots import over_cost
 from benchmarks.report import Row, document, failed, figures_table, rows_table, summary_table
 
@@ -44,6 +44,7 @@ BENCHMARKS = {
     "scale": Benchmark(scale.cases, scale.run, scale.draw),
     "incremental": Benchmark(incremental.cases, incremental.run, partial(over_cost, "incremental")),
     "packing": Benchmark(packing.cases, packing.run, partial(over_cost, "packing")),
+    "shapes": Benchmark(shapes.cases, shapes.run, partial(over_cost, "shapes")),
     "presets": Benchmark(presets.cases, presets.run, partial(over_cost, "presets")),
 }
 

@@ -32,7 +32,8 @@ def bench() -> Iterator[SimpleNamespace]:
         patch.syspath_prepend(ROOT)
         patch.chdir(ROOT)
         modules = "backends", "baselines", "incremental", "measure", "plots", "presets", "report"
-        names = {"main": "__main__"} | {name: name for name in (*modules, "scale", "stages")}
+        modules += "scale", "shapes", "speeds", "stages"
+        names = {"main": "__main__"} | {name: name for name in modules}
         yield SimpleNamespace(
             **{key: importlib.import_module(f"benchmarks.{name}") for key, name in names.items()}
         )
@@ -54,6 +55,7 @@ def in_process(bench, monkeypatch):
 
     monkeypatch.setattr(bench.backends, "measured", measured)
     monkeypatch.setattr(bench.presets, "measured", measured)
+    monkeypatch.setattr(bench.shapes, "measured", measured)
 
 
 def answers(bench, **given):
@@ -190,7 +192,7 @@ def test_a_command_that_fails_says_how(bench):
         bench.measure.command(["sh", "-c", "echo first >&2; echo too bad >&2; exit 3"])
 
 
-@pytest.mark.parametrize("name", ["backends", "scale", "presets"])
+@pytest.mark.parametrize("name", ["backends", "scale", "presets", "shapes"])
 def test_every_case_is_named_once_and_the_quick_ones_are_among_them(bench, name):
     benchmark = bench.main.BENCHMARKS[name]
     every = [(case.name, getattr(case, "seed", None)) for case in benchmark.cases(quick=False)]
@@ -445,3 +447,65 @@ def test_a_preset_counts_the_jobs_that_move_and_those_that_stop(bench):
     answer = bench.presets.decide(10.0, round_)
     assert (answer.term, answer.value, answer.bound) == ("remaining", 0, 0)
     assert answer.figures == {"moved": 1, "preempted": 0}
+
+
+def known_application(bench):
+    """A job that computes 10 samples a second per slow GPU, and synchronises across hosts."""
+    speeds = bench.speeds
+    step = speeds.Measurement(10, 1.0, (0.0, 0.1, 0.2), (1, 2, 4), (0.2, 1.0, 2.0))
+    return speeds.Application((step,), {"k80": 1.0, "p100": 2.0, "v100": 4.0}, 20)
+
+
+def test_goodput_is_throughput_at_the_efficiency_of_its_batch(bench):
+    application = known_application(bench)
+    assert application.goodput("k80", 1, 20.0) == 10.0  # two steps make up the first batch
+    assert application.goodput("v100", 4, 20.0) == 40 / (0.25 + 0.2) * (20 + 20) / (20 + 40)
+    assert application.goodput("k80", 12, 1e9) == pytest.approx(120 / (1 + 1.5))
+    assert application.goodput("k80", 24, 20.0) == 0.0  # more hosts than were measured
+
+
+def test_options_are_powers_of_two_in_a_host_and_whole_hosts_and_the_same_each_time(bench):
+    known = (known_application(bench),)
+    made = bench.shapes.shapes_round(128, 3, known)
+    assert made == bench.shapes.shapes_round(128, 3, known)
+    assert made != bench.shapes.shapes_round(128, 4, known)
+    assert len(made.jobs) == 64
+    asked = {
+        (g.gpu_models[0], g.gpu, g.count) for j in made.jobs for o in j.options for g in o.groups
+    }
+    assert {(gpu, count) for model, gpu, count in asked if model == "p100"} == {
+        *((1000 * n, 1) for n in (1, 2, 4, 8)),
+        *((8000, n) for n in (2, 3, 4)),
+    }
+    values = [option.value for job in made.jobs for option in job.options]
+    assert len(set(values)) > 100
+    assert 0 < min(values) < max(values) < 1.1 * bench.shapes.VALUE_OF_ONE
+
+
+@pytest.mark.usefixtures("in_process")
+def test_the_literal_programs_and_placewright_find_the_same_optimum(bench, monkeypatch):
+    known = (known_application(bench),)
+    monkeypatch.setattr(bench.shapes, "applications", lambda: known)
+    monkeypatch.setattr(bench.shapes, "FILES", ())
+    rows = list(bench.shapes.run([bench.shapes.Case(64, 0)], quick=True))
+    assert [row.method for row in rows] == ["placewright", "highs", "cbc"]
+    assert len({row.value for row in rows}) == 1
+    assert {(row.term, row.best_gap, row.note) for row in rows} == {("value", 0.0, "")}
+    assert rows[0].figures["jobs"] == 32
+    assert not bench.report.failed(rows)
+
+
+def test_without_the_speed_tables_shapes_are_skipped_and_say_which(bench, monkeypatch, tmp_path):
+    monkeypatch.setattr(bench.shapes, "FILES", (tmp_path / "speeds.json",))
+    (row,) = bench.shapes.run([bench.shapes.Case(64, 0)], quick=True)
+    assert row.status == "skipped"
+    assert "speeds.json not found" in row.note
+
+
+def test_the_speed_tables_give_each_job_more_on_faster_gpus_and_on_more_of_them(bench):
+    if not all(file.is_file() for file in bench.speeds.FILES):
+        pytest.skip("the published tables are not here")
+    for application in bench.speeds.applications():
+        slow, fast = (application.goodput(model, 1, 1e4) for model in ("k80", "v100"))
+        assert 0 < slow < fast
+        assert application.goodput("v100", 4, 1e4) > 2 * fast

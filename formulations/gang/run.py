@@ -126,7 +126,8 @@ def _run_plain(
     if values is not None:
         placement = expand(counts, None, values, session)
         grow(placement)
-        yield candidate(placement, "counts")
+        done = problem.terms == (VALUE,) and session.settled(placement.value)
+        yield candidate(placement, "counts", final=done)
     if not session.proven:
         yield from later_bounds(session, counts, None)
 

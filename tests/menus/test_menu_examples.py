@@ -15,7 +15,7 @@ from placewright.instances import load_round, return_hosts
 from placewright.instances import verify as verification
 from placewright.instances.hardware import hardware
 from placewright.instances.job import Option, TaskGroup
-from placewright.instances.menus import afs, comet, gavel, lyra, ones, oobleck, pollux, synergy
+from placewright.instances.menus import afs, comet, gavel, lyra, ones, oobleck, pollux, sia, synergy
 from placewright.instances.ranges import expand
 from placewright.instances.round import Round
 
@@ -24,6 +24,7 @@ PROFILES = Path(__file__).parents[3] / "shared" / "data" / "profiles"
 NAMES = (
     "gavel",
     "pollux",
+    "sia",
     "afs",
     "ones",
     "lyra-growth",
@@ -195,6 +196,19 @@ def test_the_menus_of_gavel_are_those_of_its_table() -> None:
         models = {"v100": "V100", "p100": "P100"}
         made[name] = gavel.options(table, kind, gpus, models, per=per, scale=1000 * gpus)
     assert menus("gavel") == made
+
+
+def test_the_menus_of_sia_are_those_of_its_goodputs() -> None:
+    slow = {("t4", 1): 1.0, ("t4", 2): 1.5625, ("t4", 4): 2.25}
+    goodputs = {
+        "resnet50": slow | {("a100", 1): 4.0, ("a100", 2): 6.25},
+        "bert": slow | {("a100", 1): 6.25, ("a100", 2): 9.0},
+        "cifar10": slow | {("t4", 8): 1.875**2, ("a100", 1): 1.5625, ("a100", 2): 2.25},
+    }
+    hosts = {"t4": 4, "a100": 2}
+    assert menus("sia") == {name: sia.options(of, hosts) for name, of in goodputs.items()}
+    assert {size for model, size in goodputs["cifar10"] if model == "t4"} == {*sia.sizes(4, 2, 8)}
+    assert (3, 1333 + 667 + 667) in every_plan(load("sia"))
 
 
 def test_the_menus_of_pollux_are_those_of_its_tables() -> None:
