@@ -37,7 +37,7 @@ def solved(round_: Round, backend: str) -> Certificate:
 
 
 @pytest.mark.parametrize("preset", [None, "minimal_victims"])
-@pytest.mark.parametrize(("backend", "examples"), [("highs", 50), ("cp-sat", 12), ("cbc", 12)])
+@pytest.mark.parametrize(("backend", "examples"), [("highs", 25), ("cp-sat", 8), ("cbc", 6)])
 def test_no_plan_beats_a_bound_on_who_must_stop(
     oracle: ModuleType,
     moves: ModuleType,

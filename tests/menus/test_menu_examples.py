@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
-from typing import NamedTuple
+from textwrap import dedent
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -266,3 +267,12 @@ def test_the_menus_of_the_other_examples_follow_from_their_comments() -> None:
     }
     pipelines = oobleck.pipelines(3, oobleck.template_sizes(13, 2, 2), TaskGroup(gpu=4000))
     assert menus("oobleck") == {job.name: job.options for job in pipelines}
+
+
+def test_the_example_of_the_library_page_runs_and_says_what_it_gives() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "library.md").read_text(encoding="utf-8")
+    section = page.split("## Menus\n")[1].split("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("    ")]
+    names: dict[str, Any] = {}
+    exec(dedent("\n".join(lines)), names)
+    assert names["sizes"] == {"short": 3, "long": 4}
