@@ -3,10 +3,10 @@ r"""Patterns that cut GPUs into shares with memory, or into MIG slices.
     v[g,p]  GPUs of kind g (host class, free milli-GPU and memory, or layout) cut by pattern p
 
 A GPU holds slices or shares. The sets of slices that it can take together are few, since of those
-that are part of another only the largest matter: all of them are columns from the start, so the
-model is exact for the slices of a GPU. Patterns of shares are found by column generation as in
-patterns.py; the knapsack has two dimensions, milli-GPU and memory. Where the table would be too
-large, memory is counted in coarser units, what is asked rounded down: a relaxation.
+that are part of another only the largest matter: they are listed once for each layout, and the best
+is found by looking at all. Patterns of shares come from a knapsack as in patterns.py, in two
+dimensions, milli-GPU and memory. Where its table would be too large, memory is counted in coarser
+units, what is asked rounded down: a relaxation. Both are columns only once they help.
 """
 
 from __future__ import annotations
@@ -79,33 +79,40 @@ class PartPatterns(Patterns):
         )
 
     def _first(self) -> None:
-        """Add all sets of slices, and each share as often as it fits."""
+        """Add each part alone, as often as it fits."""
         self._measure()
-        counts, parts = self.counts, self.counts.parts
+        self._sets = [self._sets_of(g) for g in range(len(self.kind_class))]
+        parts = self.counts.parts
         kinds, cuts = [], []
-        for g, (a, layout) in enumerate(zip(self.kind_class.tolist(), self._layout, strict=True)):
-            wanted = counts.share_row[:, a] >= 0
-            slices = np.flatnonzero(wanted & ~self._is_share)
-            product = self.counts.problem.cluster.product[np.argmax(counts.classes.of_host == a)]
-            if len(slices) and product != NO_MIG and (layout != FREE or self._is_free(g)):
-                taken = self._parts.sharing.layouts.taken(layout)
-                for came in fullest(taken, tuple(parts.kind[slices].tolist())):
-                    cut = np.zeros(len(parts), dtype=np.int64)
-                    cut[slices] = np.array(came)[parts.kind[slices]]
-                    kinds.append(g)
-                    cuts.append(cut)
-            for f in np.flatnonzero(wanted & self._is_share) if layout == FREE else ():
-                most = int(self.kind_free[g] // parts.milli[f])
-                if parts.memory[f]:
-                    most = min(most, self._memory[g] // int(parts.memory[f]))
+        for g, sets in enumerate(self._sets):
+            for f in np.flatnonzero(self.counts.share_row[:, self.kind_class[g]] >= 0).tolist():
                 cut = np.zeros(len(parts), dtype=np.int64)
-                cut[f] = most
+                if not self._is_share[f]:
+                    cut[f] = sets[:, f].max(initial=0)
+                elif self._layout[g] == FREE:
+                    cut[f] = self.kind_free[g] // parts.milli[f]
+                    if parts.memory[f]:
+                        cut[f] = min(int(cut[f]), self._memory[g] // int(parts.memory[f]))
                 kinds.append(g)
                 cuts.append(cut)
         self._append(np.array(kinds, dtype=np.int64), np.array(cuts, dtype=np.int64))
 
-    def _is_free(self, g: int) -> bool:
-        return bool(self.kind_free[g] == WHOLE_GPU)
+    def _sets_of(self, g: int) -> Ints:
+        """Return the sets of slices that a kind of GPU can take, (sets, parts)."""
+        counts, parts, layout = self.counts, self.counts.parts, self._layout[g]
+        slices = np.flatnonzero((counts.share_row[:, self.kind_class[g]] >= 0) & ~self._is_share)
+        product = counts.problem.cluster.product[
+            np.argmax(counts.classes.of_host == self.kind_class[g])
+        ]
+        cut = layout != FREE or self.kind_free[g] == WHOLE_GPU
+        if not len(slices) or product == NO_MIG or not cut:
+            return np.zeros((0, len(parts)), dtype=np.int64)
+        taken = self._parts.sharing.layouts.taken(layout)
+        came = np.array(fullest(taken, tuple(parts.kind[slices].tolist())), dtype=np.int64)
+        sets = np.zeros((len(came), len(parts)), dtype=np.int64)
+        if len(came):
+            sets[:, slices] = came[:, parts.kind[slices]]
+        return sets
 
     def _measure(self) -> None:
         """Choose the units of the knapsack, and express shares and GPUs in them."""
@@ -129,14 +136,25 @@ class PartPatterns(Patterns):
         self._room[np.array(self._layout, dtype=np.int64) != FREE] = 0
 
     def _packed(self, price: NDArray[Any]) -> tuple[NDArray[Any], Callable[[int], Ints]]:
-        """Return what the best pattern of shares of each kind of GPU is worth, and which it is."""
+        """Return what the best pattern of each kind of GPU is worth, and which it is."""
         classes, position = np.unique(self.kind_class, return_inverse=True)
         mine = np.flatnonzero(self._is_share)
         best, choice = fill_both(
             self._size, self._size_memory, self._top, price[:, classes].T[:, mine]
         )
 
+        worth = best[position, self._room[:, 0], self._room[:, 1]]
+        sets = np.full(len(worth), -1, dtype=np.int64)
+        for g in [g for g, some in enumerate(self._sets) if len(some)]:
+            each = self._sets[g] @ price[:, self.kind_class[g]]
+            if each.max() > worth[g]:
+                sets[g] = each.argmax()
+                worth[g] = each.max()
+
         def cut(g: int) -> Ints:
+            if sets[g] >= 0:
+                chosen: Ints = self._sets[g][sets[g]]
+                return chosen
             number = np.zeros(len(self.counts.parts), dtype=np.int64)
             milli, memory = self._room[g].tolist()
             while (f := int(choice[position[g], milli, memory])) >= 0:
@@ -144,7 +162,7 @@ class PartPatterns(Patterns):
                 milli, memory = milli - int(self._size[f]), memory - int(self._size_memory[f])
             return number
 
-        return best[position, self._room[:, 0], self._room[:, 1]], cut
+        return worth, cut
 
 
 def fill_both(

@@ -13,6 +13,7 @@ from placewright.formulations.gang.naming import candidate
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.problem import Problem
 from placewright.formulations.gang.repair import repair
+from placewright.formulations.gang.rounding import rounded
 from placewright.formulations.session import Bound, Candidate, Session
 from placewright.solver import Outcome
 
@@ -30,6 +31,11 @@ def plans(
     `relaxed` is what the relaxation of the tightest one found for the first term.
     """
     first, best = problem.terms[0], greedy
+    placement = rounded(session, tightest, relaxed)
+    if placement is not None:
+        grow(placement)
+        yield candidate(placement, "rounding")
+        best = max(best, placement, key=lambda p: p.value)
     for model in chain([tightest], models):
         # What a relaxation says of the columns is said of the patterns that it had.
         known = relaxed if model is tightest and model.patterns is None else None

@@ -23,6 +23,8 @@ from placewright.formulations.gang.problem import ANY, Choice, Problem, Start
 from placewright.formulations.session import HOLD_SLACK, Candidate, Session
 
 HOSTS = 12
+HOSTS_OF_PARTS = 4
+"""Where GPUs have memory or slices, a host has many more variables."""
 REPAIRS = 400
 PATIENCE = 25
 SECONDS = 3.0
@@ -68,7 +70,8 @@ def _choose(problem: Problem, placement: Placement, rng: np.random.Generator) ->
         return np.array([first])
     # Hosts with nothing to win come in, too: a job may have to move there.
     weight = win[others] + win.mean()
-    size = min(HOSTS - 1, len(others))
+    most = HOSTS if problem.sharing is None else HOSTS_OF_PARTS
+    size = min(most - 1, len(others))
     drawn = rng.choice(others, size=size, replace=False, p=weight / weight.sum())
     return np.sort(np.append(drawn, first))
 
