@@ -122,7 +122,10 @@ def _reclaiming(session: Session, problem: Problem) -> Iterator[Candidate]:
     fill(placement)
     tightest = next(models_of(mine, placement))
     _, relaxed = drained(relaxation(inner, *tightest, VALUE))
-    yield from moving(inner, mine, tightest, relaxed)
+    for step in moving(inner, mine, tightest, relaxed):
+        # With other values a bound says nothing of this round.
+        if isinstance(step, Candidate):
+            yield step
     session.wall_stopped |= inner.wall_stopped
 
 
