@@ -106,6 +106,8 @@ class Enumeration:
     def places(self, group: TaskGroup) -> Iterator[Place]:
         """All places where a task of a group may ever be."""
         for h, has in enumerate(self.has):
+            if group.gpu_models is not None and has.gpu_model not in group.gpu_models:
+                continue
             if group.mig is not None:
                 profiles = PRODUCTS[has.product].profiles if has.product >= 0 else {}
                 if group.mig in profiles:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -10,6 +11,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from placewright.formulations.gang import run
+from placewright.instances import verify as verification
+from placewright.instances.files import load_round
 from placewright.instances.plan import Certificate, Plan, Reason
 from placewright.instances.references import InvalidInputError, check_round
 from placewright.instances.round import Round
@@ -106,6 +109,10 @@ def rounds(draw: st.DrawFn) -> Round:
     except InvalidInputError:
         assume(False)
     return round_
+
+
+def bundled(name: str) -> Round:
+    return load_round(Path(verification.__file__).parents[1] / "library" / f"{name}.yaml")
 
 
 def certificate_of(plan: Plan) -> Certificate:
@@ -258,3 +265,28 @@ def test_a_gang_of_slices_is_on_as_many_gpus_as_it_needs() -> None:
     plan = solved([{**A100, "gpus": 2}], [job("gang", count=4, mig="3g.40gb")])
     tasks = plan.decisions[0].tasks
     assert sorted((t.gpus[0], t.slot) for t in tasks) == [(0, 0), (0, 4), (1, 0), (1, 4)]
+
+
+@pytest.mark.parametrize(("name", "best"), [("nvidia-mig", 2709), ("hami-gpumem", 2000)])
+def test_the_bundled_rounds_have_the_answers_that_they_state(
+    sharing: ModuleType, name: str, best: int
+) -> None:
+    assert sharing.optimum(bundled(name)) == (best,)
+
+
+def test_the_slices_of_the_bundled_round_are_where_they_all_fit() -> None:
+    plan = solve_round(bundled("nvidia-mig"), gap=0.0, isolation="none")
+    found = {d.job: [(t.gpus, t.slot) for t in d.tasks] for d in plan.decisions}
+    assert (found["one"], found["two"], found["four"]) == ([((0,), 6)], [((0,), 4)], [((0,), 0)])
+    assert found["serve"] == [((0,), 3)]
+    assert sorted(found["halves"]) == [((0,), 4), ((1,), 0), ((1,), 4)]
+    assert sorted([found["pair-1"], found["pair-2"]]) == [[], [((0,), 0)]]
+    assert found["single"] == [((0,), 2)]
+
+
+def test_the_shares_of_the_bundled_round_are_two_quarters_and_a_half_on_each_gpu() -> None:
+    plan = solve_round(bundled("hami-gpumem"), gap=0.0, isolation="none")
+    on = {d.job: d.tasks[0].gpus[0] for d in plan.decisions if d.tasks}
+    assert sorted(on[f"quarter-{i}"] for i in range(1, 5)) == [0, 0, 1, 1]
+    assert {on["half-1"], on["half-2"]} == {0, 1}
+    assert {d.job: d.reason for d in plan.decisions if not d.tasks} == {"large": Reason.NEVER_FITS}
