@@ -14,6 +14,7 @@ from placewright.formulations.gang.exact.stopping import stop_for_pending
 from placewright.formulations.gang.filling import fill
 from placewright.formulations.gang.growing import grow
 from placewright.formulations.gang.hostpatterns import HostPatterns
+from placewright.formulations.gang.joining import joined
 from placewright.formulations.gang.landing import displace, land
 from placewright.formulations.gang.making_room import make_room
 from placewright.formulations.gang.models import (
@@ -62,7 +63,7 @@ def moving(
     if landed is None and session.expired():
         return
     if first == ENTITLED:
-        yield from _reclaiming(session, problem)
+        yield from _as_value(session, emphasised(problem))
     if first == VALUE and (landed is None or problem.quota):
         # Where a quota is used up, who lands has to stop others of the same tenant.
         displaced = Placement(problem)
@@ -79,6 +80,9 @@ def moving(
             landed = packed
             yield candidate(landed, "making room")
     yield from stop_for_pending(problem, session)
+    joint = joined(problem)
+    if joint is not None and not session.proven:
+        yield from _as_value(session, joint)
     known = None if session.best is None else session.best[first]
     if first in (VALUE, ENTITLED) and known is not None and session.close_enough(known):
         return
@@ -113,16 +117,19 @@ def moving(
             )
 
 
-def _reclaiming(session: Session, problem: Problem) -> Iterator[Candidate]:
-    """Yield plans in which entitled jobs take back what others borrow."""
-    mine = emphasised(problem)
+def _as_value(session: Session, other: Problem) -> Iterator[Candidate]:
+    """Yield the plans of a round that has other values and no other term.
+
+    In it entitled jobs take back what others borrow (reclaiming.py), or jobs of more progress take
+    the places of others (joining.py).
+    """
     # What is best and bound in the round asked is neither in this one.
     inner = replace(session, best=None, first_bound=None)
-    placement = Placement(mine)
+    placement = Placement(other)
     fill(placement)
-    tightest = next(models_of(mine, placement))
+    tightest = next(models_of(other, placement))
     _, relaxed = drained(relaxation(inner, *tightest, VALUE))
-    for step in moving(inner, mine, tightest, relaxed):
+    for step in moving(inner, other, tightest, relaxed):
         # With other values a bound says nothing of this round.
         if isinstance(step, Candidate):
             yield step

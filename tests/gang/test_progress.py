@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from types import ModuleType
 from typing import Any
 
@@ -13,6 +14,7 @@ from placewright.formulations.gang import classes, hostpatterns, repair, run
 from placewright.formulations.gang.compile import compile_round
 from placewright.formulations.gang.greedy import fill
 from placewright.formulations.gang.growing import grow
+from placewright.formulations.gang.joining import joined
 from placewright.formulations.gang.placement import Placement
 from placewright.instances.job import Job, Option
 from placewright.instances.plan import Certificate
@@ -227,3 +229,73 @@ def test_growth_that_loses_value_is_none_unless_progress_comes_first() -> None:
     assert solved(growing_round(2, options), "highs").terms[1].value == 1
     first = growing_round(2, options, terms=["progress", "value"])
     assert [term.value for term in solved(first, "highs").terms] == [50, 1]
+
+
+def full_host(progress: int, value: int, **policy: Any) -> Round:
+    """A running job of two GPUs, of progress 10 and value 5, and a pending one that wants them."""
+    running = {
+        "name": "runs",
+        "options": [{"groups": [{"gpu": 2000}], "value": 5, "progress": 10}],
+        "running": {"tasks": [{"host": "h", "gpus": [0, 1]}]},
+    }
+    pending = {
+        "name": "waits",
+        "priority": 1,
+        "options": [{"groups": [{"gpu": 2000}], "value": value, "progress": progress}],
+    }
+    return Round.model_validate(
+        {
+            "cluster": {"hosts": [{"name": "h", "gpus": 2, "gpu_model": "A"}]},
+            "jobs": [running, pending],
+            "policy": policy,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("terms", "progress", "value", "expected"),
+    [
+        (["progress"], 11, 0, [1]),
+        (["progress", "value"], 10, 6, [0, 1]),
+        (["progress", "value"], 9, 99, [0, 0]),
+        (["value", "progress"], 11, 5, [0, 1]),
+        (["value", "progress"], 99, 4, [0, 0]),
+    ],
+)
+def test_on_large_rounds_jobs_displace_by_progress_as_by_value(
+    monkeypatch: pytest.MonkeyPatch,
+    terms: list[str],
+    progress: int,
+    value: int,
+    expected: list[int],
+) -> None:
+    monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
+    certificate = solved(full_host(progress, value, terms=terms), "highs")
+    assert [term.value for term in certificate.terms] == expected
+
+
+@pytest.mark.parametrize("terms", [["value", "progress"], ["progress", "value"], ["progress"]])
+def test_joined_worths_rank_plans_as_the_terms_do(terms: list[str]) -> None:
+    round_ = growing_round(9, elastic(0, 7, 9), elastic(3, 4), elastic(0, 1, 8, 9), terms=terms)
+    problem = compile_round(round_)
+    joint = joined(problem)
+    assert joint is not None
+    assert joint.terms == ("value",)
+    plans = []
+    for pick in product(*[[None, *range(len(c.choices))] for c in problem.classes]):
+        chosen = [(c, o) for c, o in enumerate(pick) if o is not None]
+        sums = {
+            "value": sum(problem.classes[c].choices[o].value for c, o in chosen),
+            "progress": sum(problem.classes[c].choices[o].progress for c, o in chosen),
+        }
+        one = sum(joint.classes[c].choices[o].value for c, o in chosen)
+        plans.append((tuple(sums[term] for term in terms), one))
+    assert [one for _, one in sorted(plans)] == sorted(one for _, one in plans)
+
+
+def test_worths_are_joined_only_where_progress_leads_and_numbers_stay_exact() -> None:
+    options = elastic(0, 5)
+    for terms in (["value"], ["spread", "value", "progress"], ["value", "spread", "progress"]):
+        assert joined(compile_round(growing_round(2, options, terms=terms))) is None
+    options[1]["value"] = options[1]["progress"] = 10**9
+    assert joined(compile_round(growing_round(2, options))) is None
