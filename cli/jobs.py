@@ -95,4 +95,6 @@ def _group(group: TaskGroup) -> str:
     models = f" {'|'.join(group.gpu_models)}" if group.gpu_models else ""
     models += f" on {'|'.join(group.hosts)}" if group.hosts else ""
     level = f" in one {group.required}" if group.required else ""
-    return f"{times}{gpus(group.gpu)}{models}{level}"
+    size = group.mig or gpus(group.gpu)
+    memory = f" with {number(group.gpu_memory)} MiB" if group.gpu_memory else ""
+    return f"{times}{size}{memory}{models}{level}"

@@ -60,6 +60,6 @@ def _move(job: Job, running: Running, decision: Decision, spare: bool) -> Move:
     )
 
 
-def _spot(task: Task) -> tuple[int, int, str, frozenset[int]]:
+def _spot(task: Task) -> tuple[int, int, str, frozenset[int], int | None]:
     """Return what must be equal before and after for a task to stay: which it is, and where."""
-    return task.group, task.index, task.host, frozenset(task.gpus)
+    return task.group, task.index, task.host, frozenset(task.gpus), task.slot

@@ -72,11 +72,17 @@ def spans(indices: Iterable[int]) -> str:
 
 
 def place(tasks: Sequence[Task]) -> str:
-    """Say where a job is: its first host, its GPUs there, and how many hosts more."""
+    """Say where a job is: its first host, its GPUs there, and how many hosts more.
+
+    A MIG slice is `h:0@4`: GPU 0, from memory slice 4.
+    """
     host = tasks[0].host
     others = len({task.host for task in tasks}) - 1
     held = {gpu for task in tasks if task.host == host for gpu in task.gpus}
     where = f"{host}:{spans(held)}" if held else host
+    slots = sorted((t.gpus, t.slot) for t in tasks if t.host == host and t.slot is not None)
+    if slots:
+        where = f"{host}:" + ",".join(f"{spans(gpus)}@{slot}" for gpus, slot in slots)
     return f"{where} and {count(others, 'more host')}" if others else where
 
 

@@ -68,6 +68,10 @@ from placewright.instances.plan import Task
         (place([Task(host="h")]), "h"),
         (place([Task(host="h", gpus=(2,)), Task(host="h", gpus=(1,))]), "h:1-2"),
         (place([Task(host="h", gpus=(0,)), Task(host="i", gpus=(0,))]), "h:0 and 1 more host"),
+        (
+            place([Task(host="h", gpus=(1,), slot=0), Task(host="h", gpus=(0,), slot=4)]),
+            "h:0@4,1@0",
+        ),
     ],
 )
 def test_text(text, expected):
