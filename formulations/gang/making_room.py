@@ -47,7 +47,8 @@ def make_room(
         base.restart(start)
     waiting = _wanted(counts, relaxed.values, base)
     items = Items(base, waiting)
-    if not items.homes and not waiting:
+    # A gang may have come where jobs ran that are not packed: those of several tasks, or shares.
+    if base.overfull or not (items.homes or waiting):
         return None
     gpus = np.where(problem.open, base.whole, 0)
     units = items.units(session, MOVE_WORTH, int(gpus.sum()))

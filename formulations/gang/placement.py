@@ -189,6 +189,10 @@ class Placement:
         free: list[int] = np.flatnonzero(self.gpu[host] == WHOLE_GPU)[::-1].tolist()
         return free
 
+    def promised(self, host: int) -> bool:
+        """Whether some of a host's free GPUs are promised to tasks, without a name."""
+        return bool((self.gpu[host] == WHOLE_GPU).sum() > self.whole[host])
+
     def _share(self, shape: int, host: int) -> int:
         """Take a share from the fullest GPU that has it, else from a free one."""
         left = np.where(self.on_part(shape, host) > 0, self.gpu[host], UNLIMITED)
@@ -385,6 +389,11 @@ class Placement:
                 started = self.problem.classes[start.job_class]
                 self.problem.charge_quota(left, started.tenant, started.choices[start.choice])
         return left
+
+    @property
+    def overfull(self) -> bool:
+        """Whether some host gives more than it has: `hold` and `keep` do not ask."""
+        return bool((self.free < 0).any() or (self.whole < 0).any() or (self.gpu < 0).any())
 
     @property
     def value(self) -> int:

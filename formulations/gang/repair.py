@@ -109,8 +109,17 @@ def _refill(
         if start.puts[0].host in inside and choice.single and _at_home(problem, start, inside):
             freed.append(start)
             placement.stop(number)
-    jobs = [job for stopped in placement.stopped for job in stopped]
-    jobs = [j for j in jobs if all(place[2] in inside for place in problem.running[j].places)]
+    # The model knows no GPUs that gangs were promised: where some are, who runs stays as it is.
+    promised = {host for host in inside if placement.promised(host)}
+    for start in [s for s in freed if s.job != ANY and _homes(problem, s.job) & promised]:
+        freed.remove(start)
+        placement.restart(start)
+    jobs = [
+        job
+        for stopped in placement.stopped
+        for job in stopped
+        if _homes(problem, job) <= inside - promised and placement.fits_in_place(job)
+    ]
     before = sum(problem.classes[s.job_class].choices[s.choice].value for s in freed)
     before -= sum(problem.classes[problem.running[j].job_class].choices[0].value for j in jobs)
     with placement.reopened(jobs):
@@ -131,7 +140,12 @@ def _refill(
 
 def _at_home(problem: Problem, start: Start, hosts: set[int]) -> bool:
     """Whether a job, if it runs, runs on these hosts only."""
-    return start.job == ANY or all(p[2] in hosts for p in problem.running[start.job].places)
+    return start.job == ANY or _homes(problem, start.job) <= hosts
+
+
+def _homes(problem: Problem, job: int) -> set[int]:
+    """Return the hosts on which a running job runs."""
+    return {host for _, _, host, _ in problem.running[job].places}
 
 
 def _candidates(

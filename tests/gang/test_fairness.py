@@ -76,8 +76,13 @@ def test_the_exact_model_proves_the_fairest_of_all_plans(
 
 
 @pytest.mark.parametrize(
-    ("backend", "examples", "table", "whole"),
-    [("highs", 25, 60_000, True), ("highs", 25, 60_000, False), ("cbc", 8, 0, True)],
+    ("backend", "examples", "table", "kind"),
+    [
+        ("highs", 25, 60_000, {"whole": True}),
+        ("highs", 25, 60_000, {}),
+        ("highs", 40, 60_000, None),
+        ("cbc", 8, 0, {"whole": True}),
+    ],
 )
 def test_no_fair_plan_beats_a_bound_of_the_count_model(
     oracle: ModuleType,
@@ -87,7 +92,7 @@ def test_no_fair_plan_beats_a_bound_of_the_count_model(
     backend: str,
     examples: int,
     table: int,
-    whole: bool,
+    kind: dict[str, bool] | None,
 ) -> None:
     monkeypatch.setattr(hostpatterns, "MAX_TABLE", table)
     monkeypatch.setattr(classes, "MAX_PAIRS", 8000 if table else 0)
@@ -95,7 +100,7 @@ def test_no_fair_plan_beats_a_bound_of_the_count_model(
     monkeypatch.setattr(repair, "PATIENCE", 2)
 
     @settings(max_examples=examples, **STABLE)
-    @given(tiny_fair.fair_rounds(whole=whole))
+    @given(tiny_fair.full_rounds() if kind is None else tiny_fair.fair_rounds(**kind))
     def check(round_: Round) -> None:
         plans = plans_of(oracle, moves, round_)
         _, certificate = solved(round_, backend)
