@@ -95,6 +95,7 @@ class _Admitting:
                     continue
                 failed[c] = unserved if lacking else full
             failed[c].add(j)
+        self.placement.closed[:] = 0
         named = candidate(self.placement, "cells")
         starts = self._on_quiet_gpus({self.there[j]: start for j, start in named.starts.items()})
         slots = {self.there[j]: mine for j, mine in named.slots.items()}
@@ -151,9 +152,9 @@ class _Admitting:
         return puts, lacking
 
     def _put(self, choice: Choice, inside: NDArray[np.bool_]) -> list[Put] | None:
-        return place_choice(
-            self.placement, choice, dict.fromkeys(range(len(choice.groups)), inside)
-        )
+        # Nothing of any rank may arrive outside.
+        self.placement.closed[:] = np.where(inside, 0, self.placement.arrivals.shape[1])
+        return place_choice(self.placement, choice)
 
     def _hosts(self, kind: Kind, cell: Cell) -> list[int]:
         return [self.index[host] for host in self.bindings.hosts(kind, cell)]

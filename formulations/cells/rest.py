@@ -23,7 +23,7 @@ from placewright.instances.policy import Policy, TaskKind
 from placewright.instances.ranges import expand
 from placewright.instances.round import Round
 
-ADDS_UP = ("value", "progress", "entitled", "spread", "proximity", "opened")
+ADDS_UP = ("value", "progress", "entitled", "spread", "proximity", "opened", "bottleneck")
 """Terms in which the whole is the rest and what guaranteed jobs and evictions make of them."""
 
 _KNOWN = (*ADDS_UP, "disruption", "remaining", "leftover", "share", "stranded")
@@ -204,6 +204,8 @@ def _mix(whole: Round) -> tuple[TaskKind, ...] | None:
     for job in whole.jobs:
         option = job.options[0 if job.running is None else job.running.option]
         for group in option.groups:
+            if group.mig is not None:
+                continue  # the term leaves slices out
             if group.resources:
                 return None
             kinds.append(
