@@ -152,7 +152,8 @@ def _taken_off(base: Placement) -> dict[int, Home]:
     problem = base.problem
     homes: dict[int, Home] = {}
     for job, running in problem.running.items():
-        if len(running.places) == 1 and running.places[0][3] and problem.floats(running):
+        single = problem.classes[running.job_class].choices[0].single
+        if single and running.places[0][3] and problem.floats(running):
             _, _, host, gpus = running.places[0]
             homes[job] = (host, gpus)
             base.stop(base.start_of(job))

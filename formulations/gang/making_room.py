@@ -15,7 +15,6 @@ from placewright.formulations.gang.hostpatterns import HostPatterns
 from placewright.formulations.gang.items import Items
 from placewright.formulations.gang.models import CountModel
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import ANY, Problem, Start
 from placewright.formulations.gang.swapping import Seating
 from placewright.formulations.session import Session
 from placewright.instances.documents import WHOLE_GPU
@@ -43,8 +42,7 @@ def make_room(
         return None
     problem = counts.problem
     base = Placement(problem)
-    for start in _gangs(problem, planned):
-        base.restart(start)
+    _carry_over(base, planned)
     waiting = _wanted(counts, relaxed.values, base)
     items = Items(base, waiting)
     # A gang may have come where jobs ran that are not packed: those of several tasks, or shares.
@@ -63,13 +61,19 @@ def make_room(
     return placement
 
 
-def _gangs(problem: Problem, planned: Placement) -> list[Start]:
-    """Return the pending jobs of several tasks that a placement starts."""
-    return [
-        start
-        for _, start in planned.started()
-        if start.job == ANY and not problem.classes[start.job_class].choices[start.choice].single
-    ]
+def _carry_over(base: Placement, planned: Placement) -> None:
+    """Let the jobs that are not packed, gangs above all, be where a plan has them."""
+    problem = base.problem
+
+    def packed(job_class: int, choice: int) -> bool:
+        return problem.classes[job_class].choices[choice].single
+
+    away = [job for job in planned.away() if not packed(problem.running[job].job_class, 0)]
+    for job in away:
+        base.stop(base.start_of(job))
+    for _, start in planned.moved():
+        if not packed(start.job_class, start.choice):
+            base.restart(start)
 
 
 def _wanted(counts: Counts, values: NDArray[np.float64], base: Placement) -> list[tuple[int, int]]:

@@ -118,10 +118,12 @@ def _refill(
         job
         for stopped in placement.stopped
         for job in stopped
-        if _homes(problem, job) <= inside - promised and placement.fits_in_place(job)
+        if _choice_run(problem, job).single  # the model has no rows of levels
+        and _homes(problem, job) <= inside - promised
+        and placement.fits_in_place(job)
     ]
     before = sum(problem.classes[s.job_class].choices[s.choice].value for s in freed)
-    before -= sum(problem.classes[problem.running[j].job_class].choices[0].value for j in jobs)
+    before -= sum(_choice_run(problem, j).value for j in jobs)
     with placement.reopened(jobs):
         numbers = _candidates(problem, placement, hosts)
         exact = build(problem, placement, hosts, numbers, jobs)
@@ -136,6 +138,10 @@ def _refill(
     for start in freed:
         placement.restart(start)
     return False
+
+
+def _choice_run(problem: Problem, job: int) -> Choice:
+    return problem.classes[problem.running[job].job_class].choices[0]
 
 
 def _at_home(problem: Problem, start: Start, hosts: set[int]) -> bool:

@@ -27,7 +27,6 @@ from placewright.formulations.gang.models import (
 )
 from placewright.formulations.gang.moving import moving, moving_at_once
 from placewright.formulations.gang.naming import candidate
-from placewright.formulations.gang.pinning import with_tied_pinned
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.plain import plain
 from placewright.formulations.gang.plans import plans
@@ -52,7 +51,7 @@ def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
         grow(placement)
         yield candidate(placement, "growth")
     if problem.running and not session.proven:
-        yield from moving_at_once(with_tied_pinned(problem))
+        yield from moving_at_once(problem)
     if session.proven or session.expired():
         return
     if STRANDED in problem.terms:
@@ -144,10 +143,7 @@ def _run_counts(
         yield from freed_bounds(problem, session)
     if first in MODELLED:
         relaxed = yield from relaxation(session, *tightest, first)
-    fixed = with_tied_pinned(problem)
-    if fixed is not problem:
-        yield from _plans_of(fixed, session)
-    elif problem.running:
+    if problem.running:
         yield from moving(session, problem, tightest, relaxed)
     else:
         crowded = first == VALUE and not plain(problem)
@@ -160,12 +156,3 @@ def _run_counts(
         if packed is None or not (alone and session.close_enough(packed.value)):
             yield from plans(session, problem, greedy, tightest, models, relaxed)
     yield from later_bounds(session, *tightest)
-
-
-def _plans_of(problem: Problem, session: Session) -> Iterator[Candidate]:
-    """Yield the plans of a round of which less may move than of the one that bounds speak of."""
-    greedy = Placement(problem)
-    fill(greedy)
-    for step in _run_counts(problem, session, greedy):
-        if isinstance(step, Candidate):
-            yield step

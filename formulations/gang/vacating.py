@@ -93,10 +93,13 @@ def relocate(
     """Move the tasks of a running job that is in place off the hosts `leave`, if they find room.
 
     What runs on a host that failed moves, too; the other tasks stay. `within` restricts where tasks
-    go. Returns whether the job was moved; if not, it is in place as before.
+    go. Returns whether the job was moved; if not, it is in place as before. A job whose tasks are
+    tied to each other, or kept from others, is not.
     """
     problem = placement.problem
     running = problem.running[job]
+    if problem.classes[running.job_class].choices[0].tied:
+        return False
     groups = _groups(problem, running)
     start = problem.start_of[job]
     away = leave | ~problem.state.healthy

@@ -30,7 +30,6 @@ from placewright.formulations.gang.models import (
 )
 from placewright.formulations.gang.moving import landed_by
 from placewright.formulations.gang.naming import candidate
-from placewright.formulations.gang.pinning import with_tied_pinned
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.prices import Prices
 from placewright.formulations.gang.problem import VALUE, Problem
@@ -141,8 +140,7 @@ def _lossy(placement: Placement, prices: Prices | None) -> list[int]:
 
 def _applies(problem: Problem) -> bool:
     """Whether the plan is to be worth most, on hosts that are full of jobs that may make way."""
-    tied = with_tied_pinned(problem) is not problem
-    return problem.terms[0] == VALUE and not (problem.vacate.any() or tied or small(problem))
+    return problem.terms[0] == VALUE and not problem.vacate.any() and not small(problem)
 
 
 class _Solved(NamedTuple):
