@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placewright.formulations.session import HOLD_SLACK, Session, near
 from placewright.solver import Arrays, Core, Doubt, Outcome, doubt_of
 
-MOST_COLUMNS = 2_000
+Ints = NDArray[np.int64]
+
+MOST_COLUMNS = 1_000
 """Columns of a first core; a model of fewer is searched whole."""
 
 SEARCH_SECONDS = 10.0
@@ -19,13 +22,28 @@ TOLERANCE = 1e-6
 """Of the relaxation's optimum: what its loss must exceed for a column to be left out."""
 
 
-def doubt_in(arrays: Arrays, relaxed: Outcome | None) -> Doubt | None:
-    """Return what a relaxation says of the columns of a model, if that is worth a core."""
+def doubt_in(arrays: Arrays, relaxed: Outcome | None, options: Ints, row: Ints) -> Doubt | None:
+    """Return what a relaxation says of the columns of a model, if that is worth a core.
+
+    `options` are columns of which a row, of each the one in `row`, counts those of a class.
+    """
     if arrays.columns <= MOST_COLUMNS or relaxed is None:
         return None
     if relaxed.row_duals is None or relaxed.values is None:
         return None
-    return doubt_of(arrays, relaxed.row_duals, relaxed.values)
+    doubt = doubt_of(arrays, relaxed.row_duals, relaxed.values)
+    if doubt is None:
+        return None
+    # If the jobs of a class all have one option, another one loses what it loses, or the class its
+    # price where some job waits.
+    upper = arrays.upper[options]
+    full = (relaxed.values[options] == upper) & (upper == arrays.row_upper[row])
+    rival = (doubt.sign * relaxed.row_duals).clip(min=0.0)
+    np.minimum.at(rival, row[~full], doubt.loss[options[~full]])
+    point, loss = doubt.point.copy(), doubt.loss.copy()
+    point[options[full]] = upper[full]
+    loss[options[full]] += rival[row[full]]
+    return replace(doubt, point=point, loss=loss)
 
 
 def search_core(

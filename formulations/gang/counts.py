@@ -74,6 +74,7 @@ class Counts:
     opened : column of o per host class, -1 for classes in use
     u, gangs : columns of u and what each stands for
     kinds, kind_of : the gang kinds, and the kind of each group that has one
+    option_row : row per job class, its jobs with any option
     task_row : row per shape, tasks placed less tasks started
     gpu_row, share_row : row per host class (-1: none), row per (part, host class)
     quota_row : row per quota of the problem
@@ -95,6 +96,7 @@ class Counts:
     gangs: GangColumns
     kinds: list[Kind]
     kind_of: dict[Group, int]
+    option_row: Ints
     task_row: Ints
     gpu_row: Ints
     share_row: Ints
@@ -163,6 +165,7 @@ def build(
         gangs,
         kinds,
         kind_of,
+        np.full(len(problem.classes), -1, dtype=np.int64),
         np.full(len(problem.shape_gpu), -1, dtype=np.int64),
         np.full(len(classes), -1, dtype=np.int64),
         np.full((len(parts), len(classes)), -1, dtype=np.int64),
@@ -208,6 +211,7 @@ def _columns(problem: Problem) -> tuple[Ints, Ints, Ints]:
 
 def _one_option(m: Counts) -> None:
     rows = m.model.rows("one option", len(m.problem.classes), upper=m.problem.floating)
+    m.option_row[:] = rows
     m.model.add(rows[m.y_class], m.y, 1.0)
 
 

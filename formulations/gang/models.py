@@ -36,6 +36,7 @@ from placewright.formulations.gang.problem import (
     VALUE,
     Problem,
 )
+from placewright.formulations.gang.sifting import relax
 from placewright.formulations.session import HOLD_SLACK, Bound, Session, tighter
 from placewright.solver import Arrays, Doubt, Outcome, certified_bound, multipliers
 
@@ -118,7 +119,7 @@ def search(
     for term in _modelled(problem):
         arrays = model.arrays(term, without=pending)
         if values is None:
-            doubt = doubt_in(arrays, relaxed)
+            doubt = doubt_in(arrays, relaxed, counts.y, counts.option_row[counts.y_class])
             outcome = search_core(session, arrays, doubt, session.gap / 2 if gap is None else gap)
         else:
             outcome = _search_later(session, term, arrays, values, doubt, holds[0][1])
@@ -198,7 +199,10 @@ def relaxation(
         arrays = counts.model.arrays(term, relax=True, without=without)
         if not inner:
             arrays = arrays.without_columns(counts.inner)
-        outcome = session.optimise(arrays, share=0.5)
+        if patterns is None:
+            outcome = relax(session, arrays, counts.y, counts.option_row[counts.y_class], share=0.5)
+        else:
+            outcome = session.optimise(arrays, share=0.5)
         if outcome is None or outcome.bound is None or outcome.row_duals is None:
             break
         last, duals = outcome, outcome.row_duals

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from itertools import product
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from placewright.formulations.gang import coring, run
+from placewright.formulations.gang import coring, run, sifting
 from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.gang.coring import doubt_in
+from placewright.formulations.gang.counts import Counts
+from placewright.formulations.gang.models import models_of
+from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.plain import plain
+from placewright.formulations.session import Session
 from placewright.instances.plan import Certificate
 from placewright.instances.references import check_round
 from placewright.instances.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
+from placewright.solver import InProcess, certified_bound, multipliers
 
 STABLE = {
     "derandomize": True,
@@ -88,6 +97,15 @@ def certificate_of(oracle: ModuleType, round_: Round, **more: Any) -> tuple[Cert
     return certificate, plans
 
 
+def few_at_a_time(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    """Sift and core tiny models as large ones are, if `columns` is small."""
+    monkeypatch.setattr(coring, "MOST_COLUMNS", columns)
+    if columns < 100:
+        monkeypatch.setattr(sifting, "LEAST_COLUMNS", 0)
+        monkeypatch.setattr(sifting, "SAMPLE", 5)
+        monkeypatch.setattr(sifting, "BEST", 1)
+
+
 @pytest.mark.parametrize(
     ("backend", "examples", "cells", "columns"),
     [
@@ -107,7 +125,7 @@ def test_the_best_options_are_found_and_proven_whatever_the_core(
     columns: int,
 ) -> None:
     monkeypatch.setattr(run, "MAX_EXACT_CELLS", cells)
-    monkeypatch.setattr(coring, "MOST_COLUMNS", columns)
+    few_at_a_time(monkeypatch, columns)
 
     @settings(max_examples=examples, **STABLE)
     @given(menus())
@@ -125,7 +143,7 @@ def test_later_terms_are_bounded_with_the_options_left_out(
     oracle: ModuleType, monkeypatch: pytest.MonkeyPatch, cells: int, columns: int
 ) -> None:
     monkeypatch.setattr(run, "MAX_EXACT_CELLS", cells)
-    monkeypatch.setattr(coring, "MOST_COLUMNS", columns)
+    few_at_a_time(monkeypatch, columns)
 
     @settings(max_examples=80, **STABLE)
     @given(menus(("value", "spread", "opened")))
@@ -142,6 +160,93 @@ def test_later_terms_are_bounded_with_the_options_left_out(
             assert oracle.SENSE[term.name] * (term.bound - best) >= 0
 
     check()
+
+
+def relaxed_model(jobs: int, seed: int) -> tuple[Session, Counts]:
+    """Jobs that may have 1 to 8 GPUs, or whole hosts, of two models; a concave worth of each."""
+    rng = np.random.default_rng(seed)
+    sizes = [(m, 1, n) for m in "AB" for n in (1, 2, 4, 8)] + [
+        (m, n, 8) for m in "AB" for n in (2, 3)
+    ]
+    asked = []
+    for i in range(jobs):
+        speed = {"A": rng.integers(5, 20), "B": rng.integers(5, 40)}
+        power = rng.random()
+        values = [int(100 * speed[m] * (count * gpus) ** power) for m, count, gpus in sizes]
+        asked.append({"name": f"job-{i}", "options": menu(sizes, values)})
+    hosts = [{"name": f"{m}[0-{jobs // 4}]", "gpus": 8, "gpu_model": m} for m in "AB"]
+    round_ = Round.model_validate(
+        {"cluster": {"hosts": hosts}, "jobs": asked, "policy": {"terms": ["value"]}}
+    )
+    problem = compile_round(round_)
+    counts, _ = next(models_of(problem, Placement(problem)))
+    return Session(InProcess().solve, time.monotonic() + 60.0), counts
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_sifted_relaxation_has_the_optimum_and_the_prices_of_the_whole(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    session, counts = relaxed_model(12 + 6 * seed, seed)
+    arrays = counts.model.arrays("value", relax=True)
+    whole = session.optimise(arrays)
+    few_at_a_time(monkeypatch, 10)
+    monkeypatch.setattr(sifting, "SAMPLE", 40)
+    monkeypatch.setattr(sifting, "BEST", 3)
+    solved = []
+    optimise = Session.optimise
+
+    def watched(self: Session, part: Any, **more: Any) -> Any:
+        solved.append(part.columns)
+        return optimise(self, part, **more)
+
+    monkeypatch.setattr(Session, "optimise", watched)
+    row = counts.option_row[counts.y_class]
+    sifted = sifting.relax(session, arrays, counts.y, row, share=1.0)
+    assert whole is not None
+    assert sifted is not None
+    assert sifted.row_duals is not None
+    assert sifted.objective == pytest.approx(whole.objective)
+    assert arrays.feasible(sifted.values)
+    bound = certified_bound(arrays, multipliers(arrays, sifted.row_duals))
+    assert float(bound or 0) == pytest.approx(whole.objective)
+    assert max(solved) < arrays.columns
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_choice_off_its_place_has_lost_at_least_what_is_said(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Three jobs; all their choices, each judged by the best that hosts may then still hold."""
+    session, counts = relaxed_model(3, seed)
+    few_at_a_time(monkeypatch, 3)
+    row = counts.option_row[counts.y_class]
+    arrays = counts.model.arrays("value")
+    relaxed = session.optimise(counts.model.arrays("value", relax=True))
+    doubt = doubt_in(arrays, relaxed, counts.y, row)
+    assert doubt is not None
+    assert (doubt.loss >= 0).all()
+    offers = counts.problem.offers
+    for chosen in product(*(range(-1, len(k.choices)) for k in counts.problem.classes)):
+        y = np.zeros(arrays.columns)
+        for c, o in enumerate(chosen):
+            if o >= 0:
+                y[counts.y[offers.first[c] + o]] = 1.0
+        off = np.abs(y - doubt.point)[counts.y] >= 0.5
+        value = float(arrays.cost @ y)
+        if off.any() and fits(counts, chosen):
+            assert doubt.missing(value) >= doubt.loss[counts.y[off]].max() - 1e-6
+
+
+def fits(counts: Counts, chosen: tuple[int, ...]) -> bool:
+    """Whether each GPU model has as many GPUs; sizes divide a host's."""
+    left = {"A": 8, "B": 8}
+    for c, o in enumerate(chosen):
+        if o >= 0:
+            job = counts.problem.round.jobs[counts.problem.classes[c].jobs[0]]
+            group = job.options[o].groups[0]
+            left[(group.gpu_models or "?")[0]] -= group.milli_gpu // 1000
+    return min(left.values()) >= 0
 
 
 def change(**fields: Any) -> Callable[[Raw], None]:

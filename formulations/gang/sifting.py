@@ -1,0 +1,123 @@
+"""Relaxations with many more options than rows, solved over the few that prices leave in the race.
+
+Most of a job's options lose against its others at any prices near the right ones. So: a sample of
+the classes, with as small a share of everything else, gives prices; a program of each class's best
+options at those gives better ones; and as long as an option left out would pay, it comes in. What
+remains is the optimum of the whole, since its duals price every column (sifting: Bixby, Gregory,
+Lustig, Marsten and Shanno, *Very Large-Scale Linear Programming*, Operations Research 40, 1992).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.session import Session
+from placewright.solver import Arrays, Core, Outcome
+
+LEAST_COLUMNS = 8_000
+"""Models of fewer columns are solved whole."""
+
+SAMPLE = 4_000
+"""About how many columns a sample has."""
+
+BEST = 3
+"""Options of each class that a program begins with, and that come in at a time."""
+
+ROUNDS = 6
+TOLERANCE = 1e-9
+"""Of the largest cost: what a column left out may add, for each unit of it."""
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+def relax(
+    session: Session, arrays: Arrays, options: Ints, row: Ints, *, share: float
+) -> Outcome | None:
+    """Solve a relaxation; columns that are no options take part from the start.
+
+    Parameters
+    ----------
+    options
+        Columns that are options.
+    row
+        For each of them the row that counts the options of its class, in order.
+    share
+        Of the time left, for each of the programs.
+    """
+    classes = len(np.unique(row))
+    if len(options) < max(LEAST_COLUMNS, 2 * BEST * classes):
+        return session.optimise(arrays, share=share)
+    prices = _sampled(session, arrays, options, row, share)
+    if prices is None:
+        return session.optimise(arrays, share=share)
+    kept = np.ones(arrays.columns, dtype=np.bool_)
+    kept[options] = False
+    worth = arrays.sign * arrays.reduced_costs(prices)[options]
+    kept[options[_best(worth, row)]] = True
+    small = TOLERANCE * float(np.abs(arrays.cost).max(initial=0.0))
+    for _ in range(ROUNDS):
+        core = Core.of(arrays, kept, np.zeros(arrays.columns))
+        outcome = session.optimise(core.arrays, share=share)
+        if outcome is None or outcome.row_duals is None or outcome.values is None:
+            break
+        values = core.whole(outcome.values)
+        duals = _with_class_prices(arrays, values, outcome.row_duals, options, row)
+        worth = np.where(kept, 0.0, arrays.sign * arrays.reduced_costs(duals))[options]
+        pays = np.flatnonzero(worth > small)
+        if not len(pays):
+            missing = arrays.sign * float(worth.clip(min=0.0) @ arrays.upper[options])
+            bound = None if outcome.bound is None else outcome.bound + missing
+            return replace(outcome, values=values, bound=bound, row_duals=duals)
+        kept[options[pays[_best(worth[pays], row[pays])]]] = True
+    return session.optimise(arrays, share=share)
+
+
+def _sampled(
+    session: Session, arrays: Arrays, options: Ints, row: Ints, share: float
+) -> Floats | None:
+    """Return the prices of rows in a sample of the classes, 0 for the rows of the classes."""
+    every = -(-len(options) // SAMPLE)
+    kept = np.ones(arrays.columns, dtype=np.bool_)
+    kept[options] = row % every == 0
+    upper, scale = arrays.upper / every, np.full(arrays.rows, 1.0 / every)
+    upper[options], scale[row] = arrays.upper[options], 1.0
+    sample = replace(
+        arrays,
+        upper=upper,
+        row_lower=arrays.row_lower * scale,
+        row_upper=arrays.row_upper * scale,
+    )
+    core = Core.of(sample, kept, np.zeros(arrays.columns))
+    outcome = session.optimise(core.arrays, share=share)
+    if outcome is None or outcome.row_duals is None:
+        return None
+    prices = outcome.row_duals.copy()
+    prices[row] = 0.0
+    return prices
+
+
+def _with_class_prices(
+    arrays: Arrays, values: Floats, duals: Floats, options: Ints, row: Ints
+) -> Floats:
+    """Return duals that are as good, with which the options left out are not priced too high.
+
+    An option at its own bound that fills its class earns there what may as well be the price of
+    the class: then the others of the class have to earn more.
+    """
+    worth = arrays.sign * arrays.reduced_costs(duals)[options]
+    upper = arrays.upper[options]
+    full = (values[options] == upper) & (upper == arrays.row_upper[row]) & (worth > 0)
+    priced = duals.copy()
+    priced[row[full]] += arrays.sign * worth[full]
+    return priced
+
+
+def _best(worth: Floats, row: Ints) -> Ints:
+    """Return the positions of the best options of each class; rows are in order."""
+    order = np.lexsort((-worth, row))
+    first = np.searchsorted(row, row, side="left")
+    return order[np.arange(len(order)) - first < BEST]
