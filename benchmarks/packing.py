@@ -12,12 +12,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from statistics import mean, stdev
 
+import numpy as np
+
 from benchmarks.packing_pods import Arrivals, Pods, arrivals, read_pods
 from benchmarks.packing_rules import RULES, Ledger, play
 from benchmarks.presets import NODES, PODS, TRACE
 from benchmarks.report import ERROR, OURS, SKIPPED, Row
 from placewright import Changes, Engine, Round, solve_round
-from placewright.instances.job import Job, Option, TaskGroup
+from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.job import Job, Option, Running, TaskGroup
 from placewright.instances.plan import DecisionKind, Task
 from placewright.instances.policy import Policy, TaskKind
 
@@ -135,33 +138,44 @@ def _rows(case: Case) -> Iterator[Row]:
 
 
 def play_rounds(arriving: Arrivals, batch: int) -> Ledger:
-    """Decide rounds with an engine: terms value and stranded, the mix that of the pod list."""
+    """Decide rounds with an engine: terms value and stranded, the mix that of the pod list.
+
+    What has arrived is pinned; since it never leaves, all of a host becomes one job.
+    """
     pods = arriving.pods
     ledger = Ledger(pods)
-    at = {entry.name: host for host, entry in enumerate(pods.cluster.hosts)}
+    names = [entry.name for entry in pods.cluster.hosts]
+    at = {name: host for host, name in enumerate(names)}
     options = _options(pods)
     mix = tuple(
         TaskKind(gpu=k.gpu, cpu=k.cpu, memory=k.memory, gpu_models=k.models, weight=int(count))
         for k, count in zip(pods.kinds, pods.counts, strict=True)
     )
     first = Round(cluster=pods.cluster, policy=Policy(terms=("value", "stranded"), mix=mix))
-    stay: list[Job] = []
-    dropped: list[str] = []
+    known: set[int] = set()
+    past: list[str] = []
+    held: dict[int, Job] = {}
     with Engine(first, gap=ANY_GAP, time_limit=SECONDS, isolation="none") as engine:
         for begin in range(0, len(arriving.kinds), batch):
             kinds = arriving.kinds[begin : begin + batch].tolist()
             jobs = [
                 Job(name=f"pod-{begin + i}", options=options[kind]) for i, kind in enumerate(kinds)
             ]
-            plan = engine.round(Changes(added=jobs, updated=stay, removed=dropped))
-            dropped = []
+            changes = Changes(
+                added=[*(held[host] for host in held if host not in known), *jobs],
+                updated=[job for host, job in held.items() if host in known],
+                removed=past,
+            )
+            plan = engine.round(changes)
+            known.update(held)
+            past = [job.name for job in jobs]
+            touched = set()
             for kind, decision in zip(kinds, plan.decisions[-len(kinds) :], strict=True):
                 if decision.decision is DecisionKind.START:
                     task: Task = decision.tasks[0]
                     ledger.take(kind, (at[task.host], task.gpus))
-                else:
-                    dropped.append(decision.job)
-            stay = [_pinned(job) for job in engine.state.jobs[-len(kinds) :] if job.running]
+                    touched.add(at[task.host])
+            held = {host: _held(ledger, host, names[host]) for host in sorted(touched)}
     return ledger
 
 
@@ -193,7 +207,18 @@ def _options(pods: Pods) -> list[tuple[Option, ...]]:
     ]
 
 
-def _pinned(job: Job) -> Job:
-    """Keep a running job where it is."""
-    running = job.running and job.running.model_copy(update={"pinned": True})
-    return job.model_copy(update={"running": running})
+def _held(ledger: Ledger, host: int, name: str) -> Job:
+    """Return all that is held on a host as one pinned job."""
+    pods = ledger.pods
+    used = WHOLE_GPU - ledger.gpus[host, : pods.gpus[host]]
+    cpu, memory = (pods.capacity[host] - ledger.left[host]).tolist()
+    groups = [TaskGroup(name="rest", gpu=0, cpu=cpu, memory=memory)]
+    tasks = [Task(host=name)]
+    for gpu in np.flatnonzero(used).tolist():
+        tasks.append(Task(group=len(groups), host=name, gpus=(gpu,)))
+        groups.append(TaskGroup(name=f"gpu-{gpu}", gpu=int(used[gpu])))
+    return Job(
+        name=name,
+        options=(Option(groups=tuple(groups)),),
+        running=Running(tasks=tuple(tasks), pinned=True),
+    )

@@ -122,55 +122,66 @@ class Increases:
 
     def _column(self, free: Ints, gpus: Ints, model: int) -> _Column:
         """Compute the column of a host; `gpus` ascend."""
-        mix = self._mix
-        useful = mix.useful(free[None], gpus[None], np.array([model]))[0]
-        worth = int(useful @ mix.weight)
+        mix, sizes = self._mix, self._mix.sizes
+        large = gpus >= sizes[:, None]
+        counts, sums = large.sum(axis=1), large @ gpus
         # What is of no use to a kind now never will be.
-        live = np.flatnonzero(useful)
-        patterns, counted, cuts = self._patterns(gpus)
-        large = patterns[:, None, :] >= mix.sizes[:, None]
-        each = np.where(large, patterns[:, None, :], 0).sum(axis=2)[:, mix.size_of[live]]
-        each[large.sum(axis=2)[:, mix.size_of[live]] < mix.gpus[live]] = 0
-        left = free - self._demands
-        room = (left[:, None, :] >= mix.demand[live]).all(axis=2) * mix.weight[live]
+        live = mix.allowed[model] & (counts[mix.size_of] >= mix.gpus)
+        for r, left in enumerate(free.tolist()):
+            live &= mix.demand[:, r] <= left
+        kinds = np.flatnonzero(live)
+        size_of, weight = mix.size_of[kinds], mix.weight[kinds]
+        worth = int(sums[size_of] @ weight)
+        counted, cut, changed_counts, changed_sums = self._patterns(gpus)
+        each = (sums + changed_sums)[:, size_of]
+        each[(counts + changed_counts)[:, size_of] < mix.gpus[kinds]] = 0
+        after_free = free - self._demands
+        room = np.ones((len(after_free), len(kinds)), dtype=np.bool_)
+        for r in range(len(free)):
+            room &= after_free[:, r, None] >= mix.demand[kinds, r]
         # Whole numbers far below 2 ** 53.
-        after = room.astype(np.float64) @ each.T.astype(np.float64)
-        after[(left < 0).any(axis=1)] = -1.0
-        after = np.column_stack([after, np.full(len(after), -1.0)])
+        after = np.full((len(after_free), len(each) + 1), -1.0)
+        after[:, :-1] = (room * weight.astype(np.float64)) @ each.T.astype(np.float64)
+        after[(after_free < 0).any(axis=1)] = -1.0
         most, position = np.zeros(len(self._gpu)), np.zeros(len(self._gpu), dtype=np.int64)
         most[self._whole] = after[self._demand_of[self._whole], counted[self._count_of]]
         if len(self._share):
-            choices = after[self._demand_of[self._share][:, None], cuts[self._fraction_of]]
+            choices = after[self._demand_of[self._share][:, None], cut[self._fraction_of]]
             position[self._share] = choices.argmax(axis=1)
             most[self._share] = choices.max(axis=1)
         least = worth - most.astype(np.int64) - mix.total * self._gpu
         least[most < 0] = NEVER
         return _Column(least, position, mix.total * int(gpus.sum()) - worth)
 
-    def _patterns(self, gpus: Ints) -> tuple[Ints, Ints, Ints]:
-        """Return what GPUs may have left: rows of GPUs, and which row is which.
+    def _patterns(self, gpus: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+        """Return which pattern the GPUs are left in by which task, and what patterns change.
 
         Returns
         -------
-        patterns : int64 (patterns, GPUs)
         counted : int64 (counts,)
             The pattern in which so many whole GPUs are gone; -1 for none.
-        cuts : int64 (fractions, GPUs)
+        cut : int64 (fractions, GPUs)
             The pattern in which a GPU gives a fraction, at the first of equal GPUs; -1 for none.
+        counts, sums : int64 (patterns, sizes)
+            How many GPUs more have at least that size free, and how much more these have in all.
         """
+        sizes = self._mix.sizes
         whole = int((gpus == WHOLE_GPU).sum())
-        counts = self._counts[self._counts <= whole]
+        taken = self._counts[self._counts <= whole]
         first = np.ones(len(gpus), dtype=np.bool_)
         first[1:] = gpus[1:] > gpus[:-1]
         fraction, gpu = np.nonzero((gpus >= self._fractions[:, None]) & first)
-        patterns = np.repeat(gpus[None], len(counts) + len(gpu), axis=0)
-        position = np.arange(len(gpus)) - (len(gpus) - whole)
-        gone = (position >= 0) & (position < counts[:, None])
-        patterns[: len(counts)][gone] = 0
-        rows = len(counts) + np.arange(len(gpu))
-        patterns[rows, gpu] -= self._fractions[fraction]
+        before = gpus[gpu][:, None]
+        after = before - self._fractions[fraction][:, None]
+        was, is_ = before >= sizes, after >= sizes
+        lost = np.repeat(-taken[:, None], len(sizes), axis=1)
         counted = np.full(len(self._counts), -1, dtype=np.int64)
-        counted[: len(counts)] = np.arange(len(counts))
-        cuts = np.full((len(self._fractions), len(gpus)), -1, dtype=np.int64)
-        cuts[fraction, gpu] = rows
-        return patterns, counted, cuts
+        counted[: len(taken)] = np.arange(len(taken))
+        cut = np.full((len(self._fractions), len(gpus)), -1, dtype=np.int64)
+        cut[fraction, gpu] = len(taken) + np.arange(len(gpu))
+        return (
+            counted,
+            cut,
+            np.concatenate([lost, is_.astype(np.int64) - was]),
+            np.concatenate([lost * WHOLE_GPU, is_ * after - was * before]),
+        )
