@@ -10,6 +10,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from placewright.cli.collectives import collectives_of, options_of, row_of
 from placewright.cli.moves import Move, moves_of
 from placewright.cli.summary import MOVES, OUTCOMES
 from placewright.cli.text import NONE, count, gpus, number, percent, place, term_text
@@ -60,6 +61,7 @@ def print_plan(console: Console, round_: Round, plan: Plan) -> None:
     moves = moves_of(jobs, plan)
     if moves:
         _print_moves(console, moves)
+    _print_collectives(console, jobs, plan)
     waiting = [d for d in plan.decisions if d.decision is DecisionKind.WAIT]
     if waiting:
         print_table(console, waiting_table(jobs, waiting))
@@ -172,6 +174,26 @@ def _print_moves(console: Console, moves: Sequence[Move]) -> None:
         )
     print_table(console, made)
     _print_rest(console, len(moves), "more move")
+
+
+def _print_collectives(console: Console, jobs: Mapping[str, Job], plan: Plan) -> None:
+    """Print the slowest collectives of the jobs that were placed, and how many more there are."""
+    found, options = collectives_of(plan), options_of(plan)
+    if not found:
+        return
+    made = table(
+        "Collectives, slowest first",
+        "job",
+        "group",
+        "pattern",
+        "bottleneck",
+        "time",
+        right=("bottleneck", "time"),
+    )
+    for collective in found[:MAX_ROWS]:
+        made.add_row(*row_of(jobs, options, collective))
+    print_table(console, made)
+    _print_rest(console, len(found), "more collective")
 
 
 def _print_rest(console: Console, rows: int, noun: str) -> None:

@@ -34,6 +34,11 @@ def gpu_time(milli: float) -> str:
     return f"{_decimal(seconds / HOUR)} GPU-h"
 
 
+def milliseconds(microseconds: float) -> str:
+    """Write microseconds as milliseconds: 780459 is `780.459 ms`."""
+    return f"{_decimal(microseconds / 1000)} ms"
+
+
 def number(value: float | None) -> str:
     """Write a value or a bound, with decimals only where it has some."""
     if value is None:
@@ -101,6 +106,7 @@ UNITS: Mapping[str, Callable[[float], str]] = {
     "disruption": gpu_time,
     "freed": gpu_time,
     "remaining": count_gpus,
+    "bottleneck": milliseconds,
 }
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from placewright.instances import verify as verification
 from placewright.instances.files import load_plan, write
 from placewright.instances.plan import Decision, DecisionKind, Plan, Task
 from placewright.instances.round import Round
@@ -190,3 +191,13 @@ def test_bad_input_exits_3_with_one_line_and_writes_nothing(run, tmp_path, conte
     assert result.err.count("\n") == 1
     assert result.err.startswith(f"placewright: {bad}")
     assert not (tmp_path / "plan.json").exists()
+
+
+def test_collectives_are_listed_with_their_bottleneck_and_time(run):
+    round_ = Path(verification.__file__).parents[1] / "library" / "megatron.yaml"
+    result = run("solve", round_)
+    assert result.code == 0
+    rows = [" ".join(line.split()) for line in result.out.splitlines()]
+    assert "Collectives, slowest first" in rows
+    assert "train ranks ring of 9,322 MiB 200 Gbit/s 780.459 ms" in rows
+    assert any(row.startswith("bottleneck min 780.459 ms 780.459 ms 0 %") for row in rows)
