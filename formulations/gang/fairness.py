@@ -41,18 +41,21 @@ class TenantShare:
     """A tenant that counts in the term `share`.
 
     `tenant` is its index in the round. By resource (-1: milli-GPU), `per` is the capacity of the
-    healthy hosts times the tenant's weight, without resources of which they have none, and `held`
-    what those of its jobs hold that are not decided here.
+    healthy hosts times the tenant's weight, without resources of which they have none, `all` what
+    all hosts have, and `held` what those of its jobs hold that are not decided here.
     """
 
     tenant: int
     per: Mapping[int, int]
+    all: Mapping[int, int]
     held: Mapping[int, int]
 
-    def of(self, amounts: Mapping[int, int]) -> int:
-        """Return the share of what the tenant holds with these amounts on top."""
+    @property
+    def most(self) -> int:
+        """The share of what the tenant holds, or of all there is if that is less."""
         return max(
-            (SCALE * (self.held[r] + amounts[r]) // per for r, per in self.per.items()), default=0
+            (SCALE * min(self.held[r], self.all[r]) // per for r, per in self.per.items()),
+            default=0,
         )
 
     def holding(self, amounts: Mapping[int, int]) -> Self:
@@ -73,8 +76,8 @@ def shares_of(
     if SHARE not in round_.policy.terms:
         return ()
     names = {-1: "gpu", **dict(enumerate(cluster.resources))}
-    has = cluster.capacity[healthy].sum(axis=0).tolist()
-    capacity = {-1: int(cluster.gpu_count[healthy].sum()) * WHOLE_GPU, **dict(enumerate(has))}
+    everywhere = np.ones_like(healthy)
+    capacity, everything = (_capacity(cluster, hosts) for hosts in (healthy, everywhere))
     held = {tenant.name: dict.fromkeys(names, 0) for tenant in round_.tenants}
     counts = {job.tenant for job in round_.jobs}
     for job in round_.jobs:
@@ -86,11 +89,18 @@ def shares_of(
         TenantShare(
             i,
             {r: most * tenant.weight for r, most in capacity.items() if most},
+            everything,
             {r: amount for r, amount in held[tenant.name].items() if capacity[r]},
         )
         for i, tenant in enumerate(round_.tenants)
         if tenant.name in counts
     )
+
+
+def _capacity(cluster: Cluster, hosts: NDArray[np.bool_]) -> dict[int, int]:
+    """Return what some hosts, shape (hosts,), have in all of each resource."""
+    has = cluster.capacity[hosts].sum(axis=0).tolist()
+    return {-1: int(cluster.gpu_count[hosts].sum()) * WHOLE_GPU, **dict(enumerate(has))}
 
 
 def terms_of(terms: Iterable[str], tenants: int) -> tuple[str, ...]:

@@ -100,7 +100,7 @@ def trivial_bounds(problem: Problem) -> Iterator[Bound]:
             known[term] = sum(len(c.jobs) * max(o.progress for o in c.choices) for c in pending)
         if term in SHARE_TERMS:
             most = problem.shares_with(problem.counts.tolist())
-            known[term] = smallest(term, [t.of(dict.fromkeys(t.held, 0)) for t in most])
+            known[term] = smallest(term, [t.most for t in most])
         if term == "freed":
             freeing = Freeing(problem)
             known[term] = int(freeing.worth[freeing.clearable].sum())

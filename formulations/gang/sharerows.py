@@ -61,7 +61,7 @@ def add_shares(
     terms = [term for term in problem.terms if term in SHARE_TERMS]
     if not terms:
         return
-    most = [t.of(dict.fromkeys(t.held, 0)) for t in problem.shares_with(problem.counts.tolist())]
+    most = [t.most for t in problem.shares_with(problem.counts.tolist())]
     s = model.variables("share", len(shares), upper=most)
     tenant = np.array([c.tenant for c in problem.classes], dtype=np.int64)[y_class]
     for i, share in enumerate(shares):
