@@ -28,7 +28,8 @@ class Bindings:
         self, round_: Round, unusable: Collection[str], cost: Callable[[str], int]
     ) -> None:
         self._chains = chains_of(round_.cluster, round_.tenants)
-        self._cost = cost
+        self._cost_of_host = cost
+        self._cost_of_cell: dict[tuple[int, Cell], int] = {}
         self._free: dict[int, Buddy] = {}
         self._left = Counter({kind: entry.count for kind, entry in kinds_of(round_.tenants)})
         self._level = {
@@ -77,7 +78,12 @@ class Bindings:
         chain = self._chains[kind]
 
         def cost(cell: Cell) -> int:
-            return sum(map(self._cost, chain.hosts(cell)))
+            key = id(chain), cell
+            known = self._cost_of_cell.get(key)
+            if known is None:
+                known = sum(map(self._cost_of_host, chain.hosts(cell)))
+                self._cost_of_cell[key] = known
+            return known
 
         cell = self._free[id(chain)].take(self._level[kind], cost)
         if cell is not None:
