@@ -144,7 +144,11 @@ VALUES = [
     (f"{GROUP}.gpu_models", "A100", "'A100': expected a list"),
     (f"{GROUP}.resources", {"cpu": 1}, "{'cpu': 1}: 'cpu' has a field of its own; expected other"),
     (f"{GROUP}.resources", [], "[]: expected a mapping"),
-    (f"{GROUP}.gpus", 1, "1: unknown field; expected one of count, cpu, gpu, gpu_memory,"),
+    (
+        f"{GROUP}.gpus",
+        1,
+        "1: unknown field; expected one of apart, communication, count, cpu, gpu,",
+    ),
     ("jobs.0.name", "", "'': expected at least 1 character"),
     ("jobs.0.name", "a b", "'a b': expected only letters, digits and any of . _ : / @ | + = -"),
     ("jobs.0.name", "a\n", "'a\\n': expected only letters, digits"),
