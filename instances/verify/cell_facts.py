@@ -60,12 +60,8 @@ class World:
                 if chain in self.hosts and host.hardware.gpus:
                     self.hosts[chain].append(host)
         self._without_mixed_cells()
-        self.cells = {
-            (chain, owned.level): self._cells(chain, owned.level)
-            for (entry, owned), chain in zip(
-                self.owned.items(), self.chain_of.values(), strict=True
-            )
-        }
+        owned_levels = {(self.chain_of[e], owned.level): None for e, owned in self.owned.items()}
+        self.cells = {(chain, level): self._cells(chain, level) for chain, level in owned_levels}
         self.unusable = _unusable(reading)
 
     def _without_mixed_cells(self) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from placewright.instances.documents import WHOLE_GPU, Document
 from placewright.instances.errors import value_text
+from placewright.instances.hardware import Hardware
 from placewright.instances.job import Option, TaskGroup
 from placewright.instances.plan import DecisionKind
 from placewright.instances.round import Round
-from placewright.instances.verify.cell_facts import Bound, Chain, Entry, Hosts, Path, World
-from placewright.instances.verify.facts import HostFacts
+from placewright.instances.verify.cell_facts import Bound, Chain, Entry, Path, World
 from placewright.instances.verify.reading import Reading, demand
 from placewright.instances.verify.result import Finding, Rule
 
@@ -200,6 +200,7 @@ def granted(reading: Reading) -> Iterator[Finding]:
         return
     world, bound = found
     left = world.left(bound)
+    spare = {key: _spare(world, key, bound) for key in world.cells}
     for index, decision in enumerate(reading.plan.decisions):
         job = reading.jobs.get(decision.job)
         if decision.decision is not DecisionKind.WAIT or job is None or not world.guaranteed(job):
@@ -209,29 +210,50 @@ def granted(reading: Reading) -> Iterator[Finding]:
         tenant = world.tenants[job.tenant or ""]
         for c, owned in enumerate(tenant.cells) if not tenant.quota else ():
             entry = (tenant.name, c)
-            chain = world.chain_of[entry]
-            free = world.free(chain, owned.level, bound)
-            if left[entry] and free and any(_holds(world, chain, free, o) for o in job.options):
+            cell = spare[world.chain_of[entry], owned.level]
+            if left[entry] and cell and any(_holds(cell, option) for option in job.options):
                 yield Finding(
                     ("decisions", index),
-                    f"job {job.name!r} waits although its tenant may claim {min(free)!r}, which "
+                    f"job {job.name!r} waits although its tenant may claim {cell.domain!r}, which "
                     "holds it; expected it to start",
                 )
                 break
 
 
-def _holds(world: World, chain: Chain, free: Mapping[str, Hosts], option: Option) -> bool:
-    """Whether every one of these cells holds an option, its groups on hosts of their own."""
+class _Spare(NamedTuple):
+    """What every free cell of a level has at least: so many hosts, each one of these."""
+
+    domain: str
+    size: int
+    model: str
+    hardware: tuple[Hardware, ...]
+
+
+def _spare(world: World, key: tuple[Chain, str], bound: list[Bound]) -> _Spare | None:
+    """Return what free cells of a level have, if there are any."""
+    chain, level = key
+    free = world.free(chain, level, bound)
+    if not free:
+        return None
+    names = frozenset[str]().union(*free.values())
+    kinds: list[Hardware] = []
+    for host in world.hosts[chain]:
+        if host.name in names and host.hardware not in kinds:
+            kinds.append(host.hardware)
+    return _Spare(min(free), min(map(len, free.values())), chain[0], tuple(kinds))
+
+
+def _holds(cell: _Spare, option: Option) -> bool:
+    """Whether a cell surely holds an option: its groups on hosts of their own."""
     if not _plain(option, _OF_OPTION) or any(not _plain(g, _OF_GROUP) for g in option.groups):
         return False
-    hosts = [h for h in world.hosts[chain] if any(h.name in cell for cell in free.values())]
     needed = 0
     for group in option.groups:
-        each = min(_room(host, group) for host in hosts)
-        if not each or (group.gpu_models and chain[0] not in group.gpu_models):
+        each = min(_room(has, group) for has in cell.hardware)
+        if not each or (group.gpu_models and cell.model not in group.gpu_models):
             return False
         needed += -(-group.count // each)
-    return needed <= min(map(len, free.values()))
+    return needed <= cell.size
 
 
 def _plain(document: Document, fields: Collection[str]) -> bool:
@@ -242,9 +264,8 @@ def _plain(document: Document, fields: Collection[str]) -> bool:
     )
 
 
-def _room(host: HostFacts, group: TaskGroup) -> int:
+def _room(has: Hardware, group: TaskGroup) -> int:
     """How many tasks of a group an empty host holds."""
-    has = host.hardware
     rooms = [has.capacity.get(name, 0) // amount for name, amount in demand(group) if amount]
     if group.gpu >= WHOLE_GPU:
         rooms.append(has.gpus * WHOLE_GPU // group.gpu)
