@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.classes import HostClasses
 from placewright.formulations.gang.countparts import CountParts
+from placewright.formulations.gang.fairness import TenantShare
 from placewright.formulations.gang.gangs import (
     GangColumns,
     Kind,
@@ -119,6 +120,16 @@ class Counts:
     def y_choice(self) -> Ints:
         """Choice of each y."""
         return self.problem.offers.choice[self.y_offer]
+
+    @property
+    def offered(self) -> tuple[Ints, Ints, Ints]:
+        """The columns y, and the job class and choice of each."""
+        return self.y, self.y_class, self.y_choice
+
+    @property
+    def left_out(self) -> tuple[TenantShare, ...]:
+        """The tenants with what jobs hold that are left out: such a job may be kept."""
+        return self.problem.shares_with((self.problem.counts - self.problem.floating).tolist())
 
     @property
     def inner(self) -> NDArray[np.bool_]:
@@ -332,9 +343,7 @@ def _terms(m: Counts) -> None:
         worth = each[m.y_offer].astype(np.float64)
         before = float((worth * m.y_most)[running].sum())
         m.model.term(term, m.y, worth, sense="max", constant=-before)
-    # A job that is left out may be kept, and then its tenant holds what it holds.
-    left_out = m.problem.shares_with((m.problem.counts - m.problem.floating).tolist())
-    add_shares(m.model, m.problem, m.y, m.y_class, m.y_choice, left_out)
+    add_shares(m.model, m.problem, *m.offered, m.left_out)
     cost = m.y_cost.astype(np.float64)
     m.model.term("disruption", m.y, -cost, sense="min", constant=float((cost * m.y_most).sum()))
     m.model.term("spread", m.u, m.gangs.spread, sense="min")

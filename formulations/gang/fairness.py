@@ -51,6 +51,11 @@ class TenantShare:
     held: Mapping[int, int]
 
     @property
+    def by_resource(self) -> dict[int, int]:
+        """The share of what the tenant holds of each resource."""
+        return {r: SCALE * self.held[r] // per for r, per in self.per.items()}
+
+    @property
     def most(self) -> int:
         """The share of what the tenant holds, or of all there is if that is less."""
         return max(

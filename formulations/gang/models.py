@@ -36,6 +36,7 @@ from placewright.formulations.gang.problem import (
     VALUE,
     Problem,
 )
+from placewright.formulations.gang.sharerows import raised
 from placewright.formulations.gang.sifting import relax
 from placewright.formulations.session import HOLD_SLACK, Bound, Session, tighter
 from placewright.solver import Arrays, Doubt, Outcome, certified_bound, multipliers
@@ -129,6 +130,8 @@ def search(
         if patterns is None and outcome.bound is not None:
             yield Bound(term, problem.rounded(term, outcome.bound), tuple(holds))
         values = outcome.values
+        if problem.shares:
+            values = raised(model, problem, *counts.offered, counts.left_out, values)
         model.hold(term, round(outcome.objective), HOLD_SLACK)
         pending -= {f"hold:{term}"}
         holds.append((term, round(outcome.objective)))

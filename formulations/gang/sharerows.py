@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import gcd
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,9 @@ from placewright.formulations.gang.problem import Problem
 from placewright.solver import Model
 
 Ints = NDArray[np.int64]
+
+_SHARE, _DOMINANT, _ORDERED, _SHORT = "share", "dominant", "ordered", "short"
+"""The blocks of s, b, r and d."""
 
 FINE = 10_000
 MOST_EXACT = 100_000
@@ -62,7 +66,7 @@ def add_shares(
     if not terms:
         return
     most = [t.most for t in problem.shares_with(problem.counts.tolist())]
-    s = model.variables("share", len(shares), upper=most)
+    s = model.variables(_SHARE, len(shares), upper=most)
     tenant = np.array([c.tenant for c in problem.classes], dtype=np.int64)[y_class]
     for i, share in enumerate(shares):
         mine = np.flatnonzero(tenant == share.tenant)
@@ -70,6 +74,46 @@ def add_shares(
         _share_rows(model, problem, share, int(s[i]), most[i], y[mine], pairs)
     for term in terms:
         _ordered(model, term, number_of(term, len(shares)), s, max(most, default=0))
+
+
+def raised(
+    model: Model,
+    problem: Problem,
+    y: Ints,
+    y_class: Ints,
+    y_choice: Ints,
+    shares: tuple[TenantShare, ...],
+    point: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Return a point with the same y, and the shares and ordered sums that it really has.
+
+    What no term has asked for yet is anything that the rows allow; a search that starts there would
+    have to find out. Parameters as for `add_shares`.
+    """
+    found = point.copy()
+    held = {share.tenant: share for share in shares}
+    for c, o, n in zip(y_class.tolist(), y_choice.tolist(), point[y], strict=True):
+        job_class = problem.classes[c]
+        if job_class.tenant in held and (number := round(n)):
+            amounts = problem.amounts_of(job_class.choices[o])
+            mine = {r: number * amount for r, amount in amounts.items()}
+            held[job_class.tenant] = held[job_class.tenant].holding(mine)
+    of = {tenant: share.by_resource for tenant, share in held.items()}
+    s = np.array([max(of[share.tenant].values(), default=0) for share in shares])
+    for block in model.variable_blocks:
+        columns = slice(block.start, block.start + block.size)
+        if not block.size:
+            continue
+        if block.name == _SHARE:
+            found[columns] = s
+        elif block.name == _DOMINANT:
+            pairs = cast(list[tuple[int, int]], block.keys)
+            each = np.array([of[tenant][r] for tenant, r in pairs])
+            found[columns] = np.arange(len(pairs)) == each.argmax()
+        elif block.name in (_ORDERED, _SHORT):
+            least = np.sort(s)[cast(list[int], block.keys)[0] - 1]
+            found[columns] = least if block.name == _ORDERED else np.maximum(least - s, 0)
+    return found
 
 
 def _share_rows(
@@ -86,7 +130,8 @@ def _share_rows(
         (c, o): problem.amounts_of(problem.classes[c].choices[o]) for c, o in dict.fromkeys(pairs)
     }
     dominant = _dominant(share, [*amounts.values(), dict(share.held)])
-    b = model.variables("dominant", len(dominant) if len(dominant) > 1 else 0, upper=1)
+    keys = [(share.tenant, r) for r in dominant] if len(dominant) > 1 else []
+    b = model.variables(_DOMINANT, len(keys), upper=1, keys=keys)
     if len(b):
         model.add(model.rows("one dominant", 1, lower=1.0, upper=1.0), b, 1.0)
         most_of = {
@@ -133,8 +178,9 @@ def _ordered(model: Model, term: str, number: int, s: Ints, most: int) -> None:
     if number >= len(s):
         model.term(term, s, 1.0, sense="max")
         return
-    least = model.variables("ordered", 1, upper=most)
-    short = model.variables("short", len(s) if number > 1 else 0, upper=most)
+    least = model.variables(_ORDERED, 1, upper=most, keys=[number])
+    keys = [number] * (len(s) if number > 1 else 0)
+    short = model.variables(_SHORT, len(keys), upper=most, keys=keys)
     rows = model.rows("ordered", len(s), upper=0.0)
     model.add(rows, least, 1.0)
     model.add(rows, s, -1.0)

@@ -91,6 +91,13 @@ class Exact:
     away_set: Ints
 
     @property
+    def offered(self) -> tuple[Ints, Ints, Ints]:
+        """The columns y, and the job class and choice of each."""
+        entries = [(entry.job_class, entry.choice) for entry in self.entries]
+        job_class, choice = np.array(entries, dtype=np.int64).reshape(-1, 2).T
+        return self.y, job_class, choice
+
+    @property
     def set_shape(self) -> Ints:
         """Shape of each task set."""
         return np.array([s.shape for s in self.sets], dtype=np.int64)

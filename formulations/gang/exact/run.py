@@ -16,6 +16,7 @@ from placewright.formulations.gang.exact.terms import add_terms
 from placewright.formulations.gang.naming import candidate
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.problem import Problem
+from placewright.formulations.gang.sharerows import raised
 from placewright.formulations.gang.stranded.mix import STRANDED
 from placewright.formulations.session import HOLD_SLACK, Bound, Candidate, Session
 from placewright.solver import certified_bound, multipliers
@@ -64,6 +65,8 @@ def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
         placement = Placement(problem, cleared=True)
         expand_into(exact, slots, start, placement)
         yield candidate(placement, "exact")
+        if problem.shares:
+            start = raised(exact.model, problem, *exact.offered, problem.shares, start)
         # By now the best plan is no worse than this one; bounds hold for the best.
         held = round(outcome.objective) if session.best is None else session.best[term]
         exact.model.hold(term, held, HOLD_SLACK)

@@ -42,14 +42,7 @@ def add_terms(m: Exact) -> None:
     add_value(m)
     if ENTITLED in m.problem.terms:
         _add_worth(m, ENTITLED, [m.choice(entry).entitled_value for entry in m.entries])
-    add_shares(
-        m.model,
-        m.problem,
-        m.y,
-        np.array([entry.job_class for entry in m.entries], dtype=np.int64),
-        np.array([entry.choice for entry in m.entries], dtype=np.int64),
-        m.problem.shares,
-    )
+    add_shares(m.model, m.problem, *m.offered, m.problem.shares)
     if PROGRESS in m.problem.terms:
         _add_worth(m, PROGRESS, [m.choice(entry).progress for entry in m.entries])
     add_moves(m)
