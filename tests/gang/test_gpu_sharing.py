@@ -290,3 +290,31 @@ def test_the_shares_of_the_bundled_round_are_two_quarters_and_a_half_on_each_gpu
     assert sorted(on[f"quarter-{i}"] for i in range(1, 5)) == [0, 0, 1, 1]
     assert {on["half-1"], on["half-2"]} == {0, 1}
     assert {d.job: d.reason for d in plan.decisions if not d.tasks} == {"large": Reason.NEVER_FITS}
+
+
+@pytest.mark.parametrize("cells", [0, 6_000])
+def test_slices_leave_a_host_that_is_to_be_vacated(
+    monkeypatch: pytest.MonkeyPatch, cells: int
+) -> None:
+    monkeypatch.setattr(run, "MAX_EXACT_CELLS", cells)
+    jobs = []
+    for name, profile, host, slot in (
+        ("half", "3g.40gb", "a", 0),
+        ("pair", "2g.20gb", "a", 4),
+        ("blocks", "1g.10gb", "b", 3),
+    ):
+        running = {"tasks": [{"host": host, "gpus": [0], "slot": slot}]}
+        jobs.append({**job(name, mig=profile), "running": running})
+    round_ = Round.model_validate(
+        {
+            "cluster": {"hosts": [A100, {**A100, "name": "b"}]},
+            "jobs": jobs,
+            "policy": {"terms": ["remaining", "disruption"], "vacate": ["a"]},
+        }
+    )
+    check_round(round_)
+    plan = solve_round(round_, gap=0.0, isolation="none")
+    assert certificate_of(plan).degraded == ()
+    found = {d.job: [(t.host, t.slot) for t in d.tasks] for d in plan.decisions}
+    assert found == {"half": [("b", 4)], "pair": [("b", 0)], "blocks": [("b", 3)]}
+    assert certificate_of(plan).terms[0].value == 0
