@@ -193,6 +193,7 @@ def build(
         _shares(counts)
     _domains(counts, whole)
     _quota(counts)
+    _labels(counts)
     _terms(counts)
     return counts
 
@@ -330,6 +331,23 @@ def _quota(m: Counts) -> None:
         demand = m.problem.shape_demand[offers.group_shape, resource]
         total = offers.milli_gpu if resource < 0 else offers.total(demand)
         m.model.add(row, m.y[mine], total[m.y_offer[mine]].astype(np.float64))
+
+
+def _labels(m: Counts) -> None:
+    """No more jobs of a label start than domains could have one that comes."""
+    problem = m.problem
+    for number, label in enumerate(problem.labels):
+        mine = [
+            i
+            for i, (c, o) in enumerate(zip(m.y_class.tolist(), m.y_choice.tolist(), strict=True))
+            if not problem.classes[c].running and problem.classes[c].choices[o].label == number
+        ]
+        pinned = {
+            d for job, home in label.homes.items() if job not in problem.running for d in home
+        }
+        free = set(problem.cluster.domain[label.level][problem.open].tolist()) - pinned
+        row = m.model.rows("label", 1, upper=len(free))
+        m.model.add(row[[0] * len(mine)], m.y[mine], 1.0)
 
 
 def _terms(m: Counts) -> None:
