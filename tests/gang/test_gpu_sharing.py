@@ -6,11 +6,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from placewright.formulations.gang import run
+from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.gang.exact.gpus import add_gpus
+from placewright.formulations.gang.exact.model import build
+from placewright.formulations.gang.exact.terms import add_terms
+from placewright.formulations.gang.placement import Placement
 from placewright.instances import verify as verification
 from placewright.instances.files import load_round
 from placewright.instances.plan import Certificate, Plan, Reason
@@ -18,6 +24,7 @@ from placewright.instances.references import InvalidInputError, check_round
 from placewright.instances.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
+from placewright.solver import InProcess, Limits
 
 Raw = dict[str, Any]
 STABLE = {
@@ -318,3 +325,39 @@ def test_slices_leave_a_host_that_is_to_be_vacated(
     found = {d.job: [(t.host, t.slot) for t in d.tasks] for d in plan.decisions}
     assert found == {"half": [("b", 4)], "pair": [("b", 0)], "blocks": [("b", 3)]}
     assert certificate_of(plan).terms[0].value == 0
+
+
+def exact_answer(round_: Round, without: tuple[str, ...] = ()) -> int:
+    """The best value of the exact model without some blocks of rows."""
+    problem = compile_round(round_)
+    hosts = np.arange(problem.cluster.num_hosts)
+    exact = build(
+        problem, Placement(problem, cleared=True), hosts, problem.pending, list(problem.running)
+    )
+    add_gpus(exact)
+    add_terms(exact)
+    arrays = exact.model.arrays("value", without=without)
+    outcome = InProcess().solve("highs", arrays, Limits(seconds=60.0, gap=0.0))
+    assert outcome.objective is not None
+    return round(outcome.objective)
+
+
+@pytest.mark.parametrize(
+    ("block", "jobs"),
+    [
+        ("memory", [job("a", gpu=300, gpu_memory="50Gi"), job("b", gpu=300, gpu_memory="40Gi")]),
+        ("slice", [job("a", count=4, mig="1g.20gb"), job("b", mig="1g.10gb")]),
+        ("slice", [job("a", mig="1g.10gb"), job("b", gpu=300)]),
+        ("media", [job("a", mig="1g.10gb+me"),
+                   job("b", mig="1g.10gb+me", gpu_models=["A100-SXM4-80GB"])]),
+    ],
+)  # fmt: skip
+def test_the_exact_model_needs_each_block_of_parts(
+    sharing: ModuleType, block: str, jobs: list[Raw]
+) -> None:
+    round_ = Round.model_validate(
+        {"cluster": {"hosts": [A100]}, "jobs": jobs, "policy": {"terms": ["value"]}}
+    )
+    (best,) = sharing.optimum(round_)
+    assert exact_answer(round_) == best
+    assert exact_answer(round_, (block,)) > best

@@ -247,7 +247,7 @@ def count_model(round_: Round) -> tuple[Counts, Patterns | None]:
     empty = Placement(problem)
     room = np.stack([empty.fits(shape) for shape in range(len(problem.shape_gpu))])
     counts = build_counts(problem, host_classes(problem, room), room, empty.whole)
-    return counts, Patterns(counts) if len(counts.fractions) else None
+    return counts, Patterns(counts) if len(counts.parts) else None
 
 
 def bound(round_: Round, model: Any = count_model) -> float:
