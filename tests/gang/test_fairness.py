@@ -5,9 +5,11 @@ The oracle reads standing and shares off the documents by their definition, and 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
@@ -17,10 +19,12 @@ from placewright.formulations.gang.landing import displace
 from placewright.formulations.gang.naming import candidate
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.reclaiming import emphasised
+from placewright.formulations.gang.sharerows import add_shares
 from placewright.instances.plan import Certificate, Plan
 from placewright.instances.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
+from placewright.solver import InProcess, Limits, Model
 
 STABLE: dict[str, Any] = {
     "derandomize": True,
@@ -152,3 +156,55 @@ def test_entitled_jobs_displace_and_are_never_displaced_by_borrowed_ones(
 
     check()
     assert reclaimed >= 15, reclaimed
+
+
+def fairest(without: str, term: str, *, relax: bool = False) -> float:
+    """The best value of a term, or its relaxation's, without one block of rows.
+
+    Tasks of a want 4 of 12 cores or 4 of 12 of the memory, those of b 3 cores; one of each may run.
+    """
+
+    def task(tenant: str, cpu: int, memory: int) -> list[dict[str, Any]]:
+        group = {"gpu": 0, "cpu": cpu, "memory": memory}
+        job = {"tenant": tenant, "options": [{"groups": [group]}]}
+        return [{**job, "name": f"{tenant}{cpu}{memory}-{i}"} for i in range(4)]
+
+    round_ = Round.model_validate(
+        {
+            "cluster": {"hosts": [{"name": "h", "gpus": 0, "cpu": 12, "memory": 12}]},
+            "tenants": [{"name": "a"}, {"name": "b"}],
+            "jobs": [*task("a", 4, 0), *task("a", 0, 4), *task("b", 3, 0)],
+            "policy": {"terms": ["share"]},
+        }
+    )
+    problem = compile_round(round_)
+    model = Model()
+    y = model.variables("y", 3, upper=1)
+    numbers = np.arange(3)
+    add_shares(model, problem, y, numbers, np.zeros(3, dtype=np.int64), problem.shares)
+    arrays = model.arrays(term, relax=relax)
+    lifted = np.array([block == without for block in arrays.block_names])[arrays.row_block]
+    arrays = replace(
+        arrays,
+        row_lower=np.where(lifted, -np.inf, arrays.row_lower),
+        row_upper=np.where(lifted, np.inf, arrays.row_upper),
+    )
+    outcome = InProcess().solve("highs", arrays, Limits(seconds=10.0, gap=0.0))
+    assert outcome.objective is not None
+    return outcome.objective
+
+
+def test_the_rows_of_shares_say_what_they_are() -> None:
+    assert (fairest("", "share"), fairest("", "share_2")) == (25_000, 33_333 + 25_000)
+
+
+@pytest.mark.parametrize("block", ["share", "one dominant", "ordered"])
+def test_the_rows_of_shares_need_the_block(block: str) -> None:
+    values = [(fairest("", term), fairest(block, term)) for term in ("share", "share_2")]
+    assert all(before <= after for before, after in values)
+    assert any(before < after for before, after in values)
+
+
+def test_the_relaxation_of_shares_needs_the_rows_that_add_up() -> None:
+    with_them, without = (fairest(block, "share_2", relax=True) for block in ("", "sum"))
+    assert with_them < without
