@@ -126,9 +126,15 @@ def levels_to_try(cluster: Cluster, group: Group) -> list[int]:
 
 
 def _held(placement: Placement, group: Group, open_: NDArray[np.bool_]) -> list[Ints]:
-    """Return per level how many tasks of a group each domain holds, by its own rules."""
-    cluster = placement.problem.cluster
-    room = np.where(open_, np.minimum(placement.fits(group.shape), group.count), 0)
+    """Return per level how many tasks of a group each domain holds now."""
+    return _counted(
+        placement.problem.cluster, group, np.where(open_, placement.fits(group.shape), 0)
+    )
+
+
+def _counted(cluster: Cluster, group: Group, room: Ints) -> list[Ints]:
+    """Return per level what each domain counts for by the group's rules; `room` is per host."""
+    room = np.minimum(room, group.count)
     held: list[Ints] = []
     for level in reversed(range(len(cluster.levels))):
         if held:
@@ -171,3 +177,52 @@ def _gather(
             _gather(cluster, held, level + 1, inside, taken, whole, chosen)
         count -= taken
         order = np.delete(order, at)
+
+
+def least_loss(
+    cluster: Cluster, group: Group, loss: NDArray[np.float64], each: Ints
+) -> list[tuple[int, int]]:
+    """Choose hosts for a group with slices or failure domains, where little is lost.
+
+    `loss` (hosts,) is what a host loses to as many tasks as it holds, `each` (hosts,). Domains and
+    hosts go by what they lose per task. Returns hosts and numbers of tasks, [] if it does not fit.
+    """
+    may = np.isfinite(loss) & (each > 0)
+    held = _counted(cluster, group, np.where(may, each, 0))
+    lost, tasks = np.where(may, loss, 0.0), np.where(may, each, 0)
+    rate = [
+        np.bincount(domain, weights=lost) / np.maximum(np.bincount(domain, weights=tasks), 1)
+        for domain in cluster.domain
+    ]
+    if group.required == NO_LEVEL:
+        if held[0].sum() < group.count:
+            return []
+        return _least_in(cluster, held, rate, 0, np.flatnonzero(held[0]), group.count)
+    enough = np.flatnonzero(_hold_all(held, group, group.required))
+    if not len(enough):
+        return []
+    best = enough[rate[group.required][enough].argmin()][None]
+    return _least_in(cluster, held, rate, group.required, best, group.count)
+
+
+def _least_in(
+    cluster: Cluster,
+    held: list[Ints],
+    rate: list[NDArray[np.float64]],
+    level: int,
+    parts: Ints,
+    count: int,
+) -> list[tuple[int, int]]:
+    """Put `count` tasks on domains of a level, those first that lose least per task."""
+    chosen: list[tuple[int, int]] = []
+    for part in parts[np.argsort(rate[level][parts], kind="stable")].tolist():
+        taken = min(count, int(held[level][part]))
+        if not taken:
+            continue
+        if level == len(held) - 1:
+            chosen.append((part, taken))
+        else:
+            inside = np.flatnonzero((cluster.parent[level + 1] == part) & (held[level + 1] > 0))
+            chosen += _least_in(cluster, held, rate, level + 1, inside, taken)
+        count -= taken
+    return chosen

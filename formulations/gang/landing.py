@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang.arranging import least_loss
 from placewright.formulations.gang.counts import Counts
 from placewright.formulations.gang.expand import gangs_of, masks
 from placewright.formulations.gang.filling import fill
@@ -24,7 +25,7 @@ from placewright.formulations.gang.losses import NO_QUOTA, Losses, Quota
 from placewright.formulations.gang.lossrows import NO_PRICES, Prices, priced
 from placewright.formulations.gang.pack import Starts, single_jobs
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import NO_LEVEL, Choice, Group, Put
+from placewright.formulations.gang.problem import NO_LABEL, NO_LEVEL, Choice, Group, Put
 from placewright.formulations.gang.selecting import select
 from placewright.formulations.session import Session
 
@@ -103,8 +104,7 @@ class Landing:
     def gang(self, c: int, o: int, within: NDArray[np.bool_] | None) -> bool:
         """Start a gang of one group on the hosts that lose least, if that gains value."""
         choice = self.problem.classes[c].choices[o]
-        alone = len(choice.groups) == 1 and not choice.tied
-        placed = alone and self._gang(c, o, choice, within)
+        placed = len(choice.groups) == 1 and self._gang(c, o, choice, within)
         self.starts[c, o] -= placed
         return placed
 
@@ -116,9 +116,14 @@ class Landing:
         loss, each = self.losses.of_many(group.shape, group.count, quota)
         if within is not None:
             loss = np.where(within, loss, np.inf)
-        if group.required != NO_LEVEL:
-            loss = self._in_one_domain(group, loss, each)
-        chosen = self.gather(self.problem.cluster, group, loss, each)
+        if choice.label != NO_LABEL:
+            loss = np.where(self.placement.open_to(choice.label), loss, np.inf)
+        if group.arranged:
+            chosen = least_loss(self.problem.cluster, group, loss, each)
+        else:
+            if group.required != NO_LEVEL:
+                loss = self._in_one_domain(group, loss, each)
+            chosen = self.gather(self.problem.cluster, group, loss, each)
         if not chosen or self._worth(c, o) <= sum(loss[h] for h, _ in chosen):
             return False
         puts = []
