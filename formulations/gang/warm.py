@@ -34,6 +34,7 @@ from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.prices import Prices
 from placewright.formulations.gang.problem import VALUE, Problem
 from placewright.formulations.gang.run import run, small, trivial_bounds
+from placewright.formulations.gang.stranded.mix import STRANDED
 from placewright.formulations.session import Bound, Candidate, Session, near
 from placewright.solver import Outcome
 from placewright.topology import Cluster
@@ -139,8 +140,16 @@ def _lossy(placement: Placement, prices: Prices | None) -> list[int]:
 
 
 def _applies(problem: Problem) -> bool:
-    """Whether the plan is to be worth most, on hosts that are full of jobs that may make way."""
-    return problem.terms[0] == VALUE and not problem.vacate.any() and not small(problem)
+    """Whether the plan is to be worth most, on hosts that are full of jobs that may make way.
+
+    What is stranded depends on which host each job is on; what displaces jobs does not look at it.
+    """
+    return (
+        problem.terms[0] == VALUE
+        and STRANDED not in problem.terms
+        and not problem.vacate.any()
+        and not small(problem)
+    )
 
 
 class _Solved(NamedTuple):

@@ -15,9 +15,10 @@ from placewright.formulations.gang.compile import compile_round
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.stranded.increases import NEVER, Increases
 from placewright.formulations.gang.stranded.mix import Mix, free_gpus
+from placewright.instances.job import Job
 from placewright.instances.round import Round
 from placewright.instances.verify import verify
-from placewright.rounds import solve_round
+from placewright.rounds import Changes, Engine, solve_round
 
 STABLE: dict[str, Any] = {
     "derandomize": True,
@@ -164,3 +165,29 @@ def test_the_same_seed_gives_the_same_plan(monkeypatch: pytest.MonkeyPatch) -> N
         for _ in range(2)
     )
     assert one.decisions == other.decisions
+
+
+def test_an_engine_strands_as_little_as_a_round_from_scratch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whole GPUs only: rounds in which an engine otherwise adapts its last plan."""
+    monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
+
+    def pods(begin: int) -> list[Job]:
+        asked = [(1000, 12), (2000, 10), (1000, 4)]
+        return [
+            Job.model_validate(
+                {"name": f"pod-{i}", "options": [{"groups": [{"gpu": gpu, "cpu": cpu}]}]}
+            )
+            for i, (gpu, cpu) in enumerate(asked * 4, begin)
+        ]
+
+    first = arriving(0).model_copy(update={"jobs": tuple(pods(0)), "tenants": ()})
+    with Engine(first, gap=1.0, time_limit=20.0, isolation="none") as engine:
+        engine.round()
+        plan = engine.round(Changes(added=pods(100)))
+        assert engine.round_solved is not None
+        found = verify(engine.round_solved, plan)
+        alone = solve_round(engine.round_solved, gap=1.0, isolation="none", time_limit=20.0)
+        assert found.ok
+        assert found.terms == verify(engine.round_solved, alone).terms
