@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, assume, given, settings
 
 from placewright.formulations.gang import hostpatterns, repair, run
 from placewright.instances.plan import Certificate, Plan
+from placewright.instances.references import check_round
 from placewright.instances.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
@@ -102,3 +103,31 @@ def test_no_plan_with_tied_options_beats_a_bound_of_the_count_model(
                     assert oracle_arrangement.SENSE[term.name] * (bound - best) >= 0, (term, best)
 
     check()
+
+
+def test_a_slice_of_which_one_task_stays_is_filled_up_where_that_is() -> None:
+    """Two tasks move, one of each slice: a third one has to, or both slices are torn apart."""
+    host = {"gpus": 2, "gpu_model": "A"}
+    places = [("a0", 0), ("a1", 0), ("a0", 1), ("a1", 1)]
+    group = {"gpu": 1000, "count": 4, "slices": {"size": 2, "required": "rack"}}
+    tasks = [{"index": i, "host": h, "gpus": [gpu]} for i, (h, gpu) in enumerate(places)]
+    round_ = Round.model_validate(
+        {
+            "cluster": {
+                "levels": ["rack"],
+                "domains": [{"name": name, "level": "rack"} for name in "ab"],
+                "hosts": [
+                    {**host, "name": "a[0-1]", "parent": "a"},
+                    {**host, "name": "b0", "parent": "b"},
+                ],
+            },
+            "jobs": [{"name": "j", "options": [{"groups": [group]}], "running": {"tasks": tasks}}],
+            "policy": {"terms": ["remaining", "disruption"], "vacate": ["a1"]},
+        }
+    )
+    check_round(round_)
+    plan = solve_round(round_, gap=0.0, isolation="none")
+    assert verify(round_, plan).ok
+    assert certificate_of(plan).degraded == ()
+    assert certificate_of(plan).status == "optimal"
+    assert values_of(plan) == (0, 3000)
