@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from placewright.formulations.gang.problem import SENSE
+from placewright.formulations.gang.terms import SENSE
 from placewright.formulations.session import Bound, Session, tighter
 from placewright.instances.plan import Plan, TermResult
 from placewright.rounds.errors import InternalError

@@ -13,8 +13,9 @@ from dataclasses import replace
 import numpy as np
 
 from placewright.formulations.gang.arranging import may_place
+from placewright.formulations.gang.jobs import NO_LEVEL, Choice, JobClass, Put
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import NO_LEVEL, Choice, JobClass, Problem, Put
+from placewright.formulations.gang.problem import Problem
 from placewright.formulations.session import Candidate
 from placewright.instances.plan import Reason
 from placewright.topology import State

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang.jobs import NO_LEVEL, Choice, Group, Put
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import NO_LEVEL, Choice, Group, Put
 from placewright.topology import Cluster
 
 Ints = NDArray[np.int64]

@@ -13,21 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.fairness import shares_of, terms_of
-from placewright.formulations.gang.layouts import mask_of
-from placewright.formulations.gang.problem import (
-    BOTTLENECK,
+from placewright.formulations.gang.jobs import (
     NO_LABEL,
     NO_LEVEL,
     Choice,
     JobClass,
     Label,
-    Problem,
     Put,
     RunningJob,
 )
+from placewright.formulations.gang.layouts import mask_of
+from placewright.formulations.gang.problem import Problem
 from placewright.formulations.gang.quotas import quota_of
 from placewright.formulations.gang.shapes import Shapes, hosts_named
 from placewright.formulations.gang.standing import borrowed_of
+from placewright.formulations.gang.terms import BOTTLENECK
 from placewright.formulations.session import Place, Slots
 from placewright.instances.arrays import build_cluster
 from placewright.instances.documents import WHOLE_GPU

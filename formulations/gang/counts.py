@@ -43,16 +43,10 @@ from placewright.formulations.gang.gangs import (
     gang_columns,
     kinds_of,
 )
-from placewright.formulations.gang.problem import (
-    BOTTLENECK,
-    ENTITLED,
-    PROGRESS,
-    VALUE,
-    Choice,
-    Group,
-    Problem,
-)
+from placewright.formulations.gang.jobs import Choice, Group
+from placewright.formulations.gang.problem import Problem
 from placewright.formulations.gang.sharerows import add_shares
+from placewright.formulations.gang.terms import BOTTLENECK, ENTITLED, PROGRESS, VALUE
 from placewright.formulations.gang.traffic import Speeds, least_time_within
 from placewright.instances.documents import WHOLE_GPU
 from placewright.solver import Model

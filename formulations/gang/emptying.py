@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.counts import Counts
 from placewright.formulations.gang.freeing import Freeing
+from placewright.formulations.gang.jobs import JobClass
 from placewright.formulations.gang.models import models_of, relaxation
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import PACKED, JobClass, Problem
+from placewright.formulations.gang.problem import Problem
+from placewright.formulations.gang.terms import PACKED
 from placewright.formulations.gang.vacating import relocate
 from placewright.formulations.session import Bound, Session
 

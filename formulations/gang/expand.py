@@ -18,10 +18,10 @@ from placewright.formulations.gang.filling import fill
 from placewright.formulations.gang.gangs import ROOT
 from placewright.formulations.gang.greedy import place_choice
 from placewright.formulations.gang.hostpatterns import HostPatterns
+from placewright.formulations.gang.jobs import Put
 from placewright.formulations.gang.pack import Singles, Starts, single_jobs
 from placewright.formulations.gang.patterns import Patterns
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import Put
 from placewright.formulations.session import Session
 
 Gang: TypeAlias = tuple[int, int, dict[int, tuple[int, int]]]

@@ -14,7 +14,8 @@ from placewright.formulations.gang import greedy
 from placewright.formulations.gang.fairness import SHARE, TenantShare
 from placewright.formulations.gang.greedy import place_choice
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import VALUE, Problem
+from placewright.formulations.gang.problem import Problem
+from placewright.formulations.gang.terms import VALUE
 
 
 def fill(placement: Placement) -> None:

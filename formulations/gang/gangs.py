@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.problem import NO_LEVEL, Group, Problem
+from placewright.formulations.gang.jobs import NO_LEVEL, Group
+from placewright.formulations.gang.problem import Problem
 from placewright.formulations.gang.traffic import Speeds, least_time_within
 from placewright.instances.documents import WHOLE_GPU
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.problem import Group
+from placewright.formulations.gang.jobs import Group
 from placewright.topology import Cluster
 
 Ints = NDArray[np.int64]

@@ -13,16 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.arranging import arrange, levels_to_try
+from placewright.formulations.gang.jobs import Choice, Group, Put
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import (
-    ENTITLED,
-    PROGRESS,
-    VALUE,
-    Choice,
-    Group,
-    Problem,
-    Put,
-)
+from placewright.formulations.gang.problem import Problem
+from placewright.formulations.gang.terms import ENTITLED, PROGRESS, VALUE
 from placewright.instances.documents import WHOLE_GPU
 
 

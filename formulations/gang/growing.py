@@ -13,8 +13,10 @@ from heapq import heapify, heappop, heappush
 from math import inf
 
 from placewright.formulations.gang.greedy import place_choice
+from placewright.formulations.gang.jobs import ANY, Choice
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import ANY, ENTITLED, PROGRESS, VALUE, Choice, Problem
+from placewright.formulations.gang.problem import Problem
+from placewright.formulations.gang.terms import ENTITLED, PROGRESS, VALUE
 
 MAX_TRIES = 20_000
 """Most changes that are tried: each looks at all hosts."""

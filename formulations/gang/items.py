@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from placewright.formulations.gang.jobs import ANY, Put
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import ANY, Put
 from placewright.formulations.gang.rebinning import Bin, Home, Shares, rebin
 from placewright.formulations.gang.swapping import NOWHERE, Seating, Units
 from placewright.formulations.session import Session

@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import takewhile
 
-from placewright.formulations.gang.problem import PROGRESS, VALUE, Choice, Problem
+from placewright.formulations.gang.jobs import Choice
+from placewright.formulations.gang.problem import Problem
+from placewright.formulations.gang.terms import PROGRESS, VALUE
 
 MAX_WORTH = 1 << 50
 """Above this a sum of worths is no longer exact in floating point."""

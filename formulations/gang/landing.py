@@ -21,11 +21,11 @@ from placewright.formulations.gang.filling import fill
 from placewright.formulations.gang.gathering import Gather, cheapest, compact
 from placewright.formulations.gang.greedy import order_of
 from placewright.formulations.gang.hostpatterns import HostPatterns
+from placewright.formulations.gang.jobs import NO_LABEL, NO_LEVEL, Choice, Group, Put
 from placewright.formulations.gang.losses import NO_QUOTA, Losses, Quota
 from placewright.formulations.gang.lossrows import NO_PRICES, Prices, priced
 from placewright.formulations.gang.pack import Starts, single_jobs
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import NO_LABEL, NO_LEVEL, Choice, Group, Put
 from placewright.formulations.gang.selecting import select
 from placewright.formulations.session import Session
 

@@ -9,8 +9,9 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang.jobs import Choice, JobClass
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import Choice, JobClass, Problem
+from placewright.formulations.gang.problem import Problem
 
 Ints = NDArray[np.int64]
 

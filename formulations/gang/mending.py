@@ -14,8 +14,8 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang.jobs import Put
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import Put
 from placewright.instances.documents import WHOLE_GPU
 
 Ints = NDArray[np.int64]

@@ -28,16 +28,10 @@ from placewright.formulations.gang.partpatterns import PartPatterns
 from placewright.formulations.gang.patterns import Patterns
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.plain import plain
-from placewright.formulations.gang.problem import (
-    BOTTLENECK,
-    ENTITLED,
-    PROGRESS,
-    SENSE,
-    VALUE,
-    Problem,
-)
+from placewright.formulations.gang.problem import Problem
 from placewright.formulations.gang.sharerows import raised
 from placewright.formulations.gang.sifting import relax
+from placewright.formulations.gang.terms import BOTTLENECK, ENTITLED, PROGRESS, SENSE, VALUE
 from placewright.formulations.session import HOLD_SLACK, Bound, Session, tighter
 from placewright.solver import Arrays, Doubt, Outcome, certified_bound, multipliers
 

@@ -27,11 +27,12 @@ from placewright.formulations.gang.models import (
 from placewright.formulations.gang.naming import candidate
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.plans import plans
-from placewright.formulations.gang.problem import ENTITLED, VALUE, Problem
+from placewright.formulations.gang.problem import Problem
 from placewright.formulations.gang.reclaiming import emphasised
 from placewright.formulations.gang.repacking import repack
 from placewright.formulations.gang.repair import repair
 from placewright.formulations.gang.settling import settle
+from placewright.formulations.gang.terms import ENTITLED, VALUE
 from placewright.formulations.gang.vacating import vacate
 from placewright.formulations.session import Bound, Candidate, Session
 from placewright.solver import Arrays, Outcome

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
+from placewright.formulations.gang.jobs import ANY, Choice, Start
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import ANY, Choice, Problem, Start
+from placewright.formulations.gang.problem import Problem
 from placewright.formulations.gang.ranking import ranked
 from placewright.formulations.gang.settling import homes, settle
 from placewright.formulations.session import Candidate, Place, Slots

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from placewright.formulations.gang.problem import Group, JobClass
+    from placewright.formulations.gang.jobs import Group, JobClass
 
 Ints = NDArray[np.int64]
 

@@ -10,10 +10,11 @@ from typing import TypeAlias
 import numpy as np
 
 from placewright.formulations.gang.counts import Counts
+from placewright.formulations.gang.jobs import Put
 from placewright.formulations.gang.packing import Ints, best_fit, by_patterns
 from placewright.formulations.gang.patterns import Patterns
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import Problem, Put
+from placewright.formulations.gang.problem import Problem
 from placewright.formulations.session import Session
 from placewright.instances.documents import WHOLE_GPU
 

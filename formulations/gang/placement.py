@@ -16,8 +16,9 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang.jobs import ANY, NO_LABEL, Put, Start
 from placewright.formulations.gang.layouts import FREE
-from placewright.formulations.gang.problem import ANY, NO_LABEL, Problem, Put, Start
+from placewright.formulations.gang.problem import Problem
 from placewright.formulations.gang.sharing import Ints, Parts
 from placewright.instances.documents import WHOLE_GPU
 

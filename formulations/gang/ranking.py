@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from placewright.formulations.gang.problem import Group
+from placewright.formulations.gang.jobs import Group
 from placewright.topology import Cluster
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from placewright.formulations.gang.problem import VALUE, Problem
+from placewright.formulations.gang.problem import Problem
+from placewright.formulations.gang.terms import VALUE
 
 EMPHASIS = 1000
 

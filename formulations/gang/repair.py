@@ -17,9 +17,10 @@ from placewright.formulations.gang.exact.model import build
 from placewright.formulations.gang.exact.preemption import add_preemption
 from placewright.formulations.gang.exact.terms import add_value
 from placewright.formulations.gang.growing import grow
+from placewright.formulations.gang.jobs import ANY, Choice, Start
 from placewright.formulations.gang.naming import candidate
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import ANY, Choice, Problem, Start
+from placewright.formulations.gang.problem import Problem
 from placewright.formulations.session import HOLD_SLACK, Candidate, Session
 
 HOSTS = 12

@@ -30,10 +30,11 @@ from placewright.formulations.gang.naming import candidate
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.plain import plain
 from placewright.formulations.gang.plans import plans
-from placewright.formulations.gang.problem import ENTITLED, PROGRESS, VALUE, Problem
+from placewright.formulations.gang.problem import Problem
 from placewright.formulations.gang.stranded.bound import least_stranded
 from placewright.formulations.gang.stranded.mix import STRANDED
 from placewright.formulations.gang.stranded.search import stranding_least
+from placewright.formulations.gang.terms import ENTITLED, PROGRESS, VALUE
 from placewright.formulations.gang.vacating import vacating_cost
 from placewright.formulations.session import Bound, Candidate, Session
 

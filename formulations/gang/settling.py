@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
+from placewright.formulations.gang.jobs import ANY
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import ANY, Problem
+from placewright.formulations.gang.problem import Problem
 
 
 def settle(placement: Placement) -> None:

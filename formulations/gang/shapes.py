@@ -9,8 +9,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang.jobs import NO_LEVEL, Apart, Group, Slices, Traffic
 from placewright.formulations.gang.layouts import Layouts
-from placewright.formulations.gang.problem import NO_LEVEL, Apart, Group, Slices, Traffic
 from placewright.formulations.gang.sharing import Sharing, kinds_of_profile
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.job import TaskGroup

@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.problem import Group
+from placewright.formulations.gang.jobs import Group
 from placewright.topology import Cluster
 from placewright.topology.collectives import (
     Ints,

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.greedy import place_group
+from placewright.formulations.gang.jobs import NO_LEVEL, Group, Put, RunningJob
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import NO_LEVEL, Group, Problem, Put, RunningJob
+from placewright.formulations.gang.problem import Problem
 
 TRIES = 3_000
 """Jobs that may be tried to make room for one."""

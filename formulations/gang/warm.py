@@ -32,9 +32,10 @@ from placewright.formulations.gang.moving import landed_by
 from placewright.formulations.gang.naming import candidate
 from placewright.formulations.gang.placement import Placement
 from placewright.formulations.gang.prices import Prices
-from placewright.formulations.gang.problem import VALUE, Problem
+from placewright.formulations.gang.problem import Problem
 from placewright.formulations.gang.run import run, small, trivial_bounds
 from placewright.formulations.gang.stranded.mix import STRANDED
+from placewright.formulations.gang.terms import VALUE
 from placewright.formulations.session import Bound, Candidate, Session, near
 from placewright.solver import Outcome
 from placewright.topology import Cluster

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.gang.jobs import ANY, Put
 from placewright.formulations.gang.naming import candidate
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import ANY, Put
 from placewright.instances.references import check_round
 from placewright.instances.round import Round
 

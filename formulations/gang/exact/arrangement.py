@@ -20,7 +20,7 @@ import numpy as np
 from placewright.formulations.gang.exact.domains import arrives, in_domains
 from placewright.formulations.gang.exact.entries import Ints
 from placewright.formulations.gang.exact.model import NONE, Exact
-from placewright.formulations.gang.problem import ANY, NO_LABEL, NO_LEVEL, Slices
+from placewright.formulations.gang.jobs import ANY, NO_LABEL, NO_LEVEL, Slices
 
 
 def add_arrangement(m: Exact) -> None:

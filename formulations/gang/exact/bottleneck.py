@@ -22,7 +22,8 @@ import numpy as np
 from placewright.formulations.gang.exact.domains import Domains, arrives, in_domains
 from placewright.formulations.gang.exact.entries import Ints
 from placewright.formulations.gang.exact.model import Exact
-from placewright.formulations.gang.problem import BOTTLENECK, Group
+from placewright.formulations.gang.jobs import Group
+from placewright.formulations.gang.terms import BOTTLENECK
 from placewright.formulations.gang.traffic import UNLIMITED, Speeds, least_time, ranks_of
 
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.problem import ANY, Choice, Group, Problem
+from placewright.formulations.gang.jobs import ANY, Choice, Group
+from placewright.formulations.gang.problem import Problem
 
 Ints = NDArray[np.int64]
 

@@ -28,8 +28,9 @@ from placewright.formulations.gang.exact.entries import (
     entries_of,
     tied,
 )
+from placewright.formulations.gang.jobs import ANY, Choice
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import ANY, Choice, Problem
+from placewright.formulations.gang.problem import Problem
 from placewright.formulations.gang.stranded.mix import STRANDED, Mix
 from placewright.solver import Model
 

@@ -16,7 +16,7 @@ import numpy as np
 from placewright.formulations.gang.exact.entries import Ints
 from placewright.formulations.gang.exact.model import Exact, milli_each
 from placewright.formulations.gang.freeing import Freeing
-from placewright.formulations.gang.problem import ANY
+from placewright.formulations.gang.jobs import ANY
 
 
 def add_moves(m: Exact) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.exact.model import Exact
-from placewright.formulations.gang.problem import ANY
+from placewright.formulations.gang.jobs import ANY
 
 
 def add_preemption(m: Exact) -> None:

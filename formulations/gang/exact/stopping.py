@@ -25,7 +25,8 @@ from placewright.formulations.gang.exact.terms import add_terms, add_value
 from placewright.formulations.gang.filling import fill
 from placewright.formulations.gang.naming import candidate
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import SENSE, VALUE, Problem
+from placewright.formulations.gang.problem import Problem
+from placewright.formulations.gang.terms import SENSE, VALUE
 from placewright.formulations.session import HOLD_SLACK, Bound, Candidate, Session, tighter
 from placewright.solver import certified_bound, multipliers
 

@@ -25,16 +25,9 @@ from placewright.formulations.gang.exact.domains import arrives
 from placewright.formulations.gang.exact.entries import Ints, TaskSet
 from placewright.formulations.gang.exact.model import NONE, Exact, milli_each
 from placewright.formulations.gang.exact.moves import add_moves
-from placewright.formulations.gang.problem import (
-    ANY,
-    BOTTLENECK,
-    ENTITLED,
-    NO_LEVEL,
-    PROGRESS,
-    VALUE,
-    Group,
-)
+from placewright.formulations.gang.jobs import ANY, NO_LEVEL, Group
 from placewright.formulations.gang.sharerows import add_shares
+from placewright.formulations.gang.terms import BOTTLENECK, ENTITLED, PROGRESS, VALUE
 
 
 def add_terms(m: Exact) -> None:

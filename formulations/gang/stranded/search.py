@@ -15,11 +15,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from placewright.formulations.gang.greedy import fill
+from placewright.formulations.gang.jobs import JobClass, Put
 from placewright.formulations.gang.naming import candidate
 from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.problem import VALUE, JobClass, Problem, Put
+from placewright.formulations.gang.problem import Problem
 from placewright.formulations.gang.stranded.increases import Increases, Spot
 from placewright.formulations.gang.stranded.mix import STRANDED, Mix
+from placewright.formulations.gang.terms import VALUE
 from placewright.formulations.session import Candidate, Session
 
 TRIES_PER_TASK = 2

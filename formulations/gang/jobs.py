@@ -1,0 +1,198 @@
+"""Jobs as a gang formulation sees them: groups, choices, classes; what runs and what starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from placewright.formulations.session import Place, Slots
+
+NO_LEVEL = -1
+
+
+NO_LABEL = -1
+
+
+NO_SLOTS: Mapping[int, Slots] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """Tasks of a group in slices of `size`, each inside one domain of a level (an index)."""
+
+    size: int
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """At most `most` tasks of a group in one domain of a level (an index)."""
+
+    level: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """A collective of all GPUs of a group; `timed` if the term `bottleneck` counts its time."""
+
+    pattern: Literal["ring", "tree"]
+    data_mib: int
+    timed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A task group: `count` tasks of one shape.
+
+    `required` is the index of the level that must hold all tasks (`NO_LEVEL`: none), `weights` the
+    (level index, spread weight) pairs that count for it, outermost first.
+    """
+
+    shape: int
+    count: int
+    milli_gpu: int
+    required: int
+    weights: tuple[tuple[int, int], ...]
+    slices: Slices | None = None
+    apart: Apart | None = None
+    traffic: Traffic | None = None
+
+    @property
+    def bound_to_levels(self) -> bool:
+        """Whether the place of one task matters to where the others may or should go."""
+        return self.count > 1 and (
+            self.required != NO_LEVEL or bool(self.weights) or self.arranged or self.timed
+        )
+
+    @property
+    def timed(self) -> bool:
+        """Whether the time of its collective counts."""
+        return self.traffic is not None and self.traffic.timed
+
+    @property
+    def ranked(self) -> bool:
+        """Whether it matters which index in the group a task has."""
+        return self.slices is not None or self.traffic is not None
+
+    @property
+    def arranged(self) -> bool:
+        """Whether more than a required level says how the tasks are to lie to each other."""
+        return self.slices is not None or self.apart is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An option of a job class: its groups, its worth, and its index in the jobs' options.
+
+    `joint` is the index of the level of which one domain must hold all groups; `label` keeps the
+    job out of the domains of other jobs that have it (`Problem.labels`).
+    `entitled`: with this option the jobs stand on their tenant's guarantee, or it has none.
+    """
+
+    index: int
+    value: int
+    groups: tuple[Group, ...]
+    progress: int = 0
+    entitled: bool = True
+    joint: int = NO_LEVEL
+    label: int = NO_LABEL
+
+    @property
+    def entitled_value(self) -> int:
+        """What the option counts in the term `entitled`."""
+        return self.value if self.entitled else 0
+
+    @property
+    def single(self) -> bool:
+        """Whether the option is one task that may be wherever it fits."""
+        return len(self.groups) == 1 and self.groups[0].count == 1 and not self.tied
+
+    @property
+    def tied(self) -> bool:
+        """Whether more than levels of single groups says where its tasks may be (arranging.py)."""
+        return (
+            self.joint != NO_LEVEL
+            or self.label != NO_LABEL
+            or any(group.arranged for group in self.groups)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """Jobs that keep out of each other's domains of a level (an index).
+
+    `homes` has the domains of each running job, pinned ones too, by its index in the round.
+    """
+
+    level: int
+    homes: Mapping[int, frozenset[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class JobClass:
+    """Interchangeable jobs (indices in `round.jobs`, highest priority first).
+
+    A class of running jobs has one choice: the option that they run.
+    """
+
+    jobs: tuple[int, ...]
+    tenant: int
+    choices: tuple[Choice, ...]
+    running: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunningJob:
+    """A running job that may move: its class, its places (and as puts), what stopping it costs.
+
+    `slots` are where its MIG slices lie, per place.
+
+    `level` numbers the distinct precedences of such jobs, lowest first: a job of `level` k may be
+    preempted for tasks of a rank above k. Costs are in milli-GPU-seconds, without the tasks moved.
+    """
+
+    job_class: int
+    level: int
+    places: tuple[Place, ...]
+    puts: tuple[Put, ...]
+    migrate_cost: int
+    preempt_cost: int
+    slots: Slots = ()
+
+
+ANY = -1
+"""Instead of a job's index: any waiting job of the class."""
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """`count` tasks of group `group` on `host`.
+
+    `gpus` are the GPUs of shares, one per task; empty where whole GPUs are named later. A task of a
+    running job that `stays` has the GPUs that it runs on, and if it is a MIG slice its `slot`.
+    """
+
+    group: int
+    host: int
+    count: int
+    gpus: tuple[int, ...]
+    stays: bool = False
+    slot: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A job that holds GPUs: its class, option and puts; `job` says which running job it is."""
+
+    job_class: int
+    choice: int
+    puts: Sequence[Put]
+    job: int = ANY
+
+    @property
+    def in_place(self) -> bool:
+        """Whether it is a running job of which no task moves."""
+        return self.job != ANY and all(put.stays for put in self.puts)

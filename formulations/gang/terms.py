@@ -1,0 +1,30 @@
+"""The terms that gang formulations name, and whether more is better."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from placewright.formulations.gang.fairness import SHARE_TERMS
+
+VALUE = "value"
+PROGRESS = "progress"
+BOTTLENECK = "bottleneck"
+ENTITLED = "entitled"
+PACKED = "packed"
+"""Not a term of policies: what the hosts in use are worth (emptying.py)."""
+SENSE: dict[str, Literal["max", "min"]] = {
+    "value": "max",
+    "progress": "max",
+    ENTITLED: "max",
+    "disruption": "min",
+    "remaining": "min",
+    "freed": "max",
+    PACKED: "min",
+    "spread": "min",
+    "proximity": "min",
+    "opened": "min",
+    "leftover": "min",
+    BOTTLENECK: "min",
+    "stranded": "min",
+    **dict.fromkeys(SHARE_TERMS, "max"),
+}
