@@ -21,8 +21,8 @@ from placewright.formulations.gang.exact.gpus import add_gpus
 from placewright.formulations.gang.exact.model import build, size_of
 from placewright.formulations.gang.exact.preemption import add_preemption
 from placewright.formulations.gang.exact.terms import add_terms
-from placewright.formulations.gang.naming import candidate
-from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.placing.naming import candidate
+from placewright.formulations.gang.placing.placement import Placement
 from placewright.instances.plan import Certificate
 from placewright.rounds.decisions import Unmoved, decide
 from placewright.rounds.moves import order_of_moves

@@ -23,13 +23,13 @@ STAGES: Mapping[str, tuple[str, ...]] = {
     "reading": ("placewright.instances.files:load_round",),
     "building": (
         "placewright.formulations.gang.compile:compile_round",
-        "placewright.formulations.gang.counts:build",
+        "placewright.formulations.gang.counting.counts:build",
         "placewright.formulations.gang.exact.model:build",
         "placewright.solver.model:Model.arrays",
     ),
     "solving": ("placewright.solver.process:Worker.solve",),
     "expanding": (
-        "placewright.formulations.gang.expand:expand",
+        "placewright.formulations.gang.placing.expand:expand",
         "placewright.formulations.gang.exact.expand:expand_into",
     ),
     "verifying": ("placewright.instances.verify:verify",),

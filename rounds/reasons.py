@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from placewright.formulations.gang.arranging import may_place
 from placewright.formulations.gang.jobs import NO_LEVEL, Choice, JobClass, Put
-from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.placing.arranging import may_place
+from placewright.formulations.gang.placing.placement import Placement
 from placewright.formulations.gang.problem import Problem
 from placewright.formulations.session import Candidate
 from placewright.instances.plan import Reason

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from placewright.formulations.cells.bindings import Bindings
 from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.greedy import place_choice
 from placewright.formulations.gang.jobs import Choice, Put
-from placewright.formulations.gang.naming import candidate
-from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.placing.greedy import place_choice
+from placewright.formulations.gang.placing.naming import candidate
+from placewright.formulations.gang.placing.placement import Placement
 from placewright.formulations.gang.problem import Problem
 from placewright.formulations.session import Candidate, Place
 from placewright.instances.chains import Kind, guaranteed

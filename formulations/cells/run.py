@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from placewright.formulations.cells.rest import ADDS_UP, Rest
-from placewright.formulations.gang.greedy import fill
-from placewright.formulations.gang.naming import candidate
-from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.placing.greedy import fill
+from placewright.formulations.gang.placing.naming import candidate
+from placewright.formulations.gang.placing.placement import Placement
 from placewright.formulations.gang.problem import Problem
 from placewright.formulations.session import Bound, Candidate, Session
 

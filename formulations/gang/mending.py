@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.jobs import Put
-from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.placing.placement import Placement
 from placewright.instances.documents import WHOLE_GPU
 
 Ints = NDArray[np.int64]

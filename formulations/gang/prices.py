@@ -20,9 +20,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.hostpatterns import Grid, knapsack
+from placewright.formulations.gang.counting.hostpatterns import Grid, knapsack
 from placewright.formulations.gang.jobs import Start
-from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.placing.placement import Placement
 from placewright.formulations.gang.problem import Problem
 
 Ints = NDArray[np.int64]

@@ -9,33 +9,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from placewright.formulations.gang.emptying import freed_bounds
-from placewright.formulations.gang.exact.model import size_of
-from placewright.formulations.gang.exact.run import run as run_exact
-from placewright.formulations.gang.expand import expand
-from placewright.formulations.gang.fairness import SHARE_TERMS, smallest
-from placewright.formulations.gang.filling import fill
-from placewright.formulations.gang.freeing import Freeing
-from placewright.formulations.gang.growing import grow
-from placewright.formulations.gang.making_room import make_room
-from placewright.formulations.gang.models import (
+from placewright.formulations.gang.counting.models import (
     MODELLED,
     later_bounds,
     models_of,
     relaxation,
     search,
 )
-from placewright.formulations.gang.moving import moving, moving_at_once
-from placewright.formulations.gang.naming import candidate
-from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.plain import plain
-from placewright.formulations.gang.plans import plans
+from placewright.formulations.gang.counting.plain import plain
+from placewright.formulations.gang.exact.model import size_of
+from placewright.formulations.gang.exact.run import run as run_exact
+from placewright.formulations.gang.fairness import SHARE_TERMS, smallest
+from placewright.formulations.gang.moving.emptying import freed_bounds
+from placewright.formulations.gang.moving.freeing import Freeing
+from placewright.formulations.gang.moving.making_room import make_room
+from placewright.formulations.gang.moving.moving import moving, moving_at_once
+from placewright.formulations.gang.moving.vacating import vacating_cost
+from placewright.formulations.gang.placing.expand import expand
+from placewright.formulations.gang.placing.filling import fill
+from placewright.formulations.gang.placing.growing import grow
+from placewright.formulations.gang.placing.naming import candidate
+from placewright.formulations.gang.placing.placement import Placement
+from placewright.formulations.gang.placing.plans import plans
 from placewright.formulations.gang.problem import Problem
 from placewright.formulations.gang.stranded.bound import least_stranded
 from placewright.formulations.gang.stranded.mix import STRANDED
 from placewright.formulations.gang.stranded.search import stranding_least
 from placewright.formulations.gang.terms import ENTITLED, PROGRESS, VALUE
-from placewright.formulations.gang.vacating import vacating_cost
 from placewright.formulations.session import Bound, Candidate, Session
 
 MAX_EXACT_CELLS = 6_000

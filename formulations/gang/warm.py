@@ -17,20 +17,20 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.growing import grow
-from placewright.formulations.gang.hostpatterns import Grid, HostPatterns, applies
-from placewright.formulations.gang.landing import displace
-from placewright.formulations.gang.mending import mend
-from placewright.formulations.gang.models import (
+from placewright.formulations.gang.counting.hostpatterns import Grid, HostPatterns, applies
+from placewright.formulations.gang.counting.models import (
     PatternModel,
     drained,
     pattern_model,
     relaxation,
     room_of,
 )
-from placewright.formulations.gang.moving import landed_by
-from placewright.formulations.gang.naming import candidate
-from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.mending import mend
+from placewright.formulations.gang.moving.landing import displace
+from placewright.formulations.gang.moving.moving import landed_by
+from placewright.formulations.gang.placing.growing import grow
+from placewright.formulations.gang.placing.naming import candidate
+from placewright.formulations.gang.placing.placement import Placement
 from placewright.formulations.gang.prices import Prices
 from placewright.formulations.gang.problem import Problem
 from placewright.formulations.gang.run import run, small, trivial_bounds

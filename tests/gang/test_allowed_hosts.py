@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from placewright.formulations.gang import repair, run
+from placewright.formulations.gang import run
+from placewright.formulations.gang.placing import repair
 from placewright.instances.references import check_round
 from placewright.instances.round import Round
 from placewright.instances.verify import verify

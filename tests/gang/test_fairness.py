@@ -13,13 +13,15 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
-from placewright.formulations.gang import classes, hostpatterns, repair, run
+from placewright.formulations.gang import run
 from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.landing import displace
-from placewright.formulations.gang.naming import candidate
-from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.reclaiming import emphasised
-from placewright.formulations.gang.sharerows import add_shares
+from placewright.formulations.gang.counting import classes, hostpatterns
+from placewright.formulations.gang.counting.sharerows import add_shares
+from placewright.formulations.gang.moving.landing import displace
+from placewright.formulations.gang.moving.reclaiming import emphasised
+from placewright.formulations.gang.placing import repair
+from placewright.formulations.gang.placing.naming import candidate
+from placewright.formulations.gang.placing.placement import Placement
 from placewright.instances.plan import Certificate, Plan
 from placewright.instances.round import Round
 from placewright.instances.verify import verify

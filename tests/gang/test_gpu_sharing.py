@@ -16,7 +16,7 @@ from placewright.formulations.gang.compile import compile_round
 from placewright.formulations.gang.exact.gpus import add_gpus
 from placewright.formulations.gang.exact.model import build
 from placewright.formulations.gang.exact.terms import add_terms
-from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.placing.placement import Placement
 from placewright.instances import verify as verification
 from placewright.instances.files import load_round
 from placewright.instances.plan import Certificate, Plan, Reason

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.counts import build
-from placewright.formulations.gang.hostpatterns import (
+from placewright.formulations.gang.counting.counts import build
+from placewright.formulations.gang.counting.hostpatterns import (
     Grid,
     HostPatterns,
     applies,
     pattern_classes,
 )
-from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.placing.placement import Placement
 from placewright.formulations.gang.problem import Problem
 from placewright.instances.round import Round
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from placewright.formulations.gang import repair, run
+from placewright.formulations.gang import run
+from placewright.formulations.gang.placing import repair
 from placewright.instances.references import check_round
 from placewright.instances.round import Round
 from placewright.rounds import solve_round

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.greedy import fill
-from placewright.formulations.gang.hostpatterns import HostPatterns
+from placewright.formulations.gang.counting.hostpatterns import HostPatterns
+from placewright.formulations.gang.counting.models import models_of, relaxation
 from placewright.formulations.gang.jobs import Put
-from placewright.formulations.gang.landing import displace, land
 from placewright.formulations.gang.mending import mend
-from placewright.formulations.gang.models import models_of, relaxation
-from placewright.formulations.gang.naming import candidate
-from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.selecting import select
+from placewright.formulations.gang.moving.landing import displace, land
+from placewright.formulations.gang.moving.selecting import select
+from placewright.formulations.gang.placing.greedy import fill
+from placewright.formulations.gang.placing.naming import candidate
+from placewright.formulations.gang.placing.placement import Placement
 from placewright.formulations.session import Candidate, Session
 from placewright.instances.plan import Plan
 from placewright.instances.references import check_round

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from placewright.formulations.gang import lossrows
 from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.losses import WASTE, Losses
-from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.moving import lossrows
+from placewright.formulations.gang.moving.losses import WASTE, Losses
+from placewright.formulations.gang.placing.placement import Placement
 from placewright.formulations.gang.problem import Problem
 from placewright.instances.references import check_round
 from placewright.instances.round import Round

@@ -13,13 +13,14 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from placewright.formulations.gang import coring, run, sifting
+from placewright.formulations.gang import run
 from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.coring import doubt_in
-from placewright.formulations.gang.counts import Counts
-from placewright.formulations.gang.models import models_of
-from placewright.formulations.gang.placement import Placement
-from placewright.formulations.gang.plain import plain
+from placewright.formulations.gang.counting import coring, sifting
+from placewright.formulations.gang.counting.coring import doubt_in
+from placewright.formulations.gang.counting.counts import Counts
+from placewright.formulations.gang.counting.models import models_of
+from placewright.formulations.gang.counting.plain import plain
+from placewright.formulations.gang.placing.placement import Placement
 from placewright.formulations.session import Session
 from placewright.instances.plan import Certificate
 from placewright.instances.references import check_round

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.greedy import fill
-from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.placing.greedy import fill
+from placewright.formulations.gang.placing.placement import Placement
 from placewright.instances.round import Round
 
 STABLE: dict[str, Any] = {

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.greedy import fill
-from placewright.formulations.gang.hostpatterns import Grid
-from placewright.formulations.gang.landing import displace
-from placewright.formulations.gang.models import pattern_model, relaxation, room_of
-from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.counting.hostpatterns import Grid
+from placewright.formulations.gang.counting.models import pattern_model, relaxation, room_of
+from placewright.formulations.gang.moving.landing import displace
+from placewright.formulations.gang.placing.greedy import fill
+from placewright.formulations.gang.placing.placement import Placement
 from placewright.formulations.gang.prices import SCALE, Prices
 from placewright.formulations.gang.problem import Problem
 from placewright.formulations.session import Session

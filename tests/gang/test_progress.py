@@ -10,12 +10,14 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from placewright.formulations.gang import classes, hostpatterns, repair, run
+from placewright.formulations.gang import run
 from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.greedy import fill
-from placewright.formulations.gang.growing import grow
-from placewright.formulations.gang.joining import joined
-from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.counting import classes, hostpatterns
+from placewright.formulations.gang.moving.joining import joined
+from placewright.formulations.gang.placing import repair
+from placewright.formulations.gang.placing.greedy import fill
+from placewright.formulations.gang.placing.growing import grow
+from placewright.formulations.gang.placing.placement import Placement
 from placewright.instances.job import Job, Option
 from placewright.instances.plan import Certificate
 from placewright.instances.references import check_round

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from placewright.formulations.gang import run
 from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.gang.moving.rebinning import Home, Shares, rebin
+from placewright.formulations.gang.moving.swapping import NOWHERE, Seating, Units
 from placewright.formulations.gang.problem import Problem
-from placewright.formulations.gang.rebinning import Home, Shares, rebin
-from placewright.formulations.gang.swapping import NOWHERE, Seating, Units
 from placewright.formulations.session import Session
 from placewright.instances.presets import defragment
 from placewright.instances.references import check_round

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
-from placewright.formulations.gang import classes, hostpatterns, repair, run
+from placewright.formulations.gang import run
+from placewright.formulations.gang.counting import classes, hostpatterns
+from placewright.formulations.gang.placing import repair
 from placewright.instances.plan import Certificate, Plan
 from placewright.instances.round import Round
 from placewright.instances.verify import verify

@@ -8,8 +8,8 @@ import pytest
 
 from placewright.formulations.gang.compile import compile_round
 from placewright.formulations.gang.jobs import ANY, Put
-from placewright.formulations.gang.naming import candidate
-from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.placing.naming import candidate
+from placewright.formulations.gang.placing.placement import Placement
 from placewright.instances.references import check_round
 from placewright.instances.round import Round
 

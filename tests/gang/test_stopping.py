@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
-from placewright.formulations.gang import repair, run
+from placewright.formulations.gang import run
 from placewright.formulations.gang.compile import compile_round
 from placewright.formulations.gang.exact.stopping import stop_for_pending
+from placewright.formulations.gang.placing import repair
 from placewright.instances import return_hosts
 from placewright.instances.plan import Certificate
 from placewright.instances.round import Round

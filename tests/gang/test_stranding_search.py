@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from placewright.formulations.gang import run
 from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.placing.placement import Placement
 from placewright.formulations.gang.stranded.increases import NEVER, Increases
 from placewright.formulations.gang.stranded.mix import Mix, free_gpus
 from placewright.instances.job import Job

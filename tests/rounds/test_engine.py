@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from placewright.formulations.gang import hostpatterns, run, warm
+from placewright.formulations.gang import run, warm
 from placewright.formulations.gang.compile import Compiler, compile_round
+from placewright.formulations.gang.counting import hostpatterns
 from placewright.formulations.session import Candidate
 from placewright.instances.digest import Digester, round_digest
 from placewright.instances.errors import InvalidInputError

@@ -20,10 +20,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placewright.formulations.gang import classes, hostpatterns, models, repair, run
+from placewright.formulations.gang import run
+from placewright.formulations.gang.counting import classes, hostpatterns, models
+from placewright.formulations.gang.counting.hostpatterns import HostPatterns
+from placewright.formulations.gang.counting.patterns import Patterns
 from placewright.formulations.gang.exact import run as exact
-from placewright.formulations.gang.hostpatterns import HostPatterns
-from placewright.formulations.gang.patterns import Patterns
+from placewright.formulations.gang.placing import repair
 from placewright.rounds import solve, solve_round
 from placewright.solver import Arrays, InProcess, Limits, Model, Outcome, Status
 from placewright.solver.arrays import Floats

@@ -11,7 +11,7 @@ from placewright.formulations.gang.exact.entries import Ints
 from placewright.formulations.gang.exact.gpus import ANY_FREE, GpuSlots
 from placewright.formulations.gang.exact.model import Exact
 from placewright.formulations.gang.jobs import Put
-from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.placing.placement import Placement
 
 Offers = defaultdict[tuple[int, int], list[int]]
 """Per host and key of a part the GPUs that have a place for it."""

@@ -29,7 +29,7 @@ from placewright.formulations.gang.exact.entries import (
     tied,
 )
 from placewright.formulations.gang.jobs import ANY, Choice
-from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.placing.placement import Placement
 from placewright.formulations.gang.problem import Problem
 from placewright.formulations.gang.stranded.mix import STRANDED, Mix
 from placewright.solver import Model

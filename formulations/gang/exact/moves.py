@@ -15,8 +15,8 @@ import numpy as np
 
 from placewright.formulations.gang.exact.entries import Ints
 from placewright.formulations.gang.exact.model import Exact, milli_each
-from placewright.formulations.gang.freeing import Freeing
 from placewright.formulations.gang.jobs import ANY
+from placewright.formulations.gang.moving.freeing import Freeing
 
 
 def add_moves(m: Exact) -> None:

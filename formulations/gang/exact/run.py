@@ -7,16 +7,16 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang.counting.sharerows import raised
 from placewright.formulations.gang.exact.expand import expand_into
 from placewright.formulations.gang.exact.gpus import add_gpus
 from placewright.formulations.gang.exact.model import build
 from placewright.formulations.gang.exact.preemption import add_preemption
 from placewright.formulations.gang.exact.stranded import add_stranded
 from placewright.formulations.gang.exact.terms import add_terms
-from placewright.formulations.gang.naming import candidate
-from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.placing.naming import candidate
+from placewright.formulations.gang.placing.placement import Placement
 from placewright.formulations.gang.problem import Problem
-from placewright.formulations.gang.sharerows import raised
 from placewright.formulations.gang.stranded.mix import STRANDED
 from placewright.formulations.session import HOLD_SLACK, Bound, Candidate, Session
 from placewright.solver import certified_bound, multipliers

@@ -22,9 +22,9 @@ from placewright.formulations.gang.exact.model import Exact, Moves, build
 from placewright.formulations.gang.exact.moves import add_disruption
 from placewright.formulations.gang.exact.preemption import add_preemption
 from placewright.formulations.gang.exact.terms import add_terms, add_value
-from placewright.formulations.gang.filling import fill
-from placewright.formulations.gang.naming import candidate
-from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.placing.filling import fill
+from placewright.formulations.gang.placing.naming import candidate
+from placewright.formulations.gang.placing.placement import Placement
 from placewright.formulations.gang.problem import Problem
 from placewright.formulations.gang.terms import SENSE, VALUE
 from placewright.formulations.session import HOLD_SLACK, Bound, Candidate, Session, tighter

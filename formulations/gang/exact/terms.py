@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from placewright.formulations.gang.counting.sharerows import add_shares
 from placewright.formulations.gang.exact.arrangement import add_arrangement
 from placewright.formulations.gang.exact.bottleneck import add_bottleneck
 from placewright.formulations.gang.exact.domains import arrives
@@ -26,7 +27,6 @@ from placewright.formulations.gang.exact.entries import Ints, TaskSet
 from placewright.formulations.gang.exact.model import NONE, Exact, milli_each
 from placewright.formulations.gang.exact.moves import add_moves
 from placewright.formulations.gang.jobs import ANY, NO_LEVEL, Group
-from placewright.formulations.gang.sharerows import add_shares
 from placewright.formulations.gang.terms import BOTTLENECK, ENTITLED, PROGRESS, VALUE
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.placing.placement import Placement
 from placewright.formulations.gang.problem import Problem
 from placewright.formulations.gang.stranded.mix import Mix, free_gpus
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placewright.formulations.gang.greedy import fill
 from placewright.formulations.gang.jobs import JobClass, Put
-from placewright.formulations.gang.naming import candidate
-from placewright.formulations.gang.placement import Placement
+from placewright.formulations.gang.placing.greedy import fill
+from placewright.formulations.gang.placing.naming import candidate
+from placewright.formulations.gang.placing.placement import Placement
 from placewright.formulations.gang.problem import Problem
 from placewright.formulations.gang.stranded.increases import Increases, Spot
 from placewright.formulations.gang.stranded.mix import STRANDED, Mix

@@ -1,0 +1,1 @@
+"""Running jobs that move or stop, and jobs that are packed anew."""

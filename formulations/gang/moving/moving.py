@@ -1,0 +1,181 @@
+"""Rounds in which running jobs may move or stop: who gains by that, and where it costs least."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.counting.counts import Counts
+from placewright.formulations.gang.counting.hostpatterns import HostPatterns
+from placewright.formulations.gang.counting.models import (
+    CountModel,
+    PatternModel,
+    drained,
+    models_of,
+    relaxation,
+)
+from placewright.formulations.gang.exact.stopping import stop_for_pending
+from placewright.formulations.gang.moving.emptying import empty
+from placewright.formulations.gang.moving.joining import joined
+from placewright.formulations.gang.moving.landing import displace, land
+from placewright.formulations.gang.moving.making_room import make_room
+from placewright.formulations.gang.moving.reclaiming import emphasised
+from placewright.formulations.gang.moving.repacking import repack
+from placewright.formulations.gang.moving.settling import settle
+from placewright.formulations.gang.moving.vacating import vacate
+from placewright.formulations.gang.placing.filling import fill
+from placewright.formulations.gang.placing.growing import grow
+from placewright.formulations.gang.placing.naming import candidate
+from placewright.formulations.gang.placing.placement import Placement
+from placewright.formulations.gang.placing.plans import plans
+from placewright.formulations.gang.placing.repair import repair
+from placewright.formulations.gang.problem import Problem
+from placewright.formulations.gang.terms import ENTITLED, VALUE
+from placewright.formulations.session import Bound, Candidate, Session
+from placewright.solver import Arrays, Outcome
+
+LANDING_SECONDS = 6.0
+TINY = 1e-9
+BEST_PATTERNS = 600
+"""Patterns of least loss at the relaxation's prices that the search for a landing may use."""
+
+
+def moving_at_once(problem: Problem) -> Iterator[Candidate]:
+    """Yield a plan that vacates or frees hosts and needs no solver."""
+    if problem.terms[0] != "freed" and not problem.vacate.any():
+        return
+    placement = Placement(problem)
+    vacate(placement)
+    if problem.terms[0] == "freed":
+        empty(placement)
+    fill(placement)
+    yield candidate(placement, "moving")
+
+
+def moving(
+    session: Session, problem: Problem, tightest: CountModel, relaxed: Outcome | None
+) -> Iterator[Candidate | Bound]:
+    """Let the running jobs move or stop where that pays; else decide the others around them."""
+    first = problem.terms[0]
+    landed = landed_by(session, tightest, relaxed) if first == VALUE else None
+    if landed is None and session.expired():
+        return
+    if first == ENTITLED:
+        yield from _as_value(session, emphasised(problem))
+    if first == VALUE and (landed is None or problem.quota):
+        # Where a quota is used up, who lands has to stop others of the same tenant.
+        displaced = Placement(problem)
+        displace(displaced)
+        if landed is not None:
+            settle(landed)
+            settle(displaced)
+        landed = max((p for p in (landed, displaced) if p), key=lambda p: p.value)
+    if landed is not None:
+        grow(landed)
+        yield candidate(landed, "displacing")
+        packed = make_room(session, tightest, relaxed, landed)
+        if packed is not None and packed.value > landed.value:
+            landed = packed
+            yield candidate(landed, "making room")
+    yield from stop_for_pending(problem, session)
+    joint = joined(problem)
+    if joint is not None and not session.proven:
+        yield from _as_value(session, joint)
+    known = None if session.best is None else session.best[first]
+    if first in (VALUE, ENTITLED) and known is not None and session.close_enough(known):
+        return
+    if landed is not None and (landed is packed or any(landed.stopped)):
+        yield from repair(problem, session, landed)
+        return
+    placement = Placement(problem)
+    vacate(placement)
+    if first == "freed":
+        empty(placement)
+    moved = candidate(placement, "vacating")
+    yield moved
+    packed = repack(problem, session) if first == "freed" else None
+    if packed is not None and session.best is not None:
+        known = session.best[first]
+        other = candidate(packed, "repacking")
+        yield other
+        moved = other if session.best[first] > known else moved
+    frozen = problem.frozen(moved.starts, moved.slots)
+    if not frozen.terms:
+        return
+    placement = Placement(frozen)
+    fill(placement)
+    models = models_of(frozen, placement)
+    for step in plans(session, frozen, placement, next(models), models):
+        # With every running job where it is a bound says nothing of this round.
+        if isinstance(step, Candidate):
+            yield replace(
+                step,
+                starts={**moved.starts, **step.starts},
+                slots={**moved.slots, **step.slots},
+            )
+
+
+def _as_value(session: Session, other: Problem) -> Iterator[Candidate]:
+    """Yield the plans of a round that has other values and no other term.
+
+    In it entitled jobs take back what others borrow (reclaiming.py), or jobs of more progress take
+    the places of others (joining.py).
+    """
+    # What is best and bound in the round asked is neither in this one.
+    inner = replace(session, best=None, first_bound=None)
+    placement = Placement(other)
+    fill(placement)
+    tightest = next(models_of(other, placement))
+    _, relaxed = drained(relaxation(inner, *tightest, VALUE))
+    for step in moving(inner, other, tightest, relaxed):
+        # With other values a bound says nothing of this round.
+        if isinstance(step, Candidate):
+            yield step
+    session.wall_stopped |= inner.wall_stopped
+
+
+def landed_by(
+    session: Session,
+    model: CountModel | PatternModel,
+    relaxed: Outcome | None,
+    seconds: float = LANDING_SECONDS,
+) -> Placement | None:
+    """Plan on hosts that are cleared of running jobs, and land that plan where they run."""
+    counts, patterns = model
+    if not isinstance(patterns, HostPatterns) or relaxed is None:
+        return None
+    arrays = counts.model.arrays(VALUE)
+    poor = _unlikely(arrays, counts, patterns.pool.columns, relaxed)
+    outcome = session.optimise(arrays.without_columns(poor), share=0.4, most=seconds)
+    if outcome is None or outcome.values is None:
+        return None
+    return land(session, counts, patterns, outcome.values, _quota_prices(counts, relaxed))
+
+
+def _quota_prices(counts: Counts, relaxed: Outcome) -> dict[tuple[int, int], float]:
+    """Return what a unit more of each quota would be worth."""
+    if relaxed.row_duals is None:
+        return {}
+    duals = relaxed.row_duals[counts.quota_row].clip(min=0.0).tolist()
+    return {key: dual for key, dual in zip(counts.problem.quota, duals, strict=True) if dual}
+
+
+def _unlikely(
+    arrays: Arrays, counts: Counts, patterns: NDArray[np.int64], relaxed: Outcome
+) -> NDArray[np.bool_]:
+    """Mark the columns that a search need not try: of all patterns it gets a few hundred.
+
+    Those that the relaxation uses come first, then those that lose least at its prices.
+    """
+    poor = counts.inner
+    if relaxed.values is None or relaxed.row_duals is None:
+        return poor
+    used = np.zeros(arrays.columns)
+    used[: len(relaxed.values)] = relaxed.values
+    worth = arrays.reduced_costs(relaxed.row_duals)
+    order = np.lexsort((-worth[patterns], used[patterns] <= TINY))
+    poor[patterns[order[BEST_PATTERNS:]]] = True
+    return poor

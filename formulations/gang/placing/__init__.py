@@ -1,0 +1,1 @@
+"""From nothing or from counts to places: hosts, GPUs and the names of tasks."""
