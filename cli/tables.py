@@ -13,6 +13,7 @@ from rich.table import Table
 from placewright.cli.collectives import collectives_of, options_of, row_of
 from placewright.cli.moves import Move, moves_of
 from placewright.cli.summary import MOVES, OUTCOMES
+from placewright.cli.tenants import cells_of, shares_of
 from placewright.cli.text import NONE, count, gpus, number, percent, place, term_text
 from placewright.instances.plan import DecisionKind, Reason
 
@@ -62,6 +63,7 @@ def print_plan(console: Console, round_: Round, plan: Plan) -> None:
     if moves:
         _print_moves(console, moves)
     _print_collectives(console, jobs, plan)
+    _print_tenants(console, plan)
     waiting = [d for d in plan.decisions if d.decision is DecisionKind.WAIT]
     if waiting:
         print_table(console, waiting_table(jobs, waiting))
@@ -194,6 +196,23 @@ def _print_collectives(console: Console, jobs: Mapping[str, Job], plan: Plan) ->
         made.add_row(*row_of(jobs, options, collective))
     print_table(console, made)
     _print_rest(console, len(found), "more collective")
+
+
+def _print_tenants(console: Console, plan: Plan) -> None:
+    """Print tenants' shares of the cluster and the cells in use, where the plan has them."""
+    for rows, noun, made in (
+        (
+            shares_of(plan),
+            "more tenant",
+            table("Dominant shares, by weight", "tenant", "share", "of"),
+        ),
+        (cells_of(plan), "more cell", table("Cells in use", "tenant", "cell", "where", "jobs")),
+    ):
+        for row in rows[:MAX_ROWS]:
+            made.add_row(*row)
+        if rows:
+            print_table(console, made)
+            _print_rest(console, len(rows), noun)
 
 
 def _print_rest(console: Console, rows: int, noun: str) -> None:

@@ -201,3 +201,21 @@ def test_collectives_are_listed_with_their_bottleneck_and_time(run):
     assert "Collectives, slowest first" in rows
     assert "train ranks ring of 9,322 MiB 200 Gbit/s 780.459 ms" in rows
     assert any(row.startswith("bottleneck min 780.459 ms 780.459 ms 0 %") for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "title", "rows"),
+    [
+        ("drf-weighted", "Dominant shares, by weight", ["b 36 % cpu", "a 42 % memory"]),
+        (
+            "hived",
+            "Cells in use",
+            ["vc2 host (cell 0) a3 notebook", "default rack (cell 0) rack-of-2 gang"],
+        ),
+    ],
+)
+def test_what_tenants_have_is_listed(run, name, title, rows):
+    result = run("solve", Path(verification.__file__).parents[1] / "library" / f"{name}.yaml")
+    assert result.code == 0
+    shown = [" ".join(line.split()) for line in result.out.splitlines()]
+    assert [row for row in [title, *rows] if row not in shown] == []
