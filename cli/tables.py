@@ -204,7 +204,7 @@ def _print_tenants(console: Console, plan: Plan) -> None:
         (
             shares_of(plan),
             "more tenant",
-            table("Dominant shares, by weight", "tenant", "share", "of"),
+            table("Dominant shares", "tenant", "share by weight", "of"),
         ),
         (cells_of(plan), "more cell", table("Cells in use", "tenant", "cell", "where", "jobs")),
     ):

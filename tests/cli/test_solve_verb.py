@@ -206,7 +206,7 @@ def test_collectives_are_listed_with_their_bottleneck_and_time(run):
 @pytest.mark.parametrize(
     ("name", "title", "rows"),
     [
-        ("drf-weighted", "Dominant shares, by weight", ["b 36 % cpu", "a 42 % memory"]),
+        ("drf-weighted", "Dominant shares", ["b 36 % cpu", "a 42 % memory"]),
         (
             "hived",
             "Cells in use",
