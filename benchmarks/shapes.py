@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from benchmarks.baselines import Answer, of_plan
+from benchmarks.baselines import Answer, of_certificate
 from benchmarks.compare import compared
 from benchmarks.measure import REPEATS, measured
 from benchmarks.report import OURS, SKIPPED, Row
@@ -154,7 +154,9 @@ def _options(
 
 def placewright(seconds: float, round: Round) -> Answer:  # noqa: A002
     """Decide as `placewright solve` does, as far as it can prove."""
-    return of_plan(round, solve_round(round, time_limit=seconds, gap=0.0))
+    certificate = solve_round(round, time_limit=seconds, gap=0.0).certificate
+    assert certificate is not None
+    return of_certificate(certificate)
 
 
 def program(round: Round) -> Model:  # noqa: A002

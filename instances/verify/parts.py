@@ -96,7 +96,9 @@ def gpu_memory(reading: Reading) -> Iterator[Finding]:
     used: defaultdict[tuple[str, int], int] = defaultdict(int)
     last: dict[tuple[str, int], PlacedTask] = {}
     asking = any(
-        g.gpu_memory for job in reading.round.jobs for option in job.options for g in option.groups
+        group.gpu_memory
+        for placed in (*reading.kept, *reading.migrated, *reading.started)
+        for group in placed.option.groups
     )
     for placed in reading.placed_tasks() if asking else ():
         for gpu in placed.task.gpus if placed.group.gpu_memory else ():

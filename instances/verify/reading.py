@@ -74,7 +74,8 @@ class Reading:
     Whatever the plan names and the round does not have is left out here; the rules `known_job`,
     `legal_decision`, `option`, `gang` and `known_host` report it, and no other rule stumbles over
     it. `running` says by job name what runs before the round; every migrated and preempted job is
-    in it. `vacated` are the hosts that the policy empties. `sliced`: some job may get a MIG slice.
+    in it. `vacated` are the hosts that the policy empties. `sliced`: some job has or gets a MIG
+    slice.
     """
 
     round: Round
@@ -153,6 +154,8 @@ def read(round: Round, plan: Plan) -> Reading:  # noqa: A002
         else:
             arrivals = ()
         placed[kind].append(Placed(index, job, chosen, decision, tasks, arrivals))
+    held = [jobs[name].options[now.option].groups for name, now in running.items()]
+    held += [p.option.groups for found in placed.values() for p in found]
     return Reading(
         round=round,
         plan=plan,
@@ -164,7 +167,7 @@ def read(round: Round, plan: Plan) -> Reading:  # noqa: A002
         migrated=tuple(placed[DecisionKind.MIGRATE]),
         started=tuple(placed[DecisionKind.START]),
         preempted=tuple(preempted),
-        sliced=any(g.mig for job in round.jobs for option in job.options for g in option.groups),
+        sliced=any(group.mig for groups in held for group in groups),
     )
 
 
