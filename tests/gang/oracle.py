@@ -13,12 +13,14 @@ from typing import NamedTuple
 
 from placewright.instances import ranges
 from placewright.instances.job import Job, Option
+from placewright.instances.plan import Certificate
 from placewright.instances.round import Round
 
 WHOLE = 1000
 MAX_STATES = 10_000
 SENSE = {
     "value": 1,
+    "progress": 1,
     "disruption": -1,
     "remaining": -1,
     "freed": 1,
@@ -375,6 +377,21 @@ def best_given(round_: Round, plans: set[Vector], values: Vector, index: int) ->
         if all(senses[i] * (plan[i] - values[i]) >= 0 for i in range(index))
     ]
     return max(among, key=lambda x: senses[index] * x)
+
+
+def check_bounds(plans: set[Vector], certificate: Certificate) -> None:
+    """Assert that a plan is one of all and that none beats a bound that its certificate has."""
+    values = tuple(term.value for term in certificate.terms)
+    senses = [SENSE[term.name] for term in certificate.terms]
+    assert values in plans
+    for index, term in enumerate(certificate.terms):
+        best = max(
+            senses[index] * plan[index]
+            for plan in plans
+            if all(senses[i] * (plan[i] - values[i]) >= 0 for i in range(index))
+        )
+        for bound in (term.certified, term.claimed):
+            assert bound is None or senses[index] * bound >= best, (term, best)
 
 
 def can_start(round_: Round, job: Job, hosts: tuple[Host, ...]) -> bool:

@@ -16,7 +16,6 @@ from placewright.instances.ranges import expand
 from placewright.instances.round import Round
 
 MAX_STATES = 6_000
-SENSE = {"value": 1, "disruption": -1, "spread": -1, "opened": -1}
 Vector = tuple[int, ...]
 
 
@@ -274,20 +273,3 @@ def _lawful(round_: Round, index: dict[str, int], state: State) -> bool:
         if not any(new for _, new in there):
             return False
     return True
-
-
-def optimum(round_: Round, plans: set[Vector]) -> Vector:
-    """The lexicographically best term values."""
-    senses = [SENSE[term] for term in round_.policy.terms]
-    return max(plans, key=lambda v: [s * x for s, x in zip(senses, v, strict=True)])
-
-
-def best_given(round_: Round, plans: set[Vector], values: Vector, index: int) -> int:
-    """The best value of term `index` among the plans no worse than `values` in the terms before."""
-    senses = [SENSE[term] for term in round_.policy.terms]
-    among = [
-        plan[index]
-        for plan in plans
-        if all(senses[i] * (plan[i] - values[i]) >= 0 for i in range(index))
-    ]
-    return max(among, key=lambda x: senses[index] * x)

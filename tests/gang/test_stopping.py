@@ -62,13 +62,7 @@ def test_no_plan_beats_a_bound_on_who_must_stop(
         except oracle.TooManyPlansError:
             assume(False)
         certificate = solved(round_, backend)
-        values = tuple(term.value for term in certificate.terms)
-        assert values in plans
-        for index, term in enumerate(certificate.terms):
-            best = oracle.best_given(round_, plans, values, index)
-            for bound in (term.certified, term.claimed):
-                if bound is not None:
-                    assert oracle.SENSE[term.name] * (bound - best) >= 0, (term, best)
+        oracle.check_bounds(plans, certificate)
 
     check()
 
