@@ -1,0 +1,1 @@
+"""Grouping: which jobs share GPUs, as set packing over columns."""
