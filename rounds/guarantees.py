@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 from placewright.formulations.cells.admission import Admission, admit
 from placewright.formulations.cells.rest import Rest, rest_of
-from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.cells.run import run_around
+from placewright.formulations.gang.compile import Compiler, compile_round
 from placewright.formulations.gang.problem import Problem
-from placewright.formulations.session import Candidate
+from placewright.formulations.session import Bound, Candidate, Session
 from placewright.instances.cells import Binding
 from placewright.instances.chains import guaranteed
-from placewright.instances.plan import DecisionKind, Plan, Reason
+from placewright.instances.plan import Decision, DecisionKind, Plan, Reason
 from placewright.instances.ranges import expand
 from placewright.instances.round import Round
 from placewright.instances.verify import verify
+from placewright.rounds.communication import collectives_of
+from placewright.rounds.deciders import Formulation
 from placewright.rounds.decisions import Unmoved, decide
+from placewright.rounds.moves import order_of_moves
 from placewright.rounds.reasons import reasons_of
+from placewright.rounds.shares import shares_after
 
 KIND = "cells"
 
@@ -30,28 +35,46 @@ def own_cells(round_: Round) -> bool:
 
 
 class Guarantees:
-    """Where guaranteed jobs are, the rest of the round, and what both say of the whole.
+    """Decides a round in which some tenant owns cells: guaranteed jobs first, then the rest.
 
     Parameters
     ----------
     round_
         A round in which some tenant owns cells.
-
-    Attributes
-    ----------
-    rest : Rest
-        What is left to decide.
+    compiler, formulation
+        What the rest is compiled and decided by.
     """
 
-    def __init__(self, round_: Round) -> None:
-        self._round = round_
+    def __init__(self, round_: Round, compiler: Compiler, formulation: Formulation) -> None:
+        self._round, self._formulation = round_, formulation
         self._admission: Admission = admit(round_)
         self.rest: Rest = rest_of(round_, self._admission.placed)
+        self._problem = compiler(self.rest.round, self.rest.borrowed)
+        self.hosts = self._problem.cluster.hosts
 
     @cached_property
     def whole(self) -> Problem:
         """The whole round as a problem, whose jobs the plans are told of."""
         return compile_round(self._round)
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """Objective terms of the whole round."""
+        return self.whole.terms
+
+    def steps(self, session: Session) -> Iterator[Candidate | Bound]:
+        """Yield what the formulation yields of the rest, told of the whole."""
+        base = base_terms(self.rest)
+        return run_around(self.rest, base, self._formulation, self._problem, session)
+
+    def sections(
+        self, candidate: Candidate, decisions: Sequence[Decision]
+    ) -> Iterator[dict[str, Any] | None]:
+        """Yield order of moves, shares, cells and collectives."""
+        yield order_of_moves(self._round, decisions)
+        yield shares_after(self.whole, candidate)
+        yield self.section()
+        yield collectives_of(self.whole, candidate)
 
     def section(self) -> dict[str, Any]:
         """Return the plan section `cells`: each cell in use with the jobs inside."""

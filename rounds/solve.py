@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from placewright.collection import no_collection
-from placewright.formulations.cells.run import run_around
 from placewright.formulations.gang import run as gang
 from placewright.formulations.gang.compile import Compiler
-from placewright.formulations.gang.problem import Problem
 from placewright.formulations.session import Bound, Candidate, Session
 from placewright.instances.digest import Digester
-from placewright.instances.plan import Certificate, Decision, Plan, Reason
+from placewright.instances.plan import Certificate, Decision, Plan
 from placewright.instances.round import Round
 from placewright.instances.verify import verify, verify_certificate
 from placewright.rounds.certificate import Bounds, better, refuse_beaten
-from placewright.rounds.communication import collectives_of
+from placewright.rounds.deciders import Decider, Formulation, GangDecider
 from placewright.rounds.decisions import Unmoved, decide, waits
 from placewright.rounds.errors import InternalError
-from placewright.rounds.guarantees import Guarantees, base_terms, own_cells
-from placewright.rounds.moves import order_of_moves
-from placewright.rounds.reasons import reasons_of
+from placewright.rounds.guarantees import Guarantees, own_cells
 from placewright.rounds.settings import Isolation, Settings, Solver
-from placewright.rounds.shares import shares_after
 from placewright.rounds.usage import Meter, versions
 
 INTERRUPTED = "interrupted"
@@ -33,7 +28,6 @@ FINISH_SHARE = 3.0
 """Time kept for the end, in times of what verifying the first candidate took."""
 
 Progress: TypeAlias = Callable[[int, float | None], None]
-Formulation: TypeAlias = Callable[[Problem, Session], Iterator[Candidate | Bound]]
 
 
 def solve_round(
@@ -134,16 +128,14 @@ class Solve:
     def plan(self, solver: Solver | None = None) -> Plan:
         """Return the best plan, verified; a solver that is not given lives for this round."""
         self.unmoved = self.memory.unmoved(self.round)
-        self.guarantees = Guarantees(self.round) if own_cells(self.round) else None
-        self.problem: Problem = self._compile()
-        self.terms = self._whole().terms
+        self.decider = self._decider()
+        self.terms = self.decider.terms
         opened = self.settings.session(self.meter, solver)
         with ThreadPoolExecutor(1) as executor, opened as session:
             # Nothing needs the digest before the end, and the search mostly waits for its solver.
             self.digest = executor.submit(self.memory.digest, self.round)
-            steps = self._steps(session)
             try:
-                for step in steps:
+                for step in self.decider.steps(session):
                     if isinstance(step, Candidate):
                         self._consider(step, session)
                     else:
@@ -159,17 +151,10 @@ class Solve:
                 session.degraded.append(f"formulation: {type(error).__name__}: {error}")
             return self._finish_surely(session)
 
-    def _compile(self) -> Problem:
-        """Compile what the formulation is to decide: without cells, the round."""
-        if self.guarantees is None:
-            return self.memory.compile(self.round)
-        return self.memory.compile(self.guarantees.rest.round, self.guarantees.rest.borrowed)
-
-    def _steps(self, session: Session) -> Iterator[Candidate | Bound]:
-        if self.guarantees is None:
-            return self.formulation(self.problem, session)
-        rest = self.guarantees.rest
-        return run_around(rest, base_terms(rest), self.formulation, self.problem, session)
+    def _decider(self) -> Decider:
+        if own_cells(self.round):
+            return Guarantees(self.round, self.memory.compile, self.formulation)
+        return GangDecider(self.round, self.memory.compile(self.round), self.formulation)
 
     def _finish_surely(self, session: Session) -> Plan:
         """Write the plan even if the interrupt comes now; that takes no longer than a check."""
@@ -208,10 +193,10 @@ class Solve:
             self.progress(self.values[self.terms[0]], session.first_bound)
 
     def _document(self, candidate: Candidate) -> Plan:
-        decisions = decide(self.round, self.problem.cluster.hosts, self.unmoved, candidate)
+        decisions = decide(self.round, self.decider.hosts, self.unmoved, candidate)
         if candidate.final:
             decisions = self._with_reasons(decisions, candidate)
-        sections = self._sections(decisions, candidate)
+        sections = tuple(s for s in self.decider.sections(candidate, decisions) if s is not None)
         return Plan.model_construct(
             round=None, decisions=decisions, sections=sections, certificate=None
         )
@@ -220,30 +205,10 @@ class Solve:
         self, decisions: tuple[Decision, ...], candidate: Candidate
     ) -> tuple[Decision, ...]:
         reasoned = list(decisions)
-        for index, reason in self._reasons(candidate).items():
+        for index, reason in self.decider.reasons(candidate).items():
             if reasoned[index].reason is not reason:
                 reasoned[index] = waits(self.round.jobs[index], reason)
         return tuple(reasoned)
-
-    def _sections(
-        self, decisions: tuple[Decision, ...], candidate: Candidate
-    ) -> tuple[dict[str, Any], ...]:
-        sections = (
-            order_of_moves(self.round, decisions),
-            shares_after(self._whole(), candidate),
-            None if self.guarantees is None else self.guarantees.section(),
-            collectives_of(self._whole(), candidate),
-        )
-        return tuple(section for section in sections if section is not None)
-
-    def _whole(self) -> Problem:
-        """Return the problem whose jobs candidates speak of."""
-        return self.problem if self.guarantees is None else self.guarantees.whole
-
-    def _reasons(self, candidate: Candidate) -> dict[int, Reason]:
-        if self.guarantees is None:
-            return reasons_of(self.problem, candidate)
-        return self.guarantees.reasons(candidate)
 
     def _finish(self, session: Session) -> Plan:
         """Write the best plan with reasons and certificate, and verify the whole once more."""
