@@ -22,6 +22,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.interleaving.period import slots_of
+
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Objective: TypeAlias = Literal["throughput", "weighted_throughput", "efficiency"]
@@ -39,7 +41,7 @@ MOST = 4
 """Members of a group at most."""
 
 FOREVER = 10**14
-"""Microseconds beyond the period of any group (16 stages, 10^9 each, contention up to 1000 times)."""
+"""Microseconds that no group takes: 16 stages of 10^9, contention of a thousand times at most."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,7 +135,12 @@ class Pool:
     @property
     def slots(self) -> int:
         """Slots of a period."""
-        return 4 if self.rules.spanning else self.stages.shape[1]
+        return slots_of(self.stages.shape[1], spanning=self.rules.spanning)
+
+    @property
+    def most(self) -> int:
+        """Members of a group at most: each has a slot of its own to begin in."""
+        return min(self.rules.most, self.slots)
 
     def longest(self) -> Ints:
         """Return the longest period that each class's slowdown cap allows, shape (classes,)."""
@@ -161,9 +168,8 @@ class Grouping:
     Attributes
     ----------
     members : int64 (columns, 4)
-        Classes of the pool in ascending order, `ALONE` after the last one.
-    times : int64 (columns,)
-        How often each column is used, 1 or more.
+        Classes of the pool in ascending order, `ALONE` after the last one. A column that is used
+        twice stands here twice.
     value
         Sum of the worth of the columns.
     source
@@ -171,7 +177,6 @@ class Grouping:
     """
 
     members: Ints
-    times: Ints
     value: int
     source: str
 
