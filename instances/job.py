@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from placewright.instances.arrangement import AntiAffinity, Apart, Communication, Slices
 from placewright.instances.cluster import HostName
@@ -23,6 +23,8 @@ from placewright.instances.documents import (
     Resources,
 )
 from placewright.instances.plan import Task
+from placewright.instances.profile import Profile
+from placewright.instances.sensitivity import written_out
 from placewright.instances.shares import group_schema, with_milli_gpu
 
 
@@ -112,7 +114,9 @@ class Job(Document):
     """A job offers options and gets at most one; with `running` it holds one already.
 
     An `opportunistic` job takes what is left: no guarantee of its tenant covers it. Jobs with one
-    label of `anti_affinity` keep out of each other's domains.
+    label of `anti_affinity` keep out of each other's domains. With a `profile` a job can take turns
+    with others on its GPUs; if that has a sensitivity, and the job one option, then more options
+    are written out as it is read.
     """
 
     name: Name
@@ -123,8 +127,28 @@ class Job(Document):
     running: Running | None = None
     opportunistic: Flag = False
     anti_affinity: AntiAffinity | None = None
+    profile: Profile | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _written_out(cls, raw: Any) -> Any:
+        profile = raw.get("profile") if isinstance(raw, dict) else None
+        if profile is None or len(_sequence(raw.get("options"))) != 1:
+            return raw
+        try:
+            told = Profile.model_validate(profile)
+            first = Option.model_validate(raw["options"][0])
+        except ValidationError:
+            return raw  # told by its path once the fields are read
+        if told.sensitivity is None:
+            return raw
+        return {**raw, "profile": told, "options": written_out(first, told.sensitivity)}
 
     def value_of(self, option: int) -> int:
         """Value of an option: its own, or GPUs asked (milli-GPU) times weight."""
         chosen = self.options[option]
         return chosen.milli_gpu * self.weight if chosen.value is None else chosen.value
+
+
+def _sequence(raw: Any) -> list[Any] | tuple[Any, ...]:
+    return raw if isinstance(raw, list | tuple) else ()

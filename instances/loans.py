@@ -15,8 +15,7 @@ from collections.abc import Iterator, Sequence
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.hardware import Hardware
 from placewright.instances.job import Job, Option, TaskGroup
-from placewright.instances.policy import TermName
-from placewright.instances.presets import worthless
+from placewright.instances.presets import with_policy, worthless
 from placewright.instances.references import hosts_by_name, known_hosts
 from placewright.instances.round import Round
 
@@ -77,9 +76,7 @@ def return_hosts(round: Round, hosts: Sequence[str], count: int) -> Round:  # no
     running = [job for job in round.jobs if job.running is not None]
     job = Job(name=_free_name(running), priority=HIGHEST_PRIORITY, options=tuple(options))
     jobs = (*(_below(worthless(one)) for one in running), job)
-    terms: tuple[TermName, ...] = ("value", "disruption")
-    policy = round.policy.model_copy(update={"terms": terms, "vacate": (), "freeing": None})
-    return round.model_copy(update={"jobs": jobs, "policy": policy})
+    return with_policy(round.model_copy(update={"jobs": jobs}), ("value", "disruption"))
 
 
 def _whole(count: int, names: list[str], hardware: Hardware) -> TaskGroup:

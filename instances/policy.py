@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from placewright.instances.cells import OwnedCells
 from placewright.instances.cluster import HostName
@@ -17,6 +17,7 @@ from placewright.instances.documents import (
     MilliGpu,
     Name,
 )
+from placewright.instances.errors import InvalidInputError
 
 TermName = Literal[
     "value",
@@ -32,8 +33,28 @@ TermName = Literal[
     "share",
     "stranded",
     "bottleneck",
+    "throughput",
+    "weighted_throughput",
+    "efficiency",
 ]
+FormulationName = Literal["gang", "interleaving"]
 DEFAULT_TERMS: tuple[TermName, ...] = ("value", "disruption", "spread", "opened")
+INTERLEAVING_TERMS: tuple[TermName, ...] = (
+    "weighted_throughput",
+    "disruption",
+    "spread",
+    "opened",
+)
+_RATES: tuple[TermName, ...] = ("throughput", "weighted_throughput", "efficiency")
+_PLACES: tuple[TermName, ...] = ("disruption", "spread", "proximity", "opened")
+LEGAL_TERMS: dict[FormulationName, tuple[TermName, ...]] = {
+    "gang": tuple(term for term in get_args(TermName) if term not in _RATES),
+    "interleaving": (*_RATES, *_PLACES),
+}
+LEADING_TERMS: dict[FormulationName, tuple[TermName, ...]] = {
+    "gang": LEGAL_TERMS["gang"],
+    "interleaving": (*_RATES, "disruption"),
+}
 DEFAULT_SPREAD_WEIGHTS = {"rack": 1, "block": 4}
 
 
@@ -79,18 +100,28 @@ class TaskKind(Document):
 class Policy(Document):
     """What is decided, and by which objective terms, in lexicographic order.
 
+    Of the formulation `interleaving` the terms are by default `weighted_throughput`, `disruption`,
+    `spread`, `opened`; those of the other formulation are not for it.
+
     `vacate` lists hosts (or ranges) to empty: nothing arrives there, and the term `remaining`
     counts what stays. `freeing` is what the term `freed` needs. `mix` are the kinds of tasks to
     which free GPUs are useful or stranded, in the term `stranded` (None: the tasks of the round's
     jobs, of a pending one those of its first option).
     """
 
-    formulation: Literal["gang"] = "gang"
+    formulation: FormulationName = "gang"
     terms: Many[TermName] = Field(default=DEFAULT_TERMS, min_length=1)
     spread_weights: dict[Name, Annotated[int, Field(strict=True, ge=0, le=10**6)]] | None = None
     vacate: Many[HostName] = ()
     freeing: Freeing | None = None
     mix: Many[TaskKind] | None = Field(default=None, min_length=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults(cls, raw: Any) -> Any:
+        if isinstance(raw, dict) and raw.get("formulation") == "interleaving":
+            return {"terms": INTERLEAVING_TERMS, **raw}
+        return raw
 
     @field_validator("terms")
     @classmethod
@@ -98,3 +129,17 @@ class Policy(Document):
         if len(set(terms)) != len(terms):
             raise ValueError("expected each objective term once")
         return terms
+
+    @model_validator(mode="after")
+    def _legal(self) -> Policy:
+        for i, term in enumerate(self.terms):
+            legal = (LEGAL_TERMS if i else LEADING_TERMS)[self.formulation]
+            if term not in legal:
+                first = "" if i or term not in LEGAL_TERMS[self.formulation] else "first "
+                raise InvalidInputError(
+                    f"is not for policy {self.formulation!r}; expected {first}"
+                    f"{', '.join(legal[:-1])} or {legal[-1]}",
+                    path=("terms", i),
+                    value=term,
+                )
+        return self

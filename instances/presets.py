@@ -42,7 +42,7 @@ def drain(round: Round, hosts: Sequence[str]) -> Round:  # noqa: A002
     """
     _expanded(round, hosts)
     terms: tuple[TermName, ...] = ("remaining", "disruption", "value", "spread", "opened")
-    return _with_policy(round, terms, vacate=tuple(hosts))
+    return with_policy(round, terms, vacate=tuple(hosts))
 
 
 def hot_swap(round: Round, hosts: Sequence[str]) -> Round:  # noqa: A002
@@ -95,7 +95,7 @@ def defragment(round: Round, level: str, gpu_worth_s: int) -> Round:  # noqa: A0
         job.model_copy(update={"priority": 0}) for job in round.jobs if job.running is not None
     )
     alone = round.model_copy(update={"jobs": running})
-    return _with_policy(alone, ("freed", "spread"), freeing=freeing)
+    return with_policy(alone, ("freed", "spread"), freeing=freeing)
 
 
 def minimal_victims(round: Round, job: str) -> Round:  # noqa: A002
@@ -132,16 +132,29 @@ def minimal_victims(round: Round, job: str) -> Round:  # noqa: A002
         for one in round.jobs
         if one is wanted or one.running is not None
     )
-    return _with_policy(round.model_copy(update={"jobs": kept}), ("value", "disruption", "spread"))
+    return with_policy(round.model_copy(update={"jobs": kept}), ("value", "disruption", "spread"))
 
 
-def _with_policy(
+def with_policy(
     round_: Round,
     terms: tuple[TermName, ...],
     *,
     vacate: tuple[str, ...] = (),
     freeing: Freeing | None = None,
 ) -> Round:
+    """Return a round with the policy `gang` and these terms; none but vacating and freeing is left.
+
+    Raises
+    ------
+    InvalidInputError
+        Another formulation decides the round.
+    """
+    if round_.policy.formulation != "gang":
+        raise InvalidInputError(
+            "has no presets; expected gang",
+            path=("policy", "formulation"),
+            value=round_.policy.formulation,
+        )
     policy = round_.policy.model_copy(
         update={"terms": terms, "vacate": vacate, "freeing": freeing, "mix": None}
     )

@@ -16,6 +16,7 @@ from placewright.instances.naming import check_known, check_unique
 from placewright.instances.policy import Policy
 from placewright.instances.round import Round
 from placewright.instances.running import check_running
+from placewright.instances.sharing_references import check_profiles, check_sharing
 
 __all__ = [
     "check_cluster",
@@ -62,11 +63,13 @@ def check_jobs(round_: Round, hosts: Mapping[str, Hardware]) -> None:
     _check_names(round_, (*round_.cluster.levels, HOST_LEVEL))
     _check_hosts(round_, hosts)
     check_arrangement(round_)
+    check_profiles(round_)
     check_running(round_, hosts)
 
 
 def check_limits(round_: Round, hosts: Mapping[str, Hardware]) -> None:
     """Refuse quotas, cells, reservations or a policy of what the round does not have."""
+    check_sharing(round_)
     _check_quotas(round_)
     _check_reservations(round_, hosts)
     _check_policy(round_.policy, hosts, (*round_.cluster.levels, HOST_LEVEL))

@@ -20,6 +20,7 @@ from placewright.instances.documents import (
 from placewright.instances.job import Job
 from placewright.instances.policy import DEFAULT_SPREAD_WEIGHTS, Policy, Tenant
 from placewright.instances.sections import refuse_unused_sections
+from placewright.instances.sharing import Sharing
 
 
 class Reservation(Document):
@@ -43,6 +44,7 @@ class Round(Document):
     """One scheduling round. `now` is in seconds on the caller's clock.
 
     `bindings` are those of the last plan; they hold while guaranteed jobs run in their domains.
+    `sharing` is for the policy `interleaving`.
     """
 
     apiVersion: Literal["placewright/v1alpha1"] = API_VERSION  # noqa: N815
@@ -54,6 +56,7 @@ class Round(Document):
     tenants: Many[Tenant] = ()
     reservations: Many[Reservation] = ()
     bindings: Many[Binding] = ()
+    sharing: Sharing = Sharing()
     policy: Policy = Policy()
     limits: RoundLimits = RoundLimits()
 

@@ -21,8 +21,7 @@ def refuse_unused_sections(raw: Any) -> Any:
         It has a section that its policy does not use.
     """
     if isinstance(raw, dict):
-        policy = raw.get("policy")
-        formulation = policy.get("formulation", "gang") if isinstance(policy, dict) else "gang"
+        formulation = _formulation(raw.get("policy"))
         for section, owner in SECTION_POLICIES.items():
             if section in raw and formulation != owner:
                 raise InvalidInputError(
@@ -32,3 +31,10 @@ def refuse_unused_sections(raw: Any) -> Any:
                     value=raw[section],
                 )
     return raw
+
+
+def _formulation(policy: Any) -> Any:
+    """Return the formulation of a policy, read or raw."""
+    if isinstance(policy, dict):
+        return policy.get("formulation", "gang")
+    return getattr(policy, "formulation", "gang")

@@ -26,5 +26,8 @@ SENSE: dict[str, Literal["max", "min"]] = {
     "leftover": "min",
     BOTTLENECK: "min",
     "stranded": "min",
+    "throughput": "max",
+    "weighted_throughput": "max",
+    "efficiency": "max",
     **dict.fromkeys(SHARE_TERMS, "max"),
 }

@@ -201,7 +201,7 @@ VALUES = [
         "speed",
         "'speed': expected 'value', 'progress', 'disruption', 'remaining', 'freed',",
     ),
-    ("policy.formulation", "geo", "'geo': expected 'gang'"),
+    ("policy.formulation", "geo", "'geo': expected 'gang' or 'interleaving'"),
     ("now", 2**70, "1180591620717411303424: expected at most 1000000000000"),
     ("sharing", {}, "{}: section not used by policy 'gang'; expected the round without it"),
     ("leases", [1], "[1]: section not used by policy 'gang'; expected the round without it"),

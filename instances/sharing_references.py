@@ -1,0 +1,104 @@
+"""Whether profiles, the section `sharing` and the rest of a round agree with each other."""
+
+from __future__ import annotations
+
+from placewright.instances.alike import whole
+from placewright.instances.errors import InvalidInputError, Path
+from placewright.instances.job import Job
+from placewright.instances.naming import check_known
+from placewright.instances.round import Round
+
+INTERLEAVING = "interleaving"
+
+
+def check_profiles(round_: Round) -> None:
+    """Refuse profiles that the policy does not use, and those with a stage too many or too few.
+
+    Raises
+    ------
+    InvalidInputError
+        The first fault, with its path in the Round document.
+    """
+    used = round_.policy.formulation == INTERLEAVING
+    resources = round_.sharing.resources
+    for i, job in enumerate(round_.jobs):
+        if job.profile is None:
+            continue
+        if not used:
+            raise InvalidInputError(
+                f"not used by policy {round_.policy.formulation!r}; expected jobs without profiles",
+                path=("jobs", i, "profile"),
+                show_value=False,
+            )
+        if len(job.profile.stages) != len(resources):
+            raise InvalidInputError(
+                f"{len(job.profile.stages)} stages; "
+                f"expected {len(resources)}: {', '.join(resources)}",
+                path=("jobs", i, "profile", "stages"),
+                show_value=False,
+            )
+        if not job.options[0].milli_gpu:
+            raise InvalidInputError(
+                "given for a job without GPUs; expected a first option with some",
+                path=("jobs", i, "profile"),
+                show_value=False,
+            )
+
+
+def check_sharing(round_: Round) -> None:
+    """Refuse conflicts of unknown jobs, and what the policy `interleaving` does not read.
+
+    Raises
+    ------
+    InvalidInputError
+        The first fault, with its path in the Round document.
+    """
+    if round_.policy.formulation == INTERLEAVING:
+        _check_unused(round_)
+        _check_conflicts(round_)
+
+
+def _check_unused(round_: Round) -> None:
+    """Refuse what the other policy reads and this one does not."""
+    policy = round_.policy
+    refused: list[Path] = [
+        *(("tenants", i, "guarantee") for i, t in enumerate(round_.tenants) if t.guarantee),
+        *(("tenants", i, "cells") for i, tenant in enumerate(round_.tenants) if tenant.cells),
+        *([("bindings",)] if round_.bindings else []),
+        *([("policy", "vacate")] if policy.vacate else []),
+        *([("policy", "freeing")] if policy.freeing is not None else []),
+        *([("policy", "mix")] if policy.mix is not None else []),
+    ]
+    if refused:
+        raise InvalidInputError(
+            f"not used by policy {INTERLEAVING!r}; expected the round without it",
+            path=refused[0],
+            show_value=False,
+        )
+
+
+def _check_conflicts(round_: Round) -> None:
+    """Refuse conflicts of jobs that are unknown, or could meet on shares of a GPU."""
+    sharing, jobs = round_.sharing, {job.name: job for job in round_.jobs}
+    for i, pair in enumerate(sharing.conflicts):
+        for k, name in enumerate(pair):
+            path: Path = ("sharing", "conflicts", i, k)
+            check_known(name, jobs, "job", path)
+            if _takes_shares(jobs[name]):
+                raise InvalidInputError(
+                    "is a job that asks for parts of GPUs; expected jobs of whole GPUs",
+                    path=path,
+                    value=name,
+                )
+    for i, job in enumerate(round_.jobs if sharing.correlation is not None else ()):
+        if job.profile is not None and job.profile.load and _takes_shares(job):
+            raise InvalidInputError(
+                "given for a job that asks for parts of GPUs; expected whole GPUs, or no "
+                "correlation",
+                path=("jobs", i, "profile", "load"),
+                show_value=False,
+            )
+
+
+def _takes_shares(job: Job) -> bool:
+    return any(option.milli_gpu and not whole(option) for option in job.options)
