@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import ValidationError
+
 from placewright.instances.errors import InvalidInputError, value_text
+from placewright.instances.sharing import Sharing
 
 SECTION_POLICIES = {"sharing": "interleaving", "leases": "deadline", "geo": "geo"}
 
@@ -23,7 +26,7 @@ def refuse_unused_sections(raw: Any) -> Any:
     if isinstance(raw, dict):
         formulation = _formulation(raw.get("policy"))
         for section, owner in SECTION_POLICIES.items():
-            if section in raw and formulation != owner:
+            if section in raw and formulation != owner and not _says_nothing(raw[section]):
                 raise InvalidInputError(
                     f"section not used by policy {value_text(formulation)}; "
                     "expected the round without it",
@@ -38,3 +41,13 @@ def _formulation(policy: Any) -> Any:
     if isinstance(policy, dict):
         return policy.get("formulation", "gang")
     return getattr(policy, "formulation", "gang")
+
+
+def _says_nothing(section: Any) -> bool:
+    """Whether a section has all fields, at their defaults: so a round without it is dumped."""
+    if isinstance(section, dict) and section.keys() == Sharing.model_fields.keys():
+        try:
+            return Sharing.model_validate(section) == Sharing()
+        except ValidationError:
+            return False
+    return isinstance(section, Sharing) and section == Sharing()
