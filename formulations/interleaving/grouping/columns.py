@@ -44,7 +44,7 @@ class Columns:
         return Columns(self.members[chosen], self.worth[chosen])
 
 
-def joined(*parts: Columns) -> Columns:
+def _joined(*parts: Columns) -> Columns:
     """Return the columns of all parts, in their order."""
     return Columns(
         np.concatenate([part.members for part in parts]),
@@ -64,20 +64,16 @@ def number_of_columns(pool: Pool) -> int:
     return pool.classes + groups
 
 
-def singles(pool: Pool) -> Columns:
-    """Return the columns of one job each, one per class in their order."""
-    if pool.rules.objective == "efficiency":
-        shared = pool.slots * pool.iteration
-        worth = MILLION * pool.stages.sum(axis=1) // shared.clip(min=1)
-    else:
-        worth = pool.best * _weights(pool)
-    return Columns(padded(np.arange(pool.classes, dtype=np.int64)[:, None]), worth)
-
-
 def periods(pool: Pool, members: Ints) -> Ints:
     """Return the periods of groups with contention, members int64 (groups, 2 to 4) unpadded."""
     bare, _ = best_offsets(pool.stages[members], spanning=pool.rules.spanning)
     return contended(bare, pool.rules.contention[members.shape[1] - 2])
+
+
+def rates(pool: Pool, members: Ints, period: Ints) -> Ints:
+    """Return the normalised throughput of each member of groups, millionths, as `members`."""
+    moved: Ints = (pool.speed * pool.iteration)[members] // period[:, None]
+    return moved
 
 
 def worth_of(pool: Pool, members: Ints, period: Ints) -> Ints:
@@ -85,9 +81,29 @@ def worth_of(pool: Pool, members: Ints, period: Ints) -> Ints:
     if pool.rules.objective == "efficiency":
         worth: Ints = MILLION * pool.stages.sum(axis=1)[members].sum(axis=1)
         return worth // (pool.slots * period)
-    moved = (pool.speed * pool.iteration)[members] // period[:, None]
-    total: Ints = (moved * _weights(pool)[members]).sum(axis=1)
+    total: Ints = (rates(pool, members, period) * _weights(pool)[members]).sum(axis=1)
     return total
+
+
+def alone(pool: Pool) -> Ints:
+    """Return what a job of each class is worth on its own, int64 (classes,)."""
+    if pool.rules.objective == "efficiency":
+        shared = pool.slots * pool.iteration
+        worth: Ints = MILLION * pool.stages.sum(axis=1) // shared.clip(min=1)
+        return worth
+    return pool.best * _weights(pool)
+
+
+def valued(pool: Pool, members: Ints) -> Columns:
+    """Return the columns of these members, int64 (columns, 4), with their worth."""
+    size = (members != ALONE).sum(axis=1)
+    worth = alone(pool)[members[:, 0]]
+    for number in range(2, MOST + 1):
+        some = np.flatnonzero(size == number)
+        if len(some):
+            group = members[some, :number]
+            worth[some] = worth_of(pool, group, periods(pool, group))
+    return Columns(members, worth)
 
 
 def allowed(pool: Pool, members: Ints, period: Ints) -> Bools:
@@ -103,26 +119,27 @@ def enumerated(pool: Pool) -> Columns:
     Such a part takes no more of any row where what its other members take is not negative, and
     leaves these members, who need not be covered, for elsewhere.
     """
-    parts = [singles(pool)]
-    alone = parts[0].worth
+    own = alone(pool)
+    parts = [Columns(padded(np.arange(pool.classes, dtype=np.int64)[:, None]), own)]
     dispensable = ~pool.must & (pool.per_member >= 0).all(axis=0)
     for bucket in range(pool.buckets):
         classes = np.flatnonzero((pool.bucket == bucket) & (pool.count > 0))
-        parts += _bucket_columns(pool, classes, alone[classes], dispensable[classes])
-    columns = joined(*parts)
+        parts += _bucket_columns(pool, classes, own[classes], dispensable[classes])
+    columns = _joined(*parts)
     return columns.take(pool.count[columns.members[:, 0]] > 0)
 
 
-def _bucket_columns(pool: Pool, classes: Ints, alone: Ints, dispensable: Bools) -> list[Columns]:
+def _bucket_columns(pool: Pool, classes: Ints, own: Ints, dispensable: Bools) -> list[Columns]:
     """Return the groups of a bucket, one part per number of members, those of fewer first.
 
-    `alone` and `dispensable` are about these classes, which are ascending.
+    `classes` ascend; `own` and `dispensable` are theirs: what they are worth alone, and whether
+    a column may do without them.
     """
     parts: list[Columns] = []
     # Multisets by positions in `classes`, in lexicographic order, and the best that a part of each
     # is worth, itself included.
     level = np.arange(len(classes), dtype=np.int64)[:, None]
-    best = alone
+    best = own
     clash = _conflicts(pool, classes)
     room = int(pool.gpu_memory[pool.bucket[classes[0]]]) if len(classes) else 0
     for _ in range(2, pool.most + 1):

@@ -1,0 +1,147 @@
+"""The grouping problem over given columns: an integer program, its relaxation, and a rounding.
+
+    max  sum_q worth(q) x_q
+    s.t. sum_q n(q, c) x_q <= count(c)     for each class, = where it must be covered
+         sum_q use(r, q) x_q <= limit(r)   for each row
+         x_q >= 0 and whole
+
+The relaxation's duals prove a bound in whole numbers, whatever they are (docs/bounds.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import floor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.counting.coring import MOST_COLUMNS, search_core
+from placewright.formulations.interleaving.grouping.columns import Columns
+from placewright.formulations.interleaving.grouping.pool import (
+    ALONE,
+    Grouping,
+    GroupingBound,
+    Ints,
+    Pool,
+)
+from placewright.formulations.session import Session
+from placewright.solver import Arrays, Model, certified_bound, doubt_of, multipliers
+
+Floats = NDArray[np.float64]
+
+PROVEN = 0.0
+"""Gap of the integer program: to prove the optimum takes hardly longer than to come near it."""
+
+SLACK = 1e-9
+"""Of a solver's bound: what its arithmetic may lack."""
+
+ROUNDING = 1e-6
+"""How little below a whole number a solver's value may be and still count as that number."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """Columns of a pool as an integer program.
+
+    Attributes
+    ----------
+    repeats : int64 (columns, 4)
+        How often the class of each member is in its column; 0 where there is no member.
+    use : int64 (columns, rows)
+        What each column takes of each row of the pool.
+    arrays
+        Variables are the columns; rows are the classes, then the rows of the pool.
+    """
+
+    pool: Pool
+    columns: Columns
+    repeats: Ints
+    use: Ints
+    arrays: Arrays
+
+    @classmethod
+    def of(cls, pool: Pool, columns: Columns) -> Program:
+        """State the program."""
+        members, use = columns.members, pool.use(columns.members)
+        present = members != ALONE
+        repeats = (members[:, :, None] == members[:, None, :]).sum(axis=2) * present
+        most = np.where(present, pool.count[members] // repeats.clip(min=1), pool.count.sum())
+        model = Model()
+        x = model.variables("column", len(columns), upper=most.min(axis=1))
+        least = np.where(pool.must, pool.count, -np.inf)
+        jobs = model.rows("class", pool.classes, lower=least, upper=pool.count)
+        model.add(jobs[members[present]], x[np.nonzero(present)[0]], 1.0)
+        taken = model.rows("row", len(pool.limit), upper=pool.limit)
+        column, row = np.nonzero(use)
+        model.add(taken[row], x[column], use[column, row])
+        model.term("worth", x, columns.worth, sense="max")
+        return cls(pool, columns, repeats, use, model.arrays("worth"))
+
+    def grouping(self, times: Ints, source: str) -> Grouping:
+        """Return the grouping that uses each column so many times."""
+        members = np.repeat(self.columns.members, times, axis=0)
+        return Grouping(members, int(times @ self.columns.worth), source)
+
+
+def pack(pool: Pool, columns: Columns, session: Session) -> Iterator[Grouping | GroupingBound]:
+    """Yield choices of these columns, mostly better ones later, and bounds over these columns."""
+    program = Program.of(pool, columns)
+    greedy = rounded(program, np.zeros(len(columns)), columns.worth.astype(np.float64))
+    if greedy is not None:
+        yield program.grouping(greedy, "greedy")
+    relaxation = replace(program.arrays, integer=np.zeros(len(columns), dtype=np.bool_))
+    relaxed = session.optimise(relaxation)
+    if relaxed is None or relaxed.row_duals is None or relaxed.values is None:
+        return
+    bound = certified_bound(relaxation, multipliers(relaxation, relaxed.row_duals))
+    if bound is not None:
+        yield GroupingBound(floor(bound), certified=True)
+    near = rounded(program, relaxed.values, relaxation.reduced_costs(relaxed.row_duals))
+    if near is not None:
+        yield program.grouping(near, "rounding")
+    doubt = None
+    if len(columns) > MOST_COLUMNS:
+        doubt = doubt_of(program.arrays, relaxed.row_duals, relaxed.values)
+    outcome = search_core(session, program.arrays, doubt, PROVEN)
+    if outcome is not None and outcome.values is not None:
+        yield program.grouping(np.rint(outcome.values).astype(np.int64), "program")
+    if outcome is not None and outcome.bound is not None:
+        yield GroupingBound(floor(outcome.bound * (1 + SLACK) + SLACK), certified=False)
+
+
+def rounded(program: Program, values: Floats, score: Floats) -> Ints | None:
+    """Return how often to use each column: values rounded down, then the best score that fits.
+
+    Classes that must be covered come first. None where one is not, or a row is exceeded.
+    """
+    pool, members, use = program.pool, program.columns.members, program.use
+    times = np.floor(values + ROUNDING).astype(np.int64)
+    present = members != ALONE
+    taken = np.repeat(members, times, axis=0)
+    left = pool.count - np.bincount(taken[taken != ALONE], minlength=pool.classes)
+    room = pool.limit - times @ use
+    urgent = (present & pool.must[members]).any(axis=1)
+    order = np.lexsort((-score, ~urgent))
+    order = order[urgent[order] | (program.columns.worth[order] > 0)]
+    while True:
+        fits = (left[members[order]] >= program.repeats[order]).all(axis=1)
+        order = order[fits & (use[order] <= room).all(axis=1)]
+        if not len(order):
+            break
+        best, order = order[0], order[1:]
+        who, needs = members[best][present[best]], use[best] > 0
+        ways = np.concatenate(
+            [
+                left[who] // program.repeats[best][present[best]],
+                room[needs] // use[best][needs],
+            ]
+        )
+        often = int(ways.min())
+        times[best] += often
+        np.subtract.at(left, who, often)
+        room -= often * use[best]
+    if (room < 0).any() or (left < 0).any() or left[pool.must].any():
+        return None
+    return times
