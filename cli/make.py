@@ -124,6 +124,53 @@ def convert_openb(
     note(made.summary)
 
 
+@convert.command("muri")
+def convert_muri(
+    trace: Annotated[str, typer.Argument(metavar="TRACE", help="CSV of the jobs.")],
+    output: Output,
+    nodes: Annotated[
+        str | None, typer.Argument(metavar="NODES", help="CSV of the cluster.")
+    ] = None,
+    at: Annotated[
+        int | None, typer.Option(metavar="T", help="The jobs alive at this second of the trace.")
+    ] = None,
+    first: Annotated[
+        int | None, typer.Option(metavar="N", help="The first jobs of the trace.")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(metavar="N", help="So many jobs, drawn with --seed.")
+    ] = None,
+    gpus: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Hosts of 8 GPUs instead of NODES; without either a quarter of what jobs ask.",
+        ),
+    ] = None,
+    seed: Seed = 0,
+) -> None:
+    """Turn a trace of Muri (jobs with the stage times of an iteration) into a round.
+
+    All jobs of the trace wait, or those that --at, --first or --jobs name.
+
+    Example: placewright convert muri trace1.csv n8g8.csv --at 3855623 -o muri.json
+    """
+    inputs = (trace,) if nodes is None else (trace, nodes)
+    check_output(output, *inputs)
+    from placewright.instances.converters import read_muri
+    from placewright.instances.errors import InvalidInputError
+    from placewright.instances.files import write
+
+    try:
+        made = read_muri(trace, nodes, at=at, first=first, jobs=jobs, gpus=gpus, seed=seed)
+    except InvalidInputError as error:
+        if error.file is not None or not error.path:
+            raise
+        raise wrong_argument(error, f"--{error.path[0]}") from error
+    write(made.round, output)
+    note(made.summary)
+
+
 def schema(
     kind: Annotated[Kind, typer.Argument(metavar="[Round|Plan|Cluster]")] = Kind.ROUND,
 ) -> None:

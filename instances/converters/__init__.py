@@ -6,8 +6,11 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from placewright.instances.converters.conversion import Conversion
+from placewright.instances.converters.muri import convert_muri, read_muri
 from placewright.instances.converters.openb import convert_openb, read_openb
 
-CONVERTERS: Mapping[str, Callable[..., Conversion]] = MappingProxyType({"openb": read_openb})
+CONVERTERS: Mapping[str, Callable[..., Conversion]] = MappingProxyType(
+    {"muri": read_muri, "openb": read_openb}
+)
 
-__all__ = ["CONVERTERS", "Conversion", "convert_openb", "read_openb"]
+__all__ = ["CONVERTERS", "Conversion", "convert_muri", "convert_openb", "read_muri", "read_openb"]

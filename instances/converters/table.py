@@ -60,6 +60,22 @@ class Table:
                 raise self.error(row, column, f"expected an integer from 0 to {maximum}")
         return out
 
+    def decimals(self, column: str, places: int, maximum: int) -> npt.NDArray[np.int64]:
+        """Return a column of decimals from 0 to `maximum` in units of 10^-places, exactly."""
+        pattern = re.compile(rf"([0-9]{{1,15}})(?:\.([0-9]{{1,{places}}}))?")
+        out = np.empty(len(self.lines), dtype=np.int64)
+        for row, cell in enumerate(self.columns[column]):
+            match = pattern.fullmatch(cell)
+            units = int(match[1] + (match[2] or "").ljust(places, "0")) if match else -1
+            if not 0 <= units <= maximum * 10**places:
+                raise self.error(
+                    row,
+                    column,
+                    f"expected a number from 0 to {maximum} with at most {places} decimals",
+                )
+            out[row] = units
+        return out
+
     def names(self, column: str) -> Sequence[str]:
         """Return a column of names, each usable in a document and given once."""
         first: dict[str, int] = {}

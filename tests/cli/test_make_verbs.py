@@ -10,6 +10,15 @@ from placewright.instances.files import load_cluster, load_round
 from placewright.instances.generator import generate_round
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\nn0,64000,262144,2,V100M16\nn1,64000,262144,8,G2\n"
+MURI = """\
+job_id,num_gpu,submit_time,duration,model_name,iteration_time,resource_time_0,resource_time_1,resource_time_2
+0,1,0,5000,dqn,490,446,8,0
+1,8,1000,5000,bert,192,0.5,167,59
+"""
+MURI_NODES = """\
+num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node
+1,8,8,92,520
+"""
 PODS = (
     "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,"
     "deletion_time,scheduled_time\n"
@@ -91,6 +100,49 @@ def test_a_bad_trace_exits_3_and_writes_nothing(run, tmp_path):
         assert result.code == 3
         assert result.err.count("\n") == 1
         assert not path.exists()
+
+
+def test_a_trace_of_muri_becomes_a_round(run, tmp_path):
+    trace, nodes, path = (tmp_path / name for name in ("trace.csv", "nodes.csv", "round.json"))
+    trace.write_text(MURI)
+    nodes.write_text(MURI_NODES)
+    ways = ([], [nodes], ["--gpus", "8"], ["--at", "2"], ["--first", "2"])
+    for how in (*ways, ["--jobs", "2", "--seed", "7"]):
+        result = run("convert", "muri", trace, *how, "-o", path)
+        assert result.code == 0
+        assert not result.out
+        assert result.err.count("\n") == 1
+        assert len(load_round(path).jobs) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (("--at", "9"), "--at"),
+        (("--first", "3"), "--first"),
+        (("--jobs", "1", "--first", "1"), "--jobs"),
+        (("--gpus", "0"), "--gpus"),
+    ],
+)
+def test_a_wrong_choice_of_jobs_is_a_usage_error_that_names_the_option(
+    run, arguments, option, tmp_path
+):
+    trace, path = tmp_path / "trace.csv", tmp_path / "round.json"
+    trace.write_text(MURI)
+    result = run("convert", "muri", trace, *arguments, "-o", path)
+    assert result.code == 2
+    assert f"for {option}:" in result.err
+    assert not path.exists()
+
+
+def test_a_bad_trace_of_muri_exits_3_with_its_line(run, tmp_path):
+    trace, path = tmp_path / "trace.csv", tmp_path / "round.json"
+    trace.write_text(MURI.replace("446", "-446"))
+    result = run("convert", "muri", trace, "-o", path)
+    assert result.code == 3
+    assert "trace.csv: line 2, column resource_time_0: '-446': expected" in result.err
+    assert result.err.count("\n") == 1
+    assert not path.exists()
 
 
 @pytest.mark.parametrize("kind", ["Round", "Plan", "Cluster"])
