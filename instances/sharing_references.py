@@ -9,6 +9,10 @@ from placewright.instances.naming import check_known
 from placewright.instances.round import Round
 
 INTERLEAVING = "interleaving"
+MAX_SAMPLES = 2_000_000
+"""Samples of load and memory of all jobs together; a verification reads each a few times."""
+MAX_LOADS = 2_000
+"""Jobs whose loads are compared, each with each."""
 
 
 def check_profiles(round_: Round) -> None:
@@ -56,6 +60,7 @@ def check_sharing(round_: Round) -> None:
     if round_.policy.formulation == INTERLEAVING:
         _check_unused(round_)
         _check_conflicts(round_)
+        _check_series(round_)
 
 
 def _check_unused(round_: Round) -> None:
@@ -98,6 +103,31 @@ def _check_conflicts(round_: Round) -> None:
                 path=("jobs", i, "profile", "load"),
                 show_value=False,
             )
+
+
+def _check_series(round_: Round) -> None:
+    """Refuse series so many that comparing them would take long."""
+    samples = loads = 0
+    for i, job in enumerate(round_.jobs):
+        if job.profile is None:
+            continue
+        loads += bool(job.profile.load)
+        if round_.sharing.correlation is not None and loads > MAX_LOADS:
+            raise InvalidInputError(
+                f"given for more than {MAX_LOADS:,} jobs; expected that many at most, or no "
+                "correlation",
+                path=("jobs", i, "profile", "load"),
+                show_value=False,
+            )
+        for field, series in (("load", job.profile.load), ("memory", job.profile.memory)):
+            samples += len(series)
+            if samples > MAX_SAMPLES:
+                raise InvalidInputError(
+                    f"more than {MAX_SAMPLES:,} samples together with the jobs before; expected "
+                    "shorter series",
+                    path=("jobs", i, "profile", field),
+                    show_value=False,
+                )
 
 
 def _takes_shares(job: Job) -> bool:

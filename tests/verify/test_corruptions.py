@@ -20,6 +20,7 @@ from placewright.instances.verify import (
     arrangement,
     cells,
     communication,
+    conflicts,
     parts,
     sections,
     verify,
@@ -625,7 +626,13 @@ def test_a_corrupted_plan_is_rejected(name: str) -> None:
 def test_every_rule_is_broken_alone_by_some_corruption() -> None:
     alone = {next(iter(rules)) for _, rules, _ in CORRUPTIONS.values() if len(rules) == 1}
     # Files of their own beside this one have the others.
-    others = (*parts.RULES, *arrangement.RULES, *cells.RULES, *communication.RULES)
+    others = (
+        *parts.RULES,
+        *arrangement.RULES,
+        *cells.RULES,
+        *communication.RULES,
+        *conflicts.RULES,
+    )
     ours = set(RULE_IDS) - {rule.id for rule in others}
     assert alone == {rule for rule in ours if not rule.startswith("certificate_")}
     assert len(set(RULE_IDS)) == len(RULE_IDS)
