@@ -7,6 +7,7 @@ from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.hardware import hardware
 from placewright.instances.ranges import expand
 from placewright.instances.round import Round
+from placewright.instances.running_groups import Held
 from placewright.topology import Cluster, Link, State, assemble
 
 CORE_RESOURCES = ("cpu", "memory")
@@ -62,12 +63,13 @@ def build_state(round_: Round, cluster: Cluster) -> State:
     state = State.empty(cluster)
     host_of = cluster.host_index
     resource = {name: i for i, name in enumerate(cluster.resources)}
-    for job in round_.jobs:
+    together = Held(round_)
+    for i, job in enumerate(round_.jobs):
         if job.running is None:
             continue
         groups = job.options[job.running.option].groups
         for task in job.running.tasks:
-            group, host = groups[task.group], host_of[task.host]
+            group, host = together.beside(i, task, groups[task.group]), host_of[task.host]
             state.busy[host] = True
             for name, amount in (
                 ("cpu", group.cpu),

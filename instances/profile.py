@@ -96,6 +96,11 @@ class Profile(Document):
         """Microseconds of one iteration alone."""
         return sum(self.stages) if self.iteration is None else self.iteration
 
+    def memory_at(self, percentile: int) -> int | None:
+        """Return the nearest-rank percentile of `memory`, None without any."""
+        ordered = sorted(self.memory)
+        return ordered[-(-percentile * len(ordered) // 100) - 1] if ordered else None
+
     @model_validator(mode="after")
     def _some_stage(self) -> Profile:
         total = sum(self.stages)

@@ -1,6 +1,7 @@
 """Whether the running jobs of a round can be where it says they are.
 
-A running job on an unhealthy host is legal: the host failed under it.
+A running job on an unhealthy host is legal: the host failed under it. Jobs of one group hold their
+GPUs and CPU together.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from placewright.instances.hardware import Hardware
 from placewright.instances.job import Option, Running, TaskGroup
 from placewright.instances.plan import Task
 from placewright.instances.round import Round
+from placewright.instances.running_groups import Held, check_groups
 from placewright.instances.running_parts import check_parts
 
 
@@ -32,6 +34,7 @@ def check_running(round_: Round, hosts: Mapping[str, Hardware]) -> None:
     InvalidInputError
         The first fault, with its path in the Round document.
     """
+    together = Held(round_)
     held: defaultdict[str, dict[str, int]] = defaultdict(dict)
     held_gpus: defaultdict[str, dict[int, int]] = defaultdict(dict)
     for i, job in enumerate(round_.jobs):
@@ -64,8 +67,10 @@ def check_running(round_: Round, hosts: Mapping[str, Hardware]) -> None:
                     value=task.host,
                 )
             _check_gpus(task, group, host, task_path)
-            _hold(task, group, host, held[task.host], task_path)
-            _hold_gpus(task, group, held_gpus[task.host], task_path)
+            beside = together.beside(i, task, group)
+            _hold(task, beside, host, held[task.host], task_path)
+            _hold_gpus(task, beside, held_gpus[task.host], task_path)
+    check_groups(round_)
     check_parts(round_, hosts)
 
 

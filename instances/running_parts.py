@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 
 from placewright.instances.errors import InvalidInputError, Path
 from placewright.instances.hardware import Hardware
-from placewright.instances.job import TaskGroup
+from placewright.instances.job import Job, TaskGroup
 from placewright.instances.plan import Task
 from placewright.instances.round import Round
+from placewright.instances.running_groups import running_groups
 from placewright.topology.mig import NO_MIG, PRODUCTS, SLICES, Slice
 
 
@@ -62,8 +63,9 @@ def check_parts(round_: Round, hosts: Mapping[str, Hardware]) -> None:
 
 def _tasks(round_: Round) -> Iterator[tuple[Task, TaskGroup, Path]]:
     """Yield all running tasks if any of them asks for a slice or for GPU memory."""
+    grouped = {job for jobs in running_groups(round_) for job in jobs}
     running = [
-        (i, job.running.tasks, job.options[job.running.option].groups)
+        (i, job.running.tasks, _sized(round_, job) if i in grouped else _groups(job))
         for i, job in enumerate(round_.jobs)
         if job.running is not None
     ]
@@ -71,6 +73,20 @@ def _tasks(round_: Round) -> Iterator[tuple[Task, TaskGroup, Path]]:
         for i, tasks, groups in running:
             for j, task in enumerate(tasks):
                 yield task, groups[task.group], ("jobs", i, "running", "tasks", j)
+
+
+def _groups(job: Job) -> tuple[TaskGroup, ...]:
+    return job.options[job.running.option if job.running else 0].groups
+
+
+def _sized(round_: Round, job: Job) -> tuple[TaskGroup, ...]:
+    """Return the task groups of a job in a group, with the GPU memory that it takes there."""
+    size = job.profile.memory_at(round_.sharing.percentile) if job.profile else None
+    if size is None:
+        return _groups(job)
+    return tuple(
+        group.model_copy(update={"gpu_memory": size if group.gpu else 0}) for group in _groups(job)
+    )
 
 
 def _kind(task: Task, profile: str, host: Hardware, path: Path) -> Slice:

@@ -19,6 +19,7 @@ from placewright.instances.verify import (
     communication,
     conflicts,
     decisions,
+    groups,
     levels,
     moves,
     parts,
@@ -27,10 +28,12 @@ from placewright.instances.verify import (
     sections,
     shares,
     tasks,
+    turns,
 )
 from placewright.instances.verify.reading import Reading, read
 from placewright.instances.verify.result import Rule, Verification, Violation
 from placewright.instances.verify.terms import TERMS
+from placewright.instances.verify.together import with_groups
 
 __all__ = ["RULE_IDS", "Verification", "Violation", "verify", "verify_certificate"]
 
@@ -51,6 +54,8 @@ _PLAN_RULES: tuple[Rule[Reading], ...] = (
     *moves.RULES,
     *communication.RULES,
     *shares.RULES,
+    *groups.RULES,
+    *turns.RULES,
 )
 
 RULE_IDS = tuple([rule.id for rule in _PLAN_RULES] + [rule.id for rule in certificate.RULES])
@@ -76,7 +81,7 @@ def verify(round: Round, plan: Plan) -> Verification:  # noqa: A002
     -----
     Time and memory grow with jobs, tasks and hosts, not with GPUs.
     """
-    reading = read(round, plan)
+    reading = with_groups(read(round, plan))
     terms: dict[str, int] = {}
     for name in round.policy.terms:
         if name == shares.TERM:

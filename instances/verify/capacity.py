@@ -1,4 +1,7 @@
-"""Rules about capacity: of each host per resource, and of each GPU."""
+"""Rules about capacity: of each host per resource, and of each GPU.
+
+Jobs of a group, which take turns, hold their GPUs and CPU together.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ def host_capacity(reading: Reading) -> Iterator[Finding]:
     """Require that all tasks on a host ask no more of a resource together than it has."""
     used: defaultdict[str, dict[str, int]] = defaultdict(dict)
     asked: dict[int, list[tuple[str, int]]] = {}  # by group, each of which the round keeps alive
-    for placed in reading.placed_tasks():
+    for placed in reading.held_tasks():
         asks = asked.get(id(placed.group))
         if asks is None:
             asks = asked[id(placed.group)] = [ask for ask in demand(placed.group) if ask[1]]
@@ -31,7 +34,7 @@ def host_capacity(reading: Reading) -> Iterator[Finding]:
         return
     last = {
         (placed.host.name, resource): placed.path
-        for placed in reading.placed_tasks()
+        for placed in reading.held_tasks()
         for resource, amount in demand(placed.group)
         if amount
     }
@@ -47,7 +50,7 @@ def host_capacity(reading: Reading) -> Iterator[Finding]:
 def gpu_capacity(reading: Reading) -> Iterator[Finding]:
     """Require that all tasks on a GPU take at most 1000 milli-GPU of it together."""
     used: defaultdict[str, dict[int, int]] = defaultdict(dict)
-    for _, _, task, group, host in reading.placed_tasks():
+    for _, _, task, group, host in reading.held_tasks():
         taken, on_host = min(group.gpu, WHOLE_GPU), used[host.name]
         for gpu in task.gpus:
             on_host[gpu] = on_host.get(gpu, 0) + taken
@@ -61,7 +64,7 @@ def gpu_capacity(reading: Reading) -> Iterator[Finding]:
         return
     last = {
         (placed.host.name, gpu): placed.path
-        for placed in reading.placed_tasks()
+        for placed in reading.held_tasks()
         for gpu in placed.task.gpus
     }
     for (name, gpu), amount in over.items():

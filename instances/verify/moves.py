@@ -17,6 +17,7 @@ from placewright.instances.plan import Task
 from placewright.instances.verify.parts import slice_on
 from placewright.instances.verify.reading import Placed, Reading, demand
 from placewright.instances.verify.result import Finding, Rule
+from placewright.instances.verify.together import POLICY
 from placewright.topology.mig import MEMORY_SLICES
 
 KIND = "moves"
@@ -57,7 +58,8 @@ def form(_: Reading, entry: Mapping[str, Any], path: Path) -> Iterator[Finding]:
 def moves(reading: Reading) -> Iterator[Finding]:
     """Require one section if anything moves or stops, which names each such job once.
 
-    Preempted jobs come first, and cannot need a spare place.
+    Preempted jobs come first, and cannot need a spare place. Where jobs take turns, all
+    that migrate stop first: what one holds beside others changes as groups form and part.
     """
     given = [i for i, entry in enumerate(reading.plan.sections) if entry.get("kind") == KIND]
     for index in given[1:]:
@@ -77,7 +79,7 @@ def moves(reading: Reading) -> Iterator[Finding]:
 def move_order(reading: Reading) -> Iterator[Finding]:
     """Replay the steps: each migrated job finds its new place free, but for what it holds."""
     listed = _listed(reading)
-    if listed is None or not reading.migrated:
+    if listed is None or not reading.migrated or reading.round.policy.formulation == POLICY:
         return
     waiting = {placed.job.name: placed for placed in reading.migrated}
     targets = {arrival.host.name for placed in reading.migrated for arrival in placed.arrivals}
@@ -131,6 +133,7 @@ def _listed(reading: Reading) -> Listed | None:
 def _named_once(reading: Reading, listed: Listed) -> Iterator[Finding]:
     stopped = {victim.job.name for victim in reading.preempted}
     movable = {placed.job.name for placed in reading.migrated}
+    parting = reading.round.policy.formulation == POLICY
     seen: set[str] = set()
     first_move = next((i for i, name in enumerate(listed.steps) if name in movable), None)
     for field, names in zip(_LISTS, (listed.steps, listed.needs_spare), strict=True):
@@ -140,6 +143,8 @@ def _named_once(reading: Reading, listed: Listed) -> Iterator[Finding]:
                 problem = "is named twice; expected each job once"
             elif name not in stopped and name not in movable:
                 problem = "neither migrates nor is preempted; expected jobs that do"
+            elif name in movable and field == "steps" and parting:
+                problem = f"migrates under policy {POLICY!r}; expected it in needs_spare"
             elif name in stopped and field == "needs_spare":
                 problem = "is preempted and takes no place; expected it among the steps"
             elif name in stopped and first_move is not None and number > first_move:

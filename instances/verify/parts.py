@@ -95,12 +95,12 @@ def gpu_memory(reading: Reading) -> Iterator[Finding]:
     """
     used: defaultdict[tuple[str, int], int] = defaultdict(int)
     last: dict[tuple[str, int], PlacedTask] = {}
-    asking = any(
+    asking = reading.held is not None or any(
         group.gpu_memory
         for placed in (*reading.kept, *reading.migrated, *reading.started)
         for group in placed.option.groups
     )
-    for placed in reading.placed_tasks() if asking else ():
+    for placed in reading.held_tasks() if asking else ():
         for gpu in placed.task.gpus if placed.group.gpu_memory else ():
             used[placed.host.name, gpu] += placed.group.gpu_memory
             last[placed.host.name, gpu] = placed

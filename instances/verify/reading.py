@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -59,6 +59,26 @@ class Placed(NamedTuple):
         return self.job.options[self.chosen]
 
 
+class Member(NamedTuple):
+    """A job of a group, and its offset in the slots of the period."""
+
+    placed: Placed
+    offset: int
+
+
+class Group(NamedTuple):
+    """Two jobs or more, all with a profile, that the plan lets take turns on the same GPUs.
+
+    `period` is what the plan claims, in microseconds, None if that is no whole number. The group
+    `stays` if its members are all kept, and ran together before, nobody else with them.
+    """
+
+    path: tuple[str | int, ...]
+    members: tuple[Member, ...]
+    period: int | None
+    stays: bool
+
+
 class Preempted(NamedTuple):
     """A running job that is stopped."""
 
@@ -75,7 +95,7 @@ class Reading:
     `legal_decision`, `option`, `gang` and `known_host` report it, and no other rule stumbles over
     it. `running` says by job name what runs before the round; every migrated and preempted job is
     in it. `vacated` are the hosts that the policy empties. `sliced`: some job has or gets a MIG
-    slice.
+    slice. `groups` are those of the plan, and `held` what all tasks hold if there are some.
     """
 
     round: Round
@@ -89,6 +109,8 @@ class Reading:
     started: tuple[Placed, ...]
     preempted: tuple[Preempted, ...]
     sliced: bool
+    groups: tuple[Group, ...] = ()
+    held: tuple[PlacedTask, ...] | None = None
 
     @property
     def placed_anew(self) -> tuple[Placed, ...]:
@@ -104,6 +126,10 @@ class Reading:
         """Yield all tasks that hold something after the round, those of kept jobs first."""
         for placed in (*self.kept, *self.placed_anew):
             yield from placed.tasks
+
+    def held_tasks(self) -> Iterable[PlacedTask]:
+        """Return the tasks with what they hold, so that it can be summed over a host or GPU."""
+        return self.placed_tasks() if self.held is None else self.held
 
     def busy(self) -> set[str]:
         """Return the hosts on which some task runs before the round."""

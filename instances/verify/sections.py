@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from placewright.instances.errors import value_text
-from placewright.instances.verify import cells, communication, moves, shares
+from placewright.instances.verify import cells, communication, groups, moves, shares, together
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
 
@@ -18,6 +18,7 @@ SECTIONS: dict[str, SectionCheck] = {
     shares.KIND: shares.form,
     cells.KIND: cells.form,
     communication.KIND: communication.form,
+    together.KIND: groups.form,
 }
 
 

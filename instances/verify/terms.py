@@ -1,7 +1,7 @@
 """The objective terms, recomputed from round and plan.
 
-A job that is kept counts in `remaining` only; `freed`, `opened` and `leftover` look at the hosts
-that it holds.
+A job that is kept counts in `remaining` only, and in the terms of jobs that take turns; `freed`,
+`opened` and `leftover` look at the hosts that it holds.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.shares import ALL, NAMES, sums
 from placewright.instances.verify.standing import Standing
 from placewright.instances.verify.stranded import stranded
+from placewright.instances.verify.throughput import efficiency, throughput, weighted_throughput
 
 
 class Term(NamedTuple):
@@ -183,5 +184,8 @@ TERMS: Mapping[str, Term] = {
     "leftover": Term("min", leftover),
     "bottleneck": Term("min", bottleneck),
     "stranded": Term("min", stranded),
+    "throughput": Term("max", throughput),
+    "weighted_throughput": Term("max", weighted_throughput),
+    "efficiency": Term("max", efficiency),
     **{name: Term("max", partial(share, name=name)) for name in (*NAMES, ALL)},
 }

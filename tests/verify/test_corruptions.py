@@ -21,8 +21,10 @@ from placewright.instances.verify import (
     cells,
     communication,
     conflicts,
+    groups,
     parts,
     sections,
+    turns,
     verify,
 )
 from placewright.instances.verify.result import Finding
@@ -391,7 +393,7 @@ CORRUPTIONS: dict[str, tuple[Edit, set[str], str]] = {
         "decisions[2].reason",
     ),
     "another round's plan": (set_in("round", to="0" * 64), {"same_round"}, "round"),
-    "an unknown section": (add_section({"kind": "groups"}), {"section"}, "sections[1].kind"),
+    "an unknown section": (add_section({"kind": "leases"}), {"section"}, "sections[1].kind"),
     "shares twice": (repeat_shares, {"shares"}, "sections[2]"),
     "a section without kind": (add_section({}), {"section"}, "sections[1].kind"),
     "a section of a strange kind": (
@@ -626,14 +628,8 @@ def test_a_corrupted_plan_is_rejected(name: str) -> None:
 def test_every_rule_is_broken_alone_by_some_corruption() -> None:
     alone = {next(iter(rules)) for _, rules, _ in CORRUPTIONS.values() if len(rules) == 1}
     # Files of their own beside this one have the others.
-    others = (
-        *parts.RULES,
-        *arrangement.RULES,
-        *cells.RULES,
-        *communication.RULES,
-        *conflicts.RULES,
-    )
-    ours = set(RULE_IDS) - {rule.id for rule in others}
+    others = (parts, arrangement, cells, communication, conflicts, groups, turns)
+    ours = set(RULE_IDS) - {rule.id for other in others for rule in other.RULES}
     assert alone == {rule for rule in ours if not rule.startswith("certificate_")}
     assert len(set(RULE_IDS)) == len(RULE_IDS)
 
@@ -749,8 +745,8 @@ def test_a_registered_section_is_checked_by_its_owner(monkeypatch: pytest.Monkey
     def owner(reading: object, entry: Any, path: tuple[str | int, ...]) -> list[Finding]:
         return [] if entry["good"] else [Finding((*path, "good"), "bad section; expected good")]
 
-    monkeypatch.setitem(sections.SECTIONS, "groups", owner)
-    good = {"kind": "groups", "good": True}
+    monkeypatch.setitem(sections.SECTIONS, "leases", owner)
+    good = {"kind": "leases", "good": True}
     assert check(add_section(good)).ok
     (violation,) = check(add_section({**good, "good": False})).violations
     assert (violation.rule, violation.where) == ("section", "sections[1].good")
