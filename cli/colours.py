@@ -1,7 +1,8 @@
 """The colours of maps and pictures: one per large started or migrated job, shades for the rest.
 
 The hues of the large jobs stay apart for readers with a colour vision deficiency; what runs
-already and stays is grey, so that a plan stands out from what it found.
+already and stays is grey, so that a plan stands out from what it found. Timelines have a colour
+per resource.
 """
 
 from __future__ import annotations
@@ -21,11 +22,27 @@ PLACED = SMALL[0]
 RUNNING = "#a6a6a6"
 FREE = ("#ececec", "#d9ead3", "#e4ddf0", "#f8e8cc", "#d5ebf2", "#f4dada", "#efeebe", "#cfd8e6")
 UNHEALTHY = "#333333"
+STAGES = (
+    "#56b4e9",
+    "#e69f00",
+    "#3aa675",
+    "#cc79a7",
+    "#c0b000",
+    "#9b86d0",
+    "#d98c5f",
+    "#8a8a8a",
+)
+"""Light enough for black letters on them."""
 
 
 def free_colour(model: int) -> str:
     """Return the pale colour of a free GPU by the index of its model."""
     return FREE[model % len(FREE)]
+
+
+def stage_colour(resource: int) -> str:
+    """Return the colour of a resource in timelines; they repeat after `STAGES`."""
+    return STAGES[resource % len(STAGES)]
 
 
 def job_colour(index: int) -> str:

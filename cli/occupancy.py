@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.cli.text import count
+from placewright.cli.turns import groups_in
 from placewright.instances.arrays import build_cluster, build_state
 from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.job import Option
-from placewright.instances.plan import DecisionKind, Plan, Task
+from placewright.instances.job import Job, Option
+from placewright.instances.plan import Decision, DecisionKind, Plan, Task
 from placewright.instances.round import Round
 from placewright.topology import Cluster
 
@@ -22,7 +24,10 @@ Ints = NDArray[np.int32]
 
 
 class PlacedJob(NamedTuple):
-    """A job that a plan starts or migrates: its name, milli-GPU, hosts, and which of the two."""
+    """A job that a plan starts or migrates: its name, milli-GPU, hosts, and which of the two.
+
+    Jobs that arrive on the same GPUs, to take turns there, are one with the name of the first.
+    """
 
     name: str
     milli_gpu: int
@@ -72,21 +77,27 @@ def occupancy_of(round_: Round, plan: Plan | None = None) -> Occupancy:
     placed = np.zeros(cluster.num_gpus, dtype=np.int32)
     owner = np.full(cluster.num_gpus, NOBODY, dtype=np.int32)
     jobs = {job.name: job for job in round_.jobs}
-    arrived = []
+    arrived: dict[str, list[Decision]] = {}
+    first_of = _first_members(plan)
     for decision in plan.decisions if plan else ():
         kind, job = decision.decision, jobs[decision.job]
         if kind in (DecisionKind.MIGRATE, DecisionKind.PREEMPT) and job.running is not None:
             for gpus, milli in _held(cluster, job.options[job.running.option], job.running.tasks):
                 running[gpus] -= milli
-        if kind in (DecisionKind.START, DecisionKind.MIGRATE) and decision.option is not None:
-            arrived.append((decision, job.options[decision.option]))
-    arrived.sort(key=lambda pair: -pair[1].milli_gpu)
+        if kind in (DecisionKind.START, DecisionKind.MIGRATE):
+            arrived.setdefault(first_of.get(job.name, job.name), []).append(decision)
+    arrivals = sorted(
+        ((members, _option(jobs, members[0])) for members in arrived.values()),
+        key=lambda pair: -pair[1].milli_gpu,
+    )
     # Smallest first, so that a shared GPU ends up with its largest job.
-    for index in range(len(arrived) - 1, -1, -1):
-        decision, option = arrived[index]
-        for gpus, milli in _held(cluster, option, decision.tasks):
+    for index in range(len(arrivals) - 1, -1, -1):
+        members, option = arrivals[index]
+        for gpus, milli in _held(cluster, option, members[0].tasks):
             placed[gpus] += milli
             owner[gpus] = index
+    # Members of one group hold the same GPUs.
+    np.minimum(running, WHOLE_GPU - placed, out=running)
     return Occupancy(
         cluster=cluster,
         healthy=state.healthy,
@@ -95,14 +106,29 @@ def occupancy_of(round_: Round, plan: Plan | None = None) -> Occupancy:
         owner=owner,
         jobs=tuple(
             PlacedJob(
-                name=decision.job,
+                name=members[0].job
+                + (f" and {count(len(members) - 1, 'other')}" if len(members) > 1 else ""),
                 milli_gpu=option.milli_gpu,
-                hosts=len({task.host for task in decision.tasks}),
-                migrated=decision.decision is DecisionKind.MIGRATE,
+                hosts=len({task.host for task in members[0].tasks}),
+                migrated=all(d.decision is DecisionKind.MIGRATE for d in members),
             )
-            for decision, option in arrived
+            for members, option in arrivals
         ),
     )
+
+
+def _first_members(plan: Plan | None) -> dict[str, str]:
+    """Return of each job that shares its GPUs the first member of its group."""
+    return {
+        member["job"]: group["members"][0]["job"]
+        for group in groups_in(plan)
+        for member in group["members"]
+    }
+
+
+def _option(jobs: Mapping[str, Job], decision: Decision) -> Option:
+    """Return the option that a started or migrated job gets."""
+    return jobs[decision.job].options[decision.option or 0]
 
 
 def _held(

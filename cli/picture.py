@@ -1,4 +1,4 @@
-"""The map of a cluster, round or plan as a picture: PNG or SVG, by matplotlib."""
+"""The map of a cluster, round or plan as a picture, by matplotlib: PNG or SVG."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from placewright.cli.colours import LARGE, PLACED, RUNNING, UNHEALTHY, free_colo
 from placewright.cli.layout import GPU_LEVEL, Layout, layout_of
 from placewright.cli.occupancy import Occupancy
 from placewright.cli.text import count, count_gpus, shortened
+from placewright.cli.timeline_picture import add_timelines
+from placewright.cli.turns import Timelines
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.streams import write
 
@@ -55,8 +57,10 @@ def check_picture(path: str) -> None:
         )
 
 
-def draw(occupancy: Occupancy, path: str, title: str, subtitle: str) -> None:
-    """Write a picture of a cluster; the path's suffix decides its format.
+def draw(
+    occupancy: Occupancy, path: str, title: str, subtitle: str, timelines: Timelines | None = None
+) -> None:
+    """Write a picture of a cluster, and timelines below it; the path's suffix decides its format.
 
     GPUs are drawn one by one, filled from below as far as they are used, where
     `layout.MAX_CELLS` allows it; else a cell stands for a host, a rack or more and mixes the
@@ -85,7 +89,7 @@ def draw(occupancy: Occupancy, path: str, title: str, subtitle: str) -> None:
     else:
         _add_mixtures(axes, occupancy, layout)
     _add_labels(axes, layout)
-    # Title and legend lie outside the axes; the tight bounding box makes room for them.
+    # All else lies outside the axes; the tight bounding box makes room for it.
     figure.text(0, 1 + 0.4 / height, shortened(title), size=11, weight="bold")
     figure.text(0, 1 + 0.2 / height, subtitle, size=9)
     figure.legend(
@@ -99,6 +103,8 @@ def draw(occupancy: Occupancy, path: str, title: str, subtitle: str) -> None:
         alignment="left",
         borderaxespad=0,
     )
+    if timelines is not None:
+        add_timelines(figure, timelines)
     content = BytesIO()
     suffix = Path(path).suffix.lower()[1:]
     # A fixed salt and no date: the same plan gives the same bytes.

@@ -32,7 +32,8 @@ def show(
 ) -> None:
     """Draw a cluster as a tree, a round as a tree with its jobs, a plan as a map of its GPUs.
 
-    A plan is drawn on the cluster of its round, and only if it is valid (else exit 7).
+    A plan is drawn on the cluster of its round, and only if it is valid (else exit 7). Below the
+    map is a timeline of each group of jobs that take turns.
 
     Example: placewright show round.yaml --plan plan.json -o plan.png
     """
@@ -45,6 +46,7 @@ def show(
     document, plan = _read(file, plan_file, round_file)
     from placewright.cli.occupancy import occupancy_of
     from placewright.cli.summary import document_text
+    from placewright.cli.turns import timelines_of
     from placewright.instances.round import Round
 
     round_ = document if isinstance(document, Round) else Round(cluster=document)
@@ -54,17 +56,24 @@ def show(
     title = f"{'Plan for round' if plan else document.kind} {document.name}"
     summary = document_text(plan or document)
     if picture is not None:
+        from placewright.cli import timeline_picture
         from placewright.cli.picture import draw
 
-        draw(occupancy, picture, title, summary)
+        timelines = timelines_of(round_, plan, timeline_picture.MAX_GROUPS)
+        draw(occupancy, picture, title, summary, timelines)
         return
     console = out()
     console.print(f"{title}: {summary}", soft_wrap=True)
     console.print()
     if plan is not None:
+        from placewright.cli import timeline
         from placewright.cli.map import print_map
 
         print_map(console, occupancy)
+        timelines = timelines_of(round_, plan, timeline.MAX_GROUPS)
+        if timelines is not None:
+            console.print()
+            timeline.print_timelines(console, timelines)
         return
     from placewright.cli.tree import cluster_tree
 
