@@ -79,7 +79,12 @@ def _add_turns(axes: Axes, turns: Turns, top: float) -> None:
         axes.text(-0.01, middle, shortened(member.name), size=7, ha="right", va="center")
         axes.text(1.01, middle, percent(member.speed), size=7, va="center")
     axes.vlines(
-        turns.boundaries, first, first + ROW * len(turns.members), colors="#555555", linewidths=0.6, clip_on=False
+        turns.boundaries,
+        first,
+        first + ROW * len(turns.members),
+        colors="#555555",
+        linewidths=0.6,
+        clip_on=False,
     )
 
 
