@@ -33,7 +33,7 @@ def size_of(job: Job, sharing: Sharing) -> int:
 
 
 def conflicts(reading: Reading) -> Iterator[Finding]:
-    """Require of jobs that conflict no GPU in common, unless all that is on that GPU is kept.
+    """Require of jobs that conflict no GPU in common, unless their group stays as it is.
 
     Jobs conflict that the round lists, and those whose `load` series have a correlation of at least
     `sharing.correlation` thousandths.
@@ -41,15 +41,23 @@ def conflicts(reading: Reading) -> Iterator[Finding]:
     sharing = reading.round.sharing
     if not sharing.conflicts and sharing.correlation is None:
         return
-    kept = {placed.job.name for placed in reading.kept}
+    stays = {
+        member.placed.job.name: number
+        for number, group in enumerate(reading.groups)
+        for member in group.members
+        if group.stays
+    }
     on_gpu: defaultdict[tuple[str, int], dict[str, PlacedTask]] = defaultdict(dict)
     for placed in reading.placed_tasks():
         for gpu in placed.task.gpus:
             on_gpu[placed.host.name, gpu][reading.plan.decisions[placed.decision].job] = placed
     together: dict[tuple[str, str], PlacedTask] = {}
     for tasks in on_gpu.values():
-        if not tasks.keys() <= kept:
-            together |= {(a, b): tasks[b] for a, b in combinations(sorted(tasks), 2)}
+        together |= {
+            (a, b): tasks[b]
+            for a, b in combinations(sorted(tasks), 2)
+            if a not in stays or stays[a] != stays.get(b)
+        }
     listed = {frozenset(pair) for pair in sharing.conflicts}
     shared = {name for pair in together for name in pair}
     loads = {
