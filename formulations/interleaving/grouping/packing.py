@@ -91,6 +91,9 @@ def pack(pool: Pool, columns: Columns, session: Session) -> Iterator[Grouping | 
     greedy = rounded(program, np.zeros(len(columns)), columns.worth.astype(np.float64))
     if greedy is not None:
         yield program.grouping(greedy, "greedy")
+    if not len(columns):
+        yield GroupingBound(0, certified=True)
+        return
     relaxation = replace(program.arrays, integer=np.zeros(len(columns), dtype=np.bool_))
     relaxed = session.optimise(relaxation)
     if relaxed is None or relaxed.row_duals is None or relaxed.values is None:

@@ -1,0 +1,219 @@
+"""Pools of the grouping problem, and the optimum of small ones by trying every partition."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import permutations
+from pathlib import Path
+
+import numpy as np
+
+from placewright.formulations.interleaving.grouping.pool import ALONE, Pool, Rules
+
+TRACES = Path(__file__).parents[3] / "shared" / "data" / "traces" / "muri"
+OBJECTIVES = ("throughput", "weighted_throughput", "efficiency")
+MURI_CONTENTION = (1_310_345, 1_477_833, 1_349_754)
+"""1.33, 1.5 and 1.37, each / 1.015, in millionths."""
+
+
+def pool_of(rules: Rules, jobs: int, **given) -> Pool:
+    """Return a pool of one class per job; what is not given does not limit anything."""
+    one = np.ones(jobs, dtype=np.int64)
+    rows = len(given.get("limit", ()))
+    buckets = len(given.get("gpu_memory", (0,)))
+    default = {
+        "stages": np.ones((jobs, 3), dtype=np.int64),
+        "iteration": 3 * one,
+        "slowdown": 0 * one,
+        "speed": 10**6 * one,
+        "best": 10**6 * one,
+        "weight": one,
+        "memory": 0 * one,
+        "bucket": 0 * one,
+        "count": one,
+        "must": np.zeros(jobs, dtype=np.bool_),
+        "conflicts": np.zeros((0, 2)),
+        "gpu_memory": [0],
+        "per_group": np.zeros((rows, buckets)),
+        "per_member": np.zeros((rows, jobs)),
+        "limit": [],
+    }
+    arrays = {}
+    for name, value in (default | given).items():
+        kind = np.bool_ if name == "must" else np.int64
+        arrays[name] = np.asarray(value, dtype=kind)
+    return Pool(rules, **arrays)
+
+
+def random_pool(seed: int, jobs: int, objective: str, *, kinds: int | None = None) -> Pool:
+    """Return a pool of some kinds of jobs in up to two buckets, with every rule now and then."""
+    rng = np.random.default_rng(seed)
+    spanning = bool(rng.integers(2))
+    resources = 3 if spanning else int(rng.integers(2, 6))
+    kinds = int(rng.integers((jobs + 1) // 2, jobs + 1)) if kinds is None else kinds
+    kind = rng.integers(kinds, size=jobs)
+    # Mostly one long stage each, so that many can take turns.
+    stages = rng.integers(0, 8, (kinds, resources))
+    stages[np.arange(kinds), rng.integers(resources, size=kinds)] += rng.integers(8, 40, kinds)
+    iteration = np.maximum(stages.sum(axis=1) * rng.integers(700, 1300, kinds) // 1000, 1)
+    slowdown = np.where(rng.random(kinds) < 0.2, rng.integers(1000, 3000, kinds), 0)
+    speed = rng.choice([10**6, 700_000], jobs)
+    bucket = (rng.random(kinds) < 0.2).astype(np.int64)
+    lonely = rng.random(kinds) < 0.08
+    stages[lonely & (rng.random(kinds) < 0.5)] = 0
+    bucket[lonely] = ALONE
+    gpus = np.array([1, 2])
+    per_group = np.array([gpus, [0, 0], -gpus])
+    asked = np.where(bucket[kind] == ALONE, 1, gpus[bucket[kind]])
+    own = np.where(bucket[kind] == ALONE, 1, 0)
+    tenant = (rng.random(jobs) < 0.5) * asked
+    saved = np.where(bucket[kind] == ALONE, 0, asked)
+    # GPUs, what one tenant asks, and what groups save.
+    limits = [rng.integers(1, jobs // 2 + 2), rng.integers(1, 2 * jobs), rng.integers(0, jobs)]
+    pairs = rng.integers(jobs, size=(int(rng.integers(3)), 2))
+    return pool_of(
+        Rules(
+            objective,  # type: ignore[arg-type]
+            spanning,
+            MURI_CONTENTION if rng.random() < 0.4 else (10**6,) * 3,
+            int(rng.choice([1, 2, 3, 4, 4, 4, 4, 4, 4])),
+        ),
+        jobs,
+        stages=stages[kind],
+        iteration=iteration[kind],
+        slowdown=slowdown[kind],
+        speed=speed,
+        best=speed + rng.choice([0, 0, 0, 500_000], jobs),
+        weight=rng.choice([0, 1, 1, 3], jobs),
+        memory=rng.choice([10, 20], kinds)[kind],
+        bucket=bucket[kind],
+        must=rng.random(jobs) < 0.1,
+        conflicts=pairs[pairs[:, 0] != pairs[:, 1]],
+        gpu_memory=rng.choice([0, 45], 2),
+        per_group=per_group,
+        per_member=np.array([own, tenant, saved]),
+        limit=np.where(rng.random(3) < [1.0, 0.5, 0.5], limits, 10**6),
+    )
+
+
+def muri_pool(seed: int, jobs: int, trace: str, objective: str = "throughput") -> Pool:
+    """Return jobs drawn from a trace, on a quarter of the GPUs that they ask, hosts of 8."""
+    with (TRACES / f"{trace}.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    rng = np.random.default_rng(seed)
+    chosen = [rows[i] for i in rng.choice(len(rows), jobs, replace=jobs > len(rows))]
+    asked = np.array([int(row["num_gpu"]) for row in chosen])
+    sizes = np.unique(asked)
+    slots = -(-int(asked.sum()) // 4)
+    hosts = [8] * (slots // 8) + [slots % 8]
+    shapes = np.unique(np.minimum(sizes, 8))
+    times = ("iteration_time", "resource_time_0", "resource_time_1", "resource_time_2")
+    measured = np.array([[int(float(row[t]) * 1000) for t in times] for row in chosen])
+    return pool_of(
+        Rules(objective, spanning=True, contention=MURI_CONTENTION),  # type: ignore[arg-type]
+        jobs,
+        stages=measured[:, 1:],
+        iteration=measured[:, 0],
+        weight=1 + asked,
+        bucket=np.searchsorted(sizes, asked),
+        gpu_memory=0 * sizes,
+        per_group=[[-(-g // 8) * (min(g, 8) // s) for g in sizes] for s in shapes],
+        per_member=np.zeros((len(shapes), jobs)),
+        limit=[sum(host // s for host in hosts) for s in shapes],
+    )
+
+
+def period(stages: Sequence[Sequence[int]], spanning: bool) -> int:
+    """Return the shortest period of a group, by trying all offsets."""
+    slots = 4 if spanning else len(stages[0])
+    best = None
+    for offsets in permutations(range(slots), len(stages)):
+        single, pair = [0] * slots, [0] * slots
+        for job, offset in zip(stages, offsets, strict=True):
+            if spanning:
+                begins = -offset % 4
+                pair[begins] = job[0]
+                single[begins - 2] = max(single[begins - 2], job[1])
+                single[begins - 1] = max(single[begins - 1], job[2])
+            else:
+                for slot in range(slots):
+                    single[slot] = max(single[slot], job[(slot + offset) % slots])
+        length = sum(single)
+        if spanning:
+            joint = [max(pair[s], single[s] + single[s - 3]) for s in range(4)]
+            length = max(joint[0] + joint[2], joint[1] + joint[3])
+        best = length if best is None else min(best, length)
+    assert best is not None
+    return best
+
+
+def optimum(pool: Pool) -> int | None:
+    """Return the most that any choice of columns is worth; None if there is no choice.
+
+    For pools of one job per class.
+    """
+    rules, jobs = pool.rules, pool.classes
+    conflicts = {frozenset(pair) for pair in pool.conflicts.tolist()}
+
+    @cache
+    def worth(group: tuple[int, ...]) -> int | None:
+        weights = pool.weight if rules.objective == "weighted_throughput" else pool.weight * 0 + 1
+        slots = 4 if rules.spanning else pool.stages.shape[1]
+        total = sum(int(pool.stages[j].sum()) for j in group)
+        if len(group) == 1:
+            j = group[0]
+            if rules.objective == "efficiency":
+                return 10**6 * total // (slots * int(pool.iteration[j]))
+            return int(pool.best[j]) * int(weights[j])
+        bucket = int(pool.bucket[group[0]])
+        if len(group) > min(rules.most, slots) or bucket == ALONE:
+            return None
+        if any(pool.bucket[j] != bucket for j in group):
+            return None
+        if any(pair <= set(group) for pair in conflicts):
+            return None
+        room = int(pool.gpu_memory[bucket])
+        if room and sum(int(pool.memory[j]) for j in group) > room:
+            return None
+        bare = period([pool.stages[j].tolist() for j in group], rules.spanning)
+        length = -(-bare * rules.contention[len(group) - 2] // 10**6)
+        if length > sum(int(pool.iteration[j]) for j in group):
+            return None
+        for j in group:
+            cap = int(pool.slowdown[j])
+            if cap and length * 1000 > cap * int(pool.iteration[j]):
+                return None
+        if rules.objective == "efficiency":
+            return 10**6 * total // (slots * length)
+        moved = (int(pool.speed[j]) * int(pool.iteration[j]) // length for j in group)
+        return sum(m * int(weights[j]) for m, j in zip(moved, group, strict=True))
+
+    def keeps_rows(groups: list[tuple[int, ...]]) -> bool:
+        used = np.zeros(len(pool.limit), dtype=np.int64)
+        for group in groups:
+            used += pool.per_member[:, list(group)].sum(axis=1)
+            if pool.bucket[group[0]] != ALONE:
+                used += pool.per_group[:, pool.bucket[group[0]]]
+        return bool((used <= pool.limit).all())
+
+    def choices(job: int, groups: list[tuple[int, ...]]) -> Iterator[list[tuple[int, ...]]]:
+        if job == jobs:
+            yield groups
+            return
+        if not pool.must[job]:
+            yield from choices(job + 1, groups)
+        yield from choices(job + 1, [*groups, (job,)])
+        for at, group in enumerate(groups):
+            if len(group) < rules.most:
+                yield from choices(job + 1, [*groups[:at], (*group, job), *groups[at + 1 :]])
+
+    best = None
+    for groups in choices(0, []):
+        values = [worth(group) for group in groups]
+        if None in values or not keeps_rows(groups):
+            continue
+        value = sum(v for v in values if v is not None)
+        best = value if best is None else max(best, value)
+    return best
