@@ -73,19 +73,18 @@ def occupancy_of(round_: Round, plan: Plan | None = None) -> Occupancy:
     """Return who uses each GPU of a round, or of a round and a valid plan for it."""
     cluster = build_cluster(round_.cluster)
     state = build_state(round_, cluster)
-    running = WHOLE_GPU - state.gpu_free
+    running = WHOLE_GPU - state.gpu_free if plan is None else np.zeros_like(state.gpu_free)
     placed = np.zeros(cluster.num_gpus, dtype=np.int32)
     owner = np.full(cluster.num_gpus, NOBODY, dtype=np.int32)
     jobs = {job.name: job for job in round_.jobs}
     arrived: dict[str, list[Decision]] = {}
     first_of = _first_members(plan)
     for decision in plan.decisions if plan else ():
-        kind, job = decision.decision, jobs[decision.job]
-        if kind in (DecisionKind.MIGRATE, DecisionKind.PREEMPT) and job.running is not None:
-            for gpus, milli in _held(cluster, job.options[job.running.option], job.running.tasks):
-                running[gpus] -= milli
-        if kind in (DecisionKind.START, DecisionKind.MIGRATE):
-            arrived.setdefault(first_of.get(job.name, job.name), []).append(decision)
+        if decision.decision is DecisionKind.KEEP:
+            for gpus, milli in _held(cluster, _option(jobs, decision), decision.tasks):
+                running[gpus] += milli
+        elif decision.decision in (DecisionKind.START, DecisionKind.MIGRATE):
+            arrived.setdefault(first_of.get(decision.job, decision.job), []).append(decision)
     arrivals = sorted(
         ((members, _option(jobs, members[0])) for members in arrived.values()),
         key=lambda pair: -pair[1].milli_gpu,
@@ -127,7 +126,7 @@ def _first_members(plan: Plan | None) -> dict[str, str]:
 
 
 def _option(jobs: Mapping[str, Job], decision: Decision) -> Option:
-    """Return the option that a started or migrated job gets."""
+    """Return the option of a job that holds something after the plan."""
     return jobs[decision.job].options[decision.option or 0]
 
 
