@@ -15,7 +15,7 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks import backends, incremental, packing, presets, scale, shapes
+from benchmarks import backends, incremental, interleaving, packing, presets, scale, shapes
 from benchmarks.plots import over_cost
 from benchmarks.report import Row, document, failed, figures_table, rows_table, summary_table
 
@@ -45,6 +45,9 @@ BENCHMARKS = {
     "incremental": Benchmark(incremental.cases, incremental.run, partial(over_cost, "incremental")),
     "packing": Benchmark(packing.cases, packing.run, partial(over_cost, "packing")),
     "shapes": Benchmark(shapes.cases, shapes.run, partial(over_cost, "shapes")),
+    "interleaving": Benchmark(
+        interleaving.cases, interleaving.run, partial(over_cost, "interleaving")
+    ),
     "presets": Benchmark(presets.cases, presets.run, partial(over_cost, "presets")),
 }
 
