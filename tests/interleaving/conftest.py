@@ -25,3 +25,13 @@ def _helper(name: str) -> ModuleType:
 def pools() -> ModuleType:
     """Return small random pools, pools drawn from Muri's traces, and the brute-force optimum."""
     return _helper("pools")
+
+
+@pytest.fixture(scope="session")
+def oracle() -> ModuleType:
+    return _helper("oracle")
+
+
+@pytest.fixture(scope="session")
+def tiny() -> ModuleType:
+    return _helper("tiny")

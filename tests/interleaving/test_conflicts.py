@@ -193,6 +193,23 @@ def test_sizes_of_formulation_and_verifier_agree(series: list[int], percent: int
     assert at == size_of(one, sharing) == int(np.percentile(series, percent, method="inverted_cdf"))
 
 
+def test_jobs_that_run_together_may_stay_in_spite_of_a_conflict_but_nobody_joins_them() -> None:
+    running = {"tasks": [{"host": "h", "gpus": [0]}]}
+    old = [{**job(name, load=DAY), "running": running} for name in ("one", "two")]
+    new = job("new", load=NIGHT)
+    kept = together(("one", "two"), "keep")
+    waits = {"job": "new", "decision": "wait", "reason": "not_chosen"}
+    joined = together(("one", "two", "new"), "keep").model_dump(mode="json")
+    joined["decisions"][2]["decision"] = "start"
+    for sharing in ({"correlation": 500}, {"conflicts": [["one", "two"]]}):
+        round_ = round_of([*old, new], **sharing)
+        plan = Plan.model_validate(
+            {**kept.model_dump(), "decisions": [*kept.model_dump()["decisions"], waits]}
+        )
+        assert not refused(round_, plan)
+        assert refused(round_, Plan.model_validate(joined))
+
+
 @pytest.mark.parametrize(
     ("jobs", "samples", "sharing", "path"),
     [
