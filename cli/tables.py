@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from placewright.cli.collectives import collectives_of, options_of, row_of
+from placewright.cli.groups import sizes_of
 from placewright.cli.moves import Move, moves_of
 from placewright.cli.summary import MOVES, OUTCOMES
 from placewright.cli.tenants import cells_of, shares_of
@@ -62,6 +63,7 @@ def print_plan(console: Console, round_: Round, plan: Plan) -> None:
     moves = moves_of(jobs, plan)
     if moves:
         _print_moves(console, moves)
+    _print_groups(console, jobs, plan)
     _print_collectives(console, jobs, plan)
     _print_tenants(console, plan)
     waiting = [d for d in plan.decisions if d.decision is DecisionKind.WAIT]
@@ -176,6 +178,17 @@ def _print_moves(console: Console, moves: Sequence[Move]) -> None:
         )
     print_table(console, made)
     _print_rest(console, len(moves), "more move")
+
+
+def _print_groups(console: Console, jobs: Mapping[str, Job], plan: Plan) -> None:
+    """Print how many groups take turns, by their size."""
+    rows = sizes_of(jobs, plan)
+    if rows:
+        columns = ("jobs each", "groups", "GPUs", "GPUs asked", "mean speed, of that alone")
+        made = table("Groups that take turns", *columns, right=columns)
+        for row in rows:
+            made.add_row(*row)
+        print_table(console, made)
 
 
 def _print_collectives(console: Console, jobs: Mapping[str, Job], plan: Plan) -> None:

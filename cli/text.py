@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 NONE = "-"
 WHOLE_GPU = 1000
 HOUR = 3600
+MILLION = 1_000_000
 MAX_NAME = 48
 SMALL_FRACTION = 1e-5
 SEPARATORS = tuple("-._:/")
@@ -39,6 +40,11 @@ def milliseconds(microseconds: float) -> str:
     return f"{_decimal(microseconds / 1000)} ms"
 
 
+def millionths(value: float) -> str:
+    """Write millionths as what they are parts of: 26900000 is `26.9`."""
+    return _decimal(value / MILLION)
+
+
 def number(value: float | None) -> str:
     """Write a value or a bound, with decimals only where it has some."""
     if value is None:
@@ -47,7 +53,7 @@ def number(value: float | None) -> str:
 
 
 def term_text(name: str, value: float | None) -> str:
-    """Write a term's value or bound, with its unit where that is GPUs or their time."""
+    """Write a term's value or bound, in the unit in which people read it."""
     if value is None or name not in UNITS:
         return number(value)
     return UNITS[name](value)
@@ -107,6 +113,9 @@ UNITS: Mapping[str, Callable[[float], str]] = {
     "freed": gpu_time,
     "remaining": count_gpus,
     "bottleneck": milliseconds,
+    "throughput": millionths,
+    "weighted_throughput": millionths,
+    "efficiency": millionths,
 }
 
 

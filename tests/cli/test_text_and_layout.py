@@ -52,6 +52,8 @@ from placewright.instances.plan import Task
         (term_text("remaining", 12_500.0), "12.5 GPUs"),
         (term_text("remaining", None), "-"),
         (term_text("value", 90_400), "90,400"),
+        (term_text("weighted_throughput", 26_912_345), "26.912"),
+        (term_text("efficiency", 7_100_000), "7.1"),
         (percent(None), "-"),
         (percent(0.0), "0 %"),
         (percent(0.00012), "0.012 %"),

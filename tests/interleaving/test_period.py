@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from placewright.formulations.interleaving.period import best_offsets, contended, slots_of
+from placewright.instances.sharing import Sharing
+from placewright.instances.verify.periods import period_of
 from placewright.solver import InProcess, Limits, Model
 
 Group = Sequence[Sequence[int]]
@@ -192,6 +194,20 @@ def test_what_muri_tries_for_two_jobs_is_among_what_spanning_tries():
         assert spanning_period((a, b), (0, 2)) == extra
         closed.append(extra == period)
     assert 0 < sum(closed) < len(closed)
+
+
+@pytest.mark.parametrize(("spanning", "resources", "members"), SHAPES)
+def test_the_verifier_finds_the_same_period(spanning, resources, members):
+    names = tuple(f"r{i}" for i in range(resources))
+    factors = (1_310_345, 1_477_833, 1_349_754)
+    sharing = Sharing(resources=names, spanning=spanning, contention=factors)
+    groups = random_groups(200 + members, 200, members, resources)
+    periods, offsets = best_offsets(groups, spanning=spanning)
+    slower = contended(periods, (10**6, *factors)[members - 1])
+    for group, period, chosen in zip(
+        groups.tolist(), slower.tolist(), offsets.tolist(), strict=True
+    ):
+        assert period_of(group, chosen, sharing) == period
 
 
 @st.composite
