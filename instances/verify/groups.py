@@ -90,6 +90,8 @@ def groups(reading: Reading) -> Iterator[Finding]:
 
 def group_members(reading: Reading) -> Iterator[Finding]:
     """Require members that can be in one group: alike, with whole GPUs and their first option."""
+    everybody = (*reading.kept, *reading.placed_anew)
+    chosen = {placed.job.name: placed.chosen for placed in everybody}
     for path, entry in entries(reading) if reading.round.policy.formulation == POLICY else ():
         first: tuple[Job, list[dict[str, Any]]] | None = None
         listed = list(members(entry))
@@ -98,17 +100,16 @@ def group_members(reading: Reading) -> Iterator[Finding]:
             yield Finding(
                 (*path, "members"), f"{len(listed)} jobs share GPUs; expected at most {most}"
             )
-        chosen = {decision.job: decision.option for decision in reading.plan.decisions}
         for number, name, _ in listed:
-            job = reading.jobs.get(name)
-            if job is None:
+            if name not in chosen:
                 continue
+            job = reading.jobs[name]
             asked = _asked(job)
             if first is None:
                 first = job, asked
             problem = _alone(job)
-            if problem is None and chosen.get(name) != 0:
-                problem = f"has option {chosen.get(name)}; expected the first option, 0"
+            if problem is None and chosen[name] != 0:
+                problem = f"has option {chosen[name]}; expected the first option, 0"
             if problem is None and asked != first[1]:
                 problem = (
                     f"asks for other places than job {first[0].name!r}; expected first options "
