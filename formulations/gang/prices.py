@@ -20,7 +20,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.counting.hostpatterns import Grid, knapsack
+from placewright.formulations.gang.counting.grid import Grid
+from placewright.formulations.gang.counting.hostpatterns import knapsack
 from placewright.formulations.gang.jobs import Start
 from placewright.formulations.gang.placing.placement import Placement
 from placewright.formulations.gang.problem import Problem

@@ -17,7 +17,8 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.counting.hostpatterns import Grid, HostPatterns, applies
+from placewright.formulations.gang.counting.grid import Grid
+from placewright.formulations.gang.counting.hostpatterns import HostPatterns, applies
 from placewright.formulations.gang.counting.models import (
     PatternModel,
     drained,

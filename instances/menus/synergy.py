@@ -79,7 +79,7 @@ def options(
                 TaskGroup(
                     gpu=1000 * gpus,
                     cpu=1000 * gpus * cores[c],
-                    memory=round(gpus * memory_gb[m] * MIB_PER_GB),
+                    memory=gpus * round(memory_gb[m] * MIB_PER_GB),
                 ),
             ),
             value=whole(scale * gpus * speeds[c][m], ("speeds", c, m)),

@@ -9,8 +9,8 @@ import pytest
 
 from placewright.formulations.gang.compile import compile_round
 from placewright.formulations.gang.counting.counts import build
+from placewright.formulations.gang.counting.grid import Grid
 from placewright.formulations.gang.counting.hostpatterns import (
-    Grid,
     HostPatterns,
     applies,
     pattern_classes,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.counting.hostpatterns import Grid
+from placewright.formulations.gang.counting.grid import Grid
 from placewright.formulations.gang.counting.models import pattern_model, relaxation, room_of
 from placewright.formulations.gang.moving.landing import displace
 from placewright.formulations.gang.placing.greedy import fill

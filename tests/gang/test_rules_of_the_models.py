@@ -14,8 +14,8 @@ from placewright.formulations.gang.compile import compile_round
 from placewright.formulations.gang.counting.classes import host_classes
 from placewright.formulations.gang.counting.counts import Counts
 from placewright.formulations.gang.counting.counts import build as build_counts
+from placewright.formulations.gang.counting.grid import Grid
 from placewright.formulations.gang.counting.hostpatterns import (
-    Grid,
     HostPatterns,
     applies,
     pattern_classes,

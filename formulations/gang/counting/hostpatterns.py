@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.counting.classes import HostClasses, classes_of
 from placewright.formulations.gang.counting.counts import Counts
+from placewright.formulations.gang.counting.grid import MAX_TABLE, Grid
 from placewright.formulations.gang.counting.pool import PatternPool
 from placewright.formulations.gang.placing.placement import Placement
 from placewright.formulations.gang.problem import Problem
@@ -29,39 +30,10 @@ from placewright.instances.documents import WHOLE_GPU
 
 Ints = NDArray[np.int64]
 
-MAX_TABLE = 60_000
 MAX_OFFERS = 5_000
 """Most patterns that one iteration may add to speed up the convergence of few classes."""
 TOLERANCE = 1e-7
 """Relative to the highest price: below it a pattern does not count as an improvement."""
-
-
-class Grid:
-    """Demands and free resources in units of the demands' greatest common divisors.
-
-    Attributes
-    ----------
-    sizes : int64 (shapes, 1 + resources)
-        Whole GPUs first.
-    free : int64 (hosts, 1 + resources)
-        Rounded down, and no more than all GPUs of a host can use.
-    """
-
-    def __init__(self, problem: Problem, placement: Placement) -> None:
-        demand = problem.shape_demand
-        unit = np.gcd.reduce(demand, axis=0, initial=0)
-        unit[unit == 0] = 1
-        self.sizes = np.column_stack([problem.shape_gpu // WHOLE_GPU, demand // unit])
-        free = np.column_stack([placement.whole, placement.free // unit])
-        # More than the hungriest tasks can use beside a host's GPUs is as good as that.
-        gpus = np.maximum(self.sizes[:, 0], 1)
-        hungriest = (-(-self.sizes // gpus[:, None])).max(axis=0, initial=0)
-        self.free = np.minimum(free, placement.whole[:, None] * hungriest)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Entries of the table along each resource."""
-        return tuple(int(top) + 1 for top in self.free.max(axis=0, initial=0))
 
 
 def applies(problem: Problem, grid: Grid) -> bool:

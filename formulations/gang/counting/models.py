@@ -17,8 +17,8 @@ from placewright.formulations.gang.counting.coring import (
     still_in_doubt,
 )
 from placewright.formulations.gang.counting.counts import Counts, build
+from placewright.formulations.gang.counting.grid import Grid
 from placewright.formulations.gang.counting.hostpatterns import (
-    Grid,
     HostPatterns,
     applies,
     pattern_classes,
