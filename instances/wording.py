@@ -54,7 +54,11 @@ def invalid_input(
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, InvalidInputError):
         return InvalidInputError(
-            cause.expected + more, file=file, path=path + cause.path, value=cause.value
+            cause.expected + more,
+            file=file,
+            path=path + cause.path,
+            value=cause.value,
+            show_value=cause.show_value,
         )
     return InvalidInputError(
         _expected(first, document, path) + more,
