@@ -13,16 +13,22 @@ RESOURCES = ("io", "cpu", "gpu", "network")
 Raw = dict[str, Any]
 
 
-def random_round(seed: int, *, jobs: int = 6, running: bool = True) -> Round:
-    """A round with 2 to `jobs` jobs on one to three hosts; with `running` some of them run."""
+def random_round(
+    seed: int, *, jobs: int = 6, hosts: tuple[int, ...] = (1, 1, 1, 2, 3), running: bool = True
+) -> Round:
+    """A round with 3 to `jobs` jobs on one of so many hosts; with `running` some of them run."""
     rng = Random(seed)
     slots = rng.choice([3, 3, 4, 4, 2])
     spanning = slots == 3 and rng.random() < 0.6
     memory = rng.choice([None, 16, 24])
-    cluster = {
-        "levels": [],
-        "hosts": [_host(rng, i, memory) for i in range(rng.choice([1, 1, 1, 2, 3]))],
-    }
+    cluster: Raw = {"hosts": [_host(rng, i, memory) for i in range(rng.choice(hosts))]}
+    if rng.random() < 0.3:
+        cluster |= {
+            "levels": ["rack"],
+            "domains": [{"name": f"r{i}", "level": "rack"} for i in (0, 1)],
+        }
+        for i, host in enumerate(cluster["hosts"]):
+            host["parent"] = f"r{i % 2}"
     tenants = []
     if rng.random() < 0.3:
         tenants = [{"name": "tenant", "quota": {"gpu": rng.randint(1, 4) * 1000}}]
@@ -32,6 +38,9 @@ def random_round(seed: int, *, jobs: int = 6, running: bool = True) -> Round:
     entries = [
         _job(rng, i, classes, sizes, tenants, memory, model) for i in range(rng.randint(3, jobs))
     ]
+    for entry in entries:
+        if "levels" in cluster and rng.random() < 0.3:
+            entry["options"][0]["groups"][0]["required"] = "rack"
     if running:
         _run(rng, cluster["hosts"], entries, memory)
     sharing: Raw = {"resources": RESOURCES[:slots], "spanning": spanning}
@@ -216,7 +225,7 @@ def _run(rng: Random, hosts: list[Raw], entries: list[Raw], memory: int | None) 
 
 
 def _alike(one: Raw, other: Raw) -> bool:
-    return all(one.get(k) == other.get(k) for k in ("gpu", "count", "gpu_models"))
+    return all(one.get(k) == other.get(k) for k in ("gpu", "count", "gpu_models", "required"))
 
 
 def _size(entry: Raw) -> int:
