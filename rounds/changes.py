@@ -18,6 +18,7 @@ from placewright.instances.plan import DecisionKind, Plan
 from placewright.instances.policy import Tenant
 from placewright.instances.references import check_jobs, check_limits, known_hosts
 from placewright.instances.round import Reservation, Round
+from placewright.instances.sharing import Sharing
 from placewright.instances.wording import invalid_input
 from placewright.rounds.guarantees import bindings_of
 
@@ -107,6 +108,7 @@ def changed(round_: Round, changes: Changes, hosts: Mapping[str, Hardware]) -> R
             "cluster": _cluster(round_.cluster, changes, hosts),
             "jobs": jobs,
             "tenants": _tenants(round_, changes),
+            "sharing": _sharing(round_.sharing, jobs),
             "reservations": round_.reservations
             if changes.reservations is None
             else tuple(changes.reservations),
@@ -138,6 +140,15 @@ def _jobs(round_: Round, changes: Changes) -> tuple[Job, ...]:
             )
     stay = (updated.get(job.name, job) for job in round_.jobs if job.name not in removed)
     return (*stay, *changes.added)
+
+
+def _sharing(sharing: Sharing, jobs: Sequence[Job]) -> Sharing:
+    """Return the section without conflicts of jobs that ended."""
+    if not sharing.conflicts:
+        return sharing
+    names = {job.name for job in jobs}
+    left = tuple(pair for pair in sharing.conflicts if names.issuperset(pair))
+    return sharing.model_copy(update={"conflicts": left})
 
 
 def _now(round_: Round, changes: Changes) -> int:
