@@ -100,7 +100,9 @@ def test_a_group_has_a_row_per_job_with_a_letter_per_stage(run, files, monkeypat
 
 
 def test_a_stage_that_spans_goes_on_through_two_slots():
-    text = drawn(timelines_of(*shared(SPAN, spanning=True, resources=FUSED), 1), 42)
+    timelines = timelines_of(*shared(SPAN, spanning=True, resources=FUSED), 1)
+    assert timelines.turns[0].efficiency == 42 / (4 * 24)
+    text = drawn(timelines, 42)
     assert "  one      iiiiiiiiiiiiggggggnnnnnn" in text
     assert "  other    ggggggnnn···iiiiiiiii···" in text
 
@@ -113,6 +115,13 @@ def test_contention_stretches_the_period_and_keeps_the_picture():
     assert [m.bars for m in plain.turns[0].members] == [m.bars for m in slow.turns[0].members]
     assert [m.speed for m in slow.turns[0].members] == [0.8, 0.6]
     assert slow.turns[0].efficiency == pytest.approx(42 / 4 / 30)
+
+
+def test_a_short_stage_is_drawn_over_the_long_one_that_begins_in_its_cell():
+    stages = [1, 50_000, 1, 50_000]
+    rows = drawn(timelines_of(*shared({"a": (0, stages), "b": (2, stages)}), 1), 42).splitlines()
+    assert "  a        icccccccccccgnnnnnnnnnnn  100 %" in rows
+    assert "  b        gnnnnnnnnnnniccccccccccc  100 %" in rows
 
 
 def test_the_shortest_stage_is_seen_and_a_stage_of_nothing_is_not():
