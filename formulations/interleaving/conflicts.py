@@ -46,11 +46,9 @@ def conflicting(jobs: Sequence[Job], sharing: Sharing) -> Ints:
     Memory grows with the pairs that conflict, time with jobs^2 * samples, by matrix products.
     """
     index = {job.name: i for i, job in enumerate(jobs)}
-    pairs = [
-        np.sort([index[one], index[other]])[None, :]
-        for one, other in sharing.conflicts
-        if one in index and other in index
-    ]
+    known = [pair for pair in sharing.conflicts if pair[0] in index and pair[1] in index]
+    listed = np.array([(index[one], index[other]) for one, other in known], dtype=np.int64)
+    pairs = [np.sort(listed.reshape(-1, 2), axis=1)]
     if sharing.correlation is not None:
         series: defaultdict[int, list[tuple[int, tuple[int, ...]]]] = defaultdict(list)
         for i, job in enumerate(jobs):
@@ -60,9 +58,8 @@ def conflicting(jobs: Sequence[Job], sharing: Sharing) -> Ints:
             of = np.array([i for i, _ in alike], dtype=np.int64)
             loads = np.array([load for _, load in alike], dtype=np.float64)
             pairs += [of[found] for found in _correlated(loads, sharing.correlation)]
-    if not pairs:
-        return np.zeros((0, 2), dtype=np.int64)
-    return np.unique(np.concatenate(pairs), axis=0)
+    firsts, seconds = np.concatenate(pairs).T
+    return np.stack(np.divmod(np.unique(firsts * len(jobs) + seconds), max(len(jobs), 1)), axis=1)
 
 
 def sizes(jobs: Sequence[Job], sharing: Sharing) -> Ints:
@@ -71,15 +68,10 @@ def sizes(jobs: Sequence[Job], sharing: Sharing) -> Ints:
     That is the percentile by nearest rank of its `memory` series, or without one the most
     `gpu_memory` of the task groups of its first option.
     """
-    found = np.zeros(len(jobs), dtype=np.int64)
-    for i, job in enumerate(jobs):
-        if job.profile is not None and job.profile.memory:
-            series = np.array(job.profile.memory, dtype=np.int64)
-            rank = -(-sharing.percentile * len(series) // 100) - 1
-            found[i] = np.partition(series, rank)[rank]
-        else:
-            found[i] = max(group.gpu_memory for group in job.options[0].groups)
-    return found
+    measured = [job.profile and job.profile.memory_at(sharing.percentile) for job in jobs]
+    asked = [max(group.gpu_memory for group in job.options[0].groups) for job in jobs]
+    pairs = zip(measured, asked, strict=True)
+    return np.array([ask if size is None else size for size, ask in pairs], dtype=np.int64)
 
 
 def _correlated(loads: NDArray[np.float64], threshold: int) -> Iterator[Ints]:
