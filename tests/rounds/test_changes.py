@@ -11,6 +11,7 @@ from placewright.instances.job import Job
 from placewright.instances.plan import Task
 from placewright.instances.references import check_round, hosts_by_name
 from placewright.instances.round import Reservation, Round
+from placewright.instances.running_groups import running_groups
 from placewright.rounds import Changes, solve_round
 from placewright.rounds.changes import carried_out, changed
 
@@ -65,6 +66,25 @@ def test_a_failed_host_splits_its_range_and_may_come_back() -> None:
     ]
     healed = after(Changes(health={"h1": True, "h2": True}), failed)
     assert all(entry.healthy for entry in healed.cluster.hosts)
+
+
+def sharing(gpus: list[int]) -> dict[str, Any]:
+    """What a job needs to take turns with others on these GPUs of h0."""
+    running = {"tasks": [{"host": "h0", "gpus": gpus}]}
+    return {"profile": {"stages": [1, 2, 3, 4]}, "running": running}
+
+
+def test_a_job_may_arrive_that_runs_in_a_group_and_its_conflicts_end_with_it() -> None:
+    policy = {"formulation": "interleaving"}
+    jobs = [job("a", **sharing([0, 1])), job("b", **sharing([2, 3])), job("c")]
+    conflicts = [["a", "b"], ["b", "c"]]
+    raw = {"cluster": ROUND.cluster, "jobs": jobs, "policy": policy}
+    round_ = Round.model_validate({**raw, "sharing": {"conflicts": conflicts}})
+    following = after(Changes(removed=["a"], added=[job("new", **sharing([3, 2]))]), round_)
+    assert following.sharing.conflicts == (("b", "c"),)
+    assert running_groups(following) == [(0, 2)]
+    with pytest.raises(InvalidInputError, match="2000 milli-GPU"):
+        after(Changes(added=[job("new", **sharing([1, 2]))]), round_)
 
 
 def test_quotas_reservations_and_the_time_are_replaced() -> None:

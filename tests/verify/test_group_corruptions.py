@@ -10,7 +10,9 @@ h2  GPU 0: mover, which migrates, and new
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placewright.instances.files import parse_round
+from placewright.instances.markup import parse_yaml
 from placewright.instances.plan import Plan
 from placewright.instances.verify import Verification, groups, turns, verify
 
@@ -553,3 +556,19 @@ def test_no_section_of_groups_makes_the_verifier_stumble(listed: Any, noise: lis
     for decisions in (noise, PLAN["decisions"], [*PLAN["decisions"], *noise]):
         plan = Plan.model_validate({"decisions": decisions, "sections": [section]})
         assert list(verify(round_, plan).terms) == list(TERMS)
+
+
+def test_the_example_of_the_page_is_a_round_and_its_plan_is_valid() -> None:
+    page = Path(__file__).parents[2] / "docs" / "formulations" / "interleaving.md"
+    examples = [
+        parse_yaml(text) for text in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.S)
+    ]
+    (raw,) = (one for one in examples if "jobs" in one)
+    (told,) = (one for one in examples if "sections" in one)
+    (profile,) = (one["profile"] for one in examples if "profile" in one)
+    names = [one["name"] for one in raw["jobs"]]
+    plan = {"decisions": [placed(n, "start", ("h0", [0, 1])) for n in names], **told}
+    assert verify(parse_round(raw), Plan.model_validate(plan)).ok
+    raw["jobs"][0]["profile"] = profile
+    raw["jobs"][0]["options"][0]["groups"][0]["memory"] = 2 * 64000
+    assert len(parse_round(raw).jobs[0].options) == 2
