@@ -70,7 +70,8 @@ def cases(*, quick: bool) -> list[Case]:
     if quick:
         drawn = [generated(gpus, jobs, "hard", SEEDS[0]) for gpus, jobs in SIZES[1:]]
         return [library("quickstart"), *drawn]
-    bundled = [library(path.stem) for path in sorted(LIBRARY.glob("*.yaml"))]
+    rounds = {path.stem: load_round(path) for path in sorted(LIBRARY.glob("*.yaml"))}
+    bundled = [library(n) for n, round_ in rounds.items() if round_.policy.formulation == "gang"]
     return bundled + [
         generated(gpus, jobs, mix, seed) for gpus, jobs in SIZES for mix in MIXES for seed in SEEDS
     ]
