@@ -132,17 +132,17 @@ class Job(Document):
     @model_validator(mode="before")
     @classmethod
     def _written_out(cls, raw: Any) -> Any:
-        profile = raw.get("profile") if isinstance(raw, dict) else None
-        if profile is None or len(_sequence(raw.get("options"))) != 1:
+        options = raw.get("options") if isinstance(raw, dict) else None
+        if not (isinstance(options, list | tuple) and len(options) == 1 and _sensitive(raw)):
             return raw
         try:
-            told = Profile.model_validate(profile)
-            first = Option.model_validate(raw["options"][0])
+            profile = Profile.model_validate(raw["profile"])
+            first = Option.model_validate(options[0])
         except ValidationError:
             return raw  # told by its path once the fields are read
-        if told.sensitivity is None:
+        if profile.sensitivity is None:
             return raw
-        return {**raw, "profile": told, "options": written_out(first, told.sensitivity)}
+        return {**raw, "profile": profile, "options": written_out(first, profile.sensitivity)}
 
     def value_of(self, option: int) -> int:
         """Value of an option: its own, or GPUs asked (milli-GPU) times weight."""
@@ -150,5 +150,9 @@ class Job(Document):
         return chosen.milli_gpu * self.weight if chosen.value is None else chosen.value
 
 
-def _sequence(raw: Any) -> list[Any] | tuple[Any, ...]:
-    return raw if isinstance(raw, list | tuple) else ()
+def _sensitive(raw: dict[str, Any]) -> bool:
+    """Whether the profile of a raw job says anything of a sensitivity."""
+    profile = raw.get("profile")
+    if isinstance(profile, dict):
+        return profile.get("sensitivity") is not None
+    return isinstance(profile, Profile)
