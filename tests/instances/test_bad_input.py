@@ -61,6 +61,38 @@ ROUND: dict[str, Any] = {
         },
     ],
 }
+_TOGETHER = {"tasks": [{"host": "h0", "gpus": [0]}]}
+TURNS: dict[str, Any] = {  # a round of jobs that take turns on GPUs
+    **HEAD,
+    "cluster": {"hosts": [{"name": "h[0-1]", "gpus": 8, "gpu_model": "A100", "gpu_memory": 9}]},
+    "sharing": {
+        "resources": ["io", "gpu", "t"],
+        "spanning": True,
+        "contention": [1_100_000, 1_200_000, 1_300_000],
+        "conflicts": [["a", "b"]],
+        "correlation": 500,
+        "percentile": 90,
+    },
+    "policy": {"formulation": "interleaving"},
+    "jobs": [
+        {
+            "name": "a",
+            "options": [{"groups": [{"gpu": 1000, "gpu_memory": 2}]}],
+            "profile": {"stages": [5, 0, 2], "load": [1, 9, 3], "memory": [1, 2], "slowdown": 1500},
+            "running": _TOGETHER,
+        },
+        {
+            "name": "b",
+            "options": [{"groups": [{"gpu": 1000, "cpu": 0, "memory": 0}]}],
+            "profile": {
+                "stages": [1, 7, 2],
+                "iteration": 9,
+                "sensitivity": {"cores": [0, 5], "memory": [0], "speeds": [[10**6], [10**7]]},
+            },
+            "running": _TOGETHER,
+        },
+    ],
+}
 PLAN: dict[str, Any] = {
     "apiVersion": "placewright/v1alpha1",
     "kind": "Plan",
@@ -542,7 +574,7 @@ def test_random_bytes_never_cause_anything_else(tmp_path_factory, content, name)
 def test_a_valid_file_with_some_bytes_changed_never_causes_anything_else(
     tmp_path_factory, data, name
 ):
-    content = bytearray(json.dumps(data.draw(st.sampled_from([ROUND, PLAN]))).encode())
+    content = bytearray(json.dumps(data.draw(st.sampled_from([ROUND, TURNS, PLAN]))).encode())
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(content) - 1))
         content[at : at + data.draw(st.integers(0, 5))] = data.draw(st.binary(max_size=4))
@@ -580,8 +612,10 @@ def places(value: Any) -> list[tuple[Any, Any]]:
 @settings(max_examples=400, deadline=None)
 @given(st.data())
 def test_a_valid_document_with_values_changed_never_causes_anything_else(data):
-    plan = data.draw(st.booleans())
-    raw = copy.deepcopy(PLAN if plan else ROUND)
+    read, valid = data.draw(
+        st.sampled_from([(parse_plan, PLAN), (parse_round, ROUND), (parse_round, TURNS)])
+    )
+    raw = copy.deepcopy(valid)
     for _ in range(data.draw(st.integers(1, 3))):
         container, key = data.draw(st.sampled_from(places(raw)))
         match data.draw(st.sampled_from(["set", "set", "remove", "add", "repeat"])):
@@ -595,7 +629,7 @@ def test_a_valid_document_with_values_changed_never_causes_anything_else(data):
                 container.append(copy.deepcopy(container[key]))
         if not places(raw):
             break
-    either_reads_or_refuses(parse_plan if plan else parse_round, raw)
+    either_reads_or_refuses(read, raw)
 
 
 def test_each_reader_refuses_the_other_kinds(tmp_path):
