@@ -171,6 +171,60 @@ def convert_muri(
     note(made.summary)
 
 
+@convert.command("synergy")
+def convert_synergy(
+    profiles: Annotated[str, typer.Argument(metavar="PROFILES", help="JSON of the matrices.")],
+    output: Output,
+    servers: Annotated[
+        int, typer.Option(metavar="N", help="Hosts of 8 GPUs, 24 cores and 500 GB.")
+    ] = 16,
+    jobs: Annotated[
+        int | None, typer.Option(metavar="N", help="Jobs; by default enough to ask for all GPUs.")
+    ] = None,
+    split: Annotated[
+        str, typer.Option(metavar="I,L,S", help="Parts of image, language and speech models.")
+    ] = "20,70,10",
+    gpus: Annotated[
+        str, typer.Option(metavar="N,...", help="Numbers of GPUs of jobs, each as likely.")
+    ] = "1",
+    seed: Seed = 0,
+) -> None:
+    """Draw jobs from Synergy's models (speed by cores and memory) into a round.
+
+    Example: placewright convert synergy synergy_profiles.json --servers 64 -o synergy.json
+    """
+    check_output(output, profiles)
+    from placewright.instances.converters import read_synergy
+    from placewright.instances.errors import InvalidInputError
+    from placewright.instances.files import write
+
+    try:
+        made = read_synergy(
+            profiles,
+            servers=servers,
+            jobs=jobs,
+            split=_whole_numbers(split, "--split"),
+            gpus=_whole_numbers(gpus, "--gpus"),
+            seed=seed,
+        )
+    except InvalidInputError as error:
+        if error.file is not None or not error.path:
+            raise
+        raise wrong_argument(error, f"--{error.path[0]}") from error
+    write(made.round, output)
+    note(made.summary)
+
+
+def _whole_numbers(text: str, option: str) -> list[int]:
+    """Return the whole numbers of a list with commas."""
+    parts = text.split(",")
+    if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
+        raise typer.BadParameter(
+            f"{text!r}: expected whole numbers with commas between", param_hint=option
+        )
+    return [int(part) for part in parts]
+
+
 def schema(
     kind: Annotated[Kind, typer.Argument(metavar="[Round|Plan|Cluster]")] = Kind.ROUND,
 ) -> None:

@@ -83,6 +83,21 @@ def load_plan(path: AnyPath) -> Plan:
     return parse_plan(_raw(file, "Plan"), file)
 
 
+def load_values(path: AnyPath) -> Any:
+    """Read plain values from JSON or YAML, of whatever form.
+
+    Raises
+    ------
+    InvalidInputError
+        The file cannot be read, or is neither JSON nor YAML as `markup` has it.
+    """
+    file = os.fspath(path)
+    try:
+        return _parse(_text(file), file)
+    except InvalidInputError as error:
+        raise error.inside(file) from None
+
+
 def parse_round(raw: Mapping[str, Any], file: str | None = None) -> Round:
     """Turn plain values into a Round and check its references.
 
@@ -162,8 +177,8 @@ def _without_slots(document: Document) -> Any:
 
 def _raw(file: str, *kinds: str) -> dict[str, Any]:
     """Return the mapping that a file holds, of a known version and one of these kinds."""
+    raw = load_values(file)
     try:
-        raw = _parse(_text(file), file)
         if not isinstance(raw, dict):
             raise InvalidInputError("expected a mapping with apiVersion and kind", value=raw)
         for key, known in (("apiVersion", (API_VERSION,)), ("kind", kinds)):

@@ -21,10 +21,11 @@ MAX_STAGE = 10**9
 MAX_STAGES = 16
 MAX_ITERATION = 10**10
 MAX_POINTS = 63
+MAX_SPEED = 10**8
 MAX_SAMPLES = 10_000
 
 Stage = Annotated[int, Field(strict=True, ge=0, le=MAX_STAGE)]
-Speed = Annotated[int, Field(strict=True, ge=0, le=10**8)]
+Speed = Annotated[int, Field(strict=True, ge=0, le=MAX_SPEED)]
 Load = Annotated[int, Field(strict=True, ge=0, le=1000)]
 
 

@@ -7,6 +7,7 @@ Mohan et al., "Looking Beyond GPUs for DNN Scheduling on Multi-Tenant Clusters",
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from placewright.instances.documents import MAX_AMOUNT, WHOLE_GPU
@@ -41,18 +42,22 @@ def written_out(first: Option, matrix: Sensitivity) -> tuple[Option, ...]:
     InvalidInputError
         Some point is more CPU or memory than a task can ask; the path begins in the job.
     """
-    least, speeds = _speed(matrix, first), matrix.speeds
     options = [first]
-    for c, row in enumerate(speeds):
-        for m, here in enumerate(row):
-            # Speeds may fall as the share grows: any smaller point may match, not neighbours only.
-            smaller = (speeds[i][k] for i in range(c + 1) for k in range(m + 1) if (i, k) != (c, m))
-            if here < max(least, 1) or any(other >= here for other in smaller):
-                continue
-            option = _at(first, matrix, c, m)
-            if option.groups != first.groups:
-                options.append(option)
+    for row, column in worthwhile(matrix.speeds, max(_speed(matrix, first), 1)):
+        option = _at(first, matrix, row, column)
+        if option.groups != first.groups:
+            options.append(option)
     return tuple(options)
+
+
+def worthwhile(speeds: Sequence[Sequence[float]], least: float) -> Iterator[tuple[int, int]]:
+    """Yield the points (row, column) no slower than `least` that no smaller point matches."""
+    for i, row in enumerate(speeds):
+        for k, here in enumerate(row):
+            # Speeds may fall as the share grows: any smaller point may match, not neighbours only.
+            smaller = (speeds[c][m] for c in range(i + 1) for m in range(k + 1) if (c, m) != (i, k))
+            if here >= least and not any(other >= here for other in smaller):
+                yield i, k
 
 
 def _speed(matrix: Sensitivity, option: Option) -> int:

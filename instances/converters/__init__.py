@@ -8,9 +8,19 @@ from types import MappingProxyType
 from placewright.instances.converters.conversion import Conversion
 from placewright.instances.converters.muri import convert_muri, read_muri
 from placewright.instances.converters.openb import convert_openb, read_openb
+from placewright.instances.converters.synergy import convert_synergy, read_synergy
 
 CONVERTERS: Mapping[str, Callable[..., Conversion]] = MappingProxyType(
-    {"muri": read_muri, "openb": read_openb}
+    {"muri": read_muri, "openb": read_openb, "synergy": read_synergy}
 )
 
-__all__ = ["CONVERTERS", "Conversion", "convert_muri", "convert_openb", "read_muri", "read_openb"]
+__all__ = [
+    "CONVERTERS",
+    "Conversion",
+    "convert_muri",
+    "convert_openb",
+    "convert_synergy",
+    "read_muri",
+    "read_openb",
+    "read_synergy",
+]

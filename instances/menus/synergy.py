@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.job import Option, TaskGroup
 from placewright.instances.menus.amounts import SCALE, whole
+from placewright.instances.sensitivity import worthwhile
 
 CORES = (1, 2, 3, 4, 5, 6, 9, 12, 24)
 """Cores per GPU of the artifact's rows."""
@@ -62,16 +63,6 @@ def options(
     if fair[0] not in cores or fair[1] not in memory_gb:
         raise InvalidInputError("expected a point of the grid", path=("fair",), value=fair)
     at_least = speeds[cores.index(fair[0])][memory_gb.index(fair[1])]
-    points = [(c, m) for c in range(len(cores)) for m in range(len(memory_gb))]
-    kept = [
-        (c, m)
-        for c, m in points
-        if speeds[c][m] >= at_least
-        and not any(
-            (i, k) != (c, m) and i <= c and k <= m and speeds[i][k] >= speeds[c][m]
-            for i, k in points
-        )
-    ]
     return tuple(
         Option(
             name=f"{cores[c]}-cores-{memory_gb[m]:.0f}-gb",
@@ -84,5 +75,5 @@ def options(
             ),
             value=whole(scale * gpus * speeds[c][m], ("speeds", c, m)),
         )
-        for c, m in kept
+        for c, m in worthwhile(speeds, at_least)
     )

@@ -155,3 +155,36 @@ def test_the_schema_of_each_kind_is_json(run, kind):
 
 def test_the_schema_is_that_of_a_round_unless_told(run):
     assert run("schema").out == run("schema", "Round").out
+
+
+def test_matrices_of_synergy_become_a_round(run, tmp_path):
+    profiles, path = tmp_path / "profiles.json", tmp_path / "round.json"
+    model = {"iter_time": 0.5, "tput": [[1, 1, 1, 1, 1]] * 9}
+    profiles.write_text(json.dumps({"res18_1": model, "bert_1": model}))
+    how = ("--servers", "2", "--split", "1,1,0", "--gpus", "1,2", "--seed", "3")
+    result = run("convert", "synergy", profiles, *how, "-o", path)
+    assert result.code == 0
+    assert result.err.startswith("synergy: ")
+    assert sum(job.options[0].milli_gpu for job in load_round(path).jobs) == 16_000
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--split", "1,2"), ("--split", "a,b,c"), ("--gpus", "1,"), ("--gpus", "9")],
+)
+def test_a_wrong_list_of_numbers_is_a_usage_error(run, tmp_path, option, value):
+    profiles, path = tmp_path / "profiles.json", tmp_path / "round.json"
+    profiles.write_text("{}")
+    result = run("convert", "synergy", profiles, option, value, "-o", path)
+    assert result.code == 2
+    assert option in result.err
+    assert not path.exists()
+
+
+def test_a_wrong_matrix_exits_3_with_one_line_that_names_it(run, tmp_path):
+    profiles, path = tmp_path / "profiles.json", tmp_path / "round.json"
+    profiles.write_text('{"bert_1": {"iter_time": 1, "tput": [[1, 1, 1, 1, -1]]}}')
+    result = run("convert", "synergy", profiles, "-o", path)
+    assert result.code == 3
+    assert "bert_1.tput" in result.err
+    assert result.err.count("\n") == 1
