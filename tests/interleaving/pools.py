@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from placewright.formulations.interleaving.grouping.pool import ALONE, Pool, Rules
+from placewright.formulations.interleaving.grouping.pool import ALONE, Ints, Pool, Rules
 
 TRACES = Path(__file__).parents[3] / "shared" / "data" / "traces" / "muri"
 OBJECTIVES = ("throughput", "weighted_throughput", "efficiency")
@@ -217,3 +217,12 @@ def optimum(pool: Pool) -> int | None:
         value = sum(v for v in values if v is not None)
         best = value if best is None else max(best, value)
     return best
+
+
+def kept_by(pool: Pool, columns: Ints) -> bool:
+    """Return whether each job is used once at most, all that must be are, and rows hold."""
+    members = columns[columns != ALONE]
+    used = np.bincount(members, minlength=pool.classes)
+    rows = pool.use(columns).sum(axis=0)
+    covered = (used == pool.count)[pool.must].all()
+    return bool((used <= pool.count).all() and covered and (rows <= pool.limit).all())

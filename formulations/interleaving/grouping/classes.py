@@ -6,8 +6,23 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from placewright.formulations.interleaving.grouping.columns import periods, rates, valued
+from placewright.formulations.interleaving.grouping.columns import (
+    ascending,
+    periods,
+    rates,
+    valued,
+    weights,
+)
 from placewright.formulations.interleaving.grouping.pool import ALONE, MOST, Grouping, Ints, Pool
+
+FEWEST_WEIGHTS = 3
+"""Weights that a kind of jobs keeps at least."""
+
+LARGEST_WEIGHT = 1_000_000
+"""Means of weights are scaled to be about as large, so that little is lost when they are rounded.
+
+Then what a column is worth has at most 53 binary digits, and is exact in solvers.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,12 +39,15 @@ class Merged:
         The pool of which they were made.
     of : int64 (classes of `original`,)
         The class in `pool` of each.
+    unit
+        A weight of 1 is so much in `pool`.
     """
 
     pool: Pool
     kind: Ints
     original: Pool
     of: Ints
+    unit: int = 1
 
     def expanded(self, grouping: Grouping) -> Grouping:
         """Return a grouping of the original classes: of each kind the heaviest get on fastest.
@@ -49,42 +67,63 @@ class Merged:
         chosen[column[order], place[order]] = jobs[
             np.searchsorted(np.sort(kind), wanted[order]) + rank
         ]
-        members = _ascending(chosen)
+        members = ascending(chosen)
         value = int(valued(self.original, members).worth.sum())
         return Grouping(members, value, grouping.source)
 
 
 def merged(pool: Pool) -> Merged:
     """Merge the classes that are alike in all that the rules of the pool look at."""
-    apart = np.zeros(pool.classes, dtype=np.int64)
-    apart[pool.conflicts] = 1 + pool.conflicts
-    kinds = [apart, pool.bucket, pool.must, pool.stages.T, pool.iteration, pool.memory]
-    kinds += [pool.longest(), pool.per_member]
+    kinds = [conflicting(pool), pool.bucket, pool.must, pool.iteration, pool.memory]
+    kinds += [pool.longest(), *pool.stages.T, *pool.per_member]
     if pool.rules.objective != "efficiency":
         kinds += [pool.speed, pool.best]
-    weighted = pool.rules.objective == "weighted_throughput"
-    weight = pool.weight if weighted else np.ones_like(pool.weight)
+    weight = weights(pool)
     keys = np.vstack([*kinds, weight]).T
     unique, first, of = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    of = of.reshape(-1)
     new_kind = (unique[1:, :-1] != unique[:-1, :-1]).any(axis=1)
     kind = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(new_kind)])[: len(unique)]
-    of = of.reshape(-1)
-    smaller = replace(
-        pool,
-        stages=pool.stages[first],
-        iteration=pool.iteration[first],
-        slowdown=pool.slowdown[first],
-        speed=pool.speed[first],
-        best=pool.best[first],
-        weight=weight[first],
-        memory=pool.memory[first],
-        bucket=pool.bucket[first],
-        count=np.bincount(of, weights=pool.count, minlength=len(first)).astype(np.int64),
-        must=pool.must[first],
-        conflicts=of[pool.conflicts],
-        per_member=pool.per_member[:, first],
-    )
+    smaller = replace(pool.represented(first, of), weight=weight[first])
     return Merged(smaller, kind, pool, of)
+
+
+def coarser(fine: Merged, most: int) -> Merged:
+    """Let classes of one kind share weights until there are about so many classes.
+
+    A weight is then the mean of the jobs', and each kind has at most as many as any other.
+    """
+    pool = fine.pool
+    per_kind = np.bincount(fine.kind)
+    weights_of = max(most // max(len(per_kind), 1), FEWEST_WEIGHTS)
+    while np.minimum(per_kind, weights_of + 1).sum() <= most and weights_of < per_kind.max():
+        weights_of += 1
+    first_of_kind = np.searchsorted(fine.kind, fine.kind)
+    before = np.cumsum(pool.count) - pool.count
+    before -= before[first_of_kind]
+    jobs = np.bincount(fine.kind, weights=pool.count)[fine.kind].astype(np.int64)
+    # Of many weights each part has about as many jobs, of few each is a part.
+    part = np.where(
+        per_kind[fine.kind] > weights_of,
+        before * weights_of // jobs.clip(min=1),
+        np.arange(pool.classes) - first_of_kind,
+    )
+    keys = np.column_stack([fine.kind, part])
+    _, first, of = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    of = of.reshape(-1)
+    unit = max(LARGEST_WEIGHT // int(pool.weight.max(initial=1)), 1)
+    total = np.zeros(len(first), dtype=np.int64)
+    np.add.at(total, of, pool.weight * pool.count)
+    smaller = pool.represented(first, of)
+    mean = total * unit // smaller.count.clip(min=1)
+    return Merged(replace(smaller, weight=mean), fine.kind[first], fine.original, of[fine.of], unit)
+
+
+def conflicting(pool: Pool) -> Ints:
+    """Return a number per class that only classes without conflicts share, int64 (classes,)."""
+    apart = np.zeros(pool.classes, dtype=np.int64)
+    apart[pool.conflicts] = 1 + pool.conflicts
+    return apart
 
 
 def _rates(pool: Pool, members: Ints) -> Ints:
@@ -97,9 +136,3 @@ def _rates(pool: Pool, members: Ints) -> Ints:
             group = members[some, :number]
             result[some, :number] = rates(pool, group, periods(pool, group))
     return result
-
-
-def _ascending(members: Ints) -> Ints:
-    """Return columns with their classes in ascending order and `ALONE` last."""
-    order = np.sort(np.where(members == ALONE, np.iinfo(np.int64).max, members), axis=1)
-    return np.where(order == np.iinfo(np.int64).max, ALONE, order)

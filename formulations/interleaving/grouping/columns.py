@@ -44,7 +44,7 @@ class Columns:
         return Columns(self.members[chosen], self.worth[chosen])
 
 
-def _joined(*parts: Columns) -> Columns:
+def joined(*parts: Columns) -> Columns:
     """Return the columns of all parts, in their order."""
     return Columns(
         np.concatenate([part.members for part in parts]),
@@ -55,6 +55,12 @@ def _joined(*parts: Columns) -> Columns:
 def padded(members: Ints) -> Ints:
     """Fill the rows of members up to four with `ALONE`."""
     return np.pad(members, ((0, 0), (0, MOST - members.shape[1])), constant_values=ALONE)
+
+
+def ascending(members: Ints) -> Ints:
+    """Return columns with their classes in ascending order and `ALONE` last."""
+    order = np.sort(np.where(members == ALONE, np.iinfo(np.int64).max, members), axis=1)
+    return np.where(order == np.iinfo(np.int64).max, ALONE, order)
 
 
 def number_of_columns(pool: Pool) -> int:
@@ -81,7 +87,7 @@ def worth_of(pool: Pool, members: Ints, period: Ints) -> Ints:
     if pool.rules.objective == "efficiency":
         worth: Ints = MILLION * pool.stages.sum(axis=1)[members].sum(axis=1)
         return worth // (pool.slots * period)
-    total: Ints = (rates(pool, members, period) * _weights(pool)[members]).sum(axis=1)
+    total: Ints = (rates(pool, members, period) * weights(pool)[members]).sum(axis=1)
     return total
 
 
@@ -91,7 +97,7 @@ def alone(pool: Pool) -> Ints:
         shared = pool.slots * pool.iteration
         worth: Ints = MILLION * pool.stages.sum(axis=1) // shared.clip(min=1)
         return worth
-    return pool.best * _weights(pool)
+    return pool.best * weights(pool)
 
 
 def valued(pool: Pool, members: Ints) -> Columns:
@@ -125,7 +131,7 @@ def enumerated(pool: Pool) -> Columns:
     for bucket in range(pool.buckets):
         classes = np.flatnonzero((pool.bucket == bucket) & (pool.count > 0))
         parts += _bucket_columns(pool, classes, own[classes], dispensable[classes])
-    columns = _joined(*parts)
+    columns = joined(*parts)
     return columns.take(pool.count[columns.members[:, 0]] > 0)
 
 
@@ -204,7 +210,8 @@ def _best_part(smaller: Ints, best: Ints, level: Ints, dispensable: Bools) -> In
     return most
 
 
-def _weights(pool: Pool) -> Ints:
+def weights(pool: Pool) -> Ints:
+    """Return by what the throughput of a class is multiplied, int64 (classes,)."""
     if pool.rules.objective == "weighted_throughput":
         return pool.weight
     return np.ones(pool.classes, dtype=np.int64)

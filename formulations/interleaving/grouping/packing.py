@@ -34,8 +34,14 @@ Floats = NDArray[np.float64]
 PROVEN = 0.0
 """Gap of the integer program: to prove the optimum takes hardly longer than to come near it."""
 
-SLACK = 1e-9
+SLACK = 1e-10
 """Of a solver's bound: what its arithmetic may lack."""
+
+LARGEST_COST = 22
+"""Binary digits of a column's worth beyond which solvers lose their way."""
+
+LARGEST_SHIFT = 19
+"""Binary digits that an objective may have behind the point."""
 
 ROUNDING = 1e-6
 """How little below a whole number a solver's value may be and still count as that number."""
@@ -52,7 +58,10 @@ class Program:
     use : int64 (columns, rows)
         What each column takes of each row of the pool.
     arrays
-        Variables are the columns; rows are the classes, then the rows of the pool.
+        Variables are the columns; rows are the classes, then the rows of the pool. The objective
+        counts in units.
+    unit
+        What one of the objective is worth, a power of two.
     """
 
     pool: Pool
@@ -60,6 +69,7 @@ class Program:
     repeats: Ints
     use: Ints
     arrays: Arrays
+    unit: int
 
     @classmethod
     def of(cls, pool: Pool, columns: Columns) -> Program:
@@ -76,8 +86,14 @@ class Program:
         taken = model.rows("row", len(pool.limit), upper=pool.limit)
         column, row = np.nonzero(use)
         model.add(taken[row], x[column], use[column, row])
-        model.term("worth", x, columns.worth, sense="max")
-        return cls(pool, columns, repeats, use, model.arrays("worth"))
+        digits = int(columns.worth.max(initial=0)).bit_length() - LARGEST_COST
+        unit = 1 << min(max(digits, 0), LARGEST_SHIFT)
+        model.term("worth", x, columns.worth / unit, sense="max")
+        return cls(pool, columns, repeats, use, model.arrays("worth"), unit)
+
+    def relaxed(self) -> Arrays:
+        """Return the program without whole numbers."""
+        return replace(self.arrays, integer=np.zeros(len(self.columns), dtype=np.bool_))
 
     def grouping(self, times: Ints, source: str) -> Grouping:
         """Return the grouping that uses each column so many times."""
@@ -85,8 +101,13 @@ class Program:
         return Grouping(members, int(times @ self.columns.worth), source)
 
 
-def pack(pool: Pool, columns: Columns, session: Session) -> Iterator[Grouping | GroupingBound]:
-    """Yield choices of these columns, mostly better ones later, and bounds over these columns."""
+def pack(
+    pool: Pool, columns: Columns, session: Session, gap: float = PROVEN
+) -> Iterator[Grouping | GroupingBound]:
+    """Yield choices of these columns, mostly better ones later, and bounds over these columns.
+
+    `gap` is that of the integer program.
+    """
     program = Program.of(pool, columns)
     greedy = rounded(program, np.zeros(len(columns)), columns.worth.astype(np.float64))
     if greedy is not None:
@@ -94,24 +115,25 @@ def pack(pool: Pool, columns: Columns, session: Session) -> Iterator[Grouping | 
     if not len(columns):
         yield GroupingBound(0, certified=True)
         return
-    relaxation = replace(program.arrays, integer=np.zeros(len(columns), dtype=np.bool_))
+    relaxation = program.relaxed()
     relaxed = session.optimise(relaxation)
     if relaxed is None or relaxed.row_duals is None or relaxed.values is None:
         return
     bound = certified_bound(relaxation, multipliers(relaxation, relaxed.row_duals))
     if bound is not None:
-        yield GroupingBound(floor(bound), certified=True)
+        yield GroupingBound(floor(bound * program.unit), certified=True)
     near = rounded(program, relaxed.values, relaxation.reduced_costs(relaxed.row_duals))
     if near is not None:
         yield program.grouping(near, "rounding")
     doubt = None
     if len(columns) > MOST_COLUMNS:
         doubt = doubt_of(program.arrays, relaxed.row_duals, relaxed.values)
-    outcome = search_core(session, program.arrays, doubt, PROVEN)
+    outcome = search_core(session, program.arrays, doubt, gap)
     if outcome is not None and outcome.values is not None:
         yield program.grouping(np.rint(outcome.values).astype(np.int64), "program")
     if outcome is not None and outcome.bound is not None:
-        yield GroupingBound(floor(outcome.bound * (1 + SLACK) + SLACK), certified=False)
+        most = outcome.bound * program.unit
+        yield GroupingBound(floor(most * (1 + SLACK) + ROUNDING), certified=False)
 
 
 def rounded(program: Program, values: Floats, score: Floats) -> Ints | None:

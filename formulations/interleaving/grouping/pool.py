@@ -16,7 +16,7 @@ GPUs (members - 1 times what a job of the bucket asks) is per_member less per_gr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -141,6 +141,34 @@ class Pool:
     def most(self) -> int:
         """Members of a group at most: each has a slot of its own to begin in."""
         return min(self.rules.most, self.slots)
+
+    def represented(self, first: Ints, of: Ints) -> Pool:
+        """Return the pool in which each class stands for several of this one.
+
+        Parameters
+        ----------
+        first : int64 (fewer classes,)
+            A class of this pool that looks like each new one.
+        of : int64 (classes,)
+            The new class of each; one that has conflicts is alone in its own.
+        """
+        count = np.zeros(len(first), dtype=np.int64)
+        np.add.at(count, of, self.count)
+        return replace(
+            self,
+            stages=self.stages[first],
+            iteration=self.iteration[first],
+            slowdown=self.slowdown[first],
+            speed=self.speed[first],
+            best=self.best[first],
+            weight=self.weight[first],
+            memory=self.memory[first],
+            bucket=self.bucket[first],
+            count=count,
+            must=self.must[first],
+            conflicts=of[self.conflicts],
+            per_member=self.per_member[:, first],
+        )
 
     def longest(self) -> Ints:
         """Return the longest period that each class's slowdown cap allows, shape (classes,)."""

@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placewright.formulations.interleaving.grouping.classes import merged
-from placewright.formulations.interleaving.grouping.columns import enumerated
+from placewright.formulations.interleaving.grouping.columns import enumerated, number_of_columns
+from placewright.formulations.interleaving.grouping.filling import fill
 from placewright.formulations.interleaving.grouping.packing import pack
+from placewright.formulations.interleaving.grouping.patterns import Profiles
 from placewright.formulations.interleaving.grouping.pool import Grouping, GroupingBound, Pool
 from placewright.formulations.session import Session
+
+ENUMERATED = 30_000
+"""Most multisets of classes of which each is made a column."""
+
+PATTERNS = 50_000
+"""Most patterns whose places are filled."""
 
 
 def group(pool: Pool, session: Session) -> Iterator[Grouping | GroupingBound]:
@@ -16,16 +24,23 @@ def group(pool: Pool, session: Session) -> Iterator[Grouping | GroupingBound]:
 
     A pool may have one class per job: classes that are alike are merged first.
     """
-    small = merged(pool)
     best: int | None = None
     tightest: int | None = None
-    for found in pack(small.pool, enumerated(small.pool), session):
-        if isinstance(found, GroupingBound):
-            if tightest is None or found.value < tightest:
-                tightest = found.value
+    for found in _found(pool, session):
+        if isinstance(found, Grouping):
+            if best is None or found.value > best:
+                best = found.value
                 yield found
-            continue
-        grouping = small.expanded(found)
-        if best is None or grouping.value > best:
-            best = grouping.value
-            yield grouping
+        elif tightest is None or found.value < tightest:
+            tightest = found.value
+            yield found
+
+
+def _found(pool: Pool, session: Session) -> Iterator[Grouping | GroupingBound]:
+    small = merged(pool)
+    profiles = Profiles.of_pool(small.pool)
+    if number_of_columns(small.pool) > ENUMERATED and profiles.patterns <= PATTERNS:
+        yield from fill(small, profiles, session)
+        return
+    for found in pack(small.pool, enumerated(small.pool), session):
+        yield small.expanded(found) if isinstance(found, Grouping) else found
