@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from placewright.formulations.interleaving.grouping import search
+from placewright.formulations.interleaving.grouping import filling, search
 from placewright.formulations.interleaving.grouping.classes import coarser, merged
 from placewright.formulations.interleaving.grouping.columns import enumerated, valued
 from placewright.formulations.interleaving.grouping.filling import (
@@ -159,8 +159,9 @@ def test_jobs_of_close_weights_share_a_class_and_weights_keep_their_mean(
 
 @pytest.mark.parametrize("tenants", [1, 4])
 def test_pools_of_many_weights_and_tenants_end_near_their_bound(
-    pools: ModuleType, tenants: int
+    pools: ModuleType, tenants: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(filling, "SECONDS", 1.0)
     if not pools.TRACES.exists():
         pytest.skip("the traces are not here")
     jobs = 150

@@ -35,7 +35,7 @@ from placewright.formulations.interleaving.grouping.columns import (
     padded,
     valued,
 )
-from placewright.formulations.interleaving.grouping.packing import Program, pack
+from placewright.formulations.interleaving.grouping.packing import Program, pack_some
 from placewright.formulations.interleaving.grouping.patterns import Patterns, Profiles
 from placewright.formulations.interleaving.grouping.pool import (
     ALONE,
@@ -66,6 +66,9 @@ NEARER = 2e-4
 
 BONUS = 8.0
 """What covering a job that must be covered is worth, in columns of the most worth."""
+
+SECONDS = 3.0
+"""Most time of the integer program."""
 
 LARGEST = 2.0**60
 """Beyond this a price of a row is not used."""
@@ -98,9 +101,8 @@ def fill(fine: Merged, profiles: Profiles, session: Session) -> Iterator[Groupin
         bound = certified(fine, coarse, Patterns.of_pool(fine.pool, profiles), duals)
         yield GroupingBound(bound, certified=True)
     gap = NEARER if coarse.pool.classes == fine.pool.classes else NEAR
-    for found in pack(coarse.pool, columns, session, gap):
-        if isinstance(found, Grouping):
-            yield coarse.expanded(found)
+    for found in pack_some(coarse.pool, columns, session, gap=gap, seconds=SECONDS):
+        yield coarse.expanded(found)
 
 
 def generated(pool: Pool, session: Session) -> tuple[Columns, Duals | None]:

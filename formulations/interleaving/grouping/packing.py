@@ -27,7 +27,7 @@ from placewright.formulations.interleaving.grouping.pool import (
     Pool,
 )
 from placewright.formulations.session import Session
-from placewright.solver import Arrays, Model, certified_bound, doubt_of, multipliers
+from placewright.solver import Arrays, Core, Model, certified_bound, doubt_of, multipliers
 
 Floats = NDArray[np.float64]
 
@@ -101,17 +101,10 @@ class Program:
         return Grouping(members, int(times @ self.columns.worth), source)
 
 
-def pack(
-    pool: Pool, columns: Columns, session: Session, gap: float = PROVEN
-) -> Iterator[Grouping | GroupingBound]:
-    """Yield choices of these columns, mostly better ones later, and bounds over these columns.
-
-    `gap` is that of the integer program.
-    """
+def pack(pool: Pool, columns: Columns, session: Session) -> Iterator[Grouping | GroupingBound]:
+    """Yield choices of all columns of a pool, mostly better ones later, and bounds."""
     program = Program.of(pool, columns)
-    greedy = rounded(program, np.zeros(len(columns)), columns.worth.astype(np.float64))
-    if greedy is not None:
-        yield program.grouping(greedy, "greedy")
+    yield from greedy(program)
     if not len(columns):
         yield GroupingBound(0, certified=True)
         return
@@ -122,18 +115,58 @@ def pack(
     bound = certified_bound(relaxation, multipliers(relaxation, relaxed.row_duals))
     if bound is not None:
         yield GroupingBound(floor(bound * program.unit), certified=True)
-    near = rounded(program, relaxed.values, relaxation.reduced_costs(relaxed.row_duals))
-    if near is not None:
-        yield program.grouping(near, "rounding")
+    yield from near(program, relaxed.values, relaxed.row_duals)
     doubt = None
     if len(columns) > MOST_COLUMNS:
         doubt = doubt_of(program.arrays, relaxed.row_duals, relaxed.values)
-    outcome = search_core(session, program.arrays, doubt, gap)
+    outcome = search_core(session, program.arrays, doubt, PROVEN)
     if outcome is not None and outcome.values is not None:
         yield program.grouping(np.rint(outcome.values).astype(np.int64), "program")
     if outcome is not None and outcome.bound is not None:
         most = outcome.bound * program.unit
         yield GroupingBound(floor(most * (1 + SLACK) + ROUNDING), certified=False)
+
+
+def pack_some(
+    pool: Pool, columns: Columns, session: Session, *, gap: float, seconds: float
+) -> Iterator[Grouping]:
+    """Yield choices of columns that are not all of a pool, so that no bound is worth its time.
+
+    Branch and bound ends at the gap or after the seconds, and asks only about the columns that the
+    relaxation leaves most in doubt.
+    """
+    program = Program.of(pool, columns)
+    yield from greedy(program)
+    relaxed = session.optimise(program.relaxed())
+    if relaxed is None or relaxed.row_duals is None or relaxed.values is None:
+        return
+    yield from near(program, relaxed.values, relaxed.row_duals)
+    doubt = doubt_of(program.arrays, relaxed.row_duals, relaxed.values)
+    if doubt is None:
+        return
+    kept = np.ones(len(columns), dtype=np.bool_)
+    if len(columns) > MOST_COLUMNS:
+        kept = doubt.within(float(np.partition(doubt.loss, MOST_COLUMNS)[MOST_COLUMNS]))
+    core = Core.of(program.arrays, kept, doubt.point)
+    outcome = session.optimise(core.arrays, gap=gap, most=seconds)
+    if outcome is not None and outcome.values is not None:
+        values = core.whole(outcome.values)
+        yield program.grouping(np.rint(values).astype(np.int64), "program")
+
+
+def greedy(program: Program) -> Iterator[Grouping]:
+    """Yield the choice of the columns that are worth most, if there is one."""
+    worth = program.columns.worth.astype(np.float64)
+    times = rounded(program, np.zeros(len(worth)), worth)
+    if times is not None:
+        yield program.grouping(times, "greedy")
+
+
+def near(program: Program, values: Floats, duals: Floats) -> Iterator[Grouping]:
+    """Yield a choice near the optimum of the relaxation, if there is one."""
+    times = rounded(program, values, program.arrays.reduced_costs(duals))
+    if times is not None:
+        yield program.grouping(times, "rounding")
 
 
 def rounded(program: Program, values: Floats, score: Floats) -> Ints | None:
