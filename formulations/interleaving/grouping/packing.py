@@ -31,11 +31,11 @@ from placewright.solver import Arrays, Core, Model, certified_bound, doubt_of, m
 
 Floats = NDArray[np.float64]
 
-PROVEN = 0.0
-"""Gap of the integer program: to prove the optimum takes hardly longer than to come near it."""
+FEW_COLUMNS = 2_000
+"""Of so many columns the best choice is proven in hardly more time than it takes to come near."""
 
-SLACK = 1e-10
-"""Of a solver's bound: what its arithmetic may lack."""
+SLACK = 1e-9
+"""Of a value: a solver's bound this near to it is no other number."""
 
 LARGEST_COST = 22
 """Binary digits of a column's worth beyond which solvers lose their way."""
@@ -119,12 +119,18 @@ def pack(pool: Pool, columns: Columns, session: Session) -> Iterator[Grouping | 
     doubt = None
     if len(columns) > MOST_COLUMNS:
         doubt = doubt_of(program.arrays, relaxed.row_duals, relaxed.values)
-    outcome = search_core(session, program.arrays, doubt, PROVEN)
-    if outcome is not None and outcome.values is not None:
-        yield program.grouping(np.rint(outcome.values).astype(np.int64), "program")
-    if outcome is not None and outcome.bound is not None:
-        most = outcome.bound * program.unit
-        yield GroupingBound(floor(most * (1 + SLACK) + ROUNDING), certified=False)
+    gap = 0.0 if len(columns) <= FEW_COLUMNS else session.gap / 2
+    outcome = search_core(session, program.arrays, doubt, gap)
+    if outcome is None:
+        return
+    least = 0
+    if outcome.values is not None:
+        best = program.grouping(np.rint(outcome.values).astype(np.int64), "program")
+        yield best
+        least = best.value
+    if outcome.bound is not None:
+        most = floor(outcome.bound * program.unit + ROUNDING)
+        yield GroupingBound(least if abs(most - least) <= SLACK * least else most, certified=False)
 
 
 def pack_some(
