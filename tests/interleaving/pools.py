@@ -39,6 +39,7 @@ def pool_of(rules: Rules, jobs: int, **given) -> Pool:
         "per_group": np.zeros((rows, buckets)),
         "per_member": np.zeros((rows, jobs)),
         "limit": [],
+        "standing": np.zeros((0, 4)),
     }
     arrays = {}
     for name, value in (default | given).items():
@@ -73,12 +74,16 @@ def random_pool(seed: int, jobs: int, objective: str, *, kinds: int | None = Non
     # GPUs, what one tenant asks, and what groups save.
     limits = [rng.integers(1, jobs // 2 + 2), rng.integers(1, 2 * jobs), rng.integers(0, jobs)]
     pairs = rng.integers(jobs, size=(int(rng.integers(3)), 2))
+    most = int(rng.choice([1, 2, 3, 4, 4, 4, 4, 4, 4]))
+    together = np.flatnonzero(bucket[kind] == 0)[: int(rng.integers(2, 4))]
+    standing = [*together, *[ALONE] * (4 - len(together))]
+    runs = 1 < len(together) <= min(most, resources) and rng.random() < 0.3
     return pool_of(
         Rules(
             objective,  # type: ignore[arg-type]
             spanning,
             MURI_CONTENTION if rng.random() < 0.4 else (10**6,) * 3,
-            int(rng.choice([1, 2, 3, 4, 4, 4, 4, 4, 4])),
+            most,
         ),
         jobs,
         stages=stages[kind],
@@ -94,6 +99,7 @@ def random_pool(seed: int, jobs: int, objective: str, *, kinds: int | None = Non
         gpu_memory=rng.choice([0, 45], 2),
         per_group=per_group,
         per_member=np.array([own, tenant, saved]),
+        standing=[standing] if runs else np.zeros((0, 4)),
         limit=np.where(rng.random(3) < [1.0, 0.5, 0.5], limits, 10**6),
     )
 
@@ -156,6 +162,7 @@ def optimum(pool: Pool) -> int | None:
     """
     rules, jobs = pool.rules, pool.classes
     conflicts = {frozenset(pair) for pair in pool.conflicts.tolist()}
+    standing = [tuple(j for j in group if j != ALONE) for group in pool.standing.tolist()]
 
     @cache
     def worth(group: tuple[int, ...]) -> int | None:
@@ -172,18 +179,19 @@ def optimum(pool: Pool) -> int | None:
             return None
         if any(pool.bucket[j] != bucket for j in group):
             return None
-        if any(pair <= set(group) for pair in conflicts):
+        lawful = group in standing
+        if not lawful and any(pair <= set(group) for pair in conflicts):
             return None
         room = int(pool.gpu_memory[bucket])
-        if room and sum(int(pool.memory[j]) for j in group) > room:
+        if not lawful and room and sum(int(pool.memory[j]) for j in group) > room:
             return None
         bare = period([pool.stages[j].tolist() for j in group], rules.spanning)
         length = -(-bare * rules.contention[len(group) - 2] // 10**6)
-        if length > sum(int(pool.iteration[j]) for j in group):
+        if not lawful and length > sum(int(pool.iteration[j]) for j in group):
             return None
         for j in group:
             cap = int(pool.slowdown[j])
-            if cap and length * 1000 > cap * int(pool.iteration[j]):
+            if not lawful and cap and length * 1000 > cap * int(pool.iteration[j]):
                 return None
         if rules.objective == "efficiency":
             return 10**6 * total // (slots * length)

@@ -44,7 +44,8 @@ def check_against_optimum(pools: ModuleType, pool: Pool, backend: str = "highs")
         assert not groupings
         return
     assert groupings[-1].value == best
-    assert bounds[-1].value == best
+    # CBC says no more of its bound than that it is within a millionth.
+    assert bounds[-1].value - best <= (best * 1e-6 if backend == "cbc" else 0)
     for bound in bounds:
         assert bound.value >= best
     for grouping in groupings:

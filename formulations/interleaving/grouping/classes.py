@@ -7,13 +7,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from placewright.formulations.interleaving.grouping.columns import (
-    ascending,
     periods,
     rates,
     valued,
     weights,
 )
-from placewright.formulations.interleaving.grouping.pool import ALONE, MOST, Grouping, Ints, Pool
+from placewright.formulations.interleaving.grouping.pool import (
+    ALONE,
+    MOST,
+    Grouping,
+    Ints,
+    Pool,
+    ascending,
+)
 
 FEWEST_WEIGHTS = 3
 """Weights that a kind of jobs keeps at least."""
@@ -27,7 +33,7 @@ Then what a column is worth has at most 53 binary digits, and is exact in solver
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Merged:
-    """A pool in which no two classes are alike, but for those that have conflicts.
+    """A pool in which no two classes are alike, but for those in conflicts and standing groups.
 
     Attributes
     ----------
@@ -74,7 +80,7 @@ class Merged:
 
 def merged(pool: Pool) -> Merged:
     """Merge the classes that are alike in all that the rules of the pool look at."""
-    kinds = [conflicting(pool), pool.bucket, pool.must, pool.iteration, pool.memory]
+    kinds = [pool.apart(), pool.bucket, pool.must, pool.iteration, pool.memory]
     kinds += [pool.longest(), *pool.stages.T, *pool.per_member]
     if pool.rules.objective != "efficiency":
         kinds += [pool.speed, pool.best]
@@ -117,13 +123,6 @@ def coarser(fine: Merged, most: int) -> Merged:
     smaller = pool.represented(first, of)
     mean = total * unit // smaller.count.clip(min=1)
     return Merged(replace(smaller, weight=mean), fine.kind[first], fine.original, of[fine.of], unit)
-
-
-def conflicting(pool: Pool) -> Ints:
-    """Return a number per class that only classes without conflicts share, int64 (classes,)."""
-    apart = np.zeros(pool.classes, dtype=np.int64)
-    apart[pool.conflicts] = 1 + pool.conflicts
-    return apart
 
 
 def _rates(pool: Pool, members: Ints) -> Ints:

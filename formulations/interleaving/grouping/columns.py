@@ -57,12 +57,6 @@ def padded(members: Ints) -> Ints:
     return np.pad(members, ((0, 0), (0, MOST - members.shape[1])), constant_values=ALONE)
 
 
-def ascending(members: Ints) -> Ints:
-    """Return columns with their classes in ascending order and `ALONE` last."""
-    order = np.sort(np.where(members == ALONE, np.iinfo(np.int64).max, members), axis=1)
-    return np.where(order == np.iinfo(np.int64).max, ALONE, order)
-
-
 def number_of_columns(pool: Pool) -> int:
     """Return how many multisets of 1 to `most` classes of one bucket there are, filters aside."""
     sizes = np.bincount(pool.bucket[pool.bucket != ALONE], minlength=pool.buckets).tolist()
@@ -132,6 +126,8 @@ def enumerated(pool: Pool) -> Columns:
         classes = np.flatnonzero((pool.bucket == bucket) & (pool.count > 0))
         parts += _bucket_columns(pool, classes, own[classes], dispensable[classes])
     columns = joined(*parts)
+    new = ~_among(pool.standing, columns.members)
+    columns = joined(columns, valued(pool, pool.standing[new]))
     return columns.take(pool.count[columns.members[:, 0]] > 0)
 
 
@@ -161,6 +157,12 @@ def _bucket_columns(pool: Pool, classes: Ints, own: Ints, dispensable: Bools) ->
         parts.append(Columns(padded(members), worth).take(worth > part))
         best = np.maximum(worth, part)
     return parts
+
+
+def _among(some: Ints, members: Ints) -> Bools:
+    """Tell which of some columns are among others."""
+    there: Bools = (some[:, None] == members).all(axis=2).any(axis=1)
+    return there
 
 
 def _extended(level: Ints, classes: int) -> Ints:

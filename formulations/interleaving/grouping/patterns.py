@@ -14,15 +14,13 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.interleaving.grouping.classes import conflicting
 from placewright.formulations.interleaving.grouping.columns import (
-    ascending,
     enumerated,
     number_of_columns,
     periods,
     weights,
 )
-from placewright.formulations.interleaving.grouping.pool import ALONE, MOST, Ints, Pool
+from placewright.formulations.interleaving.grouping.pool import ALONE, MOST, Ints, Pool, ascending
 
 Number = TypeVar("Number", np.int64, np.float64)
 
@@ -44,8 +42,8 @@ class Profiles:
 
     @classmethod
     def of_pool(cls, pool: Pool) -> Profiles:
-        """Find the profiles; a class that has conflicts has one of its own."""
-        keys = [conflicting(pool), pool.bucket, pool.iteration, pool.memory, pool.longest()]
+        """Find the profiles; one that is `apart` has one of its own."""
+        keys = [pool.apart(), pool.bucket, pool.iteration, pool.memory, pool.longest()]
         _, first, of = np.unique(
             np.vstack([*keys, *pool.stages.T]).T, axis=0, return_index=True, return_inverse=True
         )

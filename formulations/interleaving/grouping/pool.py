@@ -16,7 +16,7 @@ GPUs (members - 1 times what a job of the bucket asks) is per_member less per_gr
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -103,6 +103,9 @@ class Pool:
         What each member takes on top; all that a class of the bucket `ALONE` takes.
     limit : int64 (rows,)
         Of each row at most so much.
+    standing : int64 (groups, 4)
+        Groups that run and may stay as they are although they are not allowed otherwise: ascending
+        classes, each of one job and in one such group at most, `ALONE` after the last one.
     """
 
     rules: Rules
@@ -121,6 +124,7 @@ class Pool:
     per_group: Ints
     per_member: Ints
     limit: Ints
+    standing: Ints = field(default_factory=lambda: np.full((0, MOST), ALONE, dtype=np.int64))
 
     @property
     def classes(self) -> int:
@@ -150,7 +154,7 @@ class Pool:
         first : int64 (fewer classes,)
             A class of this pool that looks like each new one.
         of : int64 (classes,)
-            The new class of each; one that has conflicts is alone in its own.
+            The new class of each; one that is `apart` is alone in its own.
         """
         count = np.zeros(len(first), dtype=np.int64)
         np.add.at(count, of, self.count)
@@ -168,7 +172,18 @@ class Pool:
             must=self.must[first],
             conflicts=of[self.conflicts],
             per_member=self.per_member[:, first],
+            standing=ascending(np.where(self.standing == ALONE, ALONE, of[self.standing])),
         )
+
+    def apart(self) -> Ints:
+        """Return a number per class that only classes of no conflict and no standing group share.
+
+        Shape (classes,).
+        """
+        named = np.concatenate([self.conflicts.ravel(), self.standing[self.standing != ALONE]])
+        number = np.zeros(self.classes, dtype=np.int64)
+        number[named] = 1 + named
+        return number
 
     def longest(self) -> Ints:
         """Return the longest period that each class's slowdown cap allows, shape (classes,)."""
@@ -187,6 +202,13 @@ class Pool:
         own = self.per_group.T[bucket] if self.buckets else np.zeros_like(taken)
         result: Ints = taken + np.where(bucket[:, None] != ALONE, own, 0)
         return result
+
+
+def ascending(members: Ints) -> Ints:
+    """Return columns with their classes in ascending order and `ALONE` last."""
+    last = np.iinfo(np.int64).max
+    order = np.sort(np.where(members == ALONE, last, members), axis=1)
+    return np.where(order == last, ALONE, order)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
