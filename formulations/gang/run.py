@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from placewright.formulations.gang.counting.hostpatterns import HostPatterns
 from placewright.formulations.gang.counting.models import (
     MODELLED,
+    CountModel,
     later_bounds,
     models_of,
     relaxation,
@@ -41,6 +43,12 @@ from placewright.formulations.session import Bound, Candidate, Session
 MAX_EXACT_CELLS = 6_000
 """Most task variables of a host-indexed model that is still solved whole."""
 
+MIN_PATTERN_CELLS = 100
+"""Least task variables of such a model for which host patterns are tried before."""
+
+PATTERN_SHARE = 0.1
+"""Part of the time left for a search over host patterns whose round the exact model can solve."""
+
 
 def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
     """Yield the greedy plan and the bounds that need no solver, then better ones of both."""
@@ -62,8 +70,10 @@ def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
     if not small(problem):
         yield from _run_counts(problem, session, placement)
         return
-    if problem.terms[0] in (VALUE, PROGRESS) and plain(problem):
-        yield from _run_plain(problem, session, placement)
+    if problem.terms[0] in (VALUE, PROGRESS) and not problem.running:
+        model = _counted_first(problem, placement)
+        if model is not None:
+            yield from _run_counted(problem, session, model)
         if session.proven or session.expired():
             return
     yield from run_exact(problem, session)
@@ -116,20 +126,35 @@ def trivial_bounds(problem: Problem) -> Iterator[Bound]:
         yield Bound("disruption", vacating_cost(problem), emptied, certified=True)
 
 
-def _run_plain(
-    problem: Problem, session: Session, greedy: Placement
+def _counted_first(problem: Problem, greedy: Placement) -> CountModel | None:
+    """Return the count model of a small round that may prove it sooner than the exact one.
+
+    The sums of a plain round are exact for it, but for the tree. Host patterns do not tell equal
+    hosts apart, in whose many orders a branch and bound loses itself.
+    """
+    if not plain(problem) and size_of(problem) < MIN_PATTERN_CELLS:
+        return None
+    model = next(models_of(problem, greedy))
+    exact = plain(problem) or isinstance(model.patterns, HostPatterns)
+    return model if exact else None
+
+
+def _run_counted(
+    problem: Problem, session: Session, model: CountModel
 ) -> Iterator[Candidate | Bound]:
-    """Search a small round by the sums, which are exact for it but for the tree, to the end."""
-    counts, _ = next(models_of(problem, greedy))
-    relaxed = yield from relaxation(session, counts, None, problem.terms[0])
-    values = yield from search(session, counts, None, relaxed, gap=0.0)
+    """Search a small round by counts: to the end by sums, by host patterns for a while."""
+    relaxed = yield from relaxation(session, *model, problem.terms[0])
+    if model.patterns is None:
+        values = yield from search(session, *model, relaxed, gap=0.0)
+    else:
+        values = yield from search(session, *model, gap=0.0, share=PATTERN_SHARE)
     if values is not None:
-        placement = expand(counts, None, values, session)
+        placement = expand(*model, values, session)
         grow(placement)
         done = problem.terms == (VALUE,) and session.settled(placement.value)
         yield candidate(placement, "counts", final=done)
     if not session.proven:
-        yield from later_bounds(session, counts, None)
+        yield from later_bounds(session, *model)
 
 
 def _run_counts(

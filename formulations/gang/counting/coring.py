@@ -47,7 +47,7 @@ def doubt_in(arrays: Arrays, relaxed: Outcome | None, options: Ints, row: Ints) 
 
 
 def search_core(
-    session: Session, arrays: Arrays, doubt: Doubt | None, gap: float
+    session: Session, arrays: Arrays, doubt: Doubt | None, gap: float, share: float = 0.5
 ) -> Outcome | None:
     """Search the columns least settled; once more those that might still beat what was found.
 
@@ -55,7 +55,7 @@ def search_core(
     or the first core has no point.
     """
     if doubt is None:
-        return session.optimise(arrays, share=0.5, most=SEARCH_SECONDS, gap=gap)
+        return session.optimise(arrays, share=share, most=SEARCH_SECONDS, gap=gap)
     margin = float(np.partition(doubt.loss, MOST_COLUMNS)[MOST_COLUMNS])
     found: Outcome | None = None
     while True:
@@ -63,10 +63,10 @@ def search_core(
         core = Core.of(arrays, kept, doubt.point)
         start = None if found is None or found.values is None else core.inside(found.values)
         outcome = session.optimise(
-            core.arrays, share=0.5, most=SEARCH_SECONDS, gap=gap, start=start
+            core.arrays, share=share, most=SEARCH_SECONDS, gap=gap, start=start
         )
         if outcome is None or outcome.values is None or outcome.objective is None:
-            return found or search_core(session, arrays, None, gap)
+            return found or search_core(session, arrays, None, gap, share)
         # Whoever is outside has lost at least as much as the column left out at the least loss.
         outside = doubt.most - float(doubt.loss[~kept].min(initial=np.inf))
         bound = None

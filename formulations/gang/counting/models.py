@@ -99,12 +99,13 @@ def search(
     relaxed: Outcome | None = None,
     *,
     gap: float | None = None,
+    share: float = 0.5,
 ) -> Generator[Bound, None, NDArray[np.float64] | None]:
     """Branch and bound term by term, each held before the next; return the last point found.
 
-    Later terms get less time, and those of places a looser gap than `gap`, by default half the
-    session's. If `relaxed` is the relaxation's outcome for the first term, with the same columns,
-    only those that it leaves in doubt are searched.
+    The first term gets `share` of the time left, later ones get less, and those of places a looser
+    gap than `gap`, by default half the session's. If `relaxed` is the relaxation's outcome for the
+    first term, with the same columns, only those that it leaves in doubt are searched.
     """
     problem, model = counts.problem, counts.model
     values: NDArray[np.float64] | None = None
@@ -115,7 +116,8 @@ def search(
         arrays = model.arrays(term, without=pending)
         if values is None:
             doubt = doubt_in(arrays, relaxed, counts.y, counts.option_row[counts.y_class])
-            outcome = search_core(session, arrays, doubt, session.gap / 2 if gap is None else gap)
+            first_gap = session.gap / 2 if gap is None else gap
+            outcome = search_core(session, arrays, doubt, first_gap, share)
         else:
             outcome = _search_later(session, term, arrays, values, doubt, holds[0][1])
         if outcome is None or outcome.values is None or outcome.objective is None:
