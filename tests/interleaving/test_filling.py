@@ -1,4 +1,4 @@
-"""Many classes of few profiles: columns by filling patterns, and bounds for any prices."""
+"""Many classes of few profiles: columns by filling templates, and bounds for any prices."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from placewright.formulations.interleaving.grouping.filling import (
     generated,
 )
 from placewright.formulations.interleaving.grouping.packing import pack
-from placewright.formulations.interleaving.grouping.patterns import Patterns, Profiles
 from placewright.formulations.interleaving.grouping.pool import (
     ALONE,
     Grouping,
     GroupingBound,
     Pool,
 )
+from placewright.formulations.interleaving.grouping.templates import Profiles, Templates
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
 
@@ -88,13 +88,13 @@ def test_whatever_the_prices_no_choice_beats_their_bound(
     assume(best is not None)
     fine = merged(pool)
     coarse = coarser(fine, most)
-    patterns = Patterns.of_pool(fine.pool, Profiles.of_pool(fine.pool))
+    templates = Templates.of_pool(fine.pool, Profiles.of_pool(fine.pool))
     rng = np.random.default_rng(seed)
     for size in (1.0, 10.0**5, 10.0**7):
         duals = Duals(
             rng.normal(size=coarse.pool.classes) * size, rng.normal(size=len(pool.limit)) * size
         )
-        assert certified(fine, coarse, patterns, duals) >= best
+        assert certified(fine, coarse, templates, duals) >= best
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -133,13 +133,13 @@ def test_each_place_is_filled_by_who_earns_most_there(pools: ModuleType) -> None
     )
     profiles = Profiles.of_pool(pool)
     assert profiles.of.tolist() == [1, 1, 0, 0]
-    patterns = Patterns.of_pool(pool, profiles)
-    assert patterns.members[:, :2].tolist() == [[0, 0], [0, 1], [1, 1]]
-    earned, chosen = patterns.filled(np.zeros(4, dtype=np.int64))
+    templates = Templates.of_pool(pool, profiles)
+    assert templates.members[:, :2].tolist() == [[0, 0], [0, 1], [1, 1]]
+    earned, chosen = templates.filled(np.zeros(4, dtype=np.int64))
     assert chosen[:, :2].tolist() == [[2, 3], [1, 2], [0, 1]]
     assert (earned.sum(axis=1) == valued(pool, chosen).worth).all()
     # The third class costs more than it earns: then the fourth.
-    _, chosen = patterns.filled(np.array([0, 10**7, 10**7, 0]))
+    _, chosen = templates.filled(np.array([0, 10**7, 10**7, 0]))
     assert chosen[:, :2].tolist() == [[2, 3], [0, 3], [0, 0]]
 
 

@@ -1,7 +1,7 @@
-"""Column generation for many classes of few profiles: which classes fill the places of patterns.
+"""Column generation for many classes of few profiles: which classes fill the places of templates.
 
 The program of `packing.py` has a column for each multiset of classes. Here it begins with few, and
-its duals, y of classes and p of rows, say what is missing: a pattern of bucket b filled by classes
+its duals, y of classes and p of rows, say what is missing: a template of bucket b filled by classes
 c in places i pays if
 
     worth + sum_i worth(i, c_i)  >  sum_r p_r per_group[r, b]
@@ -10,7 +10,7 @@ c in places i pays if
 so each place may choose for itself. Where nothing pays, the relaxation is solved over all columns.
 
 The bound is proven apart from that, in whole numbers, for any prices p >= 0 (weak duality). Let the
-places of each pattern ask for prices that add up to what its columns cost less their fixed worth;
+places of each template ask for prices that add up to what its columns cost less their fixed worth;
 then any y that leaves no class a gain in any place, nor on its own, is a point of the dual:
 
     bound  =  sum_c y[c] count(c) + sum_r p_r limit(r)
@@ -36,7 +36,6 @@ from placewright.formulations.interleaving.grouping.columns import (
     valued,
 )
 from placewright.formulations.interleaving.grouping.packing import Program, pack_some
-from placewright.formulations.interleaving.grouping.patterns import Patterns, Profiles
 from placewright.formulations.interleaving.grouping.pool import (
     ALONE,
     Grouping,
@@ -44,6 +43,7 @@ from placewright.formulations.interleaving.grouping.pool import (
     Ints,
     Pool,
 )
+from placewright.formulations.interleaving.grouping.templates import Profiles, Templates
 from placewright.formulations.session import Session
 from placewright.solver.certify import SCALE
 
@@ -98,7 +98,7 @@ def fill(fine: Merged, profiles: Profiles, session: Session) -> Iterator[Groupin
     columns, found_duals = generated(coarse.pool, session)
     if found_duals is not None:
         duals = found_duals.divided(coarse.unit)
-        bound = certified(fine, coarse, Patterns.of_pool(fine.pool, profiles), duals)
+        bound = certified(fine, coarse, Templates.of_pool(fine.pool, profiles), duals)
         yield GroupingBound(bound, certified=True)
     gap = NEARER if coarse.pool.classes == fine.pool.classes else NEAR
     for found in pack_some(coarse.pool, columns, session, gap=gap, seconds=SECONDS):
@@ -108,7 +108,7 @@ def fill(fine: Merged, profiles: Profiles, session: Session) -> Iterator[Groupin
 def generated(pool: Pool, session: Session) -> tuple[Columns, Duals | None]:
     """Return the columns on which the relaxation stands, and the duals of the last program."""
     profiles = Profiles.of_pool(pool)
-    patterns = Patterns.of_pool(pool, profiles)
+    templates = Templates.of_pool(pool, profiles)
     singles = np.arange(pool.classes, dtype=np.int64)[:, None]
     columns = valued(pool, padded(singles))
     duals = _first_duals(pool, profiles, session)
@@ -121,9 +121,9 @@ def generated(pool: Pool, session: Session) -> tuple[Columns, Duals | None]:
         if duals is None:
             break
         cost = duals.classes + duals.rows @ pool.per_member
-        earned, chosen = patterns.filled(cost)
-        price = (duals.rows @ pool.per_group)[patterns.bucket]
-        gain = earned.sum(axis=1) + patterns.worth - price
+        earned, chosen = templates.filled(cost)
+        price = (duals.rows @ pool.per_group)[templates.bucket]
+        gain = earned.sum(axis=1) + templates.worth - price
         pays = gain > TOLERANCE * most if known else gain > -np.inf
         fresh = [m for m in np.unique(chosen[pays], axis=0) if m.tobytes() not in known]
         if not fresh:
@@ -134,12 +134,12 @@ def generated(pool: Pool, session: Session) -> tuple[Columns, Duals | None]:
     return columns, duals
 
 
-def certified(fine: Merged, coarse: Merged, patterns: Patterns, duals: Duals) -> int:
+def certified(fine: Merged, coarse: Merged, templates: Templates, duals: Duals) -> int:
     """Return a bound of the merged pool, given duals of one with fewer weights.
 
     Parameters
     ----------
-    patterns
+    templates
         Of the fine pool.
     duals
         Of the coarse pool; anything at all gives a bound, good ones a good one.
@@ -151,16 +151,16 @@ def certified(fine: Merged, coarse: Merged, patterns: Patterns, duals: Duals) ->
     rows = sum(p * n for p, n in zip(prices, pool.limit.tolist(), strict=True))
     own = alone(pool)
     own[pool.bucket != ALONE] -= price[pool.bucket[pool.bucket != ALONE]]
-    asked = price[patterns.bucket] - patterns.worth
+    asked = price[templates.bucket] - templates.worth
     worth = _between_weights(fine, coarse, duals.classes) + cost
-    at = np.arange(4) < patterns.size[:, None]
+    at = np.arange(4) < templates.size[:, None]
     bounds = []
     for _ in range(PASSES):
         # What a place earns is what it may ask for, less a share of what is not asked of all.
-        earned = patterns.most_earned(worth)
-        over, rest = np.divmod(earned.sum(axis=1) - asked, patterns.size)
+        earned = templates.most_earned(worth)
+        over, rest = np.divmod(earned.sum(axis=1) - asked, templates.size)
         share = over[:, None] + (np.arange(4) < rest[:, None])
-        worth = patterns.fair_costs(np.where(at, earned - share, 0), own)
+        worth = templates.fair_costs(np.where(at, earned - share, 0), own)
         worth = np.where(pool.must, worth, worth.clip(min=cost))
         jobs = sum(y * n for y, n in zip((worth - cost).tolist(), pool.count.tolist(), strict=True))
         bounds.append(jobs + -(-rows // SCALE))

@@ -8,15 +8,15 @@ from placewright.formulations.interleaving.grouping.classes import merged
 from placewright.formulations.interleaving.grouping.columns import enumerated, number_of_columns
 from placewright.formulations.interleaving.grouping.filling import fill
 from placewright.formulations.interleaving.grouping.packing import pack
-from placewright.formulations.interleaving.grouping.patterns import Profiles
 from placewright.formulations.interleaving.grouping.pool import Grouping, GroupingBound, Pool
+from placewright.formulations.interleaving.grouping.templates import Profiles
 from placewright.formulations.session import Session
 
 ENUMERATED = 30_000
 """Most multisets of classes of which each is made a column."""
 
-PATTERNS = 50_000
-"""Most patterns whose places are filled."""
+TEMPLATES = 50_000
+"""Most templates whose places are filled."""
 
 
 def group(pool: Pool, session: Session) -> Iterator[Grouping | GroupingBound]:
@@ -39,7 +39,7 @@ def group(pool: Pool, session: Session) -> Iterator[Grouping | GroupingBound]:
 def _found(pool: Pool, session: Session) -> Iterator[Grouping | GroupingBound]:
     small = merged(pool)
     profiles = Profiles.of_pool(small.pool)
-    if number_of_columns(small.pool) > ENUMERATED and profiles.patterns <= PATTERNS:
+    if number_of_columns(small.pool) > ENUMERATED and profiles.templates <= TEMPLATES:
         yield from fill(small, profiles, session)
         return
     for found in pack(small.pool, enumerated(small.pool), session):

@@ -1,9 +1,9 @@
-"""Patterns: groups of profiles, whose places are filled by any classes of these profiles.
+"""Templates: groups of profiles, whose places are filled by any classes of these profiles.
 
 A group's period depends on profiles alone. Its members may differ in all else: weight, speed, what
-they take of rows, whether they must be covered. So of few profiles there are few patterns, however
-many classes there are, and at given costs of the classes a pattern is filled best by the best class
-in each of its places.
+they take of rows, whether they must be covered. So few profiles have few templates, however many
+classes there are, and at given costs of the classes a template is filled best by the best class in
+each of its places.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Profiles:
         return cls(pool.represented(first, of.reshape(-1)), of.reshape(-1))
 
     @property
-    def patterns(self) -> int:
-        """How many patterns there are at most."""
+    def templates(self) -> int:
+        """How many templates there are at most."""
         return number_of_columns(self.pool) - self.pool.classes
 
 
@@ -61,16 +61,16 @@ class _Places:
 
     Attributes
     ----------
-    pattern, place, turn : int64 (places,)
-        Where they are; the turn of the second place for a profile in its pattern is 1.
+    template, place, turn : int64 (places,)
+        Where they are; the turn of the second place for a profile in its template is 1.
     period : int64 (places,)
-        Index of the pattern's period among the different ones.
+        Index of the template's period among the different ones.
     candidates : int64 (candidates,)
-        Classes of the profile, each as often as a pattern could hold it.
+        Classes of the profile, each as often as a template could hold it.
     worth : int64 (different periods, candidates)
     """
 
-    pattern: Ints
+    template: Ints
     place: Ints
     turn: Ints
     period: Ints
@@ -79,15 +79,15 @@ class _Places:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Patterns:
-    """All patterns of a pool.
+class Templates:
+    """All templates of a pool.
 
     Attributes
     ----------
-    members : int64 (patterns, 4)
+    members : int64 (templates, 4)
         Profiles in ascending order, `ALONE` after the last one.
-    bucket, size, worth : int64 (patterns,)
-        Bucket, number of places, and what a pattern is worth whoever fills it.
+    bucket, size, worth : int64 (templates,)
+        Bucket, number of places, and what a template is worth whoever fills it.
     """
 
     members: Ints
@@ -97,8 +97,8 @@ class Patterns:
     places: tuple[_Places, ...]
 
     @classmethod
-    def of_pool(cls, pool: Pool, profiles: Profiles) -> Patterns:
-        """Find the patterns of a pool's profiles, and what each class is worth in each place."""
+    def of_pool(cls, pool: Pool, profiles: Profiles) -> Templates:
+        """Find the templates of a pool's profiles, and what each class is worth in each place."""
         kinds = profiles.pool
         # If every profile must be covered, no group is left out for being worth too little.
         columns = enumerated(replace(kinds, must=np.ones(kinds.classes, dtype=np.bool_)))
@@ -119,12 +119,12 @@ class Patterns:
         speed = (0 if shared else 1) * pool.speed * pool.iteration
         places = []
         for profile in range(kinds.classes):
-            pattern, place = np.nonzero(members == profile)
+            template, place = np.nonzero(members == profile)
             classes = np.flatnonzero(profiles.of == profile)
             candidates = np.repeat(classes, pool.count[classes].clip(max=MOST))
-            different, index = np.unique(period[pattern], return_inverse=True)
+            different, index = np.unique(period[template], return_inverse=True)
             worth = speed[candidates] // different[:, None] * weights(pool)[candidates]
-            places.append(_Places(pattern, place, turn[pattern, place], index, candidates, worth))
+            places.append(_Places(template, place, turn[template, place], index, candidates, worth))
         fixed = columns.worth if shared else np.zeros(len(members), dtype=np.int64)
         return cls(members, kinds.bucket[members[:, 0]], size, fixed, tuple(places))
 
@@ -140,33 +140,33 @@ class Patterns:
 
         Returns
         -------
-        earned : (patterns, 4)
+        earned : (templates, 4)
             What each place earns so, 0 where there is none.
-        chosen : int64 (patterns, 4)
+        chosen : int64 (templates, 4)
             Who fills it: no class more often than it has jobs, ascending, `ALONE` last.
         """
         earned = np.zeros(self.members.shape, dtype=cost.dtype)
         chosen = np.full_like(self.members, ALONE)
         for at in self.places:
-            if not len(at.pattern):
+            if not len(at.template):
                 continue
             gain = at.worth - cost[at.candidates]
             best = np.argsort(-gain, axis=1, kind="stable")[:, :MOST]
             who = best[at.period, at.turn]
-            earned[at.pattern, at.place] = gain[at.period, who]
-            chosen[at.pattern, at.place] = at.candidates[who]
+            earned[at.template, at.place] = gain[at.period, who]
+            chosen[at.template, at.place] = at.candidates[who]
         return earned, ascending(chosen)
 
     def most_earned(self, cost: Ints) -> Ints:
-        """Return what the best class for each place earns there, int64 (patterns, 4).
+        """Return what the best class for each place earns there, int64 (templates, 4).
 
-        Whether it is in another place of the pattern, too, is not asked.
+        Whether it is in another place of the template, too, is not asked.
         """
         earned = np.zeros(self.members.shape, dtype=np.int64)
         for at in self.places:
-            if len(at.pattern):
+            if len(at.template):
                 gain = (at.worth - cost[at.candidates]).max(axis=1)
-                earned[at.pattern, at.place] = gain[at.period]
+                earned[at.template, at.place] = gain[at.period]
         return earned
 
     def fair_costs(self, price: Ints, own: Ints) -> Ints:
@@ -174,16 +174,16 @@ class Patterns:
 
         Parameters
         ----------
-        price : int64 (patterns, 4)
+        price : int64 (templates, 4)
             What each place asks for.
         own : int64 (classes,)
             What each class earns elsewhere: the least cost there is.
         """
         cost = own.copy()
         for at in self.places:
-            if not len(at.pattern):
+            if not len(at.template):
                 continue
             least = np.full(len(at.worth), np.iinfo(np.int64).max)
-            np.minimum.at(least, at.period, price[at.pattern, at.place])
+            np.minimum.at(least, at.period, price[at.template, at.place])
             np.maximum.at(cost, at.candidates, (at.worth - least[:, None]).max(axis=0))
         return cost
