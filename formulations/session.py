@@ -42,12 +42,25 @@ WORK = 30.0
 
 
 @dataclass(frozen=True, slots=True)
+class Group:
+    """Jobs that share GPUs, by their indices in the round, the offset of each, and the period.
+
+    The period is in microseconds.
+    """
+
+    members: tuple[int, ...]
+    offsets: tuple[int, ...]
+    period: int
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """A plan to verify, by the jobs' indices in the round.
 
     `starts` has the option and task places of each job that starts or migrates, `preempted` for
     each preempted job one that takes its place. Other running jobs are kept. A `final` one is the
-    last that the formulation means to yield. `slots` has, for jobs with MIG slices, where they are.
+    last that the formulation means to yield. `slots` has, for jobs with MIG slices, where they are,
+    and `groups` are all that share GPUs after the round.
     """
 
     starts: Mapping[int, tuple[int, tuple[Place, ...]]]
@@ -55,6 +68,7 @@ class Candidate:
     preempted: Mapping[int, int] = field(default_factory=dict)
     final: bool = False
     slots: Mapping[int, Slots] = field(default_factory=dict)
+    groups: tuple[Group, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,298 @@
+"""From a checked round to the pool of jobs that may share GPUs, one class per job."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.quotas import held_by
+from placewright.formulations.interleaving.alike import buckets_of, memory_of_buckets
+from placewright.formulations.interleaving.conflicts import conflicting_pairs, memory_in_group
+from placewright.formulations.interleaving.grouping.pool import ALONE, Objective, Pool, Rules
+from placewright.formulations.interleaving.rows import Row, amount_rows, block_rows, quota_rows
+from placewright.instances.arrays import build_cluster
+from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.job import Job, TaskGroup
+from placewright.instances.plan import Task
+from placewright.instances.ranges import expand
+from placewright.instances.round import Round
+from placewright.instances.sensitivity import speed
+from placewright.instances.sharing import Sharing
+from placewright.topology import Cluster
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+Spot: TypeAlias = tuple[int, int, str, frozenset[int]]
+"""Group, index, host and GPUs of a task."""
+
+Place: TypeAlias = frozenset[Spot]
+"""Where a job runs: the jobs of one place share it."""
+
+OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
+"""Terms that say what sharing is worth."""
+
+
+@dataclass(frozen=True, eq=False)
+class Interleaving:
+    """What there is to decide of a round.
+
+    Attributes
+    ----------
+    jobs : tuple of int
+        Indices in the round of the jobs of the pool: those that are pending or may move.
+    pool : Pool
+        One class per job, in the order of `jobs`.
+    objective
+        The term by which groups are chosen, the first of its kind in the policy.
+    together : dict of int to tuple of int
+        For each running job who runs on its GPUs, itself too, by indices in the round.
+    stays : frozenset of int
+        Running jobs that stay as they are, with whom they are.
+    opened : Open
+        Where tasks may arrive.
+    """
+
+    round: Round
+    sharing: Sharing
+    cluster: Cluster
+    jobs: tuple[int, ...]
+    pool: Pool
+    objective: Objective
+    together: Mapping[int, tuple[int, ...]]
+    stays: frozenset[int]
+    opened: Open
+
+
+def compile_interleaving(round_: Round, more: Collection[int] = ()) -> Interleaving:
+    """Return what there is to decide if pinned jobs, and `more` running jobs, stay as they are.
+
+    Whoever shares GPUs with a job that stays stays, too.
+
+    Parameters
+    ----------
+    round_
+        A round of policy `interleaving` that `references.check_round` accepts.
+    """
+    sharing, terms = round_.sharing, round_.policy.terms
+    together = running_together(round_)
+    fixed = {j for j in together if j in more or _pinned(round_.jobs[j])}
+    stays = frozenset(one for j in fixed for one in together[j])
+    cluster = build_cluster(round_.cluster)
+    opened = open_to(round_, cluster)
+    indices = tuple(j for j in range(len(round_.jobs)) if j not in stays)
+    jobs = [round_.jobs[j] for j in indices]
+    objective = min((o for o in OBJECTIVES if o in terms), key=terms.index)
+    bucket = buckets_of(jobs)
+    room = _Room(round_, cluster, together, stays, opened)
+    rows = [
+        *block_rows(jobs, cluster, room.hosts, room.gpus),
+        *amount_rows(jobs, cluster, room.hosts, room.held, bucket),
+        *quota_rows(jobs, _quota(round_, stays)),
+        *_saving_row(round_, sharing, together, stays, opened, jobs, bucket),
+    ]
+    position = {j: i for i, j in enumerate(indices)}
+    pairs = conflicting_pairs(round_, sharing)
+    conflicts = [(position[a], position[b]) for a, b in pairs if a in position and b in position]
+    highest = max((job.priority for job in jobs), default=0)
+    stages = len(sharing.resources)
+    pool = Pool(
+        rules=Rules(objective, sharing.spanning, sharing.contention, sharing.most),
+        stages=np.array([_stages(job, stages) for job in jobs], dtype=np.int64).reshape(-1, stages),
+        iteration=_array(_alone(job) for job in jobs),
+        slowdown=_array((job.profile and job.profile.slowdown) or 0 for job in jobs),
+        speed=_array(speed(job, 0) for job in jobs),
+        best=_array(max(speed(job, o) for o in range(len(job.options))) for job in jobs),
+        weight=_array(job.weight for job in jobs),
+        memory=_array(memory_in_group(job, sharing) for job in jobs),
+        bucket=bucket,
+        count=np.ones(len(jobs), dtype=np.int64),
+        # Only a job of higher priority can stop one that runs.
+        must=np.array([j.running is not None and j.priority == highest for j in jobs], dtype=bool),
+        conflicts=np.array(sorted(conflicts), dtype=np.int64).reshape(-1, 2),
+        gpu_memory=memory_of_buckets(jobs, cluster, bucket),
+        per_group=_per_group(rows, bucket),
+        per_member=_per_member(rows, bucket),
+        limit=_array(row.limit for row in rows),
+    )
+    return Interleaving(
+        round_, sharing, cluster, indices, pool, objective, together, stays, opened
+    )
+
+
+class _Room:
+    """Where tasks may be after the round, and what jobs that stay hold there.
+
+    Attributes
+    ----------
+    hosts : bool (hosts,)
+        Hosts where something may arrive or runs.
+    gpus : int64 (hosts,)
+        GPUs that may be used there by jobs that do not stay.
+    held : int64 (resources,)
+        What jobs that stay hold of the resources of all hosts.
+    """
+
+    def __init__(
+        self,
+        round_: Round,
+        cluster: Cluster,
+        together: Mapping[int, tuple[int, ...]],
+        stays: Collection[int],
+        opened: Open,
+    ) -> None:
+        index = cluster.host_index
+        used: dict[bool, set[tuple[str, int]]] = {True: set(), False: set()}
+        cpu: dict[tuple[int, Spot], int] = {}
+        self.hosts = opened.hosts.copy()
+        self.held = np.zeros(len(cluster.resources), dtype=np.int64)
+        for j in together:
+            job = round_.jobs[j]
+            for spot, task, group in _tasks(job):
+                self.hosts[index[task.host]] = True
+                used[j in stays].update((task.host, gpu) for gpu in task.gpus)
+                if j in stays:
+                    first = together[j][0], spot
+                    cpu[first] = max(cpu.get(first, 0), group.cpu)
+                    for r, name in enumerate(cluster.resources[1:], start=1):
+                        amount = group.memory if name == "memory" else group.resources.get(name, 0)
+                        self.held[r] += amount
+        self.held[0] = sum(cpu.values())
+        self.gpus = np.where(opened.hosts, cluster.gpu_count, 0).astype(np.int64)
+        for host, gpu in opened.closed | used[True]:
+            self.gpus[index[host]] -= opened.hosts[index[host]]
+        for host, gpu in used[False]:
+            # What runs where nothing may arrive can go on there.
+            self.gpus[index[host]] += not opened(host, gpu)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Open:
+    """Where tasks may arrive: `hosts` (hosts,), but for the reserved GPUs `closed` of them."""
+
+    hosts: Bools
+    closed: frozenset[tuple[str, int]]
+    cluster: Cluster
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs tasks may arrive at."""
+        index = self.cluster.host_index
+        closed = sum(bool(self.hosts[index[host]]) for host, _ in self.closed)
+        return int(self.cluster.gpu_count[self.hosts].sum()) - closed
+
+    def __call__(self, host: str, gpu: int) -> bool:
+        """Whether a task may arrive at a GPU."""
+        return bool(self.hosts[self.cluster.host_index[host]]) and (host, gpu) not in self.closed
+
+
+def running_together(round_: Round) -> dict[int, tuple[int, ...]]:
+    """Return for each running job who runs on its GPUs with it, itself too, in ascending order."""
+    bucket = buckets_of(round_.jobs)
+    at: defaultdict[object, list[int]] = defaultdict(list)
+    for j, job in enumerate(round_.jobs):
+        if job.running is not None:
+            at[j if bucket[j] == ALONE else place_of(job.running.tasks)].append(j)
+    return {j: tuple(mine) for mine in at.values() for j in mine}
+
+
+def place_of(tasks: Iterable[Task]) -> Place:
+    """Return where tasks run."""
+    return frozenset((t.group, t.index, t.host, frozenset(t.gpus)) for t in tasks)
+
+
+def open_to(round_: Round, cluster: Cluster) -> Open:
+    """Return where tasks may arrive."""
+    index = cluster.host_index
+    hosts = np.zeros(cluster.num_hosts, dtype=bool)
+    for entry in round_.cluster.hosts:
+        if entry.healthy:
+            hosts[[index[name] for name in expand(entry.name)]] = True
+    closed = set()
+    for reservation in round_.reservations:
+        for name in expand(reservation.host):
+            if reservation.gpus is None:
+                hosts[index[name]] = False
+            else:
+                closed.update((name, gpu) for gpu in reservation.gpus)
+    return Open(hosts, frozenset(closed), cluster)
+
+
+def _tasks(job: Job) -> Iterator[tuple[Spot, Task, TaskGroup]]:
+    """Yield what a running job runs, and where."""
+    if job.running is not None:
+        groups = job.options[job.running.option].groups
+        for t in job.running.tasks:
+            yield (t.group, t.index, t.host, frozenset(t.gpus)), t, groups[t.group]
+
+
+def _quota(round_: Round, stays: Collection[int]) -> dict[tuple[str, str], int]:
+    """Return what jobs that do not stay may hold, per tenant and resource."""
+    quota = {(t.name, name): most for t in round_.tenants for name, most in t.quota.items()}
+    held, fixed = dict.fromkeys(quota, 0), dict.fromkeys(quota, 0)
+    for j, job in enumerate(round_.jobs if quota else ()):
+        if job.running is not None:
+            for name, amount in held_by(job.options[job.running.option]).items():
+                if (job.tenant or "", name) in quota:
+                    held[job.tenant or "", name] += amount
+                    fixed[job.tenant or "", name] += amount * (j in stays)
+    return {key: max(most, held[key]) - fixed[key] for key, most in quota.items()}
+
+
+def _saving_row(
+    round_: Round,
+    sharing: Sharing,
+    together: Mapping[int, tuple[int, ...]],
+    stays: Collection[int],
+    opened: Open,
+    jobs: Sequence[Job],
+    bucket: Ints,
+) -> Iterator[Row]:
+    """Yield what groups may save of GPUs, if they are formed as needed: what lacks, about."""
+    if not sharing.as_needed:
+        return
+    asked = sum(job.options[0].milli_gpu for job in round_.jobs)
+    lack = asked - WHOLE_GPU * opened.gpus
+    largest = max((j.options[0].milli_gpu for j in round_.jobs if j.profile), default=0)
+    groups = {mine for mine in together.values() if len(mine) > 1}
+    saves = {mine: (len(mine) - 1) * round_.jobs[mine[0]].options[0].milli_gpu for mine in groups}
+    most = max(sum(saves.values()), lack + largest - WHOLE_GPU if lack > 0 else 0)
+    fixed = sum(amount for mine, amount in saves.items() if mine[0] in stays)
+    gpus = np.where(bucket == ALONE, 0, _array(job.options[0].milli_gpu for job in jobs))
+    yield Row(-gpus, gpus, most - fixed)
+
+
+def _pinned(job: Job) -> bool:
+    return job.running is not None and job.running.pinned
+
+
+def _stages(job: Job, number: int) -> tuple[int, ...]:
+    return (0,) * number if job.profile is None else job.profile.stages
+
+
+def _alone(job: Job) -> int:
+    return 0 if job.profile is None else job.profile.alone
+
+
+def _array(values: Iterable[int]) -> Ints:
+    return np.fromiter(values, dtype=np.int64)
+
+
+def _per_group(rows: Sequence[Row], bucket: Ints) -> Ints:
+    """Return what a column of each bucket takes: the least that its jobs share, (rows, buckets)."""
+    least = np.full((len(rows), int(bucket.max(initial=ALONE)) + 1), np.iinfo(np.int64).max)
+    inside = bucket != ALONE
+    for r, row in enumerate(rows):
+        np.minimum.at(least[r], bucket[inside], row.shared[inside])
+    return least
+
+
+def _per_member(rows: Sequence[Row], bucket: Ints) -> Ints:
+    """Return what each job takes besides, (rows, jobs)."""
+    own = [row.own + np.where(bucket == ALONE, row.shared, 0) for row in rows]
+    return np.array(own, dtype=np.int64).reshape(len(rows), len(bucket))

@@ -1,0 +1,130 @@
+"""Homes: which team keeps the place of its running members, as long as it fits there."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from placewright.formulations.interleaving.compile import Interleaving
+from placewright.formulations.interleaving.merging import merged
+from placewright.formulations.session import Group
+from placewright.instances.job import Job, Running, TaskGroup
+from placewright.instances.references import hosts_by_name
+
+
+def homes_of(problem: Interleaving, teams: Sequence[Group]) -> list[int | None]:
+    """Return for each team a running member whose place it keeps, None if it keeps none.
+
+    Where most would be lost by moving comes first. A team that others join stays only where they
+    may arrive, and where all its members fit beside those who stay elsewhere.
+    """
+    homes: list[int | None] = [None] * len(teams)
+    taken: set[int] = set()
+    for _, number, member in sorted(_claims(problem, teams)):
+        place = problem.together[member][0]
+        if homes[number] is None and place not in taken:
+            homes[number] = member
+            taken.add(place)
+    held = _Held(problem)
+    for j in problem.stays:
+        if problem.together[j][0] == j:
+            held.add(_merged(problem, problem.together[j]), j)
+    for number, member in enumerate(homes):
+        if member is not None:
+            held.add(_merged(problem, at_home(problem, teams[number], member)), member)
+    for number, member in enumerate(homes):
+        if member is None or set(teams[number].members) <= set(problem.together[member]):
+            continue
+        held.add(_merged(problem, at_home(problem, teams[number], member)), member, -1)
+        after = _merged(problem, teams[number].members)
+        if held.admits(after, member):
+            held.add(after, member)
+        else:
+            homes[number] = None
+    return homes
+
+
+def at_home(problem: Interleaving, team: Group, member: int) -> tuple[int, ...]:
+    """Return the members of a team that run where this one does."""
+    here = problem.together[member]
+    return tuple(j for j in team.members if j in here)
+
+
+def running_of(job: Job) -> Running:
+    """Return where a job runs; it must."""
+    if job.running is None:
+        raise AssertionError(f"job {job.name} does not run; expected one that does")
+    return job.running
+
+
+def stop_cost(problem: Interleaving, job: Job, given: int | None) -> int:
+    """Return the milli-GPU-seconds of stopping a running job; `given`: what the round says."""
+    if given is not None:
+        return given
+    running = running_of(job)
+    lost = 0 if running.checkpoint is None else problem.round.now - running.checkpoint
+    return job.options[running.option].milli_gpu * (lost + running.restart_s)
+
+
+def _claims(problem: Interleaving, teams: Sequence[Group]) -> Iterator[tuple[int, int, int]]:
+    """Yield what each team would lose by leaving each place, negative, the team and who is there."""
+    for number, team in enumerate(teams):
+        cost: defaultdict[int, int] = defaultdict(int)
+        for j in team.members:
+            if j in problem.together:
+                job = problem.round.jobs[j]
+                moved = job.options[running_of(job).option].milli_gpu
+                lost = stop_cost(problem, job, running_of(job).migrate_cost)
+                cost[problem.together[j][0]] += moved + lost
+        for place, lost in cost.items():
+            first = next(j for j in team.members if j in problem.together[place])
+            yield -lost, number, first
+
+
+def _merged(problem: Interleaving, members: Sequence[int]) -> tuple[TaskGroup, ...]:
+    jobs = [problem.round.jobs[j] for j in members]
+    if len(jobs) == 1 and jobs[0].running is not None:
+        return jobs[0].options[jobs[0].running.option].groups
+    return merged(jobs, problem.sharing)
+
+
+class _Held:
+    """What jobs hold of hosts besides GPUs; those of one place are added together."""
+
+    def __init__(self, problem: Interleaving) -> None:
+        self._problem = problem
+        self._hosts = hosts_by_name(problem.round.cluster)
+        self._held: defaultdict[tuple[str, str], int] = defaultdict(int)
+
+    def add(self, groups: Sequence[TaskGroup], member: int, times: int = 1) -> None:
+        """Add what groups take at the place of a running job, or with -1 give it back."""
+        for (host, name), amount in self._amounts(groups, member):
+            self._held[host, name] += times * amount
+
+    def admits(self, groups: Sequence[TaskGroup], member: int) -> bool:
+        """Whether these groups may arrive, and fit, at the place of a running job."""
+        more: defaultdict[tuple[str, str], int] = defaultdict(int)
+        for key, amount in self._amounts(groups, member):
+            more[key] += amount
+        if any(
+            self._held[host, name] + amount > self._hosts[host].capacity.get(name, 0)
+            for (host, name), amount in more.items()
+        ):
+            return False
+        for task in running_of(self._problem.round.jobs[member]).tasks:
+            asked, has = groups[task.group].gpu_memory, self._hosts[task.host].gpu_memory
+            if asked and (has is None or asked > has):
+                return False
+            if not all(self._problem.opened(task.host, gpu) for gpu in task.gpus):
+                return False
+        return True
+
+    def _amounts(
+        self, groups: Sequence[TaskGroup], member: int
+    ) -> Iterator[tuple[tuple[str, str], int]]:
+        for task in running_of(self._problem.round.jobs[member]).tasks:
+            group = groups[task.group]
+            wanted = {"cpu": group.cpu, "memory": group.memory, **group.resources}
+            for name, amount in wanted.items():
+                if amount:
+                    yield (task.host, name), amount

@@ -1,0 +1,153 @@
+"""What groups and jobs take of the cluster, as linear rows: blocks of GPUs, amounts, quotas, savings.
+
+A row says no more than every plan obeys, wherever tasks are placed; it is for bounds and for
+choosing groups. Of a job with several options it counts the least that any of them takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.quotas import held_by
+from placewright.formulations.gang.shapes import hosts_named
+from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.job import Job, TaskGroup
+from placewright.topology import Cluster
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+MOST_MASKS = 12
+"""Sets of allowed hosts with rows of their own; the others count for all hosts only."""
+
+Allowed: TypeAlias = tuple[tuple[str, ...] | None, tuple[str, ...] | None]
+"""GPU models and hosts that a task group names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row: what each job takes with its group (`shared`) and for itself (`own`), (jobs,).
+
+    A group takes the least that is shared by a job of its bucket, and all that members own.
+    """
+
+    shared: Ints
+    own: Ints
+    limit: int
+
+
+def block_rows(
+    jobs: Sequence[Job], cluster: Cluster, hosts: Bools, gpus: Ints
+) -> Iterable[Row]:
+    """Yield, for sets of hosts and sizes s, how many blocks of s GPUs on one host are taken.
+
+    A task of m GPUs takes floor(m / s) disjoint blocks of its host, which has floor(n / s).
+
+    Parameters
+    ----------
+    hosts
+        Where tasks may be after the round, (hosts,).
+    gpus
+        GPUs that they may have there, (hosts,).
+    """
+    masks = _masks(jobs, cluster)
+    allowed = {key: mask & hosts for key, mask in masks.items()}
+    sizes = sorted(
+        {max(g.gpu // WHOLE_GPU, 1) for j in jobs for o in j.options for g in o.groups if g.gpu}
+    )
+    for within in _families(allowed, hosts):
+        inside = {key for key, mask in allowed.items() if not (mask & ~within).any()}
+        for size in sizes:
+            taken = np.array([_least_blocks(job, inside, size) for job in jobs], dtype=np.int64)
+            if size == 1:
+                limit = int(gpus[within].sum()) * WHOLE_GPU
+            else:
+                limit = int((gpus[within] // size).sum())
+            if taken.sum() > limit:
+                yield Row(taken, np.zeros_like(taken), limit)
+
+
+def amount_rows(
+    jobs: Sequence[Job], cluster: Cluster, hosts: Bools, held: Ints, bucket: Ints
+) -> Iterable[Row]:
+    """Yield what jobs take of hosts' resources: members of a group each, but for CPU.
+
+    Parameters
+    ----------
+    held
+        What cannot be had, (resources,): that of jobs that stay.
+    bucket
+        Of each job, negative for those that share with nobody, (jobs,).
+    """
+    for r, name in enumerate(cluster.resources):
+        taken = np.array([_least(job, name) for job in jobs], dtype=np.int64)
+        limit = int(cluster.capacity[hosts, r].sum()) - int(held[r])
+        # A group takes the CPU that one member asks: at least what the least of its bucket does.
+        shares = bucket >= 0 if name == "cpu" else np.zeros(len(jobs), dtype=bool)
+        row = Row(np.where(shares, taken, 0), np.where(shares, 0, taken), limit)
+        if (row.shared + row.own).sum() > limit:
+            yield row
+
+
+def quota_rows(
+    jobs: Sequence[Job], quota: Mapping[tuple[str, str], int]
+) -> Iterable[Row]:
+    """Yield what jobs of a tenant take of its quota, grouped or not; `quota` is what they may."""
+    for (tenant, resource), limit in quota.items():
+        taken = np.array(
+            [_least(job, resource) if job.tenant == tenant else 0 for job in jobs], dtype=np.int64
+        )
+        if taken.sum() > limit:
+            yield Row(np.zeros_like(taken), taken, limit)
+
+
+def _least(job: Job, resource: str) -> int:
+    return min(held_by(option).get(resource, 0) for option in job.options)
+
+
+def _least_blocks(job: Job, inside: set[Allowed], size: int) -> int:
+    return min(
+        sum(g.count * _blocks(g, size) for g in option.groups if _names(g) in inside)
+        for option in job.options
+    )
+
+
+def _blocks(group: TaskGroup, size: int) -> int:
+    return group.gpu if size == 1 else group.gpu // WHOLE_GPU // size
+
+
+def _names(group: TaskGroup) -> Allowed:
+    return group.gpu_models, group.hosts
+
+
+def _masks(jobs: Sequence[Job], cluster: Cluster) -> dict[Allowed, Bools]:
+    masks: dict[Allowed, Bools] = {}
+    for group in (g for job in jobs for option in job.options for g in option.groups):
+        key = _names(group)
+        if key not in masks:
+            masks[key] = allowed_hosts(group, cluster)
+    return masks
+
+
+def allowed_hosts(group: TaskGroup, cluster: Cluster) -> Bools:
+    """Return the hosts that a task group names, by GPU model and by name, (hosts,)."""
+    mask = np.ones(cluster.num_hosts, dtype=bool)
+    if group.gpu_models is not None:
+        index = {name: i for i, name in enumerate(cluster.gpu_models)}
+        mask &= np.isin(cluster.gpu_model, [index[model] for model in group.gpu_models])
+    if group.hosts is not None:
+        mask &= hosts_named(cluster, group.hosts)
+    return mask
+
+
+def _families(allowed: Mapping[Allowed, Bools], hosts: Bools) -> list[Bools]:
+    """Return the sets of hosts that get rows: all hosts, and the largest that jobs name."""
+    seen = {mask.tobytes(): mask for mask in (hosts, *allowed.values())}
+    first, *others = seen.values()
+    others.sort(key=lambda mask: -int(mask.sum()))
+    return [first, *others[: MOST_MASKS - 1]]
