@@ -13,6 +13,7 @@ from placewright.instances.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds.certificate import Bounds, refuse_beaten
 from placewright.rounds.guarantees import base_terms, own_cells, rest_of_plan
+from placewright.rounds.interleaved import Interleaver
 from placewright.rounds.settings import Settings
 from placewright.rounds.usage import Meter
 
@@ -66,6 +67,8 @@ def prove_bounds(
 
 def _steps(round_: Round, plan: Plan, session: Session) -> Iterator[Candidate | Bound]:
     """Run the formulation on what there is to decide; guaranteed jobs are where the plan says."""
+    if round_.policy.formulation == "interleaving":
+        return Interleaver(round_).steps(session)
     if not own_cells(round_):
         return gang.run(compile_round(round_), session)
     rest = rest_of_plan(round_, plan)

@@ -7,18 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from placewright.formulations.gang.problem import Problem
 from placewright.formulations.session import Candidate
+from placewright.instances.round import Round
+from placewright.topology import Cluster
 from placewright.topology.collectives import bottleneck, time_us
 
 
-def collectives_of(problem: Problem, candidate: Candidate) -> dict[str, Any] | None:
+def collectives_of(round_: Round, cluster: Cluster, candidate: Candidate) -> dict[str, Any] | None:
     """Return the section for a candidate, or None if no group that it places has a collective.
 
     Groups go in the order in which a plan is read: migrated jobs, then started ones, each in the
     round's order. `bottleneck_mbit` is rounded down, and None where no link limits the group.
     """
-    jobs, groups = problem.round.jobs, []
+    jobs, groups = round_.jobs, []
     for index in sorted(candidate.starts, key=lambda j: (jobs[j].running is None, j)):
         option, places = candidate.starts[index]
         for number, group in enumerate(jobs[index].options[option].groups):
@@ -28,7 +29,7 @@ def collectives_of(problem: Problem, candidate: Candidate) -> dict[str, Any] | N
             ranks = [(host, gpu) for _, _, host, named in mine for gpu in named]
             hosts, gpus = np.array(ranks, dtype=np.int64).T
             pattern = group.communication.pattern
-            slowest = bottleneck(problem.cluster, hosts, gpus, pattern)
+            slowest = bottleneck(cluster, hosts, gpus, pattern)
             entry: Mapping[str, Any] = {
                 "job": jobs[index].name,
                 "group": number,

@@ -68,4 +68,4 @@ class GangDecider:
         """Yield order of moves, shares and collectives."""
         yield order_of_moves(self._round, decisions)
         yield shares_after(self._problem, candidate)
-        yield collectives_of(self._problem, candidate)
+        yield collectives_of(self._round, self._problem.cluster, candidate)

@@ -74,7 +74,7 @@ class Guarantees:
         yield order_of_moves(self._round, decisions)
         yield shares_after(self.whole, candidate)
         yield self.section()
-        yield collectives_of(self.whole, candidate)
+        yield collectives_of(self._round, self._problem.cluster, candidate)
 
     def section(self) -> dict[str, Any]:
         """Return the plan section `cells`: each cell in use with the jobs inside."""

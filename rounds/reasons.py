@@ -23,9 +23,7 @@ from placewright.topology import State
 
 def reasons_of(problem: Problem, candidate: Candidate) -> dict[int, Reason]:
     """Return the reason of every pending job that the candidate does not start."""
-    bare = State.empty(problem.cluster)
-    every_host = np.ones_like(problem.open)
-    empty = Placement(replace(problem.frozen({}), state=bare, cleared=bare, open=every_host))
+    empty = emptied(problem)
     before = Placement(problem)
     quota = before.quota_left()
     reasons: dict[int, Reason] = {}
@@ -36,19 +34,26 @@ def reasons_of(problem: Problem, candidate: Candidate) -> dict[int, Reason]:
         waiting = [j for j in job_class.jobs if j not in candidate.starts]
         if not waiting:
             continue
-        if not _may_start(empty, job_class):
+        if not may_start(empty, job_class):
             reason = Reason.NEVER_FITS
         elif not any(
             problem.within_quota(quota, job_class.tenant, choice) for choice in job_class.choices
         ):
             reason = Reason.QUOTA
-        elif not _may_start(before, job_class):
+        elif not may_start(before, job_class):
             reason = Reason.CAPACITY
         else:
             open_jobs += [(j, c) for j in waiting]
             continue
         reasons |= dict.fromkeys(waiting, reason)
     return reasons | dict(_displaced(problem, candidate, open_jobs))
+
+
+def emptied(problem: Problem) -> Placement:
+    """Return the cluster with nothing on it, every host healthy and open to all."""
+    bare = State.empty(problem.cluster)
+    every_host = np.ones_like(problem.open)
+    return Placement(replace(problem.frozen({}), state=bare, cleared=bare, open=every_host))
 
 
 def _displaced(
@@ -79,7 +84,7 @@ def _displaced(
                 placement.hold(choice.groups[group].shape, host, gpus)
         key = c, jobs[job].priority
         if key not in verdict:
-            verdict[key] = _may_start(placement, problem.classes[c])
+            verdict[key] = may_start(placement, problem.classes[c])
         yield job, Reason.NOT_CHOSEN if verdict[key] else Reason.DISPLACED_BY_PRIORITY
 
 
@@ -98,7 +103,8 @@ def _move(placement: Placement, candidate: Candidate) -> None:
         placement.start(job_class, 0, puts, job)
 
 
-def _may_start(placement: Placement, job_class: JobClass) -> bool:
+def may_start(placement: Placement, job_class: JobClass) -> bool:
+    """Whether each group of some option alone finds enough places: a job may start only then."""
     return any(_may_place(placement, choice) for choice in job_class.choices)
 
 

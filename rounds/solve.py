@@ -20,6 +20,7 @@ from placewright.rounds.deciders import Decider, Formulation, GangDecider
 from placewright.rounds.decisions import Unmoved, decide, waits
 from placewright.rounds.errors import InternalError
 from placewright.rounds.guarantees import Guarantees, own_cells
+from placewright.rounds.interleaved import Interleaver
 from placewright.rounds.settings import Isolation, Settings, Solver
 from placewright.rounds.usage import Meter, versions
 
@@ -152,6 +153,8 @@ class Solve:
             return self._finish_surely(session)
 
     def _decider(self) -> Decider:
+        if self.round.policy.formulation == "interleaving":
+            return Interleaver(self.round)
         if own_cells(self.round):
             return Guarantees(self.round, self.memory.compile, self.formulation)
         return GangDecider(self.round, self.memory.compile(self.round), self.formulation)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.interleaving.grouping.pool import ALONE
 from placewright.formulations.interleaving.rows import allowed_hosts
-from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.job import Job, TaskGroup
+from placewright.instances.alike import likeness
+from placewright.instances.job import Job
 from placewright.topology import Cluster
 
 Ints = NDArray[np.int64]
-
-Key: TypeAlias = tuple[object, ...]
 
 
 def buckets_of(jobs: Sequence[Job]) -> Ints:
@@ -26,8 +23,8 @@ def buckets_of(jobs: Sequence[Job]) -> Ints:
     no stages, takes parts of GPUs or must keep away from others shares with nobody; nor does a job
     that runs another option than its first.
     """
-    numbers: dict[Key, int] = {}
-    of = [_key(job) for job in jobs]
+    numbers: dict[Hashable, int] = {}
+    of = [_likeness(job) for job in jobs]
     bucket = [ALONE if key is None else numbers.setdefault(key, len(numbers)) for key in of]
     return np.array(bucket, dtype=np.int64)
 
@@ -42,26 +39,5 @@ def memory_of_buckets(jobs: Sequence[Job], cluster: Cluster, bucket: Ints) -> In
     return np.array(known, dtype=np.int64)
 
 
-def _key(job: Job) -> Key | None:
-    if job.profile is None or not job.profile.stages or job.anti_affinity is not None:
-        return None
-    if job.running is not None and job.running.option != 0:
-        return None
-    groups = job.options[0].groups
-    if any(g.mig is not None or g.gpu < WHOLE_GPU for g in groups):
-        return None
-    return job.options[0].required, *map(_task_key, groups)
-
-
-def _task_key(group: TaskGroup) -> Key:
-    return (
-        group.count,
-        group.gpu,
-        group.gpu_models,
-        group.hosts,
-        group.required,
-        group.preferred,
-        group.slices,
-        group.apart,
-        group.communication,
-    )
+def _likeness(job: Job) -> Hashable | None:
+    return None if job.running is not None and job.running.option != 0 else likeness(job)

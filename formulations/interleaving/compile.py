@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, get_args
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.quotas import held_by
 from placewright.formulations.interleaving.alike import buckets_of, memory_of_buckets
-from placewright.formulations.interleaving.conflicts import conflicting_pairs, memory_in_group
+from placewright.formulations.interleaving.conflicts import conflicting, sizes
 from placewright.formulations.interleaving.grouping.pool import ALONE, Objective, Pool, Rules
 from placewright.formulations.interleaving.rows import Row, amount_rows, block_rows, quota_rows
 from placewright.instances.arrays import build_cluster
@@ -21,6 +20,7 @@ from placewright.instances.job import Job, TaskGroup
 from placewright.instances.plan import Task
 from placewright.instances.ranges import expand
 from placewright.instances.round import Round
+from placewright.instances.running_groups import running_groups
 from placewright.instances.sensitivity import speed
 from placewright.instances.sharing import Sharing
 from placewright.topology import Cluster
@@ -30,9 +30,6 @@ Bools = NDArray[np.bool_]
 
 Spot: TypeAlias = tuple[int, int, str, frozenset[int]]
 """Group, index, host and GPUs of a task."""
-
-Place: TypeAlias = frozenset[Spot]
-"""Where a job runs: the jobs of one place share it."""
 
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 """Terms that say what sharing is worth."""
@@ -93,12 +90,9 @@ def compile_interleaving(round_: Round, more: Collection[int] = ()) -> Interleav
     rows = [
         *block_rows(jobs, cluster, room.hosts, room.gpus),
         *amount_rows(jobs, cluster, room.hosts, room.held, bucket),
-        *quota_rows(jobs, _quota(round_, stays)),
+        *quota_rows(jobs, quota_left(round_, stays)),
         *_saving_row(round_, sharing, together, stays, opened, jobs, bucket),
     ]
-    position = {j: i for i, j in enumerate(indices)}
-    pairs = conflicting_pairs(round_, sharing)
-    conflicts = [(position[a], position[b]) for a, b in pairs if a in position and b in position]
     highest = max((job.priority for job in jobs), default=0)
     stages = len(sharing.resources)
     pool = Pool(
@@ -109,20 +103,18 @@ def compile_interleaving(round_: Round, more: Collection[int] = ()) -> Interleav
         speed=_array(speed(job, 0) for job in jobs),
         best=_array(max(speed(job, o) for o in range(len(job.options))) for job in jobs),
         weight=_array(job.weight for job in jobs),
-        memory=_array(memory_in_group(job, sharing) for job in jobs),
+        memory=sizes(jobs, sharing),
         bucket=bucket,
         count=np.ones(len(jobs), dtype=np.int64),
         # Only a job of higher priority can stop one that runs.
         must=np.array([j.running is not None and j.priority == highest for j in jobs], dtype=bool),
-        conflicts=np.array(sorted(conflicts), dtype=np.int64).reshape(-1, 2),
+        conflicts=conflicting(jobs, sharing),
         gpu_memory=memory_of_buckets(jobs, cluster, bucket),
         per_group=_per_group(rows, bucket),
         per_member=_per_member(rows, bucket),
         limit=_array(row.limit for row in rows),
     )
-    return Interleaving(
-        round_, sharing, cluster, indices, pool, objective, together, stays, opened
-    )
+    return Interleaving(round_, sharing, cluster, indices, pool, objective, together, stays, opened)
 
 
 class _Room:
@@ -164,7 +156,7 @@ class _Room:
                         self.held[r] += amount
         self.held[0] = sum(cpu.values())
         self.gpus = np.where(opened.hosts, cluster.gpu_count, 0).astype(np.int64)
-        for host, gpu in opened.closed | used[True]:
+        for host, _ in opened.closed | used[True]:
             self.gpus[index[host]] -= opened.hosts[index[host]]
         for host, gpu in used[False]:
             # What runs where nothing may arrive can go on there.
@@ -193,17 +185,12 @@ class Open:
 
 def running_together(round_: Round) -> dict[int, tuple[int, ...]]:
     """Return for each running job who runs on its GPUs with it, itself too, in ascending order."""
-    bucket = buckets_of(round_.jobs)
-    at: defaultdict[object, list[int]] = defaultdict(list)
-    for j, job in enumerate(round_.jobs):
-        if job.running is not None:
-            at[j if bucket[j] == ALONE else place_of(job.running.tasks)].append(j)
-    return {j: tuple(mine) for mine in at.values() for j in mine}
-
-
-def place_of(tasks: Iterable[Task]) -> Place:
-    """Return where tasks run."""
-    return frozenset((t.group, t.index, t.host, frozenset(t.gpus)) for t in tasks)
+    together: dict[int, tuple[int, ...]] = {
+        j: (j,) for j, job in enumerate(round_.jobs) if job.running is not None
+    }
+    for group in running_groups(round_):
+        together |= dict.fromkeys(group, group)
+    return together
 
 
 def open_to(round_: Round, cluster: Cluster) -> Open:
@@ -213,7 +200,7 @@ def open_to(round_: Round, cluster: Cluster) -> Open:
     for entry in round_.cluster.hosts:
         if entry.healthy:
             hosts[[index[name] for name in expand(entry.name)]] = True
-    closed = set()
+    closed: set[tuple[str, int]] = set()
     for reservation in round_.reservations:
         for name in expand(reservation.host):
             if reservation.gpus is None:
@@ -231,7 +218,7 @@ def _tasks(job: Job) -> Iterator[tuple[Spot, Task, TaskGroup]]:
             yield (t.group, t.index, t.host, frozenset(t.gpus)), t, groups[t.group]
 
 
-def _quota(round_: Round, stays: Collection[int]) -> dict[tuple[str, str], int]:
+def quota_left(round_: Round, stays: Collection[int]) -> dict[tuple[str, str], int]:
     """Return what jobs that do not stay may hold, per tenant and resource."""
     quota = {(t.name, name): most for t in round_.tenants for name, most in t.quota.items()}
     held, fixed = dict.fromkeys(quota, 0), dict.fromkeys(quota, 0)

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import le
 
-from placewright.formulations.interleaving.compile import OBJECTIVES, Interleaving, place_of
+from placewright.formulations.gang.quotas import held_by
+from placewright.formulations.interleaving.compile import OBJECTIVES, Interleaving
 from placewright.formulations.interleaving.homes import at_home, homes_of, running_of, stop_cost
 from placewright.formulations.interleaving.merging import merged
 from placewright.formulations.interleaving.teams import worth
 from placewright.formulations.session import Candidate, Group, Place, Slots
 from placewright.instances.job import Job, Option, Running
-from placewright.instances.policy import Policy, TermName
 from placewright.instances.round import Round
 from placewright.instances.sharing import Sharing
 
@@ -54,19 +55,21 @@ class Gangs:
         groups = list(self.staying)
         for number, (team, home) in enumerate(zip(self.teams, self.homes, strict=True)):
             start = found.starts.get(number)
+            here = () if home is None else at_home(self.problem, team, home)
             if number in found.preempted or (start is None and home is None):
-                here = () if home is None else at_home(self.problem, team, home)
                 if any(j in self.problem.together and j not in here for j in team.members):
                     return None
                 continue
             option, places = self._at(home) if start is None else start
+            if len(team.members) == 1:
+                option = _offered(self.problem, self.problem.round.jobs[team.members[0]])[option]
             for j in team.members:
                 running = self.problem.round.jobs[j].running
-                if running is not None:
-                    option = running.option
-                    if _same(self.problem, running, places, found.slots.get(number, ())):
-                        continue
-                starts[j] = option, places
+                if start is None and j in here:
+                    continue
+                if running and _same(self.problem, running, places, found.slots.get(number, ())):
+                    continue
+                starts[j] = option, tuple(places)
                 if number in found.slots:
                     slots[j] = found.slots[number]
             if len(team.members) > 1:
@@ -77,11 +80,11 @@ class Gangs:
         return Candidate(starts, found.source, preempted, slots=slots, groups=tuple(groups))
 
     def _at(self, home: int | None) -> tuple[int, tuple[Place, ...]]:
-        """Return option and places of a running job."""
+        """Return where a running job is, as a gang with the one option that it runs."""
         if home is None:
             raise AssertionError("a team without a home has no place; expected one with a home")
         running = running_of(self.problem.round.jobs[home])
-        return running.option, tuple(_places(self.problem, running))
+        return 0, tuple(_places(self.problem, running))
 
     def _preempted(
         self, found: Candidate, starts: dict[int, tuple[int, tuple[Place, ...]]]
@@ -118,49 +121,122 @@ def gangs_of(problem: Interleaving, teams: Sequence[Group], staying: Sequence[Gr
     teams
         Teams of jobs of the pool; jobs in none of them wait, so all that run should be in one.
     staying
-        Groups of the jobs that stay.
+        Groups of the jobs that stay, and those of them that have their GPUs alone.
     """
     homes = homes_of(problem, teams)
-    jobs = [_job(problem, n, team, home) for n, (team, home) in enumerate(zip(teams, homes))]
-    jobs += _fixed(problem)
-    policy = Policy.model_construct(
-        **{
-            **{name: getattr(problem.round.policy, name) for name in Policy.model_fields},
-            "formulation": "gang",
-            "terms": _terms(problem),
-        }
+    jobs = [_job(problem, n, homes[n], team) for n, team in enumerate(teams)]
+    jobs += [_fixed(problem, len(teams) + n, team) for n, team in enumerate(staying)]
+    policy = problem.round.policy.model_copy(
+        update={"formulation": "gang", "terms": _terms(problem)}
     )
-    tenants: dict[str, object] = {"tenants": (), "bindings": (), "sharing": Sharing()}
-    round_ = problem.round.model_copy(update={"jobs": tuple(jobs), "policy": policy, **tenants})
-    return Gangs(problem, tuple(teams), tuple(homes), tuple(staying), round_)
+    update = {"jobs": tuple(jobs), "policy": policy, "tenants": (), "sharing": Sharing()}
+    shared = tuple(team for team in staying if len(team.members) > 1)
+    round_ = problem.round.model_copy(update=update)
+    return Gangs(problem, tuple(teams), tuple(homes), shared, round_)
 
 
-def _terms(problem: Interleaving) -> tuple[TermName, ...]:
+def _terms(problem: Interleaving) -> tuple[str, ...]:
     """Return the terms of the gangs: what teams are worth is their value."""
-    terms: list[TermName] = []
-    for term in problem.round.policy.terms:
-        if term == problem.objective:
-            terms.append("value")
-        elif term not in OBJECTIVES:
-            terms.append(term)
-    return tuple(terms)
+    terms = problem.round.policy.terms
+    return tuple(
+        "value" if term == problem.objective else term
+        for term in terms
+        if term == problem.objective or term not in OBJECTIVES
+    )
 
 
-def _job(problem: Interleaving, number: int, team: Group, home: int | None) -> Job:
+def _job(problem: Interleaving, number: int, home: int | None, team: Group) -> Job:
+    """Return a team as a job, which runs if it has a home."""
     jobs = [problem.round.jobs[j] for j in team.members]
     priorities = [job.priority for job in jobs]
-    running = None
-    only = jobs[0].running if len(jobs) == 1 else None
+    running = None if home is None else _running(problem, team, home)
+    return jobs[0].model_copy(
+        update={
+            "name": f"team-{number}",
+            "tenant": None,
+            "priority": min(priorities) if running is None else max(priorities),
+            "options": _options(problem, team),
+            "running": running,
+            "profile": None,
+        }
+    )
+
+
+def _options(problem: Interleaving, team: Group) -> tuple[Option, ...]:
+    jobs = [problem.round.jobs[j] for j in team.members]
+    first = jobs[0].options[0]
     if len(jobs) > 1:
-        groups = merged(jobs, problem.sharing)
-        options = (Option.model_construct(groups=groups, value=worth(problem, team)),)
-        options[0].groups[0].milli_gpu
-    else:
-        options = tuple(
-            option.model_copy(update={"value": worth(problem, team, index), "progress": 0})
-            for index, option in enumerate(jobs[0].options)
-            if only is None or index == only.option
+        update = {"groups": merged(jobs, problem.sharing), "value": worth(problem, team)}
+        return (first.model_copy(update=update),)
+    return tuple(
+        jobs[0].options[index].model_copy(update={"value": worth(problem, team, index)})
+        for index in _offered(problem, jobs[0])
+    )
+
+
+def _offered(problem: Interleaving, job: Job) -> Sequence[int]:
+    """Return the options that a job has on its own, those within what the rows count of quotas."""
+    if job.running is not None:
+        return (job.running.option,)
+    tenant = next((t for t in problem.round.tenants if t.name == job.tenant), None)
+    if tenant is None or not tenant.quota or len(job.options) == 1:
+        return range(len(job.options))
+    held = [[held_by(option).get(name, 0) for name in tenant.quota] for option in job.options]
+    return [o for o, mine in enumerate(held) if all(map(le, mine, map(min, *held)))]
+
+
+def _running(problem: Interleaving, team: Group, home: int) -> Running:
+    """Return a team in the place of a member; moving it costs what moving those there costs."""
+    jobs = [problem.round.jobs[j] for j in at_home(problem, team, home)]
+    running = running_of(problem.round.jobs[home])
+    migrate, preempt = 0, 0
+    for number, job in enumerate(jobs):
+        mine = running_of(job)
+        # The milli-GPU of one of them is counted as the team's own.
+        besides = job.options[mine.option].milli_gpu if number else 0
+        migrate += stop_cost(problem, job, mine.migrate_cost) + besides
+        preempt += stop_cost(problem, job, mine.preempt_cost) + besides
+    return running.model_copy(
+        update={"option": 0, "migrate_cost": migrate, "preempt_cost": preempt, "checkpoint": None}
+    )
+
+
+def _fixed(problem: Interleaving, number: int, team: Group) -> Job:
+    """Return jobs that stay as one pinned job."""
+    jobs = [problem.round.jobs[j] for j in team.members]
+    running = running_of(jobs[0])
+    option = jobs[0].options[running.option]
+    if len(jobs) > 1:
+        option = option.model_copy(update={"groups": merged(jobs, problem.sharing)})
+    return jobs[0].model_copy(
+        update={
+            "name": f"team-{number}",
+            "tenant": None,
+            "options": (option,),
+            "running": running.model_copy(update={"option": 0, "pinned": True}),
+            "profile": None,
+        }
+    )
+
+
+def _places(problem: Interleaving, running: Running) -> Iterator[Place]:
+    hosts = problem.cluster.host_index
+    for task in running.tasks:
+        yield task.group, task.index, hosts[task.host], tuple(task.gpus)
+
+
+def _same(problem: Interleaving, running: Running, places: Sequence[Place], slots: Slots) -> bool:
+    """Whether these are the places, GPUs in any order, in which a job runs."""
+    before = {
+        (group, index, host, frozenset(gpus), task.slot)
+        for (group, index, host, gpus), task in zip(
+            _places(problem, running), running.tasks, strict=True
         )
-    if home is not None:
-        running = _running(problem, team, home)
-    return _plain_job(f"team-{number}", max(priorities) if running else min(priorities), options, running, jobs[0])
+    }
+    after = {
+        (group, index, host, frozenset(gpus), slot)
+        for (group, index, host, gpus), slot in zip(
+            places, slots or (None,) * len(places), strict=True
+        )
+    }
+    return before == after

@@ -20,10 +20,10 @@ def homes_of(problem: Interleaving, teams: Sequence[Group]) -> list[int | None]:
     """
     homes: list[int | None] = [None] * len(teams)
     taken: set[int] = set()
-    for _, number, member in sorted(_claims(problem, teams)):
-        place = problem.together[member][0]
-        if homes[number] is None and place not in taken:
-            homes[number] = member
+    for _, claimant, there in sorted(_claims(problem, teams)):
+        place = problem.together[there][0]
+        if homes[claimant] is None and place not in taken:
+            homes[claimant] = there
             taken.add(place)
     held = _Held(problem)
     for j in problem.stays:
@@ -67,7 +67,7 @@ def stop_cost(problem: Interleaving, job: Job, given: int | None) -> int:
 
 
 def _claims(problem: Interleaving, teams: Sequence[Group]) -> Iterator[tuple[int, int, int]]:
-    """Yield what each team would lose by leaving each place, negative, the team and who is there."""
+    """Yield, negative, what each team would lose by leaving a place, the team, and who is there."""
     for number, team in enumerate(teams):
         cost: defaultdict[int, int] = defaultdict(int)
         for j in team.members:

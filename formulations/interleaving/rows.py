@@ -1,4 +1,4 @@
-"""What groups and jobs take of the cluster, as linear rows: blocks of GPUs, amounts, quotas, savings.
+"""What groups and jobs take of the cluster, as linear rows: blocks of GPUs, amounts, quotas.
 
 A row says no more than every plan obeys, wherever tasks are placed; it is for bounds and for
 choosing groups. Of a job with several options it counts the least that any of them takes.
@@ -41,9 +41,7 @@ class Row:
     limit: int
 
 
-def block_rows(
-    jobs: Sequence[Job], cluster: Cluster, hosts: Bools, gpus: Ints
-) -> Iterable[Row]:
+def block_rows(jobs: Sequence[Job], cluster: Cluster, hosts: Bools, gpus: Ints) -> Iterable[Row]:
     """Yield, for sets of hosts and sizes s, how many blocks of s GPUs on one host are taken.
 
     A task of m GPUs takes floor(m / s) disjoint blocks of its host, which has floor(n / s).
@@ -94,9 +92,7 @@ def amount_rows(
             yield row
 
 
-def quota_rows(
-    jobs: Sequence[Job], quota: Mapping[tuple[str, str], int]
-) -> Iterable[Row]:
+def quota_rows(jobs: Sequence[Job], quota: Mapping[tuple[str, str], int]) -> Iterable[Row]:
     """Yield what jobs of a tenant take of its quota, grouped or not; `quota` is what they may."""
     for (tenant, resource), limit in quota.items():
         taken = np.array(

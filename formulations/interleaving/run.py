@@ -1,0 +1,225 @@
+"""The interleaving formulation: groups by set packing, placed as gangs; bounds by the same packing.
+
+Exact for which jobs share GPUs, at which offsets and with which CPU and memory, as far as rows say
+what fits on hosts (`rows.py`); where groups lie is decided by the gang formulation afterwards. If
+not all of them find a place, rows are tightened to what did, and the jobs grouped anew.
+
+References
+----------
+Zhao et al., "Multi-resource interleaving for deep learning training", SIGCOMM'22. Groups are chosen
+exactly here, where the paper matches greedily.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import TypeAlias
+
+import numpy as np
+
+from placewright.formulations.interleaving.compile import (
+    OBJECTIVES,
+    Interleaving,
+    compile_interleaving,
+)
+from placewright.formulations.interleaving.gangs import Gangs, gangs_of
+from placewright.formulations.interleaving.grouping.columns import allowed, periods
+from placewright.formulations.interleaving.grouping.pool import (
+    ALONE,
+    MILLION,
+    Grouping,
+    GroupingBound,
+    Ints,
+    Pool,
+)
+from placewright.formulations.interleaving.grouping.search import group
+from placewright.formulations.interleaving.teams import teams_of, worth
+from placewright.formulations.session import Bound, Candidate, Group, Session
+from placewright.instances.job import Job
+from placewright.instances.round import Round
+from placewright.instances.sensitivity import speed
+
+Search: TypeAlias = Callable[[Round, Session], Iterator[Candidate]]
+"""Yields verified plans of a round of gangs, each better than those before."""
+
+TRIES = 4
+"""How often jobs are grouped anew because some groups found no place."""
+
+
+def run(
+    round_: Round, gangs: Gangs, session: Session, search: Search
+) -> Iterator[Candidate | Bound]:
+    """Yield a plan without new groups, then better ones, and bounds.
+
+    Parameters
+    ----------
+    round_
+        A round of policy `interleaving` that `references.check_round` accepts.
+    gangs
+        Of the round, by `apart`.
+    search
+        Decides rounds of gangs.
+    """
+    told = (gangs.told(found) for found in search(gangs.round, session))
+    yield from islice((plan for plan in told if plan is not None), 1)
+    yield from _trivial_bounds(round_)
+    running = frozenset(j for j, job in enumerate(round_.jobs) if job.running is not None)
+    if running or round_.policy.terms[0] not in OBJECTIVES:
+        yield from _Grouping(round_, running, session, search).steps()
+    if round_.policy.terms[0] in OBJECTIVES and not session.proven and not session.expired():
+        yield from _Grouping(round_, frozenset(), session, search).steps()
+
+
+def apart(round_: Round) -> Gangs:
+    """Return the gangs of a round if running jobs stay as they are and no other shares GPUs."""
+    kept = compile_interleaving(round_, [j for j, job in enumerate(round_.jobs) if job.running])
+    return gangs_of(kept, teams_of(kept, ((j,) for j in kept.jobs)), staying(kept))
+
+
+class _Grouping:
+    """One way to group: with all running jobs as they are, or with those that may move free."""
+
+    def __init__(
+        self, round_: Round, kept: frozenset[int], session: Session, search: Search
+    ) -> None:
+        self._session, self._search = session, search
+        unlawful = frozenset() if kept else _unlawful(round_)
+        self._problem = compile_interleaving(round_, kept | unlawful)
+        self._staying = staying(self._problem)
+        self._constant = sum(worth(self._problem, team) for team in self._staying)
+        running = np.array([round_.jobs[j].running is not None for j in self._problem.jobs])
+        self._pool = replace(self._problem.pool, must=running.astype(bool))
+        self._bounding: Pool | None = None
+        self._shift = self._constant
+        if unlawful:
+            # A plan may keep some of these groups and part others: it is worth at most both.
+            whole = compile_interleaving(round_)
+            loose = np.array([j in unlawful for j in whole.jobs])
+            self._bounding = replace(whole.pool, must=whole.pool.must & ~loose)
+            fixed = staying(whole)
+            kept_worth = sum(worth(whole, team) for team in fixed)
+            mine = {team.members for team in fixed}
+            extra = (team for team in self._staying if team.members not in mine)
+            self._shift = kept_worth + sum(worth(self._problem, team) for team in extra)
+        elif (self._pool.must != self._problem.pool.must).any():
+            self._bounding = self._problem.pool
+        self._holds = (("disruption", 0),) if kept and _disruption_first(round_) else ()
+        self._proves = not kept or bool(self._holds)
+
+    def steps(self) -> Iterator[Candidate | Bound]:
+        """Yield plans and bounds; jobs are grouped anew while some groups find no place."""
+        pool = self._pool
+        for attempt in range(TRIES):
+            best: Grouping | None = None
+            for found in group(pool, self._session):
+                if isinstance(found, Grouping):
+                    best = found
+                elif attempt == 0 and self._bounding is None and self._proves:
+                    yield self._bound(found)
+                if self._session.proven:
+                    return
+            if attempt == 0 and self._bounding is not None and self._proves:
+                for found in group(self._bounding, self._session):
+                    if not isinstance(found, Grouping):
+                        yield self._bound(found)
+            if best is None:
+                return
+            placed = yield from self._placed(best)
+            if placed is None or self._session.proven or self._session.expired():
+                return
+            tighter = self._tightened(pool, best, placed)
+            if tighter is None:
+                return
+            pool = tighter
+
+    def _bound(self, found: GroupingBound) -> Bound:
+        value = float(found.value + self._shift)
+        return Bound(self._problem.objective, value, self._holds, found.certified)
+
+    def _placed(self, grouping: Grouping) -> Generator[Candidate, None, frozenset[int] | None]:
+        """Yield the plans in which groups are gangs; return the jobs placed in the last of them."""
+        jobs = self._problem.jobs
+        sets = [tuple(jobs[c] for c in row if c != ALONE) for row in grouping.members.tolist()]
+        gangs = gangs_of(self._problem, teams_of(self._problem, sets), self._staying)
+        placed: frozenset[int] | None = None
+        for found in self._search(gangs.round, self._session):
+            told = gangs.told(found)
+            if told is not None:
+                yield told
+            placed = frozenset(
+                j
+                for number, (team, home) in enumerate(zip(gangs.teams, gangs.homes, strict=True))
+                if number in found.starts or (home is not None and number not in found.preempted)
+                for j in team.members
+            )
+        return placed
+
+    def _tightened(self, pool: Pool, grouping: Grouping, placed: frozenset[int]) -> Pool | None:
+        """Return the pool with less room in rows of which groups without a place take; else None.
+
+        Then there is room for what the others take.
+        """
+        jobs = self._problem.jobs
+        found = np.array(
+            [all(jobs[c] in placed for c in row if c != ALONE) for row in grouping.members.tolist()]
+        )
+        if found.all():
+            return None
+        use = pool.use(grouping.members)
+        needed = (use[~found] > 0).any(axis=0)
+        limit = np.where(needed, np.minimum(pool.limit, use[found].sum(axis=0)), pool.limit)
+        return replace(pool, limit=limit)
+
+
+def staying(problem: Interleaving) -> list[Group]:
+    """Return the jobs that stay, as teams."""
+    return teams_of(problem, {problem.together[j] for j in problem.stays})
+
+
+def _unlawful(round_: Round) -> frozenset[int]:
+    """Return the running jobs whose group would not be formed now; it may only stay as it is."""
+    problem = compile_interleaving(round_)
+    position = {j: i for i, j in enumerate(problem.jobs)}
+    groups = {mine for mine in problem.together.values() if len(mine) > 1 and mine[0] in position}
+    return frozenset(
+        j
+        for mine in groups
+        if not lawful(problem.pool, np.array([position[j] for j in mine]))
+        for j in mine
+    )
+
+
+def lawful(pool: Pool, members: Ints) -> bool:
+    """Whether classes of one bucket may form a group now, int64 (members,)."""
+    room = int(pool.gpu_memory[pool.bucket[members[0]]])
+    if len(members) > pool.most or 0 < room < pool.memory[members].sum():
+        return False
+    if np.isin(pool.conflicts, members).all(axis=1).any():
+        return False
+    return bool(allowed(pool, members[None], periods(pool, members[None]))[0])
+
+
+def _disruption_first(round_: Round) -> bool:
+    return round_.policy.terms[0] == "disruption"
+
+
+def _trivial_bounds(round_: Round) -> Iterator[Bound]:
+    """Yield bounds that need no solver: every job alone, or as fast as its longest stage allows."""
+    for term in round_.policy.terms:
+        value = sum(_most(job, term, round_) for job in round_.jobs) if term in OBJECTIVES else 0
+        yield Bound(term, float(value), certified=True)
+
+
+def _most(job: Job, term: str, round_: Round) -> int:
+    """Return the most that a job can add to a term."""
+    profile = job.profile
+    if term == "efficiency":
+        if profile is None:
+            return 0
+        return max(MILLION, MILLION * sum(profile.stages) // (round_.sharing.slots * profile.alone))
+    rates = [speed(job, option) for option in range(len(job.options))]
+    if profile is not None:
+        rates.append(rates[0] * profile.alone // max(profile.stages))
+    return max(rates) * (job.weight if term == "weighted_throughput" else 1)

@@ -1,0 +1,98 @@
+"""What decides a round of policy `interleaving`, and how its plans speak of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.gang.placing.placement import Placement
+from placewright.formulations.gang.quotas import held_by
+from placewright.formulations.interleaving.compile import quota_left
+from placewright.formulations.interleaving.gangs import Gangs
+from placewright.formulations.interleaving.run import apart, run
+from placewright.formulations.session import Bound, Candidate, Session
+from placewright.instances.plan import Decision, DecisionKind, Reason
+from placewright.instances.ranges import expand
+from placewright.instances.round import Round
+from placewright.rounds.communication import collectives_of
+from placewright.rounds.reasons import emptied, may_start
+from placewright.rounds.within import plans_within
+
+KIND = "groups"
+
+
+class Interleaver:
+    """Decides a round in which jobs may take turns on GPUs."""
+
+    def __init__(self, round_: Round) -> None:
+        self._round = round_
+        self.hosts = tuple(host for entry in round_.cluster.hosts for host in expand(entry.name))
+        self.terms: tuple[str, ...] = round_.policy.terms
+
+    def steps(self, session: Session) -> Iterator[Candidate | Bound]:
+        """Yield what the formulation yields."""
+        return run(self._round, self._gangs, session, plans_within)
+
+    def reasons(self, candidate: Candidate) -> Mapping[int, Reason]:
+        """Return the reason of every pending job that a candidate does not start."""
+        return {job: reason for job, reason in self._proven.items() if job not in candidate.starts}
+
+    @cached_property
+    def _gangs(self) -> Gangs:
+        return apart(self._round)
+
+    @cached_property
+    def _proven(self) -> dict[int, Reason]:
+        """What is proven of each pending job, as if nobody shared its GPUs with it."""
+        jobs = self._round.jobs
+        left = quota_left(self._round, [j for j, job in enumerate(jobs) if job.running])
+        gangs = self._gangs
+        problem = compile_round(gangs.round)
+        empty, before = emptied(problem), Placement(problem)
+        class_of = {j: c for c in problem.classes for j in c.jobs}
+        reasons: dict[int, Reason] = {}
+        for number, team in enumerate(gangs.teams):
+            job = team.members[0]
+            held = [held_by(option) for option in jobs[job].options]
+            mine = {name: most for (owner, name), most in left.items() if owner == jobs[job].tenant}
+            if not may_start(empty, class_of[number]):
+                reasons[job] = Reason.NEVER_FITS
+            elif all(any(o.get(name, 0) > most for name, most in mine.items()) for o in held):
+                reasons[job] = Reason.QUOTA
+            elif not may_start(before, class_of[number]):
+                reasons[job] = Reason.CAPACITY
+            else:
+                reasons[job] = Reason.NOT_CHOSEN
+        return reasons
+
+    def sections(
+        self, candidate: Candidate, decisions: Sequence[Decision]
+    ) -> Iterator[dict[str, Any] | None]:
+        """Yield moves, groups and collectives."""
+        yield _moves(decisions)
+        yield self._groups(candidate)
+        yield collectives_of(self._round, self._gangs.problem.cluster, candidate)
+
+    def _groups(self, candidate: Candidate) -> dict[str, Any] | None:
+        groups = [
+            {
+                "members": [
+                    {"job": self._round.jobs[job].name, "offset": offset}
+                    for job, offset in zip(group.members, group.offsets, strict=True)
+                ],
+                "period": group.period,
+            }
+            for group in candidate.groups
+        ]
+        return {"kind": KIND, "groups": groups} if groups else None
+
+
+def _moves(decisions: Sequence[Decision]) -> dict[str, Any] | None:
+    """Return the section `moves`: all that migrate stop first, as they share GPUs with others."""
+    preempted = [d.job for d in decisions if d.decision is DecisionKind.PREEMPT]
+    migrated = [d.job for d in decisions if d.decision is DecisionKind.MIGRATE]
+    if not preempted and not migrated:
+        return None
+    return {"kind": "moves", "steps": preempted, "needs_spare": migrated}

@@ -1,0 +1,44 @@
+"""A round of gangs that is part of another decision: verified plans, each better than before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from placewright.formulations.gang import run as gang
+from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.session import Bound, Candidate, Session
+from placewright.instances.plan import Plan
+from placewright.instances.round import Round
+from placewright.instances.verify import verify
+from placewright.rounds.certificate import Bounds, better
+from placewright.rounds.decisions import Unmoved, decide
+from placewright.rounds.moves import order_of_moves
+
+
+def plans_within(round_: Round, session: Session) -> Iterator[Candidate]:
+    """Yield plans of a round of gangs until it is proven, or the session's clock has run out.
+
+    The session is that of the whole decision: its best plan and bounds are another round's.
+    """
+    problem = compile_round(round_)
+    inner = replace(session, best=None, first_bound=None, proven=False)
+    unmoved = Unmoved()(round_)
+    bounds = Bounds()
+    for step in gang.run(problem, inner):
+        if isinstance(step, Bound):
+            bounds.add(step)
+        else:
+            decisions = decide(round_, problem.cluster.hosts, unmoved, step)
+            moves = order_of_moves(round_, decisions)
+            plan = Plan.model_construct(decisions=decisions, sections=(moves,) if moves else ())
+            checked = verify(round_, plan)
+            if not checked.ok:
+                session.degraded.append(f"{step.source}: invalid plan: {checked.violations[0]}")
+            elif inner.best is None or better(checked.terms, inner.best, problem.terms):
+                inner.best = checked.terms
+                yield step
+        if inner.best is not None:
+            bounds.tell(inner, problem.terms, inner.best)
+        inner.deadline = session.deadline
+        session.wall_stopped |= inner.wall_stopped
