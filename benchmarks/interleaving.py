@@ -1,7 +1,8 @@
 """`interleaving`: jobs of Muri's traces share GPUs, placewright beside rounds of matching.
 
 README.md says how the rounds are drawn and what each method does. The traces are looked for in
-`TRACES`, and without them every case of them is skipped.
+`TRACES`, and without them every case of them is skipped. Rounds of Synergy's models, whose jobs
+share out CPU and memory, are cases, too (`tuning_rounds.py`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from benchmarks.groups import Group, Queue, measure, plan_of
 from benchmarks.matching import PAIRINGS, Way, alone, grouped, ways
 from benchmarks.measure import REPEATS, measured
 from benchmarks.report import OURS, SKIPPED, Row
+from benchmarks.tuning_rounds import Tuning
+from benchmarks.tuning_rounds import cases as tuning_cases
 from placewright import Plan, Round, solve_round, verify
 from placewright.instances.converters import convert_muri
 from placewright.instances.policy import Policy
@@ -65,6 +68,10 @@ class Case:
     def file(self) -> Path:
         """The trace."""
         return TRACES / f"{self.trace}.csv"
+
+    def methods(self, seconds: float) -> Mapping[str, Method]:
+        """Return the methods by name, ours first."""
+        return _methods(seconds, self.jobs)
 
     def make(self) -> Round:
         """Draw the round."""
@@ -154,20 +161,25 @@ def _methods(seconds: float, jobs: int) -> Mapping[str, Method]:
     }
 
 
-def cases(*, quick: bool) -> list[Case]:
+def cases(*, quick: bool) -> list[Case | Tuning]:
     """Return all cases, seeds of one name together; or few that end within a minute."""
     if quick:
-        return [Case("trace1", SIZES[0], 0), Case("trace1", LARGE, 0)]
+        return [
+            Case("trace1", SIZES[0], 0),
+            Case("trace1", LARGE, 0),
+            *tuning_cases(quick=True),
+        ]
     kinds: list[tuple[str, int, Variant]] = [
         *((trace, jobs, "") for trace in ("trace1", "trace3") for jobs in SIZES),
         ("trace1", LARGE, ""),
         *(("trace1", jobs, "weighted") for jobs in (100, LARGE)),
         *(("trace1", jobs, "jittered") for jobs in (100, LARGE)),
     ]
-    return [Case(trace, jobs, seed, kind) for trace, jobs, kind in kinds for seed in SEEDS]
+    drawn = [Case(trace, jobs, seed, kind) for trace, jobs, kind in kinds for seed in SEEDS]
+    return [*drawn, *tuning_cases(quick=False)]
 
 
-def run(chosen: Iterable[Case], *, quick: bool) -> Iterator[Row]:
+def run(chosen: Iterable[Case | Tuning], *, quick: bool) -> Iterator[Row]:
     """Yield the rows of each case, as `compared` says, and after the seeds of one name the means.
 
     How much better ours is stands beside each other method.
@@ -177,14 +189,14 @@ def run(chosen: Iterable[Case], *, quick: bool) -> Iterator[Row]:
         rows: list[Row] = []
         for case in seeds:
             if not case.file.is_file():
-                note = f"{case.file} not found; expected the traces of Muri (see README.md)"
+                note = f"{case.file} not found; expected what cases are drawn from (see README.md)"
                 yield Row(name, OURS, case.seed, SKIPPED, note=note)
                 continue
             runs = {
                 method: partial(
                     measured, case.make, function, REPEATS if method == OURS and not quick else 1
                 )
-                for method, function in _methods(seconds, case.jobs).items()
+                for method, function in case.methods(seconds).items()
             }
             these = list(compared(name, case.seed, runs))
             ours = next((row.value for row in these if row.method == OURS), None)

@@ -71,7 +71,7 @@ class _Seats:
         self.seated[job] = SHARE, hosts
 
     def rich(self) -> list[int]:
-        """Return jobs with more than their share: fewest hosts, most CPU, most memory per GPU first."""
+        """Return who has more than its share: fewest hosts, most CPU, most memory per GPU first."""
         found = []
         for job, (option, hosts) in self.seated.items():
             amount, _ = self.asks(job, option)
