@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeAlias, get_args
 
 import numpy as np
@@ -14,6 +15,7 @@ from placewright.formulations.interleaving.alike import buckets_of, memory_of_bu
 from placewright.formulations.interleaving.conflicts import conflicting, sizes
 from placewright.formulations.interleaving.grouping.pool import ALONE, Objective, Pool, Rules
 from placewright.formulations.interleaving.rows import Row, amount_rows, block_rows, quota_rows
+from placewright.formulations.interleaving.standing import standing
 from placewright.instances.arrays import build_cluster
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.job import Job, TaskGroup
@@ -65,6 +67,12 @@ class Interleaving:
     stays: frozenset[int]
     opened: Open
 
+    @cached_property
+    def standing(self) -> frozenset[tuple[int, ...]]:
+        """Groups that may only stay as they are, by the indices of their jobs in the round."""
+        rows = self.pool.standing.tolist()
+        return frozenset(tuple(self.jobs[c] for c in row if c != ALONE) for row in rows)
+
 
 def compile_interleaving(round_: Round, more: Collection[int] = ()) -> Interleaving:
     """Return what there is to decide if pinned jobs, and `more` running jobs, stay as they are.
@@ -114,6 +122,10 @@ def compile_interleaving(round_: Round, more: Collection[int] = ()) -> Interleav
         per_member=_per_member(rows, bucket),
         limit=_array(row.limit for row in rows),
     )
+    position = {j: i for i, j in enumerate(indices)}
+    groups = {mine for mine in together.values() if len(mine) > 1 and mine[0] in position}
+    classes = (_array(position[j] for j in mine) for mine in sorted(groups))
+    pool = replace(pool, standing=standing(pool, classes))
     return Interleaving(round_, sharing, cluster, indices, pool, objective, together, stays, opened)
 
 

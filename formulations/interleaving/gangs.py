@@ -189,6 +189,8 @@ def _running(problem: Interleaving, team: Group, home: int) -> Running:
     """Return a team in the place of a member; moving it costs what moving those there costs."""
     jobs = [problem.round.jobs[j] for j in at_home(problem, team, home)]
     running = running_of(problem.round.jobs[home])
+    if team.members in problem.standing:
+        running = running.model_copy(update={"pinned": True})
     migrate, preempt = 0, 0
     for number, job in enumerate(jobs):
         mine = running_of(job)

@@ -25,13 +25,11 @@ from placewright.formulations.interleaving.compile import (
     compile_interleaving,
 )
 from placewright.formulations.interleaving.gangs import Gangs, gangs_of
-from placewright.formulations.interleaving.grouping.columns import allowed, periods
 from placewright.formulations.interleaving.grouping.pool import (
     ALONE,
     MILLION,
     Grouping,
     GroupingBound,
-    Ints,
     Pool,
 )
 from placewright.formulations.interleaving.grouping.search import group
@@ -85,44 +83,28 @@ class _Grouping:
         self, round_: Round, kept: frozenset[int], session: Session, search: Search
     ) -> None:
         self._session, self._search = session, search
-        unlawful = frozenset() if kept else _unlawful(round_)
-        self._problem = compile_interleaving(round_, kept | unlawful)
+        self._problem = compile_interleaving(round_, kept)
         self._staying = staying(self._problem)
         self._constant = sum(worth(self._problem, team) for team in self._staying)
-        running = np.array([round_.jobs[j].running is not None for j in self._problem.jobs])
-        self._pool = replace(self._problem.pool, must=running.astype(bool))
-        self._bounding: Pool | None = None
-        self._shift = self._constant
-        if unlawful:
-            # A plan may keep some of these groups and part others: it is worth at most both.
-            whole = compile_interleaving(round_)
-            loose = np.array([j in unlawful for j in whole.jobs])
-            self._bounding = replace(whole.pool, must=whole.pool.must & ~loose)
-            fixed = staying(whole)
-            kept_worth = sum(worth(whole, team) for team in fixed)
-            mine = {team.members for team in fixed}
-            extra = (team for team in self._staying if team.members not in mine)
-            self._shift = kept_worth + sum(worth(self._problem, team) for team in extra)
-        elif (self._pool.must != self._problem.pool.must).any():
-            self._bounding = self._problem.pool
+        running = [round_.jobs[j].running is not None for j in self._problem.jobs]
+        # Whoever is stopped is stopped by the gangs, where that is lawful.
+        self._pool = replace(self._problem.pool, must=np.array(running, dtype=bool))
         self._holds = (("disruption", 0),) if kept and _disruption_first(round_) else ()
         self._proves = not kept or bool(self._holds)
 
     def steps(self) -> Iterator[Candidate | Bound]:
         """Yield plans and bounds; jobs are grouped anew while some groups find no place."""
-        pool = self._pool
+        pool, exact = self._pool, (self._pool.must == self._problem.pool.must).all()
         for attempt in range(TRIES):
             best: Grouping | None = None
             for found in group(pool, self._session):
                 if isinstance(found, Grouping):
                     best = found
-                elif attempt == 0 and self._bounding is None and self._proves:
+                elif attempt == 0 and exact and self._proves:
                     yield self._bound(found)
-                if self._session.proven:
-                    return
-            if attempt == 0 and self._bounding is not None and self._proves:
-                for found in group(self._bounding, self._session):
-                    if not isinstance(found, Grouping):
+            if attempt == 0 and not exact and self._proves:
+                for found in group(self._problem.pool, self._session):
+                    if isinstance(found, GroupingBound):
                         yield self._bound(found)
             if best is None:
                 return
@@ -135,7 +117,7 @@ class _Grouping:
             pool = tighter
 
     def _bound(self, found: GroupingBound) -> Bound:
-        value = float(found.value + self._shift)
+        value = float(found.value + self._constant)
         return Bound(self._problem.objective, value, self._holds, found.certified)
 
     def _placed(self, grouping: Grouping) -> Generator[Candidate, None, frozenset[int] | None]:
@@ -176,29 +158,6 @@ class _Grouping:
 def staying(problem: Interleaving) -> list[Group]:
     """Return the jobs that stay, as teams."""
     return teams_of(problem, {problem.together[j] for j in problem.stays})
-
-
-def _unlawful(round_: Round) -> frozenset[int]:
-    """Return the running jobs whose group would not be formed now; it may only stay as it is."""
-    problem = compile_interleaving(round_)
-    position = {j: i for i, j in enumerate(problem.jobs)}
-    groups = {mine for mine in problem.together.values() if len(mine) > 1 and mine[0] in position}
-    return frozenset(
-        j
-        for mine in groups
-        if not lawful(problem.pool, np.array([position[j] for j in mine]))
-        for j in mine
-    )
-
-
-def lawful(pool: Pool, members: Ints) -> bool:
-    """Whether classes of one bucket may form a group now, int64 (members,)."""
-    room = int(pool.gpu_memory[pool.bucket[members[0]]])
-    if len(members) > pool.most or 0 < room < pool.memory[members].sum():
-        return False
-    if np.isin(pool.conflicts, members).all(axis=1).any():
-        return False
-    return bool(allowed(pool, members[None], periods(pool, members[None]))[0])
 
 
 def _disruption_first(round_: Round) -> bool:
