@@ -9,9 +9,8 @@ from typing import Any
 from placewright.formulations.gang.compile import compile_round
 from placewright.formulations.gang.placing.placement import Placement
 from placewright.formulations.gang.quotas import held_by
-from placewright.formulations.interleaving.compile import quota_left
-from placewright.formulations.interleaving.gangs import Gangs
-from placewright.formulations.interleaving.run import apart, run
+from placewright.formulations.interleaving.compile import Interleaving, quota_left
+from placewright.formulations.interleaving.run import apart, keeping, run
 from placewright.formulations.session import Bound, Candidate, Session
 from placewright.instances.plan import Decision, DecisionKind, Reason
 from placewright.instances.ranges import expand
@@ -33,22 +32,22 @@ class Interleaver:
 
     def steps(self, session: Session) -> Iterator[Candidate | Bound]:
         """Yield what the formulation yields."""
-        return run(self._round, self._gangs, session, plans_within)
+        return run(self._kept, session, plans_within)
 
     def reasons(self, candidate: Candidate) -> Mapping[int, Reason]:
         """Return the reason of every pending job that a candidate does not start."""
         return {job: reason for job, reason in self._proven.items() if job not in candidate.starts}
 
     @cached_property
-    def _gangs(self) -> Gangs:
-        return apart(self._round)
+    def _kept(self) -> Interleaving:
+        return keeping(self._round)
 
     @cached_property
     def _proven(self) -> dict[int, Reason]:
         """What is proven of each pending job, as if nobody shared its GPUs with it."""
         jobs = self._round.jobs
         left = quota_left(self._round, [j for j, job in enumerate(jobs) if job.running])
-        gangs = self._gangs
+        gangs = apart(self._kept, self._kept.jobs)
         problem = compile_round(gangs.round)
         empty, before = emptied(problem), Placement(problem)
         class_of = {j: c for c in problem.classes for j in c.jobs}
@@ -73,7 +72,7 @@ class Interleaver:
         """Yield moves, groups and collectives."""
         yield _moves(decisions)
         yield self._groups(candidate)
-        yield collectives_of(self._round, self._gangs.problem.cluster, candidate)
+        yield collectives_of(self._round, self._kept.cluster, candidate)
 
     def _groups(self, candidate: Candidate) -> dict[str, Any] | None:
         groups = [

@@ -62,7 +62,9 @@ class Gangs:
                 continue
             option, places = self._at(home) if start is None else start
             if len(team.members) == 1:
-                option = _offered(self.problem, self.problem.round.jobs[team.members[0]])[option]
+                option = offered(self.problem.round, self.problem.round.jobs[team.members[0]])[
+                    option
+                ]
             for j in team.members:
                 running = self.problem.round.jobs[j].running
                 if start is None and j in here:
@@ -170,15 +172,15 @@ def _options(problem: Interleaving, team: Group) -> tuple[Option, ...]:
         return (first.model_copy(update=update),)
     return tuple(
         jobs[0].options[index].model_copy(update={"value": worth(problem, team, index)})
-        for index in _offered(problem, jobs[0])
+        for index in offered(problem.round, jobs[0])
     )
 
 
-def _offered(problem: Interleaving, job: Job) -> Sequence[int]:
+def offered(round_: Round, job: Job) -> Sequence[int]:
     """Return the options that a job has on its own, those within what the rows count of quotas."""
     if job.running is not None:
         return (job.running.option,)
-    tenant = next((t for t in problem.round.tenants if t.name == job.tenant), None)
+    tenant = next((t for t in round_.tenants if t.name == job.tenant), None)
     if tenant is None or not tenant.quota or len(job.options) == 1:
         return range(len(job.options))
     held = [[held_by(option).get(name, 0) for name in tenant.quota] for option in job.options]

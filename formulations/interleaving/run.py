@@ -12,19 +12,21 @@ exactly here, where the paper matches greedily.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 from typing import TypeAlias
 
 import numpy as np
 
+from placewright.formulations.gang.quotas import held_by
 from placewright.formulations.interleaving.compile import (
     OBJECTIVES,
     Interleaving,
     compile_interleaving,
+    quota_left,
 )
-from placewright.formulations.interleaving.gangs import Gangs, gangs_of
+from placewright.formulations.interleaving.gangs import Gangs, gangs_of, offered
 from placewright.formulations.interleaving.grouping.pool import (
     ALONE,
     MILLION,
@@ -46,20 +48,18 @@ TRIES = 4
 """How often jobs are grouped anew because some groups found no place."""
 
 
-def run(
-    round_: Round, gangs: Gangs, session: Session, search: Search
-) -> Iterator[Candidate | Bound]:
+def run(kept: Interleaving, session: Session, search: Search) -> Iterator[Candidate | Bound]:
     """Yield a plan without new groups, then better ones, and bounds.
 
     Parameters
     ----------
-    round_
-        A round of policy `interleaving` that `references.check_round` accepts.
-    gangs
-        Of the round, by `apart`.
+    kept
+        A round, if all running jobs stay as they are.
     search
         Decides rounds of gangs.
     """
+    round_ = kept.round
+    gangs = apart(kept, _within_quotas(kept))
     told = (gangs.told(found) for found in search(gangs.round, session))
     yield from islice((plan for plan in told if plan is not None), 1)
     yield from _trivial_bounds(round_)
@@ -70,10 +70,28 @@ def run(
         yield from _Grouping(round_, frozenset(), session, search).steps()
 
 
-def apart(round_: Round) -> Gangs:
-    """Return the gangs of a round if running jobs stay as they are and no other shares GPUs."""
-    kept = compile_interleaving(round_, [j for j, job in enumerate(round_.jobs) if job.running])
-    return gangs_of(kept, teams_of(kept, ((j,) for j in kept.jobs)), staying(kept))
+def apart(kept: Interleaving, jobs: Iterable[int]) -> Gangs:
+    """Return the gangs in which these jobs have their GPUs alone and all running jobs stay."""
+    return gangs_of(kept, teams_of(kept, ((j,) for j in jobs)), staying(kept))
+
+
+def keeping(round_: Round) -> Interleaving:
+    """Return what there is to decide of a round if all running jobs stay as they are."""
+    return compile_interleaving(round_, [j for j, job in enumerate(round_.jobs) if job.running])
+
+
+def _within_quotas(kept: Interleaving) -> Iterator[int]:
+    """Yield pending jobs that may all start, as far as quotas go; the first of equal priority."""
+    jobs = kept.round.jobs
+    left = quota_left(kept.round, kept.stays)
+    for j in sorted(kept.jobs, key=lambda j: -jobs[j].priority):
+        asked = [held_by(jobs[j].options[option]) for option in offered(kept.round, jobs[j])]
+        mine = [key for key in left if key[0] == jobs[j].tenant]
+        most = {key: max(held.get(key[1], 0) for held in asked) for key in mine}
+        if all(most[key] <= left[key] for key in mine):
+            for key in mine:
+                left[key] -= most[key]
+            yield j
 
 
 class _Grouping:

@@ -10,7 +10,15 @@ from placewright.instances.errors import value_text
 from placewright.instances.job import Job
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
-from placewright.instances.verify.together import KIND, POLICY, entries, is_whole, members, places
+from placewright.instances.verify.together import (
+    KIND,
+    POLICY,
+    entries,
+    is_whole,
+    members,
+    places,
+    ran_together,
+)
 
 _ENTRY = ("members", "period")
 _MEMBER = ("job", "offset")
@@ -133,6 +141,29 @@ def group_places(reading: Reading) -> Iterator[Finding]:
                 )
 
 
+def pinned_group(reading: Reading) -> Iterator[Finding]:
+    """Require that nobody joins or leaves a pinned job on its GPUs: it stays as it is."""
+    if reading.round.policy.formulation != POLICY:
+        return
+    pinned = [one for one in reading.kept if reading.running[one.job.name].pinned]
+    before = ran_together(reading) if pinned else {}
+    now = {
+        member.placed.job.name: {other.placed.job.name for other in group.members}
+        for group in reading.groups
+        for member in group.members
+    }
+    for placed in pinned:
+        name = placed.job.name
+        there = before.get(places(reading.running[name].tasks), {name})
+        mates = {mate for mate in there if _alone(reading.jobs[mate]) is None} | {name}
+        if now.get(name, {name}) != mates:
+            yield Finding(
+                placed.path,
+                f"pinned job {name!r} takes turns with others than before; "
+                "expected the jobs that ran on its GPUs, and no other",
+            )
+
+
 def _fields(entry: Mapping[str, Any], known: tuple[str, ...], path: Path) -> Iterator[Finding]:
     for name in entry:
         if name not in known:
@@ -163,4 +194,5 @@ RULES: tuple[Rule[Reading], ...] = (
     Rule("groups", groups),
     Rule("group_members", group_members),
     Rule("group_places", group_places),
+    Rule("pinned_group", pinned_group),
 )
