@@ -191,3 +191,17 @@ def test_without_time_a_large_pool_has_a_greedy_grouping(pools: ModuleType) -> N
     fine = merged(replace(pool, conflicts=pool.conflicts[:0]))
     found = list(fill(fine, Profiles.of_pool(fine.pool), a_session(0.0)))
     assert [f.source for f in found if isinstance(f, Grouping)] == ["greedy"]
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_filling_comes_close_to_all_columns(pools: ModuleType, objective: str) -> None:
+    for seed in range(8):
+        pool = pools.random_pool(seed, 24, objective, kinds=4)
+        every = [f.value for f in search.group(pool, a_session())]
+        groupings, bounds = filled(pool)
+        if not groupings:
+            continue
+        best = groupings[-1].value
+        # Of all columns the last thing found is the proven optimum or its bound.
+        assert 0.98 * every[-1] <= best <= every[-1] <= bounds[-1].value
+        assert bounds[-1].value <= 1.1 * every[-1]

@@ -97,13 +97,18 @@ def merged(pool: Pool) -> Merged:
 def coarser(fine: Merged, most: int) -> Merged:
     """Let classes of one kind share weights until there are about so many classes.
 
-    A weight is then the mean of the jobs', and each kind has at most as many as any other.
+    A weight is then the mean of the jobs'. No kind has more than as many classes as another may
+    have, and where all have so few, everything stays as it is.
     """
     pool = fine.pool
     per_kind = np.bincount(fine.kind)
     weights_of = max(most // max(len(per_kind), 1), FEWEST_WEIGHTS)
-    while np.minimum(per_kind, weights_of + 1).sum() <= most and weights_of < per_kind.max():
+    while np.minimum(per_kind, weights_of + 1).sum() <= most and weights_of < per_kind.max(
+        initial=0
+    ):
         weights_of += 1
+    if per_kind.max(initial=0) <= weights_of:
+        return fine
     first_of_kind = np.searchsorted(fine.kind, fine.kind)
     before = np.cumsum(pool.count) - pool.count
     before -= before[first_of_kind]

@@ -45,6 +45,7 @@ from placewright.formulations.interleaving.grouping.pool import (
 )
 from placewright.formulations.interleaving.grouping.templates import Profiles, Templates
 from placewright.formulations.session import Session
+from placewright.solver import Status
 from placewright.solver.certify import SCALE
 
 Floats = NDArray[np.float64]
@@ -100,7 +101,7 @@ def fill(fine: Merged, profiles: Profiles, session: Session) -> Iterator[Groupin
         duals = found_duals.divided(coarse.unit)
         bound = certified(fine, coarse, Templates.of_pool(fine.pool, profiles), duals)
         yield GroupingBound(bound, certified=True)
-    gap = NEARER if coarse.pool.classes == fine.pool.classes else NEAR
+    gap = NEARER if coarse is fine else NEAR
     for found in pack_some(coarse.pool, columns, session, gap=gap, seconds=SECONDS):
         yield coarse.expanded(found)
 
@@ -111,26 +112,24 @@ def generated(pool: Pool, session: Session) -> tuple[Columns, Duals | None]:
     templates = Templates.of_pool(pool, profiles)
     singles = np.arange(pool.classes, dtype=np.int64)[:, None]
     columns = valued(pool, padded(singles))
-    duals = _first_duals(pool, profiles, session)
-    # Covering jobs that must be covered is worth more than anything else, so that there always is
-    # a program with a point; the price of such a job is then less by as much.
     most = float(columns.worth.max(initial=1))
-    bonus: Floats = np.where(pool.must, BONUS * most, 0.0)
+    duals = _first_duals(pool, profiles, session)
     known: set[bytes] = set()
     for _ in range(ROUNDS):
         if duals is None:
             break
-        cost = duals.classes + duals.rows @ pool.per_member
-        earned, chosen = templates.filled(cost)
+        earned, chosen = templates.filled(duals.classes + duals.rows @ pool.per_member)
         price = (duals.rows @ pool.per_group)[templates.bucket]
         gain = earned.sum(axis=1) + templates.worth - price
-        pays = gain > TOLERANCE * most if known else gain > -np.inf
+        # At the first prices, which are a guess, each template is filled.
+        pays = gain > TOLERANCE * most if known else np.ones(len(templates), dtype=np.bool_)
         fresh = [m for m in np.unique(chosen[pays], axis=0) if m.tobytes() not in known]
-        if not fresh:
+        if known and not fresh:
             break
-        known.update(m.tobytes() for m in fresh)
-        columns = joined(columns, valued(pool, np.array(fresh)))
-        duals = _duals(Program.of(pool, columns), bonus, session) or duals
+        known.update(m.tobytes() for m in (*columns.members, *fresh))
+        if fresh:
+            columns = joined(columns, valued(pool, np.array(fresh)))
+        duals = _duals(Program.of(pool, columns), session) or duals
     return columns, duals
 
 
@@ -180,31 +179,36 @@ def _first_duals(pool: Pool, profiles: Profiles, session: Session) -> Duals | No
         weight=weight,
         must=np.zeros(len(jobs), dtype=np.bool_),
     )
-    no_bonus = np.zeros(alike.classes, dtype=np.float64)
-    duals = _duals(Program.of(alike, enumerated(alike)), no_bonus, session)
+    duals = _duals(Program.of(alike, enumerated(alike)), session)
     if duals is None:
         return None
     mean = (total / jobs.clip(min=1)).clip(min=1.0)
     return Duals(duals.classes[profiles.of] * own / mean[profiles.of], duals.rows)
 
 
-def _duals(program: Program, bonus: Floats, session: Session) -> Duals | None:
-    """Return the duals of the relaxation, each class worth a bonus wherever it is covered."""
-    members, arrays = program.columns.members, program.relaxed()
-    extra = np.where(members != ALONE, bonus[members], 0.0).sum(axis=1)
-    outcome = session.optimise(
-        replace(
-            arrays,
-            cost=arrays.cost + extra / program.unit,
-            # At a bound of its own a column's price would be missing from those of its classes.
-            upper=arrays.upper + 1,
-            row_lower=np.full(arrays.rows, -np.inf),
-        )
-    )
+def _duals(program: Program, session: Session) -> Duals | None:
+    """Return the duals of the relaxation.
+
+    Where these columns cannot cover all who must be covered, to cover them is worth more than
+    anything else instead, so that there is a point; the price of such a job is then less by as
+    much.
+    """
+    pool, arrays = program.pool, program.relaxed()
+    # At a bound of its own a column's price would be missing from those of its classes.
+    arrays = replace(arrays, upper=arrays.upper + 1)
+    bonus: Floats = np.zeros(pool.classes)
+    outcome = session.optimise(arrays)
+    if outcome is not None and outcome.status is Status.INFEASIBLE:
+        bonus[pool.must] = BONUS * float(program.columns.worth.max(initial=1))
+        members = program.columns.members
+        extra = np.where(members != ALONE, bonus[members], 0.0).sum(axis=1)
+        cost = arrays.cost + extra / program.unit
+        anyone = np.full(arrays.rows, -np.inf)
+        outcome = session.optimise(replace(arrays, cost=cost, row_lower=anyone))
     if outcome is None or outcome.row_duals is None:
         return None
     duals = outcome.row_duals * program.unit
-    return Duals(duals[: len(bonus)] - bonus, duals[len(bonus) :])
+    return Duals(duals[: pool.classes] - bonus, duals[pool.classes :])
 
 
 def _prices(pool: Pool, rows: Floats) -> list[int]:

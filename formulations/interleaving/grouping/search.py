@@ -9,14 +9,11 @@ from placewright.formulations.interleaving.grouping.columns import enumerated, n
 from placewright.formulations.interleaving.grouping.filling import fill
 from placewright.formulations.interleaving.grouping.packing import pack
 from placewright.formulations.interleaving.grouping.pool import Grouping, GroupingBound, Pool
-from placewright.formulations.interleaving.grouping.templates import Profiles
+from placewright.formulations.interleaving.grouping.templates import MOST_TEMPLATES, Profiles
 from placewright.formulations.session import Session
 
 ENUMERATED = 30_000
 """Most multisets of classes of which each is made a column."""
-
-TEMPLATES = 50_000
-"""Most templates whose places are filled."""
 
 
 def group(pool: Pool, session: Session) -> Iterator[Grouping | GroupingBound]:
@@ -39,7 +36,7 @@ def group(pool: Pool, session: Session) -> Iterator[Grouping | GroupingBound]:
 def _found(pool: Pool, session: Session) -> Iterator[Grouping | GroupingBound]:
     small = merged(pool)
     profiles = Profiles.of_pool(small.pool)
-    if number_of_columns(small.pool) > ENUMERATED and profiles.templates <= TEMPLATES:
+    if number_of_columns(small.pool) > ENUMERATED and profiles.templates <= MOST_TEMPLATES:
         yield from fill(small, profiles, session)
         return
     for found in pack(small.pool, enumerated(small.pool), session):

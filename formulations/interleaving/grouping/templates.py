@@ -22,6 +22,9 @@ from placewright.formulations.interleaving.grouping.columns import (
 )
 from placewright.formulations.interleaving.grouping.pool import ALONE, MOST, Ints, Pool, ascending
 
+MOST_TEMPLATES = 50_000
+"""Most templates whose places are filled."""
+
 Number = TypeVar("Number", np.int64, np.float64)
 
 
@@ -42,11 +45,22 @@ class Profiles:
 
     @classmethod
     def of_pool(cls, pool: Pool) -> Profiles:
-        """Find the profiles; one that is `apart` has one of its own."""
-        keys = [pool.apart(), pool.bucket, pool.iteration, pool.memory, pool.longest()]
-        _, first, of = np.unique(
-            np.vstack([*keys, *pool.stages.T]).T, axis=0, return_index=True, return_inverse=True
-        )
+        """Find the profiles.
+
+        Classes that are `apart` have one of their own. So have those that must be covered, unless
+        that makes too many templates: they are the ones that are worth less than nothing where
+        others pay more, and a bound that puts one of them in several places of a template is poor.
+        """
+        apart = pool.apart()
+        alone = np.where(pool.must, pool.classes + 1 + np.arange(pool.classes), apart)
+        profiles = cls._apart(pool, alone)
+        return profiles if profiles.templates <= MOST_TEMPLATES else cls._apart(pool, apart)
+
+    @classmethod
+    def _apart(cls, pool: Pool, apart: Ints) -> Profiles:
+        """Let classes of one profile and one number share a profile."""
+        keys = [apart, pool.bucket, pool.iteration, pool.memory, pool.longest(), *pool.stages.T]
+        _, first, of = np.unique(np.vstack(keys).T, axis=0, return_index=True, return_inverse=True)
         return cls(pool.represented(first, of.reshape(-1)), of.reshape(-1))
 
     @property
