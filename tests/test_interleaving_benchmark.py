@@ -24,6 +24,7 @@ from placewright.instances.references import check_round
 from placewright.instances.sharing import Sharing
 
 ROOT = Path(__file__).parents[1]
+TRACES = ROOT.parent / "shared" / "data" / "traces" / "muri"
 MURI = Sharing(resources=RESOURCES, spanning=True, contention=CONTENTION)
 IO, GPU, NETWORK = (600, 100, 0), (50, 500, 50), (0, 100, 600)
 """Stages of jobs that each wait for another resource."""
@@ -325,3 +326,18 @@ def test_rows_say_how_much_better_ours_is_and_means_how_little_on_any_seed(
     alone = [row.figures[better] for row in rows if row.method == "alone"]
     assert alone[-1] == pytest.approx(sum(alone[:2]) / 2)
     assert rows[-1].figures["at least %"] == min(alone[:2])
+
+
+@pytest.mark.skipif(not TRACES.is_dir(), reason="needs the traces of Muri")
+@pytest.mark.parametrize("variant", ["", "weighted"])
+def test_on_the_published_trace_no_way_of_matching_is_better_than_ours(
+    bench: SimpleNamespace, variant: str
+) -> None:
+    for seed in range(2):
+        round_ = bench.interleaving.Case("trace3", 40, seed, variant).make()
+        ours = bench.interleaving.placewright(20.0, round_)
+        assert ours.value == ours.bound
+        every = bench.matching.ways(described=False)
+        for pairing in bench.matching.PAIRINGS:
+            assert bench.interleaving._best(pairing, every, round_).value <= ours.value
+        assert bench.interleaving._alone(round_).value < ours.value
