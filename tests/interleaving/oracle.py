@@ -254,16 +254,27 @@ class Enumeration:
         return [way for way in units if self.allowed(way)]
 
     def allowed(self, way: tuple[Unit, ...]) -> bool:
-        """Whether groups that break a rule run as they are, as needed, and quotas are respected."""
+        """Whether groups that break a rule run as they are, as needed, and quotas are respected.
+
+        Whoever shares GPUs with a pinned job does so before and after.
+        """
         for unit in way:
             names = frozenset(job.name for job in unit.members)
             if not unit.lawful and names not in self.groups_that_run:
                 return False
+            for job in unit.members:
+                if job.running is not None and job.running.pinned and names != self.mates(job):
+                    return False
         if self.sharing.as_needed:
             save = sum((len(u.members) - 1) * u.members[0].options[0].milli_gpu for u in way)
             if save > self.may_save():
                 return False
         return self.within_quotas(way)
+
+    def mates(self, job: Job) -> frozenset[str]:
+        """The jobs that run on the GPUs of a job, itself too."""
+        found = (names for names in self.groups_that_run if job.name in names)
+        return next(found, frozenset({job.name}))
 
     def may_save(self) -> int:
         already = sum(

@@ -45,7 +45,6 @@ def test_pending_jobs_get_the_best_of_all_plans(
     assert len(missed(oracle, tiny, backend, running=False)) <= len(SEEDS[backend]) // 30
 
 
-@pytest.mark.xfail(reason="bounds ignore that others may join, or part from, a pinned job")
 @pytest.mark.parametrize("backend", SEEDS)
 def test_running_groups_and_pending_jobs_get_the_best_of_all_plans(
     oracle: ModuleType, tiny: ModuleType, backend: str
@@ -53,7 +52,6 @@ def test_running_groups_and_pending_jobs_get_the_best_of_all_plans(
     assert len(missed(oracle, tiny, backend, running=True)) <= len(SEEDS[backend]) // 10
 
 
-@pytest.mark.xfail(reason="the first plan ignores quotas")
 def test_no_search_yields_a_plan_that_is_not_valid(tiny: ModuleType) -> None:
     for seed in SEEDS["highs"]:
         assert certificate_of(tiny.random_round(seed, running=False)).degraded == ()
