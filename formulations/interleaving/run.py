@@ -12,7 +12,8 @@ exactly here, where the paper matches greedily.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 from typing import TypeAlias
@@ -35,6 +36,7 @@ from placewright.formulations.interleaving.grouping.pool import (
     Pool,
 )
 from placewright.formulations.interleaving.grouping.search import group
+from placewright.formulations.interleaving.standing import lawful
 from placewright.formulations.interleaving.teams import teams_of, worth
 from placewright.formulations.session import Bound, Candidate, Group, Session
 from placewright.instances.job import Job
@@ -64,10 +66,14 @@ def run(kept: Interleaving, session: Session, search: Search) -> Iterator[Candid
     yield from islice((plan for plan in told if plan is not None), 1)
     yield from _trivial_bounds(round_)
     running = frozenset(j for j, job in enumerate(round_.jobs) if job.running is not None)
+    free = _Grouping(round_, frozenset(), session, search)
     if running or round_.policy.terms[0] not in OBJECTIVES:
-        yield from _Grouping(round_, running, session, search).steps()
-    if round_.policy.terms[0] in OBJECTIVES and not session.proven and not session.expired():
-        yield from _Grouping(round_, frozenset(), session, search).steps()
+        still = _Grouping(round_, running, session, search)
+        yield from (step for step in still.steps() if isinstance(step, Candidate))
+    if round_.policy.terms[0] not in OBJECTIVES:
+        yield from free.bounds()
+    elif not session.proven and not session.expired():
+        yield from free.steps()
 
 
 def apart(kept: Interleaving, jobs: Iterable[int]) -> Gangs:
@@ -100,30 +106,41 @@ class _Grouping:
     def __init__(
         self, round_: Round, kept: frozenset[int], session: Session, search: Search
     ) -> None:
-        self._session, self._search = session, search
+        self._session, self._gangs = session, search
         self._problem = compile_interleaving(round_, kept)
         self._staying = staying(self._problem)
         self._constant = sum(worth(self._problem, team) for team in self._staying)
         running = [round_.jobs[j].running is not None for j in self._problem.jobs]
         # Whoever is stopped is stopped by the gangs, where that is lawful.
         self._pool = replace(self._problem.pool, must=np.array(running, dtype=bool))
-        self._holds = (("disruption", 0),) if kept and _disruption_first(round_) else ()
-        self._proves = not kept or bool(self._holds)
+        self._holds = (("disruption", 0),) if round_.policy.terms[0] == "disruption" else ()
 
     def steps(self) -> Iterator[Candidate | Bound]:
-        """Yield plans and bounds; jobs are grouped anew while some groups find no place."""
-        pool, exact = self._pool, (self._pool.must == self._problem.pool.must).all()
-        for attempt in range(TRIES):
+        """Yield plans and bounds, first of plans in which nobody is stopped."""
+        pool = self._problem.pool
+        exact = bool((self._pool.must == pool.must).all())
+        yield from self._search(self._pool, proves=exact)
+        if not exact and not self._session.proven and not self._session.expired():
+            yield from self._search(pool, proves=True)
+
+    def bounds(self) -> Iterator[Bound]:
+        """Yield bounds only."""
+        for found in group(self._problem.pool, self._session):
+            if isinstance(found, GroupingBound):
+                yield self._bound(found)
+
+    def _search(self, pool: Pool, *, proves: bool) -> Iterator[Candidate | Bound]:
+        """Yield plans, and bounds if the pool `proves` any: at first, as it tightens later.
+
+        Jobs are grouped anew while some groups find no place.
+        """
+        for _ in range(TRIES):
             best: Grouping | None = None
             for found in group(pool, self._session):
                 if isinstance(found, Grouping):
                     best = found
-                elif attempt == 0 and exact and self._proves:
+                elif proves:
                     yield self._bound(found)
-            if attempt == 0 and not exact and self._proves:
-                for found in group(self._problem.pool, self._session):
-                    if isinstance(found, GroupingBound):
-                        yield self._bound(found)
             if best is None:
                 return
             placed = yield from self._placed(best)
@@ -132,7 +149,7 @@ class _Grouping:
             tighter = self._tightened(pool, best, placed)
             if tighter is None:
                 return
-            pool = tighter
+            pool, proves = tighter, False
 
     def _bound(self, found: GroupingBound) -> Bound:
         value = float(found.value + self._constant)
@@ -142,9 +159,10 @@ class _Grouping:
         """Yield the plans in which groups are gangs; return the jobs placed in the last of them."""
         jobs = self._problem.jobs
         sets = [tuple(jobs[c] for c in row if c != ALONE) for row in grouping.members.tolist()]
+        sets += self._dropped(set().union(*sets))
         gangs = gangs_of(self._problem, teams_of(self._problem, sets), self._staying)
         placed: frozenset[int] | None = None
-        for found in self._search(gangs.round, self._session):
+        for found in self._gangs(gangs.round, self._session):
             told = gangs.told(found)
             if told is not None:
                 yield told
@@ -155,6 +173,23 @@ class _Grouping:
                 for j in team.members
             )
         return placed
+
+    def _dropped(self, chosen: Collection[int]) -> list[tuple[int, ...]]:
+        """Return who runs and is in no team, by place: gangs stop them where that is lawful."""
+        problem = self._problem
+        left: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
+        for position, j in enumerate(problem.jobs):
+            if j in problem.together and j not in chosen:
+                left[problem.together[j]].append(position)
+        sets: list[tuple[int, ...]] = []
+        for place, positions in left.items():
+            mates = tuple(problem.jobs[position] for position in positions)
+            classes = np.array(positions, dtype=np.int64)
+            if len(mates) == 1 or mates == place or lawful(problem.pool, classes):
+                sets.append(mates)
+            else:
+                sets += [(j,) for j in mates]
+        return sets
 
     def _tightened(self, pool: Pool, grouping: Grouping, placed: frozenset[int]) -> Pool | None:
         """Return the pool with less room in rows of which groups without a place take; else None.
@@ -176,10 +211,6 @@ class _Grouping:
 def staying(problem: Interleaving) -> list[Group]:
     """Return the jobs that stay, as teams."""
     return teams_of(problem, {problem.together[j] for j in problem.stays})
-
-
-def _disruption_first(round_: Round) -> bool:
-    return round_.policy.terms[0] == "disruption"
 
 
 def _trivial_bounds(round_: Round) -> Iterator[Bound]:
