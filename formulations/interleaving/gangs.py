@@ -8,12 +8,12 @@ strictly higher priority than whoever is preempted.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import le
 
 from placewright.formulations.gang.quotas import held_by
-from placewright.formulations.interleaving.compile import OBJECTIVES, Interleaving
+from placewright.formulations.interleaving.compile import OBJECTIVES, Interleaving, quota_left
 from placewright.formulations.interleaving.homes import at_home, homes_of, running_of, stop_cost
 from placewright.formulations.interleaving.merging import merged
 from placewright.formulations.interleaving.teams import worth
@@ -48,7 +48,8 @@ class Gangs:
     def told(self, found: Candidate) -> Candidate | None:
         """Tell a plan for the gangs as one for the round; None if it is none.
 
-        So it is if a running job finds no place, or if who preempts is not of higher priority.
+        So it is if a running job finds no place, if who preempts is not of higher priority, or if a
+        tenant would hold more than its quota.
         """
         starts: dict[int, tuple[int, tuple[Place, ...]]] = {}
         slots: dict[int, Slots] = {}
@@ -77,9 +78,25 @@ class Gangs:
             if len(team.members) > 1:
                 groups.append(team)
         preempted = self._preempted(found, starts)
-        if preempted is None:
+        if preempted is None or not self._within_quotas(starts, preempted):
             return None
         return Candidate(starts, found.source, preempted, slots=slots, groups=tuple(groups))
+
+    def _within_quotas(
+        self, starts: Mapping[int, tuple[int, tuple[Place, ...]]], preempted: Collection[int]
+    ) -> bool:
+        jobs = self.problem.round.jobs
+        left = quota_left(self.problem.round, ())
+        for j, job in enumerate(jobs) if left else ():
+            if job.running is not None:
+                option = job.running.option if j not in preempted else None
+            else:
+                option = starts[j][0] if j in starts else None
+            if option is not None:
+                for name, amount in held_by(job.options[option]).items():
+                    if (job.tenant or "", name) in left:
+                        left[job.tenant or "", name] -= amount
+        return all(amount >= 0 for amount in left.values())
 
     def _at(self, home: int | None) -> tuple[int, tuple[Place, ...]]:
         """Return where a running job is, as a gang with the one option that it runs."""
