@@ -2,7 +2,8 @@
 
 Exact for which jobs share GPUs, at which offsets and with which CPU and memory, as far as rows say
 what fits on hosts (`rows.py`); where groups lie is decided by the gang formulation afterwards. If
-not all of them find a place, rows are tightened to what did, and the jobs grouped anew.
+not all of them find a place, rows are tightened to what did, and the jobs grouped anew. Where
+nobody can share GPUs, the gang formulation decides it all (`tuning.py`).
 
 References
 ----------
@@ -38,6 +39,7 @@ from placewright.formulations.interleaving.grouping.pool import (
 from placewright.formulations.interleaving.grouping.search import group
 from placewright.formulations.interleaving.standing import lawful
 from placewright.formulations.interleaving.teams import teams_of, worth
+from placewright.formulations.interleaving.tuning import all_alone, run_alone
 from placewright.formulations.session import Bound, Candidate, Group, Session
 from placewright.instances.job import Job
 from placewright.instances.round import Round
@@ -61,6 +63,13 @@ def run(kept: Interleaving, session: Session, search: Search) -> Iterator[Candid
         Decides rounds of gangs.
     """
     round_ = kept.round
+    alone = all_alone(round_)
+    if alone is not None:
+        steps = run_alone(alone, session)
+        yield from islice(steps, 1)
+        yield from _trivial_bounds(round_)
+        yield from steps
+        return
     gangs = apart(kept, _within_quotas(kept))
     told = (gangs.told(found) for found in search(gangs.round, session))
     yield from islice((plan for plan in told if plan is not None), 1)
