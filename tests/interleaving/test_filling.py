@@ -161,10 +161,10 @@ def test_jobs_of_close_weights_share_a_class_and_weights_keep_their_mean(
 def test_pools_of_many_weights_and_tenants_end_near_their_bound(
     pools: ModuleType, tenants: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filling, "SECONDS", 1.0)
+    monkeypatch.setattr(filling, "SECONDS", 0.1)
     if not pools.TRACES.exists():
         pytest.skip("the traces are not here")
-    jobs = 150
+    jobs = 80
     rng = np.random.default_rng(0)
     pool = pools.muri_pool(0, jobs, "trace1", "weighted_throughput")
     pool = replace(pool, weight=rng.integers(1, 1000 if tenants == 1 else 4, jobs))
@@ -176,10 +176,12 @@ def test_pools_of_many_weights_and_tenants_end_near_their_bound(
             per_member=np.vstack([pool.per_member, owner]),
             limit=np.append(pool.limit, [jobs // 6] * tenants),
         )
-    found = list(search.group(pool, a_session()))
+    session = a_session()
+    session.deterministic = True
+    found = list(search.group(pool, session))
     best = max(f.value for f in found if isinstance(f, Grouping))
     bound = min(f.value for f in found if isinstance(f, GroupingBound))
-    assert best <= bound <= 1.01 * best
+    assert best <= bound <= 1.02 * best
     last = [f for f in found if isinstance(f, Grouping)][-1]
     assert pools.kept_by(pool, last.members)
     assert (last.members[:, 1] != ALONE).any()

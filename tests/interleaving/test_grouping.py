@@ -189,6 +189,16 @@ def test_the_order_of_jobs_changes_no_value(pools: ModuleType) -> None:
     assert searched(shuffled)[0][-1].value == searched(pool)[0][-1].value
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_weights_and_speeds_may_be_as_large_as_documents_allow(
+    pools: ModuleType, backend: str
+) -> None:
+    for seed in range(6):
+        pool = pools.random_pool(seed, 6, "weighted_throughput")
+        fast = replace(pool, speed=99 * pool.speed, best=99 * pool.best)
+        check_against_optimum(pools, replace(fast, weight=333_333 * pool.weight), backend)
+
+
 def test_without_time_there_is_a_greedy_grouping(pools: ModuleType) -> None:
     pool = pools.random_pool(1, 8, "throughput")
     groupings, bounds = searched(pool, seconds=0.0)

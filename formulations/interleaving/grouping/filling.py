@@ -35,7 +35,7 @@ from placewright.formulations.interleaving.grouping.columns import (
     padded,
     valued,
 )
-from placewright.formulations.interleaving.grouping.packing import Program, pack_some
+from placewright.formulations.interleaving.grouping.packing import Program, pack_some, relax
 from placewright.formulations.interleaving.grouping.pool import (
     ALONE,
     Grouping,
@@ -197,14 +197,14 @@ def _duals(program: Program, session: Session) -> Duals | None:
     # At a bound of its own a column's price would be missing from those of its classes.
     arrays = replace(arrays, upper=arrays.upper + 1)
     bonus: Floats = np.zeros(pool.classes)
-    outcome = session.optimise(arrays)
+    outcome = relax(arrays, session)
     if outcome is not None and outcome.status is Status.INFEASIBLE:
         bonus[pool.must] = BONUS * float(program.columns.worth.max(initial=1))
         members = program.columns.members
         extra = np.where(members != ALONE, bonus[members], 0.0).sum(axis=1)
         cost = arrays.cost + extra / program.unit
         anyone = np.full(arrays.rows, -np.inf)
-        outcome = session.optimise(replace(arrays, cost=cost, row_lower=anyone))
+        outcome = relax(replace(arrays, cost=cost, row_lower=anyone), session)
     if outcome is None or outcome.row_duals is None:
         return None
     duals = outcome.row_duals * program.unit

@@ -27,7 +27,7 @@ from placewright.formulations.interleaving.grouping.pool import (
     Pool,
 )
 from placewright.formulations.session import Session
-from placewright.solver import Arrays, Core, Model, certified_bound, doubt_of, multipliers
+from placewright.solver import Arrays, Core, Model, Outcome, certified_bound, doubt_of, multipliers
 
 Floats = NDArray[np.float64]
 
@@ -41,7 +41,7 @@ LARGEST_COST = 22
 """Binary digits of a column's worth beyond which solvers lose their way."""
 
 LARGEST_SHIFT = 19
-"""Binary digits that an objective may have behind the point."""
+"""Binary digits that the objective of an integer program may have behind the point."""
 
 ROUNDING = 1e-6
 """How little below a whole number a solver's value may be and still count as that number."""
@@ -95,6 +95,12 @@ class Program:
         """Return the program without whole numbers."""
         return replace(self.arrays, integer=np.zeros(len(self.columns), dtype=np.bool_))
 
+    def certified(self, duals: Floats) -> GroupingBound | None:
+        """Return what the duals of the relaxation prove."""
+        whole = replace(self.relaxed(), cost=self.columns.worth.astype(np.float64))
+        bound = certified_bound(whole, multipliers(whole, duals * self.unit))
+        return None if bound is None else GroupingBound(floor(bound), certified=True)
+
     def grouping(self, times: Ints, source: str) -> Grouping:
         """Return the grouping that uses each column so many times."""
         members = np.repeat(self.columns.members, times, axis=0)
@@ -108,13 +114,12 @@ def pack(pool: Pool, columns: Columns, session: Session) -> Iterator[Grouping | 
     if not len(columns):
         yield GroupingBound(0, certified=True)
         return
-    relaxation = program.relaxed()
-    relaxed = session.optimise(relaxation)
+    relaxed = relax(program.relaxed(), session)
     if relaxed is None or relaxed.row_duals is None or relaxed.values is None:
         return
-    bound = certified_bound(relaxation, multipliers(relaxation, relaxed.row_duals))
+    bound = program.certified(relaxed.row_duals)
     if bound is not None:
-        yield GroupingBound(floor(bound * program.unit), certified=True)
+        yield bound
     yield from near(program, relaxed.values, relaxed.row_duals)
     doubt = None
     if len(columns) > MOST_COLUMNS:
@@ -143,7 +148,7 @@ def pack_some(
     """
     program = Program.of(pool, columns)
     yield from greedy(program)
-    relaxed = session.optimise(program.relaxed())
+    relaxed = relax(program.relaxed(), session)
     if relaxed is None or relaxed.row_duals is None or relaxed.values is None:
         return
     yield from near(program, relaxed.values, relaxed.row_duals)
@@ -158,6 +163,16 @@ def pack_some(
     if outcome is not None and outcome.values is not None:
         values = core.whole(outcome.values)
         yield program.grouping(np.rint(values).astype(np.int64), "program")
+
+
+def relax(arrays: Arrays, session: Session) -> Outcome | None:
+    """Solve a relaxation; values and duals are those of the arrays, the rest is scaled."""
+    digits = int(arrays.cost.max(initial=0.0)).bit_length() - LARGEST_COST
+    scale = float(1 << max(digits, 0))
+    outcome = session.optimise(replace(arrays, cost=arrays.cost / scale))
+    if outcome is None or outcome.row_duals is None:
+        return outcome
+    return replace(outcome, row_duals=outcome.row_duals * scale)
 
 
 def greedy(program: Program) -> Iterator[Grouping]:
