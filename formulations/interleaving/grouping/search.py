@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from placewright.formulations.interleaving.grouping.classes import merged
 from placewright.formulations.interleaving.grouping.columns import enumerated, number_of_columns
+from placewright.formulations.interleaving.grouping.distinct import pack_distinct
 from placewright.formulations.interleaving.grouping.filling import fill
 from placewright.formulations.interleaving.grouping.packing import pack
 from placewright.formulations.interleaving.grouping.pool import Grouping, GroupingBound, Pool
@@ -36,8 +37,12 @@ def group(pool: Pool, session: Session) -> Iterator[Grouping | GroupingBound]:
 def _found(pool: Pool, session: Session) -> Iterator[Grouping | GroupingBound]:
     small = merged(pool)
     profiles = Profiles.of_pool(small.pool)
-    if number_of_columns(small.pool) > ENUMERATED and profiles.templates <= MOST_TEMPLATES:
+    if number_of_columns(small.pool) <= ENUMERATED:
+        search = pack(small.pool, enumerated(small.pool), session)
+    elif profiles.templates <= MOST_TEMPLATES:
         yield from fill(small, profiles, session)
         return
-    for found in pack(small.pool, enumerated(small.pool), session):
+    else:
+        search = pack_distinct(small.pool, session)
+    for found in search:
         yield small.expanded(found) if isinstance(found, Grouping) else found

@@ -1,0 +1,240 @@
+"""Column generation: the linear relaxation over all columns of a pool, most of which nobody writes.
+
+The relaxation over some columns gives prices of jobs and rows. Columns that are worth more than
+their members' prices come in, first among those one member away from the columns in use
+(`neighbours`), then from a search of all (`pricing`), which proves a bound of the relaxation over
+all columns, at any prices. Prices of a relaxation over few columns jump from one round to the next:
+what is searched lies between them and the prices, raised until hardly a group pays (`raising`), of
+the best bound so far (du Merle et al., *Stabilized column generation*, 1999; Wentges, *Weighted
+Dantzig-Wolfe decomposition*, 1997).
+
+A class that must be covered pays a premium instead of a row that could not be kept at first; the
+premium leaves the prices afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from placewright.formulations.interleaving.grouping.columns import (
+    NOTHING,
+    Columns,
+    alone,
+    joined,
+    padded,
+    valued,
+)
+from placewright.formulations.interleaving.grouping.neighbours import neighbours
+from placewright.formulations.interleaving.grouping.packing import Program
+from placewright.formulations.interleaving.grouping.pool import ALONE, GroupingBound, Ints, Pool
+from placewright.formulations.interleaving.grouping.prices import (
+    Floats,
+    Prices,
+    groups_that_fit,
+    prices_of,
+)
+from placewright.formulations.interleaving.grouping.pricing import priced
+from placewright.formulations.interleaving.grouping.raising import raised
+from placewright.formulations.interleaving.grouping.valuing import judged
+from placewright.formulations.session import Session
+
+PREMIUM = 8
+"""Worth of covering a class that must be covered, in the greatest worth of a column."""
+
+START = 4
+"""Random groups per job and size to begin with."""
+
+KEPT = 8
+"""Columns per class that stay in the relaxation, those that come nearest to paying."""
+
+EACH = 6
+"""New columns per class and round."""
+
+FEW = 4_000
+"""Columns that stay in any relaxation."""
+
+CLOSE = 2e-3
+"""Of the relaxation's value: a bound as near as that is good enough."""
+
+TOLERANCE = 5e-4
+"""Of the relaxation's value: what all groups together may pay unseen."""
+
+STALLED = 2e-3
+"""Of the relaxation's value: what neighbours must add in a round to be enough on their own."""
+
+WORK = 1 << 20
+"""Groups of clusters that are bounded per bucket and round."""
+
+PATIENCE = 8
+"""Searches in a row without a better bound, after which generation ends."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Relaxation:
+    """The linear relaxation over some columns.
+
+    Attributes
+    ----------
+    values : float64 (columns,)
+        How often each column is used.
+    job : float64 (classes,)
+        The price of a job of each class.
+    row : float64 (rows,)
+        The price of a unit of each row.
+    """
+
+    columns: Columns
+    values: Floats
+    job: Floats
+    row: Floats
+
+    @property
+    def value(self) -> float:
+        """What the columns in use are worth."""
+        return float(self.values @ self.columns.worth)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Centre:
+    """Prices at which hardly a group pays, and the bound they prove."""
+
+    job: Floats
+    row: Floats
+    bound: int
+
+
+def generate(
+    pool: Pool, start: Columns, session: Session, reserve: float
+) -> Iterator[GroupingBound | Relaxation]:
+    """Yield ever tighter bounds, and in the end the relaxation over the columns found.
+
+    Parameters
+    ----------
+    start
+        Columns to begin with, each class on its own among them.
+    reserve
+        Seconds to leave before the deadline.
+    """
+    rng = np.random.default_rng(session.seed)
+    columns, last = start, 0.0
+    relaxed: Relaxation | None = None
+    centre: _Centre | None = None
+    smoothing, idle = 0.5, 0
+    while not session.expired(reserve):
+        solved = _relaxed(pool, columns, session)
+        if solved is None:
+            break
+        relaxed = solved
+        between = _between(relaxed, centre, smoothing)
+        prices, own = prices_of(pool, *between), prices_of(pool, relaxed.job, relaxed.row)
+        if prices is None or own is None:
+            break
+        fit = groups_that_fit(pool)
+        tolerance = int(TOLERANCE * relaxed.value / max(int(fit.sum()), 1) * prices.scale)
+        used = columns.take(relaxed.values > 0)
+        new = [neighbours(pool, prices, used, tolerance, rng)]
+        few = relaxed.value - last < STALLED * relaxed.value
+        last = relaxed.value
+        if few:
+            cost, added, found = _searched(pool, prices, fit, tolerance, session)
+            new.append(found)
+            bound = (prices.base + cost) // prices.scale
+            idle += 1
+            if centre is None or bound < centre.bound:
+                idle = 0
+                centre = _Centre(between[0] + added / prices.scale, between[1], bound)
+                yield GroupingBound(bound, certified=True)
+            if centre.bound <= relaxed.value * (1 + CLOSE) or idle > PATIENCE:
+                break
+        entering = joined(*new)
+        gain = own.reduced(pool, entering.members, entering.worth)
+        # Between the prices nobody pays: the prices of the relaxation itself have to be looked at.
+        smoothing = 0.5 if (gain > tolerance).any() else smoothing / 2
+        chosen = _spread(pool, entering, prices.reduced(pool, entering.members, entering.worth))
+        columns = joined(_kept(pool, relaxed, own), entering.take(chosen))
+    if relaxed is not None:
+        yield relaxed
+
+
+def starting(pool: Pool, seed: int) -> Columns:
+    """Return every class on its own, groups that run, and random groups."""
+    rng = np.random.default_rng(seed)
+    classes = np.flatnonzero(pool.count > 0)
+    parts = [Columns(padded(classes[:, None]), alone(pool)[classes]), valued(pool, pool.standing)]
+    for bucket in range(pool.buckets):
+        jobs = classes[pool.bucket[classes] == bucket]
+        for size in range(2, pool.most + 1):
+            for _ in range(START):
+                drawn = rng.permutation(jobs)[: len(jobs) // size * size].reshape(-1, size)
+                groups = padded(np.sort(drawn, axis=1))
+                some = Columns(groups, judged(pool, groups))
+                parts.append(some.take(some.worth != NOTHING))
+    return joined(*parts)
+
+
+def _relaxed(pool: Pool, columns: Columns, session: Session) -> Relaxation | None:
+    """Solve the relaxation over some columns, with a premium for classes that must be covered."""
+    premium = PREMIUM * int(columns.worth.max(initial=0))
+    covers = (pool.must[columns.members] & (columns.members != ALONE)).sum(axis=1)
+    easier = replace(pool, must=np.zeros_like(pool.must))
+    program = Program.of(easier, Columns(columns.members, columns.worth + premium * covers))
+    outcome = session.optimise(program.relaxed())
+    if outcome is None or outcome.values is None or outcome.row_duals is None:
+        return None
+    job, row = np.split(outcome.row_duals * program.unit, [pool.classes])
+    return Relaxation(columns, outcome.values, job - premium * pool.must, row)
+
+
+def _between(
+    relaxed: Relaxation, centre: _Centre | None, smoothing: float
+) -> tuple[Floats, Floats]:
+    if centre is None:
+        return relaxed.job, relaxed.row
+    job = smoothing * centre.job + (1 - smoothing) * relaxed.job
+    return job, smoothing * centre.row + (1 - smoothing) * relaxed.row
+
+
+def _searched(
+    pool: Pool, prices: Prices, fit: Ints, tolerance: int, session: Session
+) -> tuple[int, Floats, Columns]:
+    """Search all buckets: what the bound adds to `prices.base`, raises of prices, paying columns.
+
+    The raises take a fourth of the threshold from each member.
+    """
+    cost, added = 0, np.zeros(pool.classes)
+    parts = []
+    for bucket in range(pool.buckets):
+        there = pool.bucket == bucket
+        if (pool.count[there] > 0).any():
+            found = priced(pool, prices, bucket, tolerance, WORK, session)
+            rise = raised(pool, found, int(fit[bucket]))
+            cost += rise.cost
+            added += rise.added + there * (rise.threshold / pool.most)
+            parts.append(found.columns)
+    return cost, added, joined(*parts)
+
+
+def _kept(pool: Pool, relaxed: Relaxation, prices: Prices) -> Columns:
+    """Return the columns in use, each class on its own, and those that come nearest to paying."""
+    columns = relaxed.columns
+    loss = -prices.reduced(pool, columns.members, columns.worth)
+    loss[(relaxed.values > 0) | (columns.members[:, 1] == ALONE)] = -1
+    most = max(KEPT * pool.classes, FEW)
+    return columns.take(np.sort(np.argsort(loss, kind="stable")[:most]))
+
+
+def _spread(pool: Pool, columns: Columns, gain: Ints) -> Ints:
+    """Return the columns that gain most, at most `EACH` for the class that needs them most."""
+    taken = np.zeros(pool.classes + 1, dtype=np.int64)
+    chosen, seen = [], set()
+    for index in np.argsort(-gain, kind="stable").tolist():
+        members = columns.members[index]
+        present = members[members != ALONE]
+        if taken[present].min() < EACH and members.tobytes() not in seen:
+            seen.add(members.tobytes())
+            taken[present] += 1
+            chosen.append(index)
+    return np.array(chosen, dtype=np.int64)
