@@ -120,7 +120,9 @@ def pack(pool: Pool, columns: Columns, session: Session) -> Iterator[Grouping | 
     bound = program.certified(relaxed.row_duals)
     if bound is not None:
         yield bound
-    yield from near(program, relaxed.values, relaxed.row_duals)
+    times = near(program, relaxed.values, relaxed.row_duals)
+    if times is not None:
+        yield program.grouping(times, "rounding")
     doubt = None
     if len(columns) > MOST_COLUMNS:
         doubt = doubt_of(program.arrays, relaxed.row_duals, relaxed.values)
@@ -151,15 +153,20 @@ def pack_some(
     relaxed = relax(program.relaxed(), session)
     if relaxed is None or relaxed.row_duals is None or relaxed.values is None:
         return
-    yield from near(program, relaxed.values, relaxed.row_duals)
+    times = near(program, relaxed.values, relaxed.row_duals)
+    if times is not None:
+        yield program.grouping(times, "rounding")
     doubt = doubt_of(program.arrays, relaxed.row_duals, relaxed.values)
     if doubt is None:
         return
     kept = np.ones(len(columns), dtype=np.bool_)
     if len(columns) > MOST_COLUMNS:
         kept = doubt.within(float(np.partition(doubt.loss, MOST_COLUMNS)[MOST_COLUMNS]))
+    if times is not None:
+        kept |= times != doubt.point
     core = Core.of(program.arrays, kept, doubt.point)
-    outcome = session.optimise(core.arrays, gap=gap, most=seconds)
+    start = None if times is None else core.inside(times.astype(np.float64))
+    outcome = session.optimise(core.arrays, gap=gap, most=seconds, start=start)
     if outcome is not None and outcome.values is not None:
         values = core.whole(outcome.values)
         yield program.grouping(np.rint(values).astype(np.int64), "program")
@@ -183,11 +190,9 @@ def greedy(program: Program) -> Iterator[Grouping]:
         yield program.grouping(times, "greedy")
 
 
-def near(program: Program, values: Floats, duals: Floats) -> Iterator[Grouping]:
-    """Yield a choice near the optimum of the relaxation, if there is one."""
-    times = rounded(program, values, program.arrays.reduced_costs(duals))
-    if times is not None:
-        yield program.grouping(times, "rounding")
+def near(program: Program, values: Floats, duals: Floats) -> Ints | None:
+    """Return how often to use each column near the optimum of the relaxation; None: no way."""
+    return rounded(program, values, program.arrays.reduced_costs(duals))
 
 
 def rounded(program: Program, values: Floats, score: Floats) -> Ints | None:
