@@ -120,9 +120,7 @@ def pack(pool: Pool, columns: Columns, session: Session) -> Iterator[Grouping | 
     bound = program.certified(relaxed.row_duals)
     if bound is not None:
         yield bound
-    times = near(program, relaxed.values, relaxed.row_duals)
-    if times is not None:
-        yield program.grouping(times, "rounding")
+    yield from near(program, relaxed.values, relaxed.row_duals)
     doubt = None
     if len(columns) > MOST_COLUMNS:
         doubt = doubt_of(program.arrays, relaxed.row_duals, relaxed.values)
@@ -153,7 +151,8 @@ def pack_some(
     relaxed = relax(program.relaxed(), session)
     if relaxed is None or relaxed.row_duals is None or relaxed.values is None:
         return
-    times = near(program, relaxed.values, relaxed.row_duals)
+    scores = program.arrays.reduced_costs(relaxed.row_duals)
+    times = rounded(program, relaxed.values, scores)
     if times is not None:
         yield program.grouping(times, "rounding")
     doubt = doubt_of(program.arrays, relaxed.row_duals, relaxed.values)
@@ -190,9 +189,11 @@ def greedy(program: Program) -> Iterator[Grouping]:
         yield program.grouping(times, "greedy")
 
 
-def near(program: Program, values: Floats, duals: Floats) -> Ints | None:
-    """Return how often to use each column near the optimum of the relaxation; None: no way."""
-    return rounded(program, values, program.arrays.reduced_costs(duals))
+def near(program: Program, values: Floats, duals: Floats) -> Iterator[Grouping]:
+    """Yield a choice near the optimum of the relaxation, if there is one."""
+    times = rounded(program, values, program.arrays.reduced_costs(duals))
+    if times is not None:
+        yield program.grouping(times, "rounding")
 
 
 def rounded(program: Program, values: Floats, score: Floats) -> Ints | None:
