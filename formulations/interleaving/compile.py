@@ -1,4 +1,4 @@
-"""From a checked round to the pool of jobs that may share GPUs, one class per job."""
+"""From a checked round to the pool of jobs that may share GPUs, a class per job and option."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.quotas import held_by
 from placewright.formulations.interleaving.alike import buckets_of, memory_of_buckets
+from placewright.formulations.interleaving.choices import (
+    choices_of,
+    one_of_each,
+    with_one_option,
+)
 from placewright.formulations.interleaving.conflicts import conflicting, sizes
 from placewright.formulations.interleaving.grouping.pool import ALONE, Objective, Pool, Rules
 from placewright.formulations.interleaving.rows import Row, amount_rows, block_rows, quota_rows
@@ -46,7 +51,11 @@ class Interleaving:
     jobs : tuple of int
         Indices in the round of the jobs of the pool: those that are pending or may move.
     pool : Pool
-        One class per job, in the order of `jobs`.
+        One class per job, in the order of `jobs`, then one for each other option of a job.
+    of_class : tuple of int
+        The job of each class, by its index in the round.
+    kind : dict of int to int
+        Equal for alike jobs; of those with several classes.
     objective
         The term by which groups are chosen, the first of its kind in the policy.
     together : dict of int to tuple of int
@@ -62,6 +71,8 @@ class Interleaving:
     cluster: Cluster
     jobs: tuple[int, ...]
     pool: Pool
+    of_class: tuple[int, ...]
+    kind: Mapping[int, int]
     objective: Objective
     together: Mapping[int, tuple[int, ...]]
     stays: frozenset[int]
@@ -91,42 +102,70 @@ def compile_interleaving(round_: Round, more: Collection[int] = ()) -> Interleav
     cluster = build_cluster(round_.cluster)
     opened = open_to(round_, cluster)
     indices = tuple(j for j in range(len(round_.jobs)) if j not in stays)
-    jobs = [round_.jobs[j] for j in indices]
+    whole = [round_.jobs[j] for j in indices]
     objective = min((o for o in OBJECTIVES if o in terms), key=terms.index)
-    bucket = buckets_of(jobs)
     room = _Room(round_, cluster, together, stays, opened)
-    rows = [
-        *block_rows(jobs, cluster, room.hosts, room.gpus),
-        *amount_rows(jobs, cluster, room.hosts, room.held, bucket),
-        *quota_rows(jobs, quota_left(round_, stays)),
-        *_saving_row(round_, sharing, together, stays, opened, jobs, bucket),
-    ]
-    highest = max((job.priority for job in jobs), default=0)
-    stages = len(sharing.resources)
-    pool = Pool(
-        rules=Rules(objective, sharing.spanning, sharing.contention, sharing.most),
-        stages=np.array([_stages(job, stages) for job in jobs], dtype=np.int64).reshape(-1, stages),
-        iteration=_array(_alone(job) for job in jobs),
-        slowdown=_array((job.profile and job.profile.slowdown) or 0 for job in jobs),
-        speed=_array(speed(job, 0) for job in jobs),
-        best=_array(max(speed(job, o) for o in range(len(job.options))) for job in jobs),
-        weight=_array(job.weight for job in jobs),
-        memory=sizes(jobs, sharing),
-        bucket=bucket,
-        count=np.ones(len(jobs), dtype=np.int64),
+
+    def pool_of(jobs: Sequence[Job]) -> Pool:
+        """Return the pool of which these jobs are the classes, those of `jobs` first."""
+        bucket = np.full(len(jobs), ALONE, dtype=np.int64)
+        bucket[: len(whole)] = buckets_of(whole)
+        rows = [
+            *block_rows(jobs, cluster, room.hosts, room.gpus),
+            *amount_rows(jobs, cluster, room.hosts, room.held, bucket),
+            *quota_rows(jobs, quota_left(round_, stays)),
+            *_saving_row(round_, sharing, together, stays, opened, jobs, bucket),
+        ]
         # Only a job of higher priority can stop one that runs.
-        must=np.array([j.running is not None and j.priority == highest for j in jobs], dtype=bool),
-        conflicts=conflicting(jobs, sharing),
-        gpu_memory=memory_of_buckets(jobs, cluster, bucket),
-        per_group=_per_group(rows, bucket),
-        per_member=_per_member(rows, bucket),
-        limit=_array(row.limit for row in rows),
-    )
+        highest = max((job.priority for job in jobs), default=0)
+        must = [job.running is not None and job.priority == highest for job in jobs]
+        stages = [_stages(job, len(sharing.resources)) for job in jobs]
+        return Pool(
+            rules=Rules(objective, sharing.spanning, sharing.contention, sharing.most),
+            stages=np.array(stages, dtype=np.int64).reshape(-1, len(sharing.resources)),
+            iteration=_array(_alone(job) for job in jobs),
+            slowdown=_array((job.profile and job.profile.slowdown) or 0 for job in jobs),
+            speed=_array(speed(job, 0) for job in jobs),
+            best=_array(max(speed(job, o) for o in range(len(job.options))) for job in jobs),
+            weight=_array(job.weight for job in jobs),
+            memory=sizes(jobs, sharing),
+            bucket=bucket,
+            count=np.ones(len(jobs), dtype=np.int64),
+            must=np.array(must, dtype=bool),
+            conflicts=conflicting(whole, sharing),
+            gpu_memory=memory_of_buckets(jobs, cluster, bucket),
+            per_group=_per_group(rows, bucket),
+            per_member=_per_member(rows, bucket),
+            limit=_array(row.limit for row in rows),
+        )
+
+    choices = choices_of(round_, indices)
+    of_class = tuple(j for j, _ in choices)
+    pool = pool_of([with_one_option(round_.jobs[j], option) for j, option in choices])
+    kind: Mapping[int, int] = {}
+    if of_class != indices:
+        split = one_of_each(pool, of_class)
+        if split is None:
+            pool, of_class = pool_of(whole), indices
+        else:
+            pool, kind = split
     position = {j: i for i, j in enumerate(indices)}
     groups = {mine for mine in together.values() if len(mine) > 1 and mine[0] in position}
     classes = (_array(position[j] for j in mine) for mine in sorted(groups))
     pool = replace(pool, standing=standing(pool, classes))
-    return Interleaving(round_, sharing, cluster, indices, pool, objective, together, stays, opened)
+    return Interleaving(
+        round_,
+        sharing,
+        cluster,
+        indices,
+        pool,
+        of_class,
+        kind,
+        objective,
+        together,
+        stays,
+        opened,
+    )
 
 
 class _Room:

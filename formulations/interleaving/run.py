@@ -22,6 +22,7 @@ from typing import TypeAlias
 import numpy as np
 
 from placewright.formulations.gang.quotas import held_by
+from placewright.formulations.interleaving.choices import teams_in
 from placewright.formulations.interleaving.compile import (
     OBJECTIVES,
     Interleaving,
@@ -30,7 +31,6 @@ from placewright.formulations.interleaving.compile import (
 )
 from placewright.formulations.interleaving.gangs import Gangs, gangs_of, offered
 from placewright.formulations.interleaving.grouping.pool import (
-    ALONE,
     MILLION,
     Grouping,
     GroupingBound,
@@ -119,7 +119,7 @@ class _Grouping:
         self._problem = compile_interleaving(round_, kept)
         self._staying = staying(self._problem)
         self._constant = sum(worth(self._problem, team) for team in self._staying)
-        running = [round_.jobs[j].running is not None for j in self._problem.jobs]
+        running = [round_.jobs[j].running is not None for j in self._problem.of_class]
         # Whoever is stopped is stopped by the gangs, where that is lawful.
         self._pool = replace(self._problem.pool, must=np.array(running, dtype=bool))
         self._holds = (("disruption", 0),) if round_.policy.terms[0] == "disruption" else ()
@@ -166,8 +166,7 @@ class _Grouping:
 
     def _placed(self, grouping: Grouping) -> Generator[Candidate, None, frozenset[int] | None]:
         """Yield the plans in which groups are gangs; return the jobs placed in the last of them."""
-        jobs = self._problem.jobs
-        sets = [tuple(jobs[c] for c in row if c != ALONE) for row in grouping.members.tolist()]
+        sets = self._sets(grouping)
         sets += self._dropped(set().union(*sets))
         gangs = gangs_of(self._problem, teams_of(self._problem, sets), self._staying)
         placed: frozenset[int] | None = None
@@ -182,6 +181,10 @@ class _Grouping:
                 for j in team.members
             )
         return placed
+
+    def _sets(self, grouping: Grouping) -> list[tuple[int, ...]]:
+        """Return the jobs of each column."""
+        return teams_in(grouping, self._problem.of_class, self._problem.kind)
 
     def _dropped(self, chosen: Collection[int]) -> list[tuple[int, ...]]:
         """Return who runs and is in no team, by place: gangs stop them where that is lawful."""
@@ -205,10 +208,7 @@ class _Grouping:
 
         Then there is room for what the others take.
         """
-        jobs = self._problem.jobs
-        found = np.array(
-            [all(jobs[c] in placed for c in row if c != ALONE) for row in grouping.members.tolist()]
-        )
+        found = np.array([placed.issuperset(jobs) for jobs in self._sets(grouping)])
         if found.all():
             return None
         use = pool.use(grouping.members)
