@@ -8,13 +8,14 @@ strictly higher priority than whoever is preempted.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from operator import le
 
 from placewright.formulations.gang.quotas import held_by
 from placewright.formulations.interleaving.compile import OBJECTIVES, Interleaving, quota_left
-from placewright.formulations.interleaving.homes import at_home, homes_of, running_of, stop_cost
+from placewright.formulations.interleaving.held import places_of, running_of
+from placewright.formulations.interleaving.homes import at_home, homes_of, stop_cost
 from placewright.formulations.interleaving.merging import merged
 from placewright.formulations.interleaving.teams import worth
 from placewright.formulations.session import Candidate, Group, Place, Slots
@@ -70,7 +71,7 @@ class Gangs:
                 running = self.problem.round.jobs[j].running
                 if start is None and j in here:
                     continue
-                if running and _same(self.problem, running, places, found.slots.get(number, ())):
+                if running and _same(self.problem, j, places, found.slots.get(number, ())):
                     continue
                 starts[j] = option, tuple(places)
                 if number in found.slots:
@@ -102,8 +103,7 @@ class Gangs:
         """Return where a running job is, as a gang with the one option that it runs."""
         if home is None:
             raise AssertionError("a team without a home has no place; expected one with a home")
-        running = running_of(self.problem.round.jobs[home])
-        return 0, tuple(_places(self.problem, running))
+        return 0, places_of(self.problem, home)
 
     def _preempted(
         self, found: Candidate, starts: dict[int, tuple[int, tuple[Place, ...]]]
@@ -114,8 +114,7 @@ class Gangs:
         jobs = self.problem.round.jobs
         arrivals: defaultdict[int, set[int]] = defaultdict(set)
         for j, (_, places) in starts.items():
-            running = jobs[j].running
-            before = set() if running is None else set(_places(self.problem, running))
+            before = set() if jobs[j].running is None else set(places_of(self.problem, j))
             for place in set(places) - before:
                 arrivals[place[2]].add(j)
         preempted: dict[int, int] = {}
@@ -123,7 +122,7 @@ class Gangs:
             home = self.homes[number]
             here = () if home is None else at_home(self.problem, self.teams[number], home)
             for j in here:
-                hosts = {place[2] for place in _places(self.problem, running_of(jobs[j]))}
+                hosts = {place[2] for place in places_of(self.problem, j)}
                 comes = {one for host in hosts for one in arrivals[host]}
                 newly = [one for one in comes if jobs[one].running is None]
                 if not newly or min(jobs[one].priority for one in comes) <= jobs[j].priority:
@@ -240,24 +239,14 @@ def _fixed(problem: Interleaving, number: int, team: Group) -> Job:
     )
 
 
-def _places(problem: Interleaving, running: Running) -> Iterator[Place]:
-    hosts = problem.cluster.host_index
-    for task in running.tasks:
-        yield task.group, task.index, hosts[task.host], tuple(task.gpus)
-
-
-def _same(problem: Interleaving, running: Running, places: Sequence[Place], slots: Slots) -> bool:
+def _same(problem: Interleaving, job: int, places: Sequence[Place], slots: Slots) -> bool:
     """Whether these are the places, GPUs in any order, in which a job runs."""
-    before = {
-        (group, index, host, frozenset(gpus), task.slot)
-        for (group, index, host, gpus), task in zip(
-            _places(problem, running), running.tasks, strict=True
-        )
+    tasks = running_of(problem.round.jobs[job]).tasks
+    before = _spots(places_of(problem, job), tuple(task.slot for task in tasks))
+    return before == _spots(places, slots or (None,) * len(places))
+
+
+def _spots(places: Sequence[Place], slots: Slots) -> set[tuple[object, ...]]:
+    return {
+        (*place[:3], frozenset(place[3]), slot) for place, slot in zip(places, slots, strict=True)
     }
-    after = {
-        (group, index, host, frozenset(gpus), slot)
-        for (group, index, host, gpus), slot in zip(
-            places, slots or (None,) * len(places), strict=True
-        )
-    }
-    return before == after

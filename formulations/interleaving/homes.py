@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from placewright.formulations.interleaving.compile import Interleaving
+from placewright.formulations.interleaving.held import Held, places_of, running_of
 from placewright.formulations.interleaving.merging import merged
 from placewright.formulations.session import Group
-from placewright.instances.job import Job, Running, TaskGroup
-from placewright.instances.references import hosts_by_name
+from placewright.instances.job import Job, TaskGroup
 
 
 def homes_of(problem: Interleaving, teams: Sequence[Group]) -> list[int | None]:
@@ -25,20 +25,22 @@ def homes_of(problem: Interleaving, teams: Sequence[Group]) -> list[int | None]:
         if homes[claimant] is None and place not in taken:
             homes[claimant] = there
             taken.add(place)
-    held = _Held(problem)
+    held = Held(problem)
     for j in problem.stays:
         if problem.together[j][0] == j:
-            held.add(_merged(problem, problem.together[j]), j)
+            held.add(_merged(problem, problem.together[j]), places_of(problem, j))
     for number, member in enumerate(homes):
         if member is not None:
-            held.add(_merged(problem, at_home(problem, teams[number], member)), member)
+            here = at_home(problem, teams[number], member)
+            held.add(_merged(problem, here), places_of(problem, member))
     for number, member in enumerate(homes):
         if member is None or set(teams[number].members) <= set(problem.together[member]):
             continue
-        held.add(_merged(problem, at_home(problem, teams[number], member)), member, -1)
+        places = places_of(problem, member)
+        held.add(_merged(problem, at_home(problem, teams[number], member)), places, -1)
         after = _merged(problem, teams[number].members)
-        if held.admits(after, member):
-            held.add(after, member)
+        if held.admits(after, places):
+            held.add(after, places)
         else:
             homes[number] = None
     return homes
@@ -48,13 +50,6 @@ def at_home(problem: Interleaving, team: Group, member: int) -> tuple[int, ...]:
     """Return the members of a team that run where this one does."""
     here = problem.together[member]
     return tuple(j for j in team.members if j in here)
-
-
-def running_of(job: Job) -> Running:
-    """Return where a job runs; it must."""
-    if job.running is None:
-        raise AssertionError(f"job {job.name} does not run; expected one that does")
-    return job.running
 
 
 def stop_cost(problem: Interleaving, job: Job, given: int | None) -> int:
@@ -86,45 +81,3 @@ def _merged(problem: Interleaving, members: Sequence[int]) -> tuple[TaskGroup, .
     if len(jobs) == 1 and jobs[0].running is not None:
         return jobs[0].options[jobs[0].running.option].groups
     return merged(jobs, problem.sharing)
-
-
-class _Held:
-    """What jobs hold of hosts besides GPUs; those of one place are added together."""
-
-    def __init__(self, problem: Interleaving) -> None:
-        self._problem = problem
-        self._hosts = hosts_by_name(problem.round.cluster)
-        self._held: defaultdict[tuple[str, str], int] = defaultdict(int)
-
-    def add(self, groups: Sequence[TaskGroup], member: int, times: int = 1) -> None:
-        """Add what groups take at the place of a running job, or with -1 give it back."""
-        for (host, name), amount in self._amounts(groups, member):
-            self._held[host, name] += times * amount
-
-    def admits(self, groups: Sequence[TaskGroup], member: int) -> bool:
-        """Whether these groups may arrive, and fit, at the place of a running job."""
-        more: defaultdict[tuple[str, str], int] = defaultdict(int)
-        for key, amount in self._amounts(groups, member):
-            more[key] += amount
-        if any(
-            self._held[host, name] + amount > self._hosts[host].capacity.get(name, 0)
-            for (host, name), amount in more.items()
-        ):
-            return False
-        for task in running_of(self._problem.round.jobs[member]).tasks:
-            asked, has = groups[task.group].gpu_memory, self._hosts[task.host].gpu_memory
-            if asked and (has is None or asked > has):
-                return False
-            if not all(self._problem.opened(task.host, gpu) for gpu in task.gpus):
-                return False
-        return True
-
-    def _amounts(
-        self, groups: Sequence[TaskGroup], member: int
-    ) -> Iterator[tuple[tuple[str, str], int]]:
-        for task in running_of(self._problem.round.jobs[member]).tasks:
-            group = groups[task.group]
-            wanted = {"cpu": group.cpu, "memory": group.memory, **group.resources}
-            for name, amount in wanted.items():
-                if amount:
-                    yield (task.host, name), amount

@@ -37,6 +37,7 @@ from placewright.formulations.interleaving.grouping.pool import (
     Pool,
 )
 from placewright.formulations.interleaving.grouping.search import group
+from placewright.formulations.interleaving.joining import joined
 from placewright.formulations.interleaving.standing import lawful
 from placewright.formulations.interleaving.teams import teams_of, worth
 from placewright.formulations.interleaving.tuning import all_alone, run_alone
@@ -74,10 +75,11 @@ def run(kept: Interleaving, session: Session, search: Search) -> Iterator[Candid
     told = (gangs.told(found) for found in search(gangs.round, session))
     yield from islice((plan for plan in told if plan is not None), 1)
     yield from _trivial_bounds(round_)
-    running = frozenset(j for j, job in enumerate(round_.jobs) if job.running is not None)
-    free = _Grouping(round_, frozenset(), session, search)
+    running = any(job.running is not None for job in round_.jobs)
+    free_ = compile_interleaving(round_) if running else kept
+    free = _Grouping(free_, free_, session, search)
     if running or round_.policy.terms[0] not in OBJECTIVES:
-        still = _Grouping(round_, running, session, search)
+        still = _Grouping(kept, free_, session, search)
         yield from (step for step in still.steps() if isinstance(step, Candidate))
     if round_.policy.terms[0] not in OBJECTIVES:
         yield from free.bounds()
@@ -113,10 +115,11 @@ class _Grouping:
     """One way to group: with all running jobs as they are, or with those that may move free."""
 
     def __init__(
-        self, round_: Round, kept: frozenset[int], session: Session, search: Search
+        self, problem: Interleaving, free: Interleaving, session: Session, search: Search
     ) -> None:
         self._session, self._gangs = session, search
-        self._problem = compile_interleaving(round_, kept)
+        self._problem, self._free = problem, free
+        round_ = problem.round
         self._staying = staying(self._problem)
         self._constant = sum(worth(self._problem, team) for team in self._staying)
         running = [round_.jobs[j].running is not None for j in self._problem.of_class]
@@ -174,6 +177,9 @@ class _Grouping:
             told = gangs.told(found)
             if told is not None:
                 yield told
+                more = joined(self._free, told)
+                if more is not None:
+                    yield more
             placed = frozenset(
                 j
                 for number, (team, home) in enumerate(zip(gangs.teams, gangs.homes, strict=True))
