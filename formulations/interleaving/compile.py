@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -111,7 +112,7 @@ def compile_interleaving(round_: Round, more: Collection[int] = ()) -> Interleav
         bucket = np.full(len(jobs), ALONE, dtype=np.int64)
         bucket[: len(whole)] = buckets_of(whole)
         rows = [
-            *block_rows(jobs, cluster, room.hosts, room.gpus),
+            *block_rows(jobs, cluster, room.hosts, room.gpus, room.parts),
             *amount_rows(jobs, cluster, room.hosts, room.held, bucket),
             *quota_rows(jobs, quota_left(round_, stays)),
             *_saving_row(round_, sharing, together, stays, opened, jobs, bucket),
@@ -176,7 +177,9 @@ class _Room:
     hosts : bool (hosts,)
         Hosts where something may arrive or runs.
     gpus : int64 (hosts,)
-        GPUs that may be used there by jobs that do not stay.
+        GPUs of which jobs that do not stay may have the whole.
+    parts : int64 (hosts,)
+        Milli-GPU that they may have of the other GPUs, beside shares that stay.
     held : int64 (resources,)
         What jobs that stay hold of the resources of all hosts.
     """
@@ -190,7 +193,7 @@ class _Room:
         opened: Open,
     ) -> None:
         index = cluster.host_index
-        used: dict[bool, set[tuple[str, int]]] = {True: set(), False: set()}
+        used: dict[bool, Counter[tuple[str, int]]] = {True: Counter(), False: Counter()}
         cpu: dict[tuple[int, Spot], int] = {}
         self.hosts = opened.hosts.copy()
         self.held = np.zeros(len(cluster.resources), dtype=np.int64)
@@ -198,7 +201,8 @@ class _Room:
             job = round_.jobs[j]
             for spot, task, group in _tasks(job):
                 self.hosts[index[task.host]] = True
-                used[j in stays].update((task.host, gpu) for gpu in task.gpus)
+                for gpu in task.gpus if together[j][0] == j or j not in stays else ():
+                    used[j in stays][task.host, gpu] += min(group.gpu, WHOLE_GPU)
                 if j in stays:
                     first = together[j][0], spot
                     cpu[first] = max(cpu.get(first, 0), group.cpu)
@@ -207,11 +211,17 @@ class _Room:
                         self.held[r] += amount
         self.held[0] = sum(cpu.values())
         self.gpus = np.where(opened.hosts, cluster.gpu_count, 0).astype(np.int64)
-        for host, _ in opened.closed | used[True]:
+        self.parts = np.zeros_like(self.gpus)
+        for host, gpu in opened.closed | used[True].keys():
             self.gpus[index[host]] -= opened.hosts[index[host]]
+            if opened(host, gpu):
+                self.parts[index[host]] += WHOLE_GPU - used[True][host, gpu]
         for host, gpu in used[False]:
             # What runs where nothing may arrive can go on there.
-            self.gpus[index[host]] += not opened(host, gpu)
+            if not opened(host, gpu) and (host, gpu) not in used[True]:
+                self.gpus[index[host]] += 1
+            elif not opened(host, gpu):
+                self.parts[index[host]] += WHOLE_GPU - used[True][host, gpu]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -41,7 +41,9 @@ class Row:
     limit: int
 
 
-def block_rows(jobs: Sequence[Job], cluster: Cluster, hosts: Bools, gpus: Ints) -> Iterable[Row]:
+def block_rows(
+    jobs: Sequence[Job], cluster: Cluster, hosts: Bools, gpus: Ints, parts: Ints
+) -> Iterable[Row]:
     """Yield, for sets of hosts and sizes s, how many blocks of s GPUs on one host are taken.
 
     A task of m GPUs takes floor(m / s) disjoint blocks of its host, which has floor(n / s).
@@ -51,7 +53,9 @@ def block_rows(jobs: Sequence[Job], cluster: Cluster, hosts: Bools, gpus: Ints) 
     hosts
         Where tasks may be after the round, (hosts,).
     gpus
-        GPUs that they may have there, (hosts,).
+        GPUs of which they may have the whole there, (hosts,).
+    parts
+        Milli-GPU that they may have of other GPUs there, (hosts,).
     """
     masks = _masks(jobs, cluster)
     allowed = {key: mask & hosts for key, mask in masks.items()}
@@ -63,7 +67,7 @@ def block_rows(jobs: Sequence[Job], cluster: Cluster, hosts: Bools, gpus: Ints) 
         for size in sizes:
             taken = np.array([_least_blocks(job, inside, size) for job in jobs], dtype=np.int64)
             if size == 1:
-                limit = int(gpus[within].sum()) * WHOLE_GPU
+                limit = int(gpus[within].sum()) * WHOLE_GPU + int(parts[within].sum())
             else:
                 limit = int((gpus[within] // size).sum())
             if taken.sum() > limit:

@@ -6,12 +6,13 @@ from types import ModuleType
 
 import pytest
 
+from placewright.instances.files import parse_round
 from placewright.instances.plan import Certificate
 from placewright.instances.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 
-SEEDS = {"highs": range(100), "cp-sat": range(100, 120), "cbc": range(120, 135)}
+SEEDS = {"highs": range(60), "cp-sat": range(60, 75), "cbc": range(75, 90)}
 
 
 def certificate_of(round_: Round, backend: str = "highs") -> Certificate:
@@ -42,16 +43,37 @@ def test_pending_jobs_get_the_best_of_all_plans(
     oracle: ModuleType, tiny: ModuleType, backend: str
 ) -> None:
     """Rows do not know which hosts have the CPU that tasks need: few rounds are missed."""
-    assert len(missed(oracle, tiny, backend, running=False)) <= len(SEEDS[backend]) // 30
+    assert len(missed(oracle, tiny, backend, running=False)) <= 2
 
 
 @pytest.mark.parametrize("backend", SEEDS)
 def test_running_groups_and_pending_jobs_get_the_best_of_all_plans(
     oracle: ModuleType, tiny: ModuleType, backend: str
 ) -> None:
-    assert len(missed(oracle, tiny, backend, running=True)) <= len(SEEDS[backend]) // 10
+    assert len(missed(oracle, tiny, backend, running=True)) <= 4
 
 
 def test_no_search_yields_a_plan_that_is_not_valid(tiny: ModuleType) -> None:
     for seed in SEEDS["highs"]:
         assert certificate_of(tiny.random_round(seed, running=False)).degraded == ()
+
+
+def test_shares_find_room_beside_a_share_that_stays() -> None:
+    share = {"options": [{"groups": [{"gpu": 500}]}]}
+    whole = {"options": [{"groups": [{"gpu": 1000}]}], "profile": {"stages": [1, 1, 1, 1]}}
+    running = {"tasks": [{"host": "h", "gpus": [0]}], "pinned": True}
+    round_ = parse_round(
+        {
+            "apiVersion": "placewright/v1alpha1",
+            "kind": "Round",
+            "cluster": {"hosts": [{"name": "h", "gpus": 2, "gpu_model": "A"}]},
+            "jobs": [
+                {"name": "stays", **share, "running": running},
+                *({"name": f"share-{i}", **share} for i in range(3)),
+                *({"name": f"whole-{i}", **whole} for i in range(2)),
+            ],
+            "policy": {"formulation": "interleaving", "terms": ["throughput"]},
+        }
+    )
+    (term,) = certificate_of(round_).terms
+    assert (term.value, term.bound) == (4_000_000, 4_000_000)

@@ -136,7 +136,7 @@ def _job(
         group["gpu_memory"] = rng.randint(1, memory) // rng.choice([1, 2, 4])
     if rng.random() < 0.07:
         group["count"] = 2
-    if rng.random() < 0.92:
+    if rng.random() < 0.88:
         job["profile"] = dict(rng.choice(classes))
         if group.get("count", 1) == 1 and rng.random() < 0.2:
             cpu = group["cpu"] = 1 * group["gpu"] // 1000
@@ -151,7 +151,7 @@ def _job(
             job["options"].append({"groups": [{**group, "gpu": group["gpu"] * 2}]})
         if rng.random() < 0.05:
             job["anti_affinity"] = {"label": "apart", "level": "host"}
-    elif rng.random() < 0.3:
+    elif rng.random() < 0.6:
         group.update(gpu=500)
     return job
 
@@ -176,10 +176,10 @@ def _run(rng: Random, hosts: list[Raw], entries: list[Raw], memory: int | None) 
     places: list[tuple[Raw, list[Raw]]] = []
     for entry in entries:
         group = entry["options"][0]["groups"][0]
-        if rng.random() < 0.5 or group["gpu"] < 1000 or "sensitivity" in entry.get("profile", {}):
+        if rng.random() < 0.5 or "sensitivity" in entry.get("profile", {}):
             continue
         host = rng.choice(hosts)
-        name, needs = host["name"], group["gpu"] // 1000
+        name, needs = host["name"], max(group["gpu"] // 1000, 1)
         wants = {r: group[r] for r in ("cpu", "memory")}
         models = group.get("gpu_models")
         state = {"pinned": rng.random() < 0.2, "restart_s": rng.randint(0, 5)}
