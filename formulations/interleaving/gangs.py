@@ -8,13 +8,13 @@ strictly higher priority than whoever is preempted.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import le
 
 from placewright.formulations.gang.quotas import held_by
-from placewright.formulations.interleaving.compile import OBJECTIVES, Interleaving, quota_left
-from placewright.formulations.interleaving.held import places_of, running_of
+from placewright.formulations.interleaving.compile import OBJECTIVES, Interleaving
+from placewright.formulations.interleaving.held import places_of, running_of, within_quotas
 from placewright.formulations.interleaving.homes import at_home, homes_of, stop_cost
 from placewright.formulations.interleaving.merging import merged
 from placewright.formulations.interleaving.teams import worth
@@ -79,25 +79,9 @@ class Gangs:
             if len(team.members) > 1:
                 groups.append(team)
         preempted = self._preempted(found, starts)
-        if preempted is None or not self._within_quotas(starts, preempted):
+        if preempted is None or not within_quotas(self.problem, starts, preempted):
             return None
         return Candidate(starts, found.source, preempted, slots=slots, groups=tuple(groups))
-
-    def _within_quotas(
-        self, starts: Mapping[int, tuple[int, tuple[Place, ...]]], preempted: Collection[int]
-    ) -> bool:
-        jobs = self.problem.round.jobs
-        left = quota_left(self.problem.round, ())
-        for j, job in enumerate(jobs) if left else ():
-            if job.running is not None:
-                option = job.running.option if j not in preempted else None
-            else:
-                option = starts[j][0] if j in starts else None
-            if option is not None:
-                for name, amount in held_by(job.options[option]).items():
-                    if (job.tenant or "", name) in left:
-                        left[job.tenant or "", name] -= amount
-        return all(amount >= 0 for amount in left.values())
 
     def _at(self, home: int | None) -> tuple[int, tuple[Place, ...]]:
         """Return where a running job is, as a gang with the one option that it runs."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from placewright.formulations.interleaving.compile import Interleaving
+from placewright.formulations.gang.quotas import held_by
+from placewright.formulations.interleaving.compile import Interleaving, quota_left
 from placewright.formulations.session import Place
 from placewright.instances.job import Job, Running, TaskGroup
 from placewright.instances.references import hosts_by_name
@@ -23,6 +24,25 @@ def places_of(problem: Interleaving, job: int) -> tuple[Place, ...]:
     index = problem.cluster.host_index
     tasks = running_of(problem.round.jobs[job]).tasks
     return tuple((t.group, t.index, index[t.host], tuple(t.gpus)) for t in tasks)
+
+
+def within_quotas(
+    problem: Interleaving,
+    starts: Mapping[int, tuple[int, tuple[Place, ...]]],
+    preempted: Collection[int],
+) -> bool:
+    """Whether each tenant holds no more than its quota, or than it held before, after a plan."""
+    left = quota_left(problem.round, ())
+    for j, job in enumerate(problem.round.jobs) if left else ():
+        option = starts[j][0] if j in starts else None
+        if job.running is not None:
+            option = None if j in preempted else job.running.option
+        if option is None:
+            continue
+        for name, amount in held_by(job.options[option]).items():
+            if (job.tenant or "", name) in left:
+                left[job.tenant or "", name] -= amount
+    return all(amount >= 0 for amount in left.values())
 
 
 class Held:

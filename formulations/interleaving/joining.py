@@ -18,7 +18,7 @@ from placewright.formulations.interleaving.grouping.columns import (
     worth_of,
 )
 from placewright.formulations.interleaving.grouping.pool import ALONE, Bools, Ints
-from placewright.formulations.interleaving.held import Held, places_of
+from placewright.formulations.interleaving.held import Held, places_of, within_quotas
 from placewright.formulations.interleaving.merging import merged
 from placewright.formulations.interleaving.teams import teams_of, worth
 from placewright.formulations.session import Candidate, Group, Place
@@ -44,7 +44,9 @@ def joined(free: Interleaving, candidate: Candidate) -> Candidate | None:
     weight = free.pool.weight
     waiting.sort(key=lambda c: (-jobs[free.jobs[c]].priority, -int(weight[c])))
     changed = [c for c in waiting if yard.place(c)]
-    return yard.candidate() if changed else None
+    found = yard.candidate()
+    # Rows count the least that any option takes.
+    return found if changed and within_quotas(free, found.starts, found.preempted) else None
 
 
 @dataclass(slots=True)

@@ -49,6 +49,9 @@ from placewright.instances.sensitivity import speed
 Search: TypeAlias = Callable[[Round, Session], Iterator[Candidate]]
 """Yields verified plans of a round of gangs, each better than those before."""
 
+PRIORITIES = 4
+"""Priorities of running jobs, the lowest ones, that may stop for higher ones without any other."""
+
 TRIES = 4
 """How often jobs are grouped anew because some groups found no place."""
 
@@ -132,8 +135,30 @@ class _Grouping:
         pool = self._problem.pool
         exact = bool((self._pool.must == pool.must).all())
         yield from self._search(self._pool, proves=exact)
-        if not exact and not self._session.proven and not self._session.expired():
-            yield from self._search(pool, proves=True)
+        if exact or self._done():
+            return
+        yield from self._search(pool, proves=True)
+        for coming in self._priorities():
+            if self._done():
+                return
+            yield from self._search(coming, proves=False)
+
+    def _done(self) -> bool:
+        return self._session.proven or self._session.expired()
+
+    def _priorities(self) -> Iterator[Pool]:
+        """Yield pools in which some running jobs may stop, and only such jobs are new as may do it.
+
+        The others may join later.
+        """
+        jobs = self._problem.round.jobs
+        priority = np.array([jobs[j].priority for j in self._problem.of_class])
+        running = self._pool.must
+        for least in np.unique(priority[running])[:PRIORITIES]:
+            new = running | (priority > least)
+            if (new & ~running).any():
+                count = np.where(new, self._pool.count, 0)
+                yield replace(self._pool, must=running & (priority > least), count=count)
 
     def bounds(self) -> Iterator[Bound]:
         """Yield bounds only."""
@@ -156,7 +181,7 @@ class _Grouping:
             if best is None:
                 return
             placed = yield from self._placed(best)
-            if placed is None or self._session.proven or self._session.expired():
+            if placed is None or self._done():
                 return
             tighter = self._tightened(pool, best, placed)
             if tighter is None:
