@@ -13,8 +13,14 @@ from placewright.formulations.interleaving.grouping.pool import Grouping, Groupi
 from placewright.formulations.interleaving.grouping.templates import MOST_TEMPLATES, Profiles
 from placewright.formulations.session import Session
 
-ENUMERATED = 30_000
+ENUMERATED = 50_000
 """Most multisets of classes of which each is made a column."""
+
+WORTH_FILLING = 30_000
+"""From so many on templates are filled instead, if they are few."""
+
+PER_TEMPLATE = 8
+"""Multisets per template where templates are few."""
 
 
 def group(pool: Pool, session: Session) -> Iterator[Grouping | GroupingBound]:
@@ -37,11 +43,13 @@ def group(pool: Pool, session: Session) -> Iterator[Grouping | GroupingBound]:
 def _found(pool: Pool, session: Session) -> Iterator[Grouping | GroupingBound]:
     small = merged(pool)
     profiles = Profiles.of_pool(small.pool)
-    if number_of_columns(small.pool) <= ENUMERATED:
-        search = pack(small.pool, enumerated(small.pool), session)
-    elif profiles.templates <= MOST_TEMPLATES:
+    number = number_of_columns(small.pool)
+    few = profiles.templates <= min(MOST_TEMPLATES, number // PER_TEMPLATE)
+    if few and number > WORTH_FILLING:
         yield from fill(small, profiles, session)
         return
+    if number <= ENUMERATED:
+        search = pack(small.pool, enumerated(small.pool), session)
     else:
         search = pack_distinct(small.pool, session)
     for found in search:
