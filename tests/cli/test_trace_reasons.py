@@ -35,8 +35,10 @@ def test_each_job_that_waits_has_a_reason_that_is_printed(solved):
         assert decision.reason.value in printed
 
 
-@pytest.mark.parametrize("field", ["period", "members", "offset"])
-def test_a_group_that_is_not_as_it_says_is_refused(run, solved, tmp_path, field):
+@pytest.mark.parametrize(
+    ("field", "rule"), [("period", "period"), ("members", "gpu_capacity"), ("offset", "offsets")]
+)
+def test_a_group_that_is_not_as_it_says_is_refused(run, solved, tmp_path, field, rule):
     round_, plan, _ = solved
     raw = json.loads(plan.read_text(encoding="utf-8"))
     (section,) = (section for section in raw["sections"] if section["kind"] == "groups")
@@ -51,4 +53,5 @@ def test_a_group_that_is_not_as_it_says_is_refused(run, solved, tmp_path, field)
     wrong.write_text(json.dumps(raw), encoding="utf-8")
     refused = run("verify", round_, wrong)
     assert refused.code == 7
-    assert "broken" in refused.out
+    _, broken = refused.err.rsplit("breaks ", 1)
+    assert rule in broken
