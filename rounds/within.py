@@ -12,6 +12,7 @@ from placewright.instances.plan import Plan
 from placewright.instances.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds.certificate import Bounds, better
+from placewright.rounds.communication import collectives_of
 from placewright.rounds.decisions import Unmoved, decide
 from placewright.rounds.moves import order_of_moves
 
@@ -30,8 +31,13 @@ def plans_within(round_: Round, session: Session) -> Iterator[Candidate]:
             bounds.add(step)
         else:
             decisions = decide(round_, problem.cluster.hosts, unmoved, step)
-            moves = order_of_moves(round_, decisions)
-            plan = Plan.model_construct(decisions=decisions, sections=(moves,) if moves else ())
+            sections = (
+                order_of_moves(round_, decisions),
+                collectives_of(round_, problem.cluster, step),
+            )
+            plan = Plan.model_construct(
+                decisions=decisions, sections=tuple(section for section in sections if section)
+            )
             checked = verify(round_, plan)
             if not checked.ok:
                 session.degraded.append(f"{step.source}: invalid plan: {checked.violations[0]}")

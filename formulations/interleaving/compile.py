@@ -58,7 +58,8 @@ class Interleaving:
     kind : dict of int to int
         Equal for alike jobs; of those with several classes.
     objective
-        The term by which groups are chosen, the first of its kind in the policy.
+        The term by which groups are chosen, the first of its kind in the policy; if it has none,
+        what it has by default.
     together : dict of int to tuple of int
         For each running job who runs on its GPUs, itself too, by indices in the round.
     stays : frozenset of int
@@ -104,7 +105,8 @@ def compile_interleaving(round_: Round, more: Collection[int] = ()) -> Interleav
     opened = open_to(round_, cluster)
     indices = tuple(j for j in range(len(round_.jobs)) if j not in stays)
     whole = [round_.jobs[j] for j in indices]
-    objective = min((o for o in OBJECTIVES if o in terms), key=terms.index)
+    named = [o for o in OBJECTIVES if o in terms]
+    objective = min(named, key=terms.index) if named else "weighted_throughput"
     room = _Room(round_, cluster, together, stays, opened)
 
     def pool_of(jobs: Sequence[Job]) -> Pool:

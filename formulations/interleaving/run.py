@@ -76,8 +76,11 @@ def run(kept: Interleaving, session: Session, search: Search) -> Iterator[Candid
         return
     gangs = apart(kept, _within_quotas(kept))
     told = (gangs.told(found) for found in search(gangs.round, session))
-    yield from islice((plan for plan in told if plan is not None), 1)
+    valued = any(term in OBJECTIVES for term in round_.policy.terms)
+    yield from islice((plan for plan in told if plan is not None), 1 if valued else None)
     yield from _trivial_bounds(round_)
+    if not valued:  # nothing is gained by sharing
+        return
     running = any(job.running is not None for job in round_.jobs)
     free_ = compile_interleaving(round_) if running else kept
     free = _Grouping(free_, free_, session, search)

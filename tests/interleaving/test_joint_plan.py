@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -58,22 +59,44 @@ def test_no_search_yields_a_plan_that_is_not_valid(tiny: ModuleType) -> None:
         assert certificate_of(tiny.random_round(seed, running=False)).degraded == ()
 
 
-def test_shares_find_room_beside_a_share_that_stays() -> None:
-    share = {"options": [{"groups": [{"gpu": 500}]}]}
-    whole = {"options": [{"groups": [{"gpu": 1000}]}], "profile": {"stages": [1, 1, 1, 1]}}
-    running = {"tasks": [{"host": "h", "gpus": [0]}], "pinned": True}
-    round_ = parse_round(
+def round_of(gpus: int, jobs: list[dict[str, Any]], *terms: str) -> Round:
+    return parse_round(
         {
             "apiVersion": "placewright/v1alpha1",
             "kind": "Round",
-            "cluster": {"hosts": [{"name": "h", "gpus": 2, "gpu_model": "A"}]},
-            "jobs": [
-                {"name": "stays", **share, "running": running},
-                *({"name": f"share-{i}", **share} for i in range(3)),
-                *({"name": f"whole-{i}", **whole} for i in range(2)),
-            ],
-            "policy": {"formulation": "interleaving", "terms": ["throughput"]},
+            "cluster": {"hosts": [{"name": "h", "gpus": gpus, "gpu_model": "A"}]},
+            "jobs": jobs,
+            "policy": {"formulation": "interleaving", "terms": terms},
         }
     )
-    (term,) = certificate_of(round_).terms
+
+
+WHOLE = {"options": [{"groups": [{"gpu": 1000}]}], "profile": {"stages": [1, 1, 1, 1]}}
+
+
+def test_shares_find_room_beside_a_share_that_stays() -> None:
+    share = {"options": [{"groups": [{"gpu": 500}]}]}
+    running = {"tasks": [{"host": "h", "gpus": [0]}], "pinned": True}
+    jobs = [
+        {"name": "stays", **share, "running": running},
+        *({"name": f"share-{i}", **share} for i in range(3)),
+        *({"name": f"whole-{i}", **WHOLE} for i in range(2)),
+    ]
+    (term,) = certificate_of(round_of(2, jobs, "throughput")).terms
     assert (term.value, term.bound) == (4_000_000, 4_000_000)
+
+
+def test_groups_with_collectives_are_placed() -> None:
+    group = {"gpu": 1000, "count": 2, "communication": {"data_mib": 5}}
+    jobs = [{**WHOLE, "name": f"job-{i}", "options": [{"groups": [group]}]} for i in range(2)]
+    certificate = certificate_of(round_of(2, jobs, "throughput"))
+    assert certificate.terms[0].value == 2_000_000
+    assert certificate.degraded == ()
+
+
+def test_a_policy_that_values_no_throughput_keeps_what_runs_and_starts_nothing() -> None:
+    running = {"tasks": [{"host": "h", "gpus": [0]}]}
+    jobs = [{"name": "runs", **WHOLE, "running": running}, {"name": "pending", **WHOLE}]
+    certificate = certificate_of(round_of(2, jobs, "disruption", "opened"))
+    assert [(term.value, term.bound) for term in certificate.terms] == [(0, 0), (0, 0)]
+    assert certificate.status == "optimal"
