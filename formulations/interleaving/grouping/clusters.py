@@ -26,6 +26,9 @@ PERIODS = 2048
 ENTRIES = 1 << 22
 """Entries of a table at most: where clusters are many, the grid is coarser."""
 
+NET = 0.2
+"""How much a difference of net worth counts beside one of stages, where clusters are halved."""
+
 UPWARDS = 1 + 1e-12
 """More than what rounding can take from a quotient of floating-point numbers."""
 
@@ -81,9 +84,10 @@ def clusters_of(pool: Pool, prices: Prices, bucket: int) -> Clusters:
     own = pool.stages[classes].sum(axis=1)
     typical = float(own.mean())
     value = reach(pool)[classes]
-    measures = np.column_stack(
-        [pool.stages[classes] / typical, value / max(float(value.mean()), 1.0) / 2]
-    )
+    # At twice the typical iteration, in what a typical job is worth at the speed it has alone.
+    unit = max(float(value.mean()), 1.0) / typical
+    net = value / (2 * typical) - prices.member[classes] / prices.scale
+    measures = np.column_stack([pool.stages[classes] / typical, NET * net / unit])
     left, right, parts, widths = _halved(measures)
     order = np.concatenate(parts)
     start = np.cumsum([0, *(len(part) for part in parts)])[:-1]

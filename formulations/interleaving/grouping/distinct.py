@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from placewright.formulations.interleaving.grouping.columns import valued
+from placewright.formulations.interleaving.grouping.diving import dived
 from placewright.formulations.interleaving.grouping.generation import (
     Relaxation,
     generate,
@@ -23,7 +24,7 @@ RESERVE = 0.3
 SMALL = 4_000
 """Columns of an integer program at most; one of more finds nothing that rounding does not."""
 
-SECONDS = 5.0
+SECONDS = 10.0
 """Most time of the integer program."""
 
 GAP = 1e-3
@@ -43,6 +44,9 @@ def pack_distinct(pool: Pool, session: Session) -> Iterator[Grouping | GroupingB
             yield found
     if relaxed is None:
         return
+    dive = dived(pool, relaxed, session)
+    if dive is not None:
+        yield _improved(pool, dive, session)
     program = Program.of(pool, relaxed.columns)
     duals = np.concatenate([relaxed.job, relaxed.row]) / program.unit
     for grouping in near(program, relaxed.values, duals):

@@ -36,8 +36,8 @@ from placewright.formulations.interleaving.grouping.prices import (
     groups_that_fit,
     prices_of,
 )
-from placewright.formulations.interleaving.grouping.pricing import priced
-from placewright.formulations.interleaving.grouping.raising import raised
+from placewright.formulations.interleaving.grouping.pricing import Priced, priced
+from placewright.formulations.interleaving.grouping.raising import covering, raised
 from placewright.formulations.interleaving.grouping.valuing import judged
 from placewright.formulations.session import Session
 
@@ -62,14 +62,17 @@ CLOSE = 2e-3
 TOLERANCE = 5e-4
 """Of the relaxation's value: what all groups together may pay unseen."""
 
-STALLED = 2e-3
+STALLED = 5e-3
 """Of the relaxation's value: what neighbours must add in a round to be enough on their own."""
 
-WORK = 1 << 20
+WORK = 1 << 22
 """Groups of clusters that are bounded per bucket and round."""
 
-PATIENCE = 8
-"""Searches in a row without a better bound, after which generation ends."""
+PATIENCE = 5
+"""Searches in a row without a bound that is better by the tolerance, before generation ends."""
+
+SHARE = 0.5
+"""Of the prices of the best bound, in those that are searched."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,12 +101,23 @@ class Relaxation:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Centre:
-    """Prices at which hardly a group pays, and the bound they prove."""
+class _Searched:
+    """What a search of all buckets at some prices gave.
+
+    Attributes
+    ----------
+    job, row
+        The prices, raised until hardly a group pays, as in `Relaxation`.
+    bound
+        What they prove.
+    columns
+        Groups that paid before.
+    """
 
     job: Floats
     row: Floats
     bound: int
+    columns: Columns
 
 
 def generate(
@@ -121,40 +135,42 @@ def generate(
     rng = np.random.default_rng(session.seed)
     columns, last = start, 0.0
     relaxed: Relaxation | None = None
-    centre: _Centre | None = None
-    smoothing, idle = 0.5, 0
+    best: _Searched | None = None
+    share, idle = SHARE, 0
+    most_groups = max(int(groups_that_fit(pool).sum()), 1)
     while not session.expired(reserve):
-        solved = _relaxed(pool, columns, session)
+        solved = relaxed_over(pool, columns, session)
         if solved is None:
             break
         relaxed = solved
-        between = _between(relaxed, centre, smoothing)
-        prices, own = prices_of(pool, *between), prices_of(pool, relaxed.job, relaxed.row)
+        prices = _between(pool, relaxed, best, share)
+        own = prices_of(pool, relaxed.job, relaxed.row)
         if prices is None or own is None:
             break
-        fit = groups_that_fit(pool)
-        tolerance = int(TOLERANCE * relaxed.value / max(int(fit.sum()), 1) * prices.scale)
+        tolerance = int(TOLERANCE * relaxed.value / most_groups * prices.scale)
         used = columns.take(relaxed.values > 0)
-        new = [neighbours(pool, prices, used, tolerance, rng)]
-        few = relaxed.value - last < STALLED * relaxed.value
+        entering = neighbours(pool, prices, used, tolerance, rng)
+        stalled = relaxed.value - last < STALLED * relaxed.value
         last = relaxed.value
-        if few:
-            cost, added, found = _searched(pool, prices, fit, tolerance, session)
-            new.append(found)
-            bound = (prices.base + cost) // prices.scale
-            idle += 1
-            if centre is None or bound < centre.bound:
-                idle = 0
-                centre = _Centre(between[0] + added / prices.scale, between[1], bound)
-                yield GroupingBound(bound, certified=True)
-            if centre.bound <= relaxed.value * (1 + CLOSE) or idle > PATIENCE:
+        if stalled:
+            searched = _searched(pool, prices, entering, tolerance, session)
+            if searched is None:
                 break
-        entering = joined(*new)
+            entering = searched.columns
+            idle += 1
+            if best is None or searched.bound < best.bound:
+                if best is None or searched.bound < best.bound * (1 - TOLERANCE):
+                    idle = 0
+                best = searched
+                yield GroupingBound(best.bound, certified=True)
+            if best.bound <= relaxed.value * (1 + CLOSE) or idle > PATIENCE:
+                break
         gain = own.reduced(pool, entering.members, entering.worth)
-        # Between the prices nobody pays: the prices of the relaxation itself have to be looked at.
-        smoothing = 0.5 if (gain > tolerance).any() else smoothing / 2
-        chosen = _spread(pool, entering, prices.reduced(pool, entering.members, entering.worth))
-        columns = joined(_kept(pool, relaxed, own), entering.take(chosen))
+        # Where nothing pays at the relaxation's own prices, the next look is nearer to them.
+        share = SHARE if (gain > tolerance).any() else share / 2
+        gain = prices.reduced(pool, entering.members, entering.worth)
+        entering = entering.take(_spread(entering, gain, pool.classes))
+        columns = joined(_kept(pool, relaxed, own), entering)
     if relaxed is not None:
         yield relaxed
 
@@ -175,7 +191,7 @@ def starting(pool: Pool, seed: int) -> Columns:
     return joined(*parts)
 
 
-def _relaxed(pool: Pool, columns: Columns, session: Session) -> Relaxation | None:
+def relaxed_over(pool: Pool, columns: Columns, session: Session) -> Relaxation | None:
     """Solve the relaxation over some columns, with a premium for classes that must be covered."""
     premium = PREMIUM * int(columns.worth.max(initial=0))
     covers = (pool.must[columns.members] & (columns.members != ALONE)).sum(axis=1)
@@ -189,32 +205,38 @@ def _relaxed(pool: Pool, columns: Columns, session: Session) -> Relaxation | Non
 
 
 def _between(
-    relaxed: Relaxation, centre: _Centre | None, smoothing: float
-) -> tuple[Floats, Floats]:
-    if centre is None:
-        return relaxed.job, relaxed.row
-    job = smoothing * centre.job + (1 - smoothing) * relaxed.job
-    return job, smoothing * centre.row + (1 - smoothing) * relaxed.row
+    pool: Pool, relaxed: Relaxation, best: _Searched | None, share: float
+) -> Prices | None:
+    """Return prices with a share of the best ones so far."""
+    if best is None:
+        return prices_of(pool, relaxed.job, relaxed.row)
+    job = share * best.job + (1 - share) * relaxed.job
+    return prices_of(pool, job, share * best.row + (1 - share) * relaxed.row)
 
 
 def _searched(
-    pool: Pool, prices: Prices, fit: Ints, tolerance: int, session: Session
-) -> tuple[int, Floats, Columns]:
-    """Search all buckets: what the bound adds to `prices.base`, raises of prices, paying columns.
-
-    The raises take a fourth of the threshold from each member.
-    """
-    cost, added = 0, np.zeros(pool.classes)
-    parts = []
+    pool: Pool, prices: Prices, near: Columns, tolerance: int, session: Session
+) -> _Searched | None:
+    """Search all buckets, at prices at which none of some columns nearby pays any more."""
+    reduced = prices.reduced(pool, near.members, near.worth)
+    lift = covering(pool, Priced(near, reduced, tolerance), tolerance)
+    if lift is None:
+        return None
+    lifted = prices_of(pool, prices.job + lift / prices.scale, prices.row)
+    if lifted is None:
+        return None
+    fit, cost, job, parts = groups_that_fit(pool), lifted.base, lifted.job, []
     for bucket in range(pool.buckets):
         there = pool.bucket == bucket
         if (pool.count[there] > 0).any():
-            found = priced(pool, prices, bucket, tolerance, WORK, session)
+            found = priced(pool, lifted, bucket, tolerance, WORK, session)
             rise = raised(pool, found, int(fit[bucket]))
             cost += rise.cost
-            added += rise.added + there * (rise.threshold / pool.most)
+            # What groups still pay, their members pay in equal parts.
+            job = job + (rise.added + there * (rise.threshold / pool.most)) / lifted.scale
             parts.append(found.columns)
-    return cost, added, joined(*parts)
+    columns = joined(near, *parts)
+    return _Searched(job, lifted.row, cost // lifted.scale, columns)
 
 
 def _kept(pool: Pool, relaxed: Relaxation, prices: Prices) -> Columns:
@@ -226,9 +248,9 @@ def _kept(pool: Pool, relaxed: Relaxation, prices: Prices) -> Columns:
     return columns.take(np.sort(np.argsort(loss, kind="stable")[:most]))
 
 
-def _spread(pool: Pool, columns: Columns, gain: Ints) -> Ints:
+def _spread(columns: Columns, gain: Ints, classes: int) -> Ints:
     """Return the columns that gain most, at most `EACH` for the class that needs them most."""
-    taken = np.zeros(pool.classes + 1, dtype=np.int64)
+    taken = np.zeros(classes, dtype=np.int64)
     chosen, seen = [], set()
     for index in np.argsort(-gain, kind="stable").tolist():
         members = columns.members[index]

@@ -50,12 +50,18 @@ class Prices:
         What each column of a bucket pays on top.
     base
         The scaled bound if no group has a positive reduced worth, but for those that run.
+    job : float64 (classes,)
+        y, unscaled.
+    row : float64 (rows,)
+        z, unscaled.
     """
 
     scale: int
     member: Ints
     group: Ints
     base: int
+    job: Floats
+    row: Floats
 
     def reduced(self, pool: Pool, members: Ints, worth: Ints) -> Ints:
         """Return the scaled reduced worth of columns, members int64 (columns, up to 4)."""
@@ -94,7 +100,14 @@ def prices_of(pool: Pool, job: Floats, row: Floats) -> Prices | None:
     if any(abs(price) > SAFE for price in (*member, *group, most * scale)):
         return None
     base = int(sum(y * pool.count) + sum(z * pool.limit))
-    prices = Prices(scale, member.astype(np.int64), group.astype(np.int64), base)
+    prices = Prices(
+        scale,
+        member.astype(np.int64),
+        group.astype(np.int64),
+        base,
+        y.astype(np.float64) / scale,
+        z.astype(np.float64) / scale,
+    )
     # Groups that run are columns whatever the rules say, each once at most.
     standing = valued(pool, pool.standing)
     gained = prices.reduced(pool, standing.members, standing.worth).clip(min=0)

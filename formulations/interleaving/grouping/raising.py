@@ -44,21 +44,22 @@ def raised(pool: Pool, found: Priced, fit: int) -> Raise:
     best = Raise(np.zeros(pool.classes, dtype=np.int64), top, top * fit)
     for share in SHARES[1:]:
         threshold = found.rest + int((top - found.rest) * share)
-        added = _above(pool, found, threshold, best.cost - threshold * fit)
+        added = covering(pool, found, threshold, best.cost - threshold * fit)
         if added is not None:
             cost = threshold * fit + sum((added.astype(object) * pool.count).tolist())
             best = min(best, Raise(added, threshold, cost), key=lambda r: r.cost)
     return best
 
 
-def _above(pool: Pool, found: Priced, threshold: int, budget: int) -> Ints | None:
-    """Raise prices until no found group exceeds a threshold; None where the budget is too small.
+def covering(pool: Pool, found: Priced, threshold: int, budget: int | None = None) -> Ints | None:
+    """Return raises of prices at which no found group exceeds a threshold, int64 (classes,).
 
-    Always of the class that most takes part, by as much as the worst of its groups needs.
+    Always that class is raised that most takes part, by as much as the worst of its groups needs.
+    None where all raises together cost more than the budget.
     """
     some = found.reduced > threshold
     members, over = found.columns.members[some], found.reduced[some] - threshold
-    added = np.zeros(pool.classes, dtype=np.int64)
+    added, cost = np.zeros(pool.classes, dtype=np.int64), 0
     while len(over):
         present = members != ALONE
         part = np.repeat(over, present.sum(axis=1)).astype(np.float64)
@@ -67,8 +68,8 @@ def _above(pool: Pool, found: Priced, threshold: int, budget: int) -> Ints | Non
         times = (members == raising).sum(axis=1)
         more = int((-(-over // times.clip(min=1)))[times > 0].max())
         added[raising] += more
-        budget -= more * int(pool.count[raising])
-        if budget <= 0:
+        cost += more * int(pool.count[raising])
+        if budget is not None and cost > budget:
             return None
         over = over - more * times
         members, over = members[over > 0], over[over > 0]

@@ -1,0 +1,210 @@
+"""Generated columns: bounds that hold at any prices, and plans that keep every rule."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from types import ModuleType
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from placewright.formulations.interleaving.grouping.columns import (
+    Columns,
+    enumerated,
+    number_of_columns,
+    valued,
+)
+from placewright.formulations.interleaving.grouping.distinct import pack_distinct
+from placewright.formulations.interleaving.grouping.packing import pack
+from placewright.formulations.interleaving.grouping.pool import (
+    ALONE,
+    Grouping,
+    GroupingBound,
+    Pool,
+)
+from placewright.formulations.interleaving.grouping.prices import groups_that_fit, prices_of
+from placewright.formulations.interleaving.grouping.pricing import priced
+from placewright.formulations.interleaving.grouping.raising import raised
+from placewright.formulations.interleaving.grouping.repacking import repacked
+from placewright.formulations.interleaving.grouping.search import ENUMERATED, group
+from placewright.formulations.interleaving.grouping.valuing import Hope, judged
+from placewright.formulations.session import Session
+from placewright.solver import InProcess
+
+OBJECTIVES = ("throughput", "weighted_throughput", "efficiency")
+MANY = 1 << 20
+
+
+def new_session(seconds: float = 60.0) -> Session:
+    return Session(InProcess().solve, time.monotonic() + seconds)
+
+
+def searched(pool: Pool, seconds: float = 60.0) -> tuple[list[Grouping], list[GroupingBound]]:
+    found = list(pack_distinct(pool, new_session(seconds)))
+    groupings = [f for f in found if isinstance(f, Grouping)]
+    return groupings, [f for f in found if isinstance(f, GroupingBound)]
+
+
+def check_grouping(pool: Pool, grouping: Grouping) -> None:
+    members = grouping.members[grouping.members != ALONE]
+    used = np.bincount(members, minlength=pool.classes)
+    assert (used <= pool.count).all()
+    assert (used == pool.count)[pool.must].all()
+    assert (pool.use(grouping.members).sum(axis=0) <= pool.limit).all()
+    assert valued(pool, grouping.members).worth.sum() == grouping.value
+    standing = (grouping.members[:, None] == pool.standing).all(axis=2).any(axis=1)
+    assert (judged(pool, grouping.members[~standing]) >= 0).all()
+
+
+def jittered(
+    pools: ModuleType, seed: int, jobs: int, objective: str, trace: str = "trace1"
+) -> Pool:
+    pool = pools.muri_pool(seed, jobs, trace, objective)
+    rng = np.random.default_rng(seed)
+    stages = np.rint(pool.stages * rng.uniform(0.9, 1.1, pool.stages.shape)).astype(np.int64)
+    iteration = np.rint(pool.iteration * rng.uniform(0.9, 1.1, jobs)).astype(np.int64)
+    return replace(pool, stages=stages, iteration=iteration)
+
+
+def any_prices(pool: Pool, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    scale = 10.0 ** rng.integers(3, 7)
+    return rng.normal(0.3, 0.5, pool.classes) * scale, rng.normal(0.2, 0.5, len(pool.limit)) * scale
+
+
+seeds = settings(
+    max_examples=60,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+@seeds
+@given(
+    seed=st.integers(0, 10**6),
+    jobs=st.integers(1, 6),
+    objective=st.sampled_from(OBJECTIVES),
+    work=st.sampled_from([1, 20, 100, MANY]),
+)
+def test_a_bound_at_any_prices_holds_however_early_the_search_stops(
+    pools: ModuleType, seed: int, jobs: int, objective: str, work: int
+) -> None:
+    pool = pools.random_pool(seed, jobs, objective)
+    prices = prices_of(pool, *any_prices(pool, seed))
+    assert prices is not None
+    bound, fit = prices.base, groups_that_fit(pool)
+    for bucket in range(pool.buckets):
+        if (pool.bucket == bucket).any():
+            found = priced(pool, prices, bucket, 0, work, new_session())
+            bound += raised(pool, found, int(fit[bucket])).cost
+    best = pools.optimum(pool)
+    assert best is None or bound // prices.scale >= best
+
+
+@seeds
+@given(seed=st.integers(0, 10**6), jobs=st.integers(1, 6), objective=st.sampled_from(OBJECTIVES))
+def test_generated_bounds_and_groupings_stand_on_both_sides_of_the_optimum(
+    pools: ModuleType, seed: int, jobs: int, objective: str
+) -> None:
+    pool = pools.random_pool(seed, jobs, objective)
+    best = pools.optimum(pool)
+    groupings, bounds = searched(pool)
+    if best is None:
+        assert not groupings
+        return
+    for grouping in groupings:
+        check_grouping(pool, grouping)
+        assert grouping.value <= best
+    for bound in bounds:
+        assert bound.certified
+        assert bound.value >= best
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("seed", range(12))
+def test_no_grouping_of_any_method_beats_a_bound_of_any_method(
+    pools: ModuleType, seed: int, objective: str
+) -> None:
+    pool = pools.random_pool(seed, 14, objective)
+    pool = replace(pool, must=np.zeros_like(pool.must))
+    groupings, bounds = searched(pool)
+    for found in pack(pool, enumerated(pool), new_session()):
+        (groupings if isinstance(found, Grouping) else bounds).append(found)  # type: ignore[arg-type]
+    assert max(g.value for g in groupings) <= min(b.value for b in bounds)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("seed", range(8))
+def test_a_search_to_the_end_finds_every_group_that_pays(
+    pools: ModuleType, seed: int, objective: str
+) -> None:
+    pool = replace(
+        pools.random_pool(seed, 10, objective), standing=pools.random_pool(0, 1, objective).standing
+    )
+    prices = prices_of(pool, *any_prices(pool, seed))
+    assert prices is not None
+    # Without jobs to do without, no group is left out because a part of it is worth as much.
+    columns = enumerated(replace(pool, must=np.ones_like(pool.must)))
+    reduced = prices.reduced(pool, columns.members, columns.worth)
+    for bucket in range(pool.buckets):
+        there = (pool.bucket[columns.members[:, 0]] == bucket) & (columns.members[:, 1] != ALONE)
+        if not (pool.bucket == bucket).any():
+            continue
+        found = priced(pool, prices, bucket, 0, MANY, new_session())
+        assert found.rest == 0
+        paying = columns.members[there & (reduced > 0)]
+        assert set(map(tuple, found.columns.members.tolist())) == set(map(tuple, paying.tolist()))
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("seed", range(6))
+def test_hope_is_never_below_what_a_column_is_worth(
+    pools: ModuleType, seed: int, objective: str
+) -> None:
+    pool = pools.random_pool(seed, 10, objective)
+    columns = enumerated(pool)
+    allowed = judged(pool, columns.members) >= 0
+    hope = Hope(pool).of(columns.members)
+    assert (hope[allowed] >= columns.worth[allowed]).all()
+    assert (judged(pool, columns.members)[allowed] == columns.worth[allowed]).all()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_groups_put_together_anew_are_worth_no_less_and_keep_the_rules(
+    pools: ModuleType, seed: int
+) -> None:
+    pool = pools.random_pool(seed, 30, "throughput")
+    alone = Columns(np.full((0, 4), ALONE, dtype=np.int64), np.zeros(0, dtype=np.int64))
+    groupings, _ = searched(pool)
+    for grouping in groupings[:1]:
+        better = repacked(pool, valued(pool, grouping.members), new_session())
+        assert better.worth.sum() >= grouping.value
+        check_grouping(pool, Grouping(better.members, int(better.worth.sum()), "anew"))
+    assert len(repacked(pool, alone, new_session())) == 0
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_a_hundred_distinct_jobs_are_grouped_within_three_percent(
+    pools: ModuleType, objective: str
+) -> None:
+    if not pools.TRACES.exists():
+        pytest.skip("traces of Muri are not here")
+    pool = jittered(pools, 2, 100, objective)
+    assert number_of_columns(pool) > ENUMERATED
+    found = list(group(pool, new_session()))
+    groupings = [f for f in found if isinstance(f, Grouping)]
+    bounds = [f for f in found if isinstance(f, GroupingBound)]
+    assert groupings[-1].value <= bounds[-1].value <= 1.03 * groupings[-1].value
+    check_grouping(pool, groupings[-1])
+
+
+def test_without_time_there_is_still_a_grouping(pools: ModuleType) -> None:
+    pool = pools.random_pool(1, 40, "throughput")
+    pool = replace(pool, must=np.zeros_like(pool.must))
+    groupings, bounds = searched(pool, seconds=0.0)
+    assert groupings
+    assert not bounds
