@@ -56,10 +56,10 @@ EACH = 6
 FEW = 4_000
 """Columns that stay in any relaxation."""
 
-CLOSE = 2e-3
+CLOSE = 5e-4
 """Of the relaxation's value: a bound as near as that is good enough."""
 
-TOLERANCE = 5e-4
+TOLERANCE = 2e-4
 """Of the relaxation's value: what all groups together may pay unseen."""
 
 STALLED = 5e-3
