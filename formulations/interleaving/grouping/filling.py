@@ -20,7 +20,7 @@ It lets classes be those of all weights, where the program had but a few.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -43,6 +43,7 @@ from placewright.formulations.interleaving.grouping.pool import (
     Ints,
     Pool,
 )
+from placewright.formulations.interleaving.grouping.repacking import repacked
 from placewright.formulations.interleaving.grouping.templates import Profiles, Templates
 from placewright.formulations.session import Session
 from placewright.solver import Status
@@ -56,8 +57,14 @@ CLASSES = 240
 ROUNDS = 60
 """Most programs of a generation."""
 
+EACH = 8
+"""Columns that are generated at a time for a class that needs them."""
+
 TOLERANCE = 1e-9
 """Of the largest worth: what a column must gain to be generated."""
+
+STALLED, LAST = 1e-4, 3
+"""Generation ends if programs gain no more of their value in so many rounds."""
 
 NEAR = 2e-3
 """Gap of the integer program where jobs of several weights share a class."""
@@ -102,8 +109,14 @@ def fill(fine: Merged, profiles: Profiles, session: Session) -> Iterator[Groupin
         bound = certified(fine, coarse, Templates.of_pool(fine.pool, profiles), duals)
         yield GroupingBound(bound, certified=True)
     gap = NEARER if coarse is fine else NEAR
+    # Where most jobs have a class of their own, the best columns are hardly among those generated.
+    different = 2 * fine.pool.classes > int(fine.pool.count.sum())
     for found in pack_some(coarse.pool, columns, session, gap=gap, seconds=SECONDS):
-        yield coarse.expanded(found)
+        grouping = coarse.expanded(found)
+        if different and found.source != "greedy":
+            better = repacked(fine.original, valued(fine.original, grouping.members), session)
+            grouping = Grouping(better.members, int(better.worth.sum()), found.source)
+        yield grouping
 
 
 def generated(pool: Pool, session: Session) -> tuple[Columns, Duals | None]:
@@ -115,22 +128,40 @@ def generated(pool: Pool, session: Session) -> tuple[Columns, Duals | None]:
     most = float(columns.worth.max(initial=1))
     duals = _first_duals(pool, profiles, session)
     known: set[bytes] = set()
+    values: list[float] = []
     for _ in range(ROUNDS):
-        if duals is None:
+        if duals is None or _stalled(values):
             break
         earned, chosen = templates.filled(duals.classes + duals.rows @ pool.per_member)
         price = (duals.rows @ pool.per_group)[templates.bucket]
         gain = earned.sum(axis=1) + templates.worth - price
-        # At the first prices, which are a guess, each template is filled.
-        pays = gain > TOLERANCE * most if known else np.ones(len(templates), dtype=np.bool_)
-        fresh = [m for m in np.unique(chosen[pays], axis=0) if m.tobytes() not in known]
+        # The first prices are a guess: then templates are filled whether they pay or not.
+        pays = gain > (TOLERANCE * most if known else -np.inf)
+        best = spread(chosen[pays], gain[pays])
+        fresh = [m for m in chosen[pays][best] if m.tobytes() not in known]
         if known and not fresh:
             break
         known.update(m.tobytes() for m in (*columns.members, *fresh))
         if fresh:
             columns = joined(columns, valued(pool, np.array(fresh)))
         duals = _duals(Program.of(pool, columns), session) or duals
+        values.append(float(duals.classes @ pool.count + duals.rows @ pool.limit))
     return columns, duals
+
+
+def _stalled(values: Sequence[float]) -> bool:
+    """Tell whether the last programs, of these values, hardly differ."""
+    return len(values) > LAST and values[-1] - values[-1 - LAST] < STALLED * abs(values[-1])
+
+
+def spread(members: Ints, gain: Floats) -> Ints:
+    """Return the columns that are among the best of some class in them, by index."""
+    order = np.argsort(-gain, kind="stable")
+    column, place = np.nonzero(members[order] != ALONE)
+    classes = members[order][column, place]
+    by_class = np.argsort(classes, kind="stable")
+    rank = np.arange(len(classes)) - np.searchsorted(classes[by_class], classes[by_class])
+    return order[np.unique(column[by_class][rank < EACH])]
 
 
 def certified(fine: Merged, coarse: Merged, templates: Templates, duals: Duals) -> int:
