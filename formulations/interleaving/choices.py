@@ -15,12 +15,12 @@ of the two programs of Synergy-OPT.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from placewright.formulations.interleaving.grouping.pool import ALONE, Grouping, Ints, Pool
+from placewright.formulations.interleaving.grouping.pool import ALONE, Grouping, Pool
 from placewright.instances.job import Job
 from placewright.instances.round import Round
 
@@ -51,10 +51,15 @@ def with_one_option(job: Job, option: int) -> Job:
 
 
 def one_of_each(pool: Pool, of_class: Sequence[int]) -> tuple[Pool, dict[int, int]] | None:
-    """Return the pool with a row per kind of jobs of several classes, and the kind of each job.
+    """Return the pool with a row per kind of jobs of several options, and the kind of each job.
+
+    Jobs of one kind are alike in all options but the first, so that it does not matter which of
+    them runs one of those.
 
     Parameters
     ----------
+    pool
+        Its first classes are the first options of all jobs.
     of_class
         The job of each class.
 
@@ -63,40 +68,41 @@ def one_of_each(pool: Pool, of_class: Sequence[int]) -> tuple[Pool, dict[int, in
     tuple or None
         None if there are more than `MAX_KINDS` kinds.
     """
-    conflicting = np.zeros(pool.classes, dtype=np.int64)
-    members = np.unique(pool.conflicts)
-    conflicting[members] = members + 1
+    firsts = len(set(of_class))
+    other = np.arange(pool.classes) >= firsts
+    if pool.rules.objective != "efficiency":
+        # What one iteration does is of no account where nobody shares.
+        pool = replace(
+            pool,
+            stages=np.where(other[:, None], 0, pool.stages),
+            iteration=np.where(other, 0, pool.iteration),
+            slowdown=np.where(other, 0, pool.slowdown),
+            memory=np.where(other, 0, pool.memory),
+        )
     alike = np.column_stack(
         [
             pool.stages,
-            *(pool.iteration, pool.slowdown, pool.speed, pool.best, pool.weight, pool.memory),
-            *(pool.bucket, pool.must, conflicting),
+            *(pool.iteration, pool.slowdown, pool.best, pool.weight, pool.memory),
             pool.per_member.T,
         ]
-    )
+    )[firsts:]
     like = np.unique(alike, axis=0, return_inverse=True)[1].reshape(-1).tolist()
-    classes: defaultdict[int, list[int]] = defaultdict(list)
-    for c, j in enumerate(of_class):
-        classes[j].append(c)
+    options: defaultdict[int, list[int]] = defaultdict(list)
+    for j, number in zip(of_class[firsts:], like, strict=True):
+        options[j].append(number)
     numbers: dict[tuple[int, ...], int] = {}
-    kind = {
-        j: numbers.setdefault(tuple(like[c] for c in mine), len(numbers))
-        for j, mine in classes.items()
-        if len(mine) > 1
-    }
+    kind = {j: numbers.setdefault(tuple(mine), len(numbers)) for j, mine in options.items()}
     if len(numbers) > MAX_KINDS:
         return None
     rows = np.zeros((len(numbers), pool.classes), dtype=np.int64)
-    limit = np.zeros(len(numbers), dtype=np.int64)
-    for j, number in kind.items():
-        rows[number, classes[j]] = 1
-        limit[number] += 1
-    bucket_rows = np.zeros((len(numbers), pool.buckets), dtype=np.int64)
+    for c, j in enumerate(of_class):
+        if j in kind:
+            rows[kind[j], c] = 1
     widened = replace(
         pool,
-        per_group=np.concatenate([pool.per_group, bucket_rows]),
+        per_group=np.pad(pool.per_group, ((0, len(numbers)), (0, 0))),
         per_member=np.concatenate([pool.per_member, rows]),
-        limit=np.concatenate([pool.limit, limit]),
+        limit=np.concatenate([pool.limit, rows[:, :firsts].sum(axis=1)]),
     )
     return widened, kind
 
@@ -104,16 +110,15 @@ def one_of_each(pool: Pool, of_class: Sequence[int]) -> tuple[Pool, dict[int, in
 def teams_in(
     grouping: Grouping, of_class: Sequence[int], kind: Mapping[int, int]
 ) -> list[tuple[int, ...]]:
-    """Return the jobs of each column; where one was taken twice, another of its kind comes in."""
-    spare: defaultdict[int, list[int]] = defaultdict(list)
+    """Return the jobs of each column; with another than its first option any job of a kind runs."""
+    firsts = len(set(of_class))
+    rows = [[c for c in row if c != ALONE] for row in grouping.members.tolist()]
+    used = {of_class[c] for row in rows for c in row if c < firsts}
+    left: defaultdict[int, list[int]] = defaultdict(list)
     for j, number in kind.items():
-        spare[number].append(j)
-    return list(_teams(grouping.members, of_class, kind, spare))
-
-
-def _teams(
-    members: Ints, of_class: Sequence[int], kind: Mapping[int, int], spare: dict[int, list[int]]
-) -> Iterator[tuple[int, ...]]:
-    for row in members.tolist():
-        jobs = [of_class[c] for c in row if c != ALONE]
-        yield tuple(spare[kind[j]].pop() if j in kind else j for j in jobs)
+        if j not in used:
+            left[number].append(j)
+    return [
+        tuple(of_class[c] if c < firsts else left[kind[of_class[c]]].pop() for c in row)
+        for row in rows
+    ]

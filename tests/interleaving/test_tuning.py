@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from random import Random
 from types import ModuleType
@@ -9,6 +10,11 @@ from typing import Any
 
 import pytest
 
+from placewright.formulations.interleaving.choices import teams_in
+from placewright.formulations.interleaving.compile import compile_interleaving
+from placewright.formulations.interleaving.grouping.pool import Grouping
+from placewright.formulations.interleaving.grouping.search import group
+from placewright.formulations.session import Session
 from placewright.instances.converters import convert_synergy
 from placewright.instances.files import parse_round
 from placewright.instances.plan import Plan
@@ -18,6 +24,7 @@ from placewright.instances.sensitivity import speed
 from placewright.instances.sharing import Sharing
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
+from placewright.solver import InProcess
 
 PROFILES = Path(__file__).parents[3] / "shared" / "data" / "profiles" / "synergy_profiles.json"
 NEEDS_PROFILES = pytest.mark.skipif(not PROFILES.exists(), reason="the matrices are not here")
@@ -25,8 +32,11 @@ UNIT = 1_000_000
 SEEDS = {"highs": range(40), "cp-sat": range(40, 55), "cbc": range(55, 65)}
 
 
-def tuned_round(seed: int, *, cores: int = 0, sharing: bool = False) -> Round:
-    """Up to five jobs with random matrices on one or two hosts; `cores` more on each of those."""
+def tuned_round(seed: int, *, cores: int = 0, sharing: bool = False, alike: bool = False) -> Round:
+    """Up to five jobs with random matrices on one or two hosts; `cores` more on each of those.
+
+    If they are `alike`, all have one matrix, size and weight.
+    """
     rng = Random(seed)
     gpus = rng.choice([2, 3])
     raw: dict[str, Any] = {
@@ -51,7 +61,12 @@ def tuned_round(seed: int, *, cores: int = 0, sharing: bool = False) -> Round:
             "terms": [rng.choice(["throughput", "weighted_throughput"])],
         },
     }
-    if rng.random() < 0.4:
+    if alike:
+        one = raw["jobs"][0]
+        for job in raw["jobs"]:
+            job["profile"]["sensitivity"] = one["profile"]["sensitivity"]
+            job |= {key: one[key] for key in ("options", "weight")}
+    if not alike and rng.random() < 0.4:
         place = {"tasks": [{"host": "h0", "gpus": [0]}], "pinned": rng.random() < 0.5}
         raw["jobs"][0] = {**_job(rng, 0, gpus=1), "running": place}
     return parse_round(raw)
@@ -113,12 +128,13 @@ def test_tuned_jobs_get_the_best_of_all_plans_and_it_is_proven(
         assert first.value == first.bound == oracle.best(round_).value, seed
 
 
+@pytest.mark.parametrize("alike", [False, True])
 def test_jobs_that_share_beside_tuned_ones_are_never_better_than_the_bound(
-    oracle: ModuleType,
+    oracle: ModuleType, *, alike: bool
 ) -> None:
     missed = 0
-    for seed in range(100, 130):
-        round_ = tuned_round(seed, sharing=True)
+    for seed in range(100, 125):
+        round_ = tuned_round(seed, sharing=True, alike=alike)
         plan = solve_round(round_, gap=0.0, isolation="none")
         assert plan.certificate is not None
         first, best = plan.certificate.terms[0], oracle.best(round_).value
@@ -127,6 +143,19 @@ def test_jobs_that_share_beside_tuned_ones_are_never_better_than_the_bound(
             assert bound is None or bound >= best, seed
         missed += first.value < best
     assert missed <= 1
+
+
+def test_jobs_alike_but_for_stages_share_a_row_and_none_is_taken_twice() -> None:
+    for seed in range(100, 125):
+        round_ = tuned_round(seed, sharing=True, alike=True)
+        problem = compile_interleaving(round_)
+        assert len(set(problem.kind.values())) <= 1
+        session = Session(InProcess().solve, deadline=time.monotonic() + 10.0)
+        for found in group(problem.pool, session):
+            if isinstance(found, Grouping):
+                teams = teams_in(found, problem.of_class, problem.kind)
+                jobs = [j for team in teams for j in team]
+                assert len(set(jobs)) == len(jobs) <= len(round_.jobs)
 
 
 def test_more_cores_never_lower_the_optimum() -> None:
