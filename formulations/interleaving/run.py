@@ -32,6 +32,7 @@ from placewright.formulations.interleaving.compile import (
 from placewright.formulations.interleaving.gangs import Gangs, gangs_of, offered
 from placewright.formulations.interleaving.grouping.pool import (
     MILLION,
+    Bools,
     Grouping,
     GroupingBound,
     Pool,
@@ -39,6 +40,7 @@ from placewright.formulations.interleaving.grouping.pool import (
 from placewright.formulations.interleaving.grouping.search import group
 from placewright.formulations.interleaving.joining import joined
 from placewright.formulations.interleaving.standing import lawful
+from placewright.formulations.interleaving.sticking import sticking
 from placewright.formulations.interleaving.teams import teams_of, worth
 from placewright.formulations.interleaving.tuning import all_alone, run_alone
 from placewright.formulations.session import Bound, Candidate, Group, Session
@@ -183,10 +185,10 @@ class _Grouping:
                     yield self._bound(found)
             if best is None:
                 return
-            placed = yield from self._placed(best)
-            if placed is None or self._done():
+            found_place = yield from self._placed(best)
+            if found_place is None or self._done():
                 return
-            tighter = self._tightened(pool, best, placed)
+            tighter = self._tightened(pool, best, found_place)
             if tighter is None:
                 return
             pool, proves = tighter, False
@@ -195,11 +197,11 @@ class _Grouping:
         value = float(found.value + self._constant)
         return Bound(self._problem.objective, value, self._holds, found.certified)
 
-    def _placed(self, grouping: Grouping) -> Generator[Candidate, None, frozenset[int] | None]:
-        """Yield the plans in which groups are gangs; return the jobs placed in the last of them."""
-        sets = self._sets(grouping)
-        sets += self._dropped(set().union(*sets))
-        gangs = gangs_of(self._problem, teams_of(self._problem, sets), self._staying)
+    def _placed(self, grouping: Grouping) -> Generator[Candidate, None, Bools | None]:
+        """Yield plans in which groups are gangs; tell which columns found a place in the last."""
+        sets = sticking(self._problem, self._pool, self._sets(grouping))
+        others = self._dropped(set().union(*sets))
+        gangs = gangs_of(self._problem, teams_of(self._problem, sets + others), self._staying)
         placed: frozenset[int] | None = None
         for found in self._gangs(gangs.round, self._session):
             told = gangs.told(found)
@@ -214,7 +216,7 @@ class _Grouping:
                 if number in found.starts or (home is not None and number not in found.preempted)
                 for j in team.members
             )
-        return placed
+        return None if placed is None else np.array([placed.issuperset(jobs) for jobs in sets])
 
     def _sets(self, grouping: Grouping) -> list[tuple[int, ...]]:
         """Return the jobs of each column."""
@@ -237,12 +239,11 @@ class _Grouping:
                 sets += [(j,) for j in mates]
         return sets
 
-    def _tightened(self, pool: Pool, grouping: Grouping, placed: frozenset[int]) -> Pool | None:
+    def _tightened(self, pool: Pool, grouping: Grouping, found: Bools) -> Pool | None:
         """Return the pool with less room in rows of which groups without a place take; else None.
 
         Then there is room for what the others take.
         """
-        found = np.array([placed.issuperset(jobs) for jobs in self._sets(grouping)])
         if found.all():
             return None
         use = pool.use(grouping.members)
