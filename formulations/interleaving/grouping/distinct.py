@@ -44,13 +44,17 @@ def pack_distinct(pool: Pool, session: Session) -> Iterator[Grouping | GroupingB
             yield found
     if relaxed is None:
         return
+    program = Program.of(pool, relaxed.columns)
+    duals = np.concatenate([relaxed.job, relaxed.row]) / program.unit
+    # Rounding takes no time, so that there is something if diving has too little.
+    rounding = list(near(program, relaxed.values, duals))
+    yield from rounding
     dive = dived(pool, relaxed, session)
     if dive is not None:
         yield _improved(pool, dive, session)
-    program = Program.of(pool, relaxed.columns)
-    duals = np.concatenate([relaxed.job, relaxed.row]) / program.unit
-    for grouping in near(program, relaxed.values, duals):
-        yield _improved(pool, grouping, session)
+    if dive is None or len(relaxed.columns) <= SMALL:
+        for grouping in rounding:
+            yield _improved(pool, grouping, session)
     if len(relaxed.columns) <= SMALL:
         outcome = session.optimise(program.arrays, share=0.5, most=SECONDS, gap=GAP)
         if outcome is not None and outcome.values is not None:

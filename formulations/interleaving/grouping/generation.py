@@ -68,6 +68,9 @@ STALLED = 5e-3
 WORK = 1 << 22
 """Groups of clusters that are bounded per bucket and round."""
 
+ROUGH = 1 << 10
+"""Groups of clusters that are bounded per bucket before there are any prices."""
+
 PATIENCE = 5
 """Searches in a row without a bound that is better by the tolerance, before generation ends."""
 
@@ -138,6 +141,10 @@ def generate(
     best: _Searched | None = None
     share, idle = SHARE, 0
     most_groups = max(int(groups_that_fit(pool).sum()), 1)
+    free = prices_of(pool, np.zeros(pool.classes), np.zeros(len(pool.limit)))
+    if free is not None:
+        # However little time there is, there is a bound: each job as if it were on its own.
+        yield GroupingBound(_searched(pool, free, 0, ROUGH, session, reserve).bound, certified=True)
     while not session.expired(reserve):
         solved = relaxed_over(pool, columns, session)
         if solved is None:
@@ -152,11 +159,12 @@ def generate(
         entering = neighbours(pool, prices, used, tolerance, rng)
         stalled = relaxed.value - last < STALLED * relaxed.value
         last = relaxed.value
-        if stalled:
-            searched = _searched(pool, prices, entering, tolerance, session)
-            if searched is None:
+        if stalled or (best is None and session.expired(2 * reserve)):
+            lifted = _lifted(pool, prices, entering, tolerance)
+            if lifted is None:
                 break
-            entering = searched.columns
+            searched = _searched(pool, lifted, tolerance, WORK, session, reserve)
+            entering = joined(entering, searched.columns)
             idle += 1
             if best is None or searched.bound < best.bound:
                 if best is None or searched.bound < best.bound * (1 - TOLERANCE):
@@ -214,29 +222,29 @@ def _between(
     return prices_of(pool, job, share * best.row + (1 - share) * relaxed.row)
 
 
+def _lifted(pool: Pool, prices: Prices, columns: Columns, tolerance: int) -> Prices | None:
+    """Return prices at which none of some columns pays more than the tolerance."""
+    reduced = prices.reduced(pool, columns.members, columns.worth)
+    lift = covering(pool, Priced(columns, reduced, tolerance), tolerance)
+    return prices_of(pool, prices.job + lift / prices.scale, prices.row)
+
+
 def _searched(
-    pool: Pool, prices: Prices, near: Columns, tolerance: int, session: Session
-) -> _Searched | None:
-    """Search all buckets, at prices at which none of some columns nearby pays any more."""
-    reduced = prices.reduced(pool, near.members, near.worth)
-    lift = covering(pool, Priced(near, reduced, tolerance), tolerance)
-    if lift is None:
-        return None
-    lifted = prices_of(pool, prices.job + lift / prices.scale, prices.row)
-    if lifted is None:
-        return None
-    fit, cost, job, parts = groups_that_fit(pool), lifted.base, lifted.job, []
+    pool: Pool, prices: Prices, tolerance: int, work: int, session: Session, reserve: float
+) -> _Searched:
+    """Search all buckets for groups that pay more than the tolerance."""
+    fit, bound, job = groups_that_fit(pool), prices.base, prices.job
+    parts = [valued(pool, pool.standing)]
     for bucket in range(pool.buckets):
         there = pool.bucket == bucket
         if (pool.count[there] > 0).any():
-            found = priced(pool, lifted, bucket, tolerance, WORK, session)
+            found = priced(pool, prices, bucket, tolerance, work, session, reserve)
             rise = raised(pool, found, int(fit[bucket]))
-            cost += rise.cost
+            bound += rise.cost
             # What groups still pay, their members pay in equal parts.
-            job = job + (rise.added + there * (rise.threshold / pool.most)) / lifted.scale
+            job = job + (rise.added + there * (rise.threshold / pool.most)) / prices.scale
             parts.append(found.columns)
-    columns = joined(near, *parts)
-    return _Searched(job, lifted.row, cost // lifted.scale, columns)
+    return _Searched(job, prices.row, bound // prices.scale, joined(*parts))
 
 
 def _kept(pool: Pool, relaxed: Relaxation, prices: Prices) -> Columns:

@@ -51,7 +51,13 @@ class Priced:
 
 
 def priced(
-    pool: Pool, prices: Prices, bucket: int, tolerance: int, work: int, session: Session
+    pool: Pool,
+    prices: Prices,
+    bucket: int,
+    tolerance: int,
+    work: int,
+    session: Session,
+    reserve: float = 0.0,
 ) -> Priced:
     """Search a bucket for groups whose scaled reduced worth exceeds a tolerance.
 
@@ -59,12 +65,14 @@ def priced(
     ----------
     work
         Groups of clusters to bound, after which the search stops.
+    reserve
+        Seconds to leave before the deadline.
 
     The bucket has at least one class with a job.
     """
     search = _Search(pool, prices, bucket, tolerance)
     for size in range(2, pool.most + 1):
-        search.run(size, work, session)
+        search.run(size, work, session, reserve)
     columns = Columns(np.concatenate(search.members), np.concatenate(search.worths))
     return Priced(columns, prices.reduced(pool, columns.members, columns.worth), search.rest)
 
@@ -81,12 +89,12 @@ class _Search:
         self.members = [np.zeros((0, MOST), dtype=np.int64)]
         self.worths = [np.zeros(0, dtype=np.int64)]
 
-    def run(self, size: int, most: int, session: Session) -> None:
+    def run(self, size: int, most: int, session: Session, reserve: float) -> None:
         """Halve until nothing above the tolerance is left, or `most` groups were bounded."""
         found = 0
         groups, bounds = self._bounded(np.zeros((1, size), dtype=np.int64))
         while len(groups):
-            if self.work >= most or found >= ENOUGH or session.expired():
+            if self.work >= most or found >= ENOUGH or session.expired(reserve):
                 self.rest = max(self.rest, int(bounds.max()))
                 return
             count = max(CHUNK, len(groups) // 4)

@@ -15,7 +15,7 @@ import numpy as np
 from placewright.formulations.interleaving.grouping.pool import ALONE, Ints, Pool
 from placewright.formulations.interleaving.grouping.pricing import Priced
 
-SHARES = (1.0, 0.5, 0.25, 0.1, 0.05, 0.0)
+SHARES = (0.5, 0.25, 0.1, 0.05, 0.0)
 """Thresholds that are tried, between what was not found (0) and the most that was (1)."""
 
 
@@ -42,24 +42,24 @@ def raised(pool: Pool, found: Priced, fit: int) -> Raise:
     """Return the cheapest raise of some; at most `fit` groups of the bucket fit."""
     top = max(int(found.reduced.max(initial=found.rest)), found.rest)
     best = Raise(np.zeros(pool.classes, dtype=np.int64), top, top * fit)
-    for share in SHARES[1:]:
+    for share in SHARES:
         threshold = found.rest + int((top - found.rest) * share)
-        added = covering(pool, found, threshold, best.cost - threshold * fit)
-        if added is not None:
-            cost = threshold * fit + sum((added.astype(object) * pool.count).tolist())
-            best = min(best, Raise(added, threshold, cost), key=lambda r: r.cost)
+        if threshold * fit >= best.cost:
+            continue
+        added = covering(pool, found, threshold)
+        cost = threshold * fit + sum((added.astype(object) * pool.count).tolist())
+        best = min(best, Raise(added, threshold, cost), key=lambda r: r.cost)
     return best
 
 
-def covering(pool: Pool, found: Priced, threshold: int, budget: int | None = None) -> Ints | None:
+def covering(pool: Pool, found: Priced, threshold: int) -> Ints:
     """Return raises of prices at which no found group exceeds a threshold, int64 (classes,).
 
     Always that class is raised that most takes part, by as much as the worst of its groups needs.
-    None where all raises together cost more than the budget.
     """
     some = found.reduced > threshold
     members, over = found.columns.members[some], found.reduced[some] - threshold
-    added, cost = np.zeros(pool.classes, dtype=np.int64), 0
+    added = np.zeros(pool.classes, dtype=np.int64)
     while len(over):
         present = members != ALONE
         part = np.repeat(over, present.sum(axis=1)).astype(np.float64)
@@ -68,9 +68,6 @@ def covering(pool: Pool, found: Priced, threshold: int, budget: int | None = Non
         times = (members == raising).sum(axis=1)
         more = int((-(-over // times.clip(min=1)))[times > 0].max())
         added[raising] += more
-        cost += more * int(pool.count[raising])
-        if budget is not None and cost > budget:
-            return None
         over = over - more * times
         members, over = members[over > 0], over[over > 0]
     return added
