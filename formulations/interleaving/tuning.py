@@ -24,8 +24,12 @@ from dataclasses import replace
 import numpy as np
 
 from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.gang.placing.filling import fill
+from placewright.formulations.gang.placing.naming import candidate
+from placewright.formulations.gang.placing.placement import Placement
 from placewright.formulations.gang.run import run as run_gangs
 from placewright.formulations.gang.terms import VALUE
+from placewright.formulations.interleaving.choices import with_one_option
 from placewright.formulations.interleaving.compile import Interleaving, compile_interleaving
 from placewright.formulations.interleaving.gangs import Gangs, gangs_of
 from placewright.formulations.interleaving.grouping.pool import ALONE
@@ -51,7 +55,10 @@ def all_alone(round_: Round) -> Gangs | None:
 
 
 def run_alone(gangs: Gangs, session: Session) -> Iterator[Candidate | Bound]:
-    """Yield what the gang formulation finds and proves, told of the round."""
+    """Yield a plan of proportional shares, then what the gang formulation finds and proves."""
+    shares = _shares(gangs)
+    if shares is not None:
+        yield shares
     problem = gangs.problem
     shift = sum(_worth(problem, j) for j in problem.together)
     inner = replace(session, best=None, first_bound=None, proven=False)
@@ -68,6 +75,19 @@ def run_alone(gangs: Gangs, session: Session) -> Iterator[Candidate | Bound]:
             moved = shift if first == problem.objective else 0
             known = session.first_bound
             inner.first_bound = None if known is None else known - moved
+
+
+def _shares(gangs: Gangs) -> Candidate | None:
+    """Return the plan in which whoever starts has its first option; a greedy start wants more.
+
+    None if there is no job of several options.
+    """
+    jobs = tuple(with_one_option(job, 0) for job in gangs.round.jobs)
+    if jobs == gangs.round.jobs:
+        return None
+    placement = Placement(compile_round(gangs.round.model_copy(update={"jobs": jobs})))
+    fill(placement)
+    return gangs.told(candidate(placement, "shares"))
 
 
 def _worth(problem: Interleaving, job: int) -> int:

@@ -183,6 +183,12 @@ def test_on_16_servers_tuning_gains_a_third_proven_with_places(seed: int) -> Non
 
 
 @NEEDS_PROFILES
+def test_without_time_nobody_is_below_its_share() -> None:
+    round_ = convert_synergy(PROFILES, servers=8, gpus=(1, 2, 4))
+    assert min(speeds_of(round_, solve_round(round_, time_limit=0))) >= UNIT
+
+
+@NEEDS_PROFILES
 def test_512_jobs_are_proven_to_a_thousandth() -> None:
     round_ = convert_synergy(PROFILES, servers=64)
     plan = solve_round(round_)
