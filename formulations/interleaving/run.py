@@ -149,7 +149,13 @@ class _Grouping:
             yield from self._search(coming, proves=False)
 
     def _done(self) -> bool:
-        return self._session.proven or self._session.expired()
+        """Whether the best plan is good enough, or time is up."""
+        session, first = self._session, self._problem.round.policy.terms[0]
+        if session.best is None or first != self._problem.objective:
+            enough = False
+        else:
+            enough = session.close_enough(session.best[first])
+        return enough or session.proven or session.expired()
 
     def _priorities(self) -> Iterator[Pool]:
         """Yield pools in which some running jobs may stop, and only such jobs are new as may do it.
@@ -183,7 +189,7 @@ class _Grouping:
                     best = found
                 elif proves:
                     yield self._bound(found)
-            if best is None:
+            if best is None or self._done():
                 return
             found_place = yield from self._placed(best)
             if found_place is None or self._done():
