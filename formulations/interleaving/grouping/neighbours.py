@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from placewright.formulations.interleaving.grouping.columns import Columns, joined
+from placewright.formulations.interleaving.grouping.columns import NOTHING, Columns, joined
 from placewright.formulations.interleaving.grouping.pool import ALONE, MOST, Ints, Pool, ascending
 from placewright.formulations.interleaving.grouping.prices import Prices
 from placewright.formulations.interleaving.grouping.valuing import Hope, judged
@@ -32,7 +32,9 @@ def neighbours(
         paid = np.append(prices.member, 0)[groups].sum(axis=1) + prices.group[bucket] + tolerance
         groups = _distinct(pool, groups[hope.of(groups) * prices.scale > paid])
         some = Columns(groups, judged(pool, groups))
-        parts.append(some.take(prices.reduced(pool, groups, some.worth) > tolerance))
+        # A job that must be covered may have a negative price, at which what is not allowed pays.
+        pays = prices.reduced(pool, groups, some.worth) > tolerance
+        parts.append(some.take(pays & (some.worth != NOTHING)))
     return joined(*parts)
 
 

@@ -1,0 +1,51 @@
+"""Writing all columns, filling templates and generating columns agree on what is possible."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from placewright.formulations.interleaving.grouping.classes import merged
+from placewright.formulations.interleaving.grouping.columns import enumerated
+from placewright.formulations.interleaving.grouping.distinct import pack_distinct
+from placewright.formulations.interleaving.grouping.filling import fill
+from placewright.formulations.interleaving.grouping.packing import pack
+from placewright.formulations.interleaving.grouping.pool import Grouping, GroupingBound, Pool
+from placewright.formulations.interleaving.grouping.templates import Profiles
+from placewright.formulations.session import Session
+from placewright.solver import InProcess
+
+# At the prices of 1020 a group that is not allowed would pay, since all its jobs must be covered.
+SEEDS = (*range(8), 1020)
+
+
+def ways(pool: Pool) -> Iterator[list[Grouping | GroupingBound]]:
+    """Yield what each way to search finds; the first one is exact."""
+    small = merged(pool)
+    yield list(pack(small.pool, enumerated(small.pool), a_session()))
+    yield list(fill(small, Profiles.of_pool(small.pool), a_session()))
+    yield list(pack_distinct(small.pool, a_session()))
+
+
+def a_session() -> Session:
+    return Session(InProcess().solve, time.monotonic() + 60.0)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_way_finds_more_than_there_is_or_proves_less(pools: ModuleType, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    jobs = int(rng.integers(8, 26))
+    kinds = int(rng.integers(2, jobs))
+    pool = pools.random_pool(seed, jobs, pools.OBJECTIVES[seed % 3], kinds=kinds)
+    exact, *others = ways(pool)
+    values = [found.value for found in exact if isinstance(found, Grouping)]
+    for found in [f for way in others for f in way]:
+        if isinstance(found, Grouping):
+            assert values
+            assert found.value <= max(values)
+        elif values:
+            assert found.value >= max(values)
