@@ -9,7 +9,8 @@ from typing import Any
 from placewright.formulations.gang.compile import compile_round
 from placewright.formulations.gang.placing.placement import Placement
 from placewright.formulations.gang.quotas import held_by
-from placewright.formulations.interleaving.compile import Interleaving, quota_left
+from placewright.formulations.interleaving.compile import Interleaving
+from placewright.formulations.interleaving.room import quota_left
 from placewright.formulations.interleaving.run import apart, keeping, run
 from placewright.formulations.session import Bound, Candidate, Session
 from placewright.instances.plan import Decision, DecisionKind, Reason

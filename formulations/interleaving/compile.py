@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeAlias, get_args
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.quotas import held_by
 from placewright.formulations.interleaving.alike import buckets_of, memory_of_buckets
 from placewright.formulations.interleaving.choices import (
     choices_of,
@@ -20,24 +18,25 @@ from placewright.formulations.interleaving.choices import (
 )
 from placewright.formulations.interleaving.conflicts import conflicting, sizes
 from placewright.formulations.interleaving.grouping.pool import ALONE, Objective, Pool, Rules
+from placewright.formulations.interleaving.room import (
+    Open,
+    Room,
+    open_to,
+    quota_left,
+    running_together,
+)
 from placewright.formulations.interleaving.rows import Row, amount_rows, block_rows, quota_rows
 from placewright.formulations.interleaving.standing import standing
 from placewright.instances.arrays import build_cluster
 from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.job import Job, TaskGroup
-from placewright.instances.plan import Task
-from placewright.instances.ranges import expand
+from placewright.instances.job import Job
 from placewright.instances.round import Round
-from placewright.instances.running_groups import running_groups
 from placewright.instances.sensitivity import speed
 from placewright.instances.sharing import Sharing
 from placewright.topology import Cluster
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-
-Spot: TypeAlias = tuple[int, int, str, frozenset[int]]
-"""Group, index, host and GPUs of a task."""
 
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 """Terms that say what sharing is worth."""
@@ -107,7 +106,7 @@ def compile_interleaving(round_: Round, more: Collection[int] = ()) -> Interleav
     whole = [round_.jobs[j] for j in indices]
     named = [o for o in OBJECTIVES if o in terms]
     objective = min(named, key=terms.index) if named else "weighted_throughput"
-    room = _Room(round_, cluster, together, stays, opened)
+    room = Room(round_, cluster, together, stays, opened)
 
     def pool_of(jobs: Sequence[Job]) -> Pool:
         """Return the pool of which these jobs are the classes, those of `jobs` first."""
@@ -169,129 +168,6 @@ def compile_interleaving(round_: Round, more: Collection[int] = ()) -> Interleav
         stays,
         opened,
     )
-
-
-class _Room:
-    """Where tasks may be after the round, and what jobs that stay hold there.
-
-    Attributes
-    ----------
-    hosts : bool (hosts,)
-        Hosts where something may arrive or runs.
-    gpus : int64 (hosts,)
-        GPUs of which jobs that do not stay may have the whole.
-    parts : int64 (hosts,)
-        Milli-GPU that they may have of the other GPUs, beside shares that stay.
-    held : int64 (resources,)
-        What jobs that stay hold of the resources of all hosts.
-    """
-
-    def __init__(
-        self,
-        round_: Round,
-        cluster: Cluster,
-        together: Mapping[int, tuple[int, ...]],
-        stays: Collection[int],
-        opened: Open,
-    ) -> None:
-        index = cluster.host_index
-        used: dict[bool, Counter[tuple[str, int]]] = {True: Counter(), False: Counter()}
-        cpu: dict[tuple[int, Spot], int] = {}
-        self.hosts = opened.hosts.copy()
-        self.held = np.zeros(len(cluster.resources), dtype=np.int64)
-        for j in together:
-            job = round_.jobs[j]
-            for spot, task, group in _tasks(job):
-                self.hosts[index[task.host]] = True
-                for gpu in task.gpus if together[j][0] == j or j not in stays else ():
-                    used[j in stays][task.host, gpu] += min(group.gpu, WHOLE_GPU)
-                if j in stays:
-                    first = together[j][0], spot
-                    cpu[first] = max(cpu.get(first, 0), group.cpu)
-                    for r, name in enumerate(cluster.resources[1:], start=1):
-                        amount = group.memory if name == "memory" else group.resources.get(name, 0)
-                        self.held[r] += amount
-        self.held[0] = sum(cpu.values())
-        self.gpus = np.where(opened.hosts, cluster.gpu_count, 0).astype(np.int64)
-        self.parts = np.zeros_like(self.gpus)
-        for host, gpu in opened.closed | used[True].keys():
-            self.gpus[index[host]] -= opened.hosts[index[host]]
-            if opened(host, gpu):
-                self.parts[index[host]] += WHOLE_GPU - used[True][host, gpu]
-        for host, gpu in used[False]:
-            # What runs where nothing may arrive can go on there.
-            if not opened(host, gpu) and (host, gpu) not in used[True]:
-                self.gpus[index[host]] += 1
-            elif not opened(host, gpu):
-                self.parts[index[host]] += WHOLE_GPU - used[True][host, gpu]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Open:
-    """Where tasks may arrive: `hosts` (hosts,), but for the reserved GPUs `closed` of them."""
-
-    hosts: Bools
-    closed: frozenset[tuple[str, int]]
-    cluster: Cluster
-
-    @property
-    def gpus(self) -> int:
-        """How many GPUs tasks may arrive at."""
-        index = self.cluster.host_index
-        closed = sum(bool(self.hosts[index[host]]) for host, _ in self.closed)
-        return int(self.cluster.gpu_count[self.hosts].sum()) - closed
-
-    def __call__(self, host: str, gpu: int) -> bool:
-        """Whether a task may arrive at a GPU."""
-        return bool(self.hosts[self.cluster.host_index[host]]) and (host, gpu) not in self.closed
-
-
-def running_together(round_: Round) -> dict[int, tuple[int, ...]]:
-    """Return for each running job who runs on its GPUs with it, itself too, in ascending order."""
-    together: dict[int, tuple[int, ...]] = {
-        j: (j,) for j, job in enumerate(round_.jobs) if job.running is not None
-    }
-    for group in running_groups(round_):
-        together |= dict.fromkeys(group, group)
-    return together
-
-
-def open_to(round_: Round, cluster: Cluster) -> Open:
-    """Return where tasks may arrive."""
-    index = cluster.host_index
-    hosts = np.zeros(cluster.num_hosts, dtype=bool)
-    for entry in round_.cluster.hosts:
-        if entry.healthy:
-            hosts[[index[name] for name in expand(entry.name)]] = True
-    closed: set[tuple[str, int]] = set()
-    for reservation in round_.reservations:
-        for name in expand(reservation.host):
-            if reservation.gpus is None:
-                hosts[index[name]] = False
-            else:
-                closed.update((name, gpu) for gpu in reservation.gpus)
-    return Open(hosts, frozenset(closed), cluster)
-
-
-def _tasks(job: Job) -> Iterator[tuple[Spot, Task, TaskGroup]]:
-    """Yield what a running job runs, and where."""
-    if job.running is not None:
-        groups = job.options[job.running.option].groups
-        for t in job.running.tasks:
-            yield (t.group, t.index, t.host, frozenset(t.gpus)), t, groups[t.group]
-
-
-def quota_left(round_: Round, stays: Collection[int]) -> dict[tuple[str, str], int]:
-    """Return what jobs that do not stay may hold, per tenant and resource."""
-    quota = {(t.name, name): most for t in round_.tenants for name, most in t.quota.items()}
-    held, fixed = dict.fromkeys(quota, 0), dict.fromkeys(quota, 0)
-    for j, job in enumerate(round_.jobs if quota else ()):
-        if job.running is not None:
-            for name, amount in held_by(job.options[job.running.option]).items():
-                if (job.tenant or "", name) in quota:
-                    held[job.tenant or "", name] += amount
-                    fixed[job.tenant or "", name] += amount * (j in stays)
-    return {key: max(most, held[key]) - fixed[key] for key, most in quota.items()}
 
 
 def _saving_row(

@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from placewright.formulations.gang.quotas import held_by
-from placewright.formulations.interleaving.compile import Interleaving, quota_left
+from placewright.formulations.interleaving.compile import Interleaving
+from placewright.formulations.interleaving.room import quota_left
 from placewright.formulations.session import Place
 from placewright.instances.job import Job, Running, TaskGroup
 from placewright.instances.references import hosts_by_name

@@ -27,7 +27,6 @@ from placewright.formulations.interleaving.compile import (
     OBJECTIVES,
     Interleaving,
     compile_interleaving,
-    quota_left,
 )
 from placewright.formulations.interleaving.gangs import Gangs, gangs_of, offered
 from placewright.formulations.interleaving.grouping.pool import (
@@ -39,6 +38,7 @@ from placewright.formulations.interleaving.grouping.pool import (
 )
 from placewright.formulations.interleaving.grouping.search import group
 from placewright.formulations.interleaving.joining import joined
+from placewright.formulations.interleaving.room import quota_left
 from placewright.formulations.interleaving.standing import lawful
 from placewright.formulations.interleaving.sticking import sticking
 from placewright.formulations.interleaving.teams import teams_of, worth
