@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.quotas import held_by
+from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.job import Job, TaskGroup
 from placewright.instances.plan import Task
 from placewright.instances.ranges import expand
