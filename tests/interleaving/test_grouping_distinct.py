@@ -130,11 +130,23 @@ def test_no_grouping_of_any_method_beats_a_bound_of_any_method(
     pools: ModuleType, seed: int, objective: str
 ) -> None:
     pool = pools.random_pool(seed, 14, objective)
-    pool = replace(pool, must=np.zeros_like(pool.must))
+    if seed % 2:
+        pool = replace(pool, must=np.zeros_like(pool.must))
     groupings, bounds = searched(pool)
+    for grouping in groupings:
+        check_grouping(pool, grouping)
     for found in pack(pool, enumerated(pool), new_session()):
         (groupings if isinstance(found, Grouping) else bounds).append(found)  # type: ignore[arg-type]
-    assert max(g.value for g in groupings) <= min(b.value for b in bounds)
+    if groupings:
+        assert max(g.value for g in groupings) <= min(b.value for b in bounds)
+
+
+def test_where_running_jobs_cannot_all_stay_nothing_is_made_of_groups_that_are_not_allowed(
+    pools: ModuleType,
+) -> None:
+    pool = pools.random_pool(1004, 17, "efficiency", kinds=17)
+    groupings, _ = searched(pool)
+    assert not groupings
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
