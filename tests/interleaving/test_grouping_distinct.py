@@ -220,3 +220,10 @@ def test_without_time_there_is_still_a_grouping_and_a_bound(pools: ModuleType) -
     groupings, bounds = searched(pool, seconds=0.0)
     assert groupings
     assert bounds[-1].value >= groupings[-1].value
+
+
+def test_columns_that_are_worth_nothing_are_no_reason_to_go_on(pools: ModuleType) -> None:
+    session = new_session()
+    found = list(pack_distinct(pools.random_pool(43, 2, "weighted_throughput"), session))
+    assert found[-1].value == 0
+    assert not session.wall_stopped

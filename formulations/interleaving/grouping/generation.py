@@ -157,7 +157,7 @@ def generate(
         tolerance = int(TOLERANCE * relaxed.value / most_groups * prices.scale)
         used = columns.take(relaxed.values > 0)
         entering = neighbours(pool, prices, used, tolerance, rng)
-        stalled = relaxed.value - last < STALLED * relaxed.value
+        stalled = relaxed.value <= last * (1 + STALLED)
         last = relaxed.value
         if stalled or (best is None and session.expired(2 * reserve)):
             lifted = _lifted(pool, prices, entering, tolerance)
