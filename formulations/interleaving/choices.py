@@ -102,6 +102,7 @@ def one_of_each(pool: Pool, of_class: Sequence[int]) -> tuple[Pool, dict[int, in
         pool,
         per_group=np.pad(pool.per_group, ((0, len(numbers)), (0, 0))),
         per_member=np.concatenate([pool.per_member, rows]),
+        peak=np.pad(pool.peak, ((0, len(numbers)), (0, 0))),
         limit=np.concatenate([pool.limit, rows[:, :firsts].sum(axis=1)]),
     )
     return widened, kind

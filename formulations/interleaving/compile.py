@@ -138,6 +138,7 @@ def compile_interleaving(round_: Round, more: Collection[int] = ()) -> Interleav
             gpu_memory=memory_of_buckets(jobs, cluster, bucket),
             per_group=_per_group(rows, bucket),
             per_member=_per_member(rows, bucket),
+            peak=_peak(rows, bucket),
             limit=_array(row.limit for row in rows),
         )
 
@@ -222,3 +223,12 @@ def _per_member(rows: Sequence[Row], bucket: Ints) -> Ints:
     """Return what each job takes besides, (rows, jobs)."""
     own = [row.own + np.where(bucket == ALONE, row.shared, 0) for row in rows]
     return np.array(own, dtype=np.int64).reshape(len(rows), len(bucket))
+
+
+def _peak(rows: Sequence[Row], bucket: Ints) -> Ints:
+    """Return what each job shares beyond the least of its bucket, (rows, jobs)."""
+    least = np.pad(_per_group(rows, bucket), ((0, 0), (0, 1)))
+    more = [
+        np.where(bucket == ALONE, 0, row.shared - least[r, bucket]) for r, row in enumerate(rows)
+    ]
+    return np.array(more, dtype=np.int64).reshape(len(rows), len(bucket))

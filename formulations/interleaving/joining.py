@@ -136,9 +136,11 @@ class _Yard:
         fits = self._held.admits(after, team.places)
         self._held.add(after if fits else groups, team.places)
         if fits:
+            use = self._free.pool.use
+            self._left += use(padded(team.classes[None]))[0]
             team.classes = np.sort(np.append(team.classes, c))
             team.worth = self._worth(team.classes)
-            self._left -= self._free.pool.per_member[:, c]
+            self._left -= use(padded(team.classes[None]))[0]
         return fits
 
     def _worth(self, classes: Ints) -> int:

@@ -33,7 +33,7 @@ Allowed: TypeAlias = tuple[tuple[str, ...] | None, tuple[str, ...] | None]
 class Row:
     """One row: what each job takes with its group (`shared`) and for itself (`own`), (jobs,).
 
-    A group takes the least that is shared by a job of its bucket, and all that members own.
+    A group takes the most that one member shares, and all that members own.
     """
 
     shared: Ints
@@ -89,7 +89,7 @@ def amount_rows(
     for r, name in enumerate(cluster.resources):
         taken = np.array([_least(job, name) for job in jobs], dtype=np.int64)
         limit = int(cluster.capacity[hosts, r].sum()) - int(held[r])
-        # A group takes the CPU that one member asks: at least what the least of its bucket does.
+        # A group takes the CPU that one member asks, whichever asks most.
         shares = bucket >= 0 if name == "cpu" else np.zeros(len(jobs), dtype=bool)
         row = Row(np.where(shares, taken, 0), np.where(shares, 0, taken), limit)
         if (row.shared + row.own).sum() > limit:

@@ -81,7 +81,7 @@ class Merged:
 def merged(pool: Pool) -> Merged:
     """Merge the classes that are alike in all that the rules of the pool look at."""
     kinds = [pool.apart(), pool.bucket, pool.must, pool.iteration, pool.memory]
-    kinds += [pool.longest(), *pool.stages.T, *pool.per_member]
+    kinds += [pool.longest(), *pool.stages.T, *pool.per_member, *pool.peak]
     if pool.rules.objective != "efficiency":
         kinds += [pool.speed, pool.best]
     weight = weights(pool)

@@ -6,12 +6,14 @@
          x_q >= 0 and whole
 
 A column q is a multiset of 1 to `most` classes: a job on its own, or a group of one bucket. Its use
-of a row is linear in its members, and all columns of a bucket take one more amount:
+of a row is linear in its members but for a peak, and all columns of a bucket take one more amount:
 
     use(r, q) = per_group[r, bucket] + sum over members c of per_member[r, c]
+              + max over members c of peak[r, c]
 
-So GPUs are per_group (members share them), a tenant's quota is per_member, and what groups save of
-GPUs (members - 1 times what a job of the bucket asks) is per_member less per_group.
+So GPUs are per_group (members share them), a tenant's quota is per_member, what groups save of
+GPUs (members - 1 times what a job of the bucket asks) is per_member less per_group, and CPU that
+members ask beyond the least of their bucket is peak.
 """
 
 from __future__ import annotations
@@ -103,6 +105,9 @@ class Pool:
         What each member takes on top; all that a class of the bucket `ALONE` takes.
     limit : int64 (rows,)
         Of each row at most so much.
+    peak : int64 (rows, classes)
+        A column takes the most of these of its members on top, 0 or more: members take turns at
+        CPU. Without rows nothing is taken so. Prices leave it out, which is a relaxation.
     standing : int64 (groups, 4)
         Groups that run and may stay as they are although they are not allowed otherwise: ascending
         classes, each of one job and in one such group at most, `ALONE` after the last one.
@@ -124,6 +129,7 @@ class Pool:
     per_group: Ints
     per_member: Ints
     limit: Ints
+    peak: Ints = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
     standing: Ints = field(default_factory=lambda: np.full((0, MOST), ALONE, dtype=np.int64))
 
     @property
@@ -172,6 +178,7 @@ class Pool:
             must=self.must[first],
             conflicts=of[self.conflicts],
             per_member=self.per_member[:, first],
+            peak=self.peak[:, first] if self.peak.size else self.peak,
             standing=ascending(np.where(self.standing == ALONE, ALONE, of[self.standing])),
         )
 
@@ -201,6 +208,8 @@ class Pool:
         bucket = self.bucket[members.max(axis=1)]
         own = self.per_group.T[bucket] if self.buckets else np.zeros_like(taken)
         result: Ints = taken + np.where(bucket[:, None] != ALONE, own, 0)
+        if self.peak.size:
+            result += np.where(present[:, :, None], self.peak.T[members], 0).max(axis=1)
         return result
 
 
