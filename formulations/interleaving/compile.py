@@ -25,7 +25,13 @@ from placewright.formulations.interleaving.room import (
     quota_left,
     running_together,
 )
-from placewright.formulations.interleaving.rows import Row, amount_rows, block_rows, quota_rows
+from placewright.formulations.interleaving.rows import (
+    Row,
+    amount_rows,
+    block_rows,
+    fitting,
+    quota_rows,
+)
 from placewright.formulations.interleaving.standing import standing
 from placewright.instances.arrays import build_cluster
 from placewright.instances.documents import WHOLE_GPU
@@ -132,7 +138,7 @@ def compile_interleaving(round_: Round, more: Collection[int] = ()) -> Interleav
             weight=_array(job.weight for job in jobs),
             memory=sizes(jobs, sharing),
             bucket=bucket,
-            count=np.ones(len(jobs), dtype=np.int64),
+            count=fitting(jobs, cluster, opened.hosts).astype(np.int64),
             must=np.array(must, dtype=bool),
             conflicts=conflicting(whole, sharing),
             gpu_memory=memory_of_buckets(jobs, cluster, bucket),

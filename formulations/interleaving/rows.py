@@ -134,6 +134,37 @@ def _masks(jobs: Sequence[Job], cluster: Cluster) -> dict[Allowed, Bools]:
     return masks
 
 
+def fitting(jobs: Sequence[Job], cluster: Cluster, hosts: Bools) -> Bools:
+    """Tell which jobs run, or have an option of which each task fits some host, (jobs,).
+
+    Parameters
+    ----------
+    hosts
+        Where tasks may arrive, (hosts,).
+    """
+    known: dict[tuple[object, ...], bool] = {}
+
+    def fits(group: TaskGroup) -> bool:
+        resources = tuple(sorted(group.resources.items()))
+        key = (group.gpu, group.cpu, group.memory, resources, _names(group))
+        if key not in known:
+            there = allowed_hosts(group, cluster) & hosts
+            there &= cluster.gpu_count * WHOLE_GPU >= group.gpu
+            asked = {"cpu": group.cpu, "memory": group.memory, **group.resources}
+            for r, name in enumerate(cluster.resources):
+                there &= cluster.capacity[:, r] >= asked.pop(name, 0)
+            known[key] = bool(there.any()) and not any(asked.values())
+        return known[key]
+
+    return np.array(
+        [
+            job.running is not None or any(all(map(fits, o.groups)) for o in job.options)
+            for job in jobs
+        ],
+        dtype=bool,
+    )
+
+
 def allowed_hosts(group: TaskGroup, cluster: Cluster) -> Bools:
     """Return the hosts that a task group names, by GPU model and by name, (hosts,)."""
     mask = np.ones(cluster.num_hosts, dtype=bool)

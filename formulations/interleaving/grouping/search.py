@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
 
 from placewright.formulations.interleaving.grouping.classes import merged
 from placewright.formulations.interleaving.grouping.columns import enumerated, number_of_columns
@@ -42,6 +45,9 @@ def group(pool: Pool, session: Session) -> Iterator[Grouping | GroupingBound]:
 
 def _found(pool: Pool, session: Session) -> Iterator[Grouping | GroupingBound]:
     small = merged(pool)
+    if pool.peak.any() and number_of_columns(small.pool) > WORTH_FILLING:
+        # Prices leave peaks out, and without them more classes are alike.
+        small = merged(replace(pool, peak=np.zeros_like(pool.peak)))
     profiles = Profiles.of_pool(small.pool)
     number = number_of_columns(small.pool)
     few = profiles.templates <= min(MOST_TEMPLATES, number // PER_TEMPLATE)
