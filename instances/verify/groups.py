@@ -145,7 +145,8 @@ def pinned_group(reading: Reading) -> Iterator[Finding]:
     """Require that nobody joins or leaves a pinned job on its GPUs: it stays as it is."""
     if reading.round.policy.formulation != POLICY:
         return
-    pinned = [one for one in reading.kept if reading.running[one.job.name].pinned]
+    fixed = {name for name, running in reading.running.items() if running.pinned}
+    pinned = [one for one in reading.kept if one.job.name in fixed]
     before = ran_together(reading) if pinned else {}
     now = {
         member.placed.job.name: {other.placed.job.name for other in group.members}

@@ -381,8 +381,36 @@ def test_a_corrupted_group_is_rejected_by_its_rules(name: str) -> None:
 
 def test_every_rule_of_groups_is_broken_alone_by_some_corruption() -> None:
     alone = {next(iter(rules)) for _, rules, _ in CORRUPTIONS.values() if len(rules) == 1}
-    rules = {rule.id for rule in (*groups.RULES, *turns.RULES)} - {"as_needed"}
+    rules = {rule.id for rule in (*groups.RULES, *turns.RULES)} - {"as_needed", "pinned_group"}
     assert rules <= alone
+
+
+def test_nobody_joins_or_leaves_a_pinned_job() -> None:
+    def pin(job: int) -> Edit:
+        return set_in("jobs", job, "running", "pinned", to=True)
+
+    def nothing(_: Raw) -> None:
+        return None
+
+    joined = check(nothing, pin(THIRD)).violations
+    assert [(one.rule, one.where) for one in joined] == [("pinned_group", "decisions[2]")]
+    assert check(nothing, pin(OLD)).ok
+    gone = {
+        "job": "older",
+        "decision": "migrate",
+        "option": 0,
+        "tasks": running(("h2", [1, 2]))["tasks"],
+    }
+    left = check(
+        both(
+            set_in("decisions", OLDER, to=gone),
+            drop_group(2),
+            set_in("sections", 1, "needs_spare", to=["mover", "older"]),
+        ),
+        pin(OLD),
+    )
+    rules = {(one.rule, one.where) for one in left.violations}
+    assert rules == {("pinned_group", "decisions[4]")}
 
 
 @pytest.mark.parametrize(
