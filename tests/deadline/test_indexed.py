@@ -1,0 +1,95 @@
+"""The time-indexed model finds, with every backend, what enumeration finds.
+
+How many rounds of each kind are tried says the environment variable PLACEWRIGHT_TINY_DEADLINES.
+"""
+
+from __future__ import annotations
+
+import os
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from placewright.formulations.deadline import indexed
+from placewright.formulations.deadline.problem import Problem, Schedule
+from placewright.solver import InProcess, Limits, Status
+
+ROUNDS = int(os.environ.get("PLACEWRIGHT_TINY_DEADLINES", "24"))
+KINDS: tuple[dict[str, Any], ...] = (
+    {"gangs": False},
+    {},
+    {"releases": True},
+    {"promises": True},
+    {"releases": True, "promises": True, "rows": 2},
+)
+
+
+def solved(problem: Problem, backend: str) -> Schedule:
+    model = indexed.build(problem)
+    schedule = None
+    for term in (indexed.BROKEN, indexed.ADMITTED):
+        if term == indexed.BROKEN:
+            arrays = model.first_term()
+        else:
+            assert schedule is not None
+            arrays = model.second_term(schedule.broken(problem))
+        start = None if schedule is None else model.point(schedule)
+        outcome = InProcess().solve(backend, arrays, Limits(20, gap=0.0), start)
+        assert outcome.status is Status.OPTIMAL, outcome
+        assert outcome.values is not None
+        assert outcome.objective is not None
+        schedule = model.read(outcome.values)
+        assert np.array_equal(model.point(schedule), outcome.values)
+        value = getattr(schedule, term)(problem)
+        assert value == pytest.approx(outcome.objective)
+    assert schedule is not None
+    assert schedule.fits(problem)
+    return schedule
+
+
+@pytest.mark.parametrize(("backend", "every"), [("highs", 1), ("cp-sat", 3), ("cbc", 6)])
+def test_every_backend_finds_what_enumeration_finds(
+    oracle: ModuleType, tiny: ModuleType, backend: str, every: int
+) -> None:
+    for seed in range(0, ROUNDS, every):
+        for number, kind in enumerate(KINDS):
+            for shape in tiny.SHAPES:
+                problem = tiny.problem(1000 * seed + number, shape, **kind)
+                schedule = solved(problem, backend)
+                found = (schedule.broken(problem), schedule.admitted(problem))
+                assert found == oracle.best(problem), (seed, shape, kind)
+
+
+def single(capacity: list[int], jobs: list[tuple[int, int, int]], first: int = 0) -> Problem:
+    """Jobs of (demand, need, end), worth 1 each."""
+    whole = {"dtype": np.int64}
+    demand, need, end = np.array(jobs, **whole).T
+    n = len(jobs)
+    return Problem(
+        capacity=np.array([capacity], **whole),
+        loss=np.zeros(n, **whole),
+        job=np.arange(n),
+        need=need,
+        first=np.zeros(n, **whole),
+        end=end,
+        value=np.ones(n, **whole),
+        demand=demand[:, None],
+    )
+
+
+@pytest.mark.parametrize(
+    ("problem", "value"),
+    [
+        # Capacity rises: no row at the deadline alone sees that two leases are empty.
+        (single([0, 0, 2, 2], [(1, 3, 4)]), 0),
+        # Capacity falls: every prefix has room.
+        (single([2, 1, 0], [(1, 3, 3)]), 0),
+        # The area fits, but a gang of two leaves no lease for the job that needs both.
+        (single([2, 2], [(2, 1, 2), (1, 2, 2)]), 1),
+    ],
+)
+def test_rounds_that_simpler_rows_get_wrong(problem: Problem, value: int) -> None:
+    for backend in ("highs", "cp-sat", "cbc"):
+        assert solved(problem, backend).admitted(problem) == value
