@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from placewright.instances.arrangement import AntiAffinity, Apart, Communication, Slices
 from placewright.instances.cluster import HostName
+from placewright.instances.deadline import Deadline
 from placewright.instances.documents import (
     MAX_AMOUNT,
     Amount,
@@ -116,7 +117,8 @@ class Job(Document):
     An `opportunistic` job takes what is left: no guarantee of its tenant covers it. Jobs with one
     label of `anti_affinity` keep out of each other's domains. With a `profile` a job can take turns
     with others on its GPUs; if that has a sensitivity, and the job one option, then more options
-    are written out as it is read.
+    are written out as it is read. `deadline` is for the policy of that name: the work that is left
+    and by when it is due.
     """
 
     name: Name
@@ -128,6 +130,7 @@ class Job(Document):
     opportunistic: Flag = False
     anti_affinity: AntiAffinity | None = None
     profile: Profile | None = None
+    deadline: Deadline | None = None
 
     @model_validator(mode="before")
     @classmethod

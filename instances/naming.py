@@ -1,9 +1,10 @@
-"""Names that must be known, or given only once."""
+"""Names that must be known, or given only once; names and ranges of hosts."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from placewright.instances import ranges
 from placewright.instances.errors import InvalidInputError, Path
 
 MAX_SHOWN = 5
@@ -40,3 +41,27 @@ def check_known(name: str, known: Collection[str], what: str, path: Path) -> Non
     more = ", ..." if len(known) > len(shown) else ""
     expected = f"expected {' or '.join(shown)}{more}" if shown else "expected none: there are none"
     raise InvalidInputError(f"unknown {what}; {expected}", path=path, value=name)
+
+
+def known_hosts(name: str, hosts: Collection[str], path: Path) -> list[str]:
+    """Return the hosts that the name or range at `path` stands for.
+
+    Raises
+    ------
+    InvalidInputError
+        If one of them is not among `hosts`.
+    """
+    size = ranges.size(name)
+    if size < 1:
+        problem = "range runs backwards; expected its first number to be the smaller"
+    elif size > len(hosts):
+        problem = (
+            f"stands for {size:,} hosts; expected hosts of the cluster, which has {len(hosts):,}"
+        )
+    else:
+        expanded = ranges.expand(name)
+        unknown = next((one for one in expanded if one not in hosts), None)
+        if unknown is None:
+            return expanded
+        problem = f"unknown host {unknown}; expected hosts of the cluster"
+    raise InvalidInputError(problem, path=path, value=name)

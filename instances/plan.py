@@ -45,13 +45,16 @@ class Reason(StrEnum):
     `never_fits`: no option fits the empty, healthy cluster. `quota`: every option exceeds what is
     left of the tenant's quota. `capacity`: no option fits what was free before the round.
     `displaced_by_priority`: nor what is left beside the started jobs of strictly higher priority.
-    `not_chosen`: it could have started, others were worth more.
+    `promised_later`: it has a promise, and its leases come later. `refused`: it asked for a promise
+    and got none. `not_chosen`: it could have started, others were worth more.
     """
 
     NEVER_FITS = "never_fits"
     QUOTA = "quota"
     CAPACITY = "capacity"
     DISPLACED_BY_PRIORITY = "displaced_by_priority"
+    PROMISED_LATER = "promised_later"
+    REFUSED = "refused"
     NOT_CHOSEN = "not_chosen"
 
 
@@ -113,7 +116,8 @@ class Certificate(Document):
     """How good the plan is proven to be, and by what.
 
     `status`: `optimal` (every term proven), `within_gap` (the asked gap is met) or `feasible`.
-    `gap` is that of the first term. `degraded` says what went wrong on the way, if anything did.
+    `gap` is that of the first term, and of promises the largest of the terms up to `admitted`.
+    `degraded` says what went wrong on the way, if anything did.
     """
 
     status: Literal["optimal", "within_gap", "feasible"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
@@ -36,8 +37,12 @@ TermName = Literal[
     "throughput",
     "weighted_throughput",
     "efficiency",
+    "broken",
+    "admitted",
+    "best_effort",
+    "early",
 ]
-FormulationName = Literal["gang", "interleaving"]
+FormulationName = Literal["gang", "interleaving", "deadline"]
 DEFAULT_TERMS: tuple[TermName, ...] = ("value", "disruption", "spread", "opened")
 INTERLEAVING_TERMS: tuple[TermName, ...] = (
     "weighted_throughput",
@@ -45,15 +50,31 @@ INTERLEAVING_TERMS: tuple[TermName, ...] = (
     "spread",
     "opened",
 )
+DEADLINE_TERMS: tuple[TermName, ...] = (
+    "broken",
+    "admitted",
+    "disruption",
+    "best_effort",
+    "early",
+    "spread",
+    "opened",
+)
 _RATES: tuple[TermName, ...] = ("throughput", "weighted_throughput", "efficiency")
+_PROMISES: tuple[TermName, ...] = ("broken", "admitted", "best_effort", "early")
 _PLACES: tuple[TermName, ...] = ("disruption", "spread", "proximity", "opened")
 LEGAL_TERMS: dict[FormulationName, tuple[TermName, ...]] = {
-    "gang": tuple(term for term in get_args(TermName) if term not in _RATES),
+    "gang": tuple(term for term in get_args(TermName) if term not in (*_RATES, *_PROMISES)),
     "interleaving": (*_RATES, *_PLACES),
+    "deadline": (*_PROMISES, *_PLACES),
 }
 LEADING_TERMS: dict[FormulationName, tuple[TermName, ...]] = {
     "gang": LEGAL_TERMS["gang"],
     "interleaving": (*_RATES, "disruption"),
+    "deadline": ("broken", "admitted"),
+}
+_USUAL_TERMS: dict[str, tuple[TermName, ...]] = {
+    "interleaving": INTERLEAVING_TERMS,
+    "deadline": DEADLINE_TERMS,
 }
 DEFAULT_SPREAD_WEIGHTS = {"rack": 1, "block": 4}
 
@@ -100,8 +121,9 @@ class TaskKind(Document):
 class Policy(Document):
     """What is decided, and by which objective terms, in lexicographic order.
 
-    Of the formulation `interleaving` the terms are by default `weighted_throughput`, `disruption`,
-    `spread`, `opened`; those of the other formulation are not for it.
+    Each formulation has terms of its own, and its own default: of `interleaving` they are
+    `weighted_throughput`, `disruption`, `spread`, `opened`, and of `deadline` `broken`, `admitted`,
+    `disruption`, `best_effort`, `early`, `spread`, `opened`.
 
     `vacate` lists hosts (or ranges) to empty: nothing arrives there, and the term `remaining`
     counts what stays. `freeing` is what the term `freed` needs. `mix` are the kinds of tasks to
@@ -119,8 +141,9 @@ class Policy(Document):
     @model_validator(mode="before")
     @classmethod
     def _defaults(cls, raw: Any) -> Any:
-        if isinstance(raw, dict) and raw.get("formulation") == "interleaving":
-            return {"terms": INTERLEAVING_TERMS, **raw}
+        if isinstance(raw, dict) and isinstance(chosen := raw.get("formulation"), str):
+            usual = _USUAL_TERMS.get(chosen)
+            return raw if usual is None else {"terms": usual, **raw}
         return raw
 
     @field_validator("terms")
@@ -143,3 +166,11 @@ class Policy(Document):
                     value=term,
                 )
         return self
+
+
+def headline(terms: Sequence[str]) -> Sequence[str]:
+    """Return the terms whose largest gap is a plan's: those up to `admitted`, or the first one.
+
+    A plan that keeps all promises proves little about those that it gives.
+    """
+    return terms[: terms.index("admitted") + 1 if "admitted" in terms else 1]

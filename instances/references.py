@@ -12,7 +12,8 @@ from placewright.instances.cluster_references import HOST_LEVEL, check_cluster
 from placewright.instances.documents import CORE_RESOURCES
 from placewright.instances.errors import InvalidInputError, Path
 from placewright.instances.hardware import Hardware, hardware
-from placewright.instances.naming import check_known, check_unique
+from placewright.instances.lease_references import check_deadlines, check_leases
+from placewright.instances.naming import check_known, check_unique, known_hosts
 from placewright.instances.policy import Policy
 from placewright.instances.round import Round
 from placewright.instances.running import check_running
@@ -64,12 +65,16 @@ def check_jobs(round_: Round, hosts: Mapping[str, Hardware]) -> None:
     _check_hosts(round_, hosts)
     check_arrangement(round_)
     check_profiles(round_)
+    check_deadlines(round_)
     check_running(round_, hosts)
 
 
 def check_limits(round_: Round, hosts: Mapping[str, Hardware]) -> None:
     """Refuse quotas, cells, reservations or a policy of what the round does not have."""
+    if round_.policy.formulation != "gang":
+        _check_unused(round_)
     check_sharing(round_)
+    check_leases(round_, hosts)
     _check_quotas(round_)
     _check_reservations(round_, hosts)
     _check_policy(round_.policy, hosts, (*round_.cluster.levels, HOST_LEVEL))
@@ -86,30 +91,6 @@ def hosts_by_name(cluster: ClusterDocument) -> dict[str, Hardware]:
     for entry in cluster.hosts:
         hosts.update(dict.fromkeys(ranges.expand(entry.name), hardware(entry)))
     return hosts
-
-
-def known_hosts(name: str, hosts: Collection[str], path: Path) -> list[str]:
-    """Return the hosts that the name or range at `path` stands for.
-
-    Raises
-    ------
-    InvalidInputError
-        If one of them is not among `hosts`.
-    """
-    size = ranges.size(name)
-    if size < 1:
-        problem = "range runs backwards; expected its first number to be the smaller"
-    elif size > len(hosts):
-        problem = (
-            f"stands for {size:,} hosts; expected hosts of the cluster, which has {len(hosts):,}"
-        )
-    else:
-        expanded = ranges.expand(name)
-        unknown = next((one for one in expanded if one not in hosts), None)
-        if unknown is None:
-            return expanded
-        problem = f"unknown host {unknown}; expected hosts of the cluster"
-    raise InvalidInputError(problem, path=path, value=name)
 
 
 def _check_names(round_: Round, levels: Collection[str]) -> None:
@@ -142,6 +123,25 @@ def _check_hosts(round_: Round, hosts: Collection[str]) -> None:
                         path = ("jobs", i, "options", j, "groups", k, "hosts", m)
                         known_hosts(name, hosts, path)
                         seen.add(name)
+
+
+def _check_unused(round_: Round) -> None:
+    """Refuse what only the policy `gang` reads."""
+    policy = round_.policy
+    refused: list[Path] = [
+        *(("tenants", i, "guarantee") for i, t in enumerate(round_.tenants) if t.guarantee),
+        *(("tenants", i, "cells") for i, tenant in enumerate(round_.tenants) if tenant.cells),
+        *([("bindings",)] if round_.bindings else []),
+        *([("policy", "vacate")] if policy.vacate else []),
+        *([("policy", "freeing")] if policy.freeing is not None else []),
+        *([("policy", "mix")] if policy.mix is not None else []),
+    ]
+    if refused:
+        raise InvalidInputError(
+            f"not used by policy {policy.formulation!r}; expected the round without it",
+            path=refused[0],
+            show_value=False,
+        )
 
 
 def _check_quotas(round_: Round) -> None:

@@ -18,6 +18,7 @@ from placewright.instances.documents import (
     Name,
 )
 from placewright.instances.job import Job
+from placewright.instances.leases import Leases
 from placewright.instances.policy import DEFAULT_SPREAD_WEIGHTS, Policy, Tenant
 from placewright.instances.sections import refuse_unused_sections
 from placewright.instances.sharing import Sharing
@@ -44,7 +45,7 @@ class Round(Document):
     """One scheduling round. `now` is in seconds on the caller's clock.
 
     `bindings` are those of the last plan; they hold while guaranteed jobs run in their domains.
-    `sharing` is for the policy `interleaving`.
+    `sharing` is for the policy `interleaving`, `leases` for `deadline`.
     """
 
     apiVersion: Literal["placewright/v1alpha1"] = API_VERSION  # noqa: N815
@@ -57,6 +58,7 @@ class Round(Document):
     reservations: Many[Reservation] = ()
     bindings: Many[Binding] = ()
     sharing: Sharing = Sharing()
+    leases: Leases = Leases()
     policy: Policy = Policy()
     limits: RoundLimits = RoundLimits()
 

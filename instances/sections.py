@@ -9,10 +9,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from placewright.instances.documents import Document
 from placewright.instances.errors import InvalidInputError, value_text
+from placewright.instances.leases import Leases
 from placewright.instances.sharing import Sharing
 
 SECTION_POLICIES = {"sharing": "interleaving", "leases": "deadline", "geo": "geo"}
+_DOCUMENTS: dict[str, type[Document]] = {"sharing": Sharing, "leases": Leases}
 
 
 def refuse_unused_sections(raw: Any) -> Any:
@@ -26,7 +29,7 @@ def refuse_unused_sections(raw: Any) -> Any:
     if isinstance(raw, dict):
         formulation = _formulation(raw.get("policy"))
         for section, owner in SECTION_POLICIES.items():
-            if section in raw and formulation != owner and not _says_nothing(raw[section]):
+            if section in raw and formulation != owner and not _says_nothing(section, raw):
                 raise InvalidInputError(
                     f"section not used by policy {value_text(formulation)}; "
                     "expected the round without it",
@@ -43,11 +46,14 @@ def _formulation(policy: Any) -> Any:
     return getattr(policy, "formulation", "gang")
 
 
-def _says_nothing(section: Any) -> bool:
+def _says_nothing(name: str, raw: dict[str, Any]) -> bool:
     """Whether a section has all fields, at their defaults: so a round without it is dumped."""
-    if isinstance(section, dict) and section.keys() == Sharing.model_fields.keys():
+    section, document = raw[name], _DOCUMENTS.get(name)
+    if document is None:
+        return False
+    if isinstance(section, dict) and section.keys() == document.model_fields.keys():
         try:
-            return Sharing.model_validate(section) == Sharing()
+            return document.model_validate(section) == document()
         except ValidationError:
             return False
-    return isinstance(section, Sharing) and section == Sharing()
+    return isinstance(section, document) and section == document()

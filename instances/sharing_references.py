@@ -50,7 +50,7 @@ def check_profiles(round_: Round) -> None:
 
 
 def check_sharing(round_: Round) -> None:
-    """Refuse conflicts of unknown jobs, and what the policy `interleaving` does not read.
+    """Refuse conflicts of unknown jobs, and series too long to compare.
 
     Raises
     ------
@@ -58,28 +58,8 @@ def check_sharing(round_: Round) -> None:
         The first fault, with its path in the Round document.
     """
     if round_.policy.formulation == INTERLEAVING:
-        _check_unused(round_)
         _check_conflicts(round_)
         _check_series(round_)
-
-
-def _check_unused(round_: Round) -> None:
-    """Refuse what the other policy reads and this one does not."""
-    policy = round_.policy
-    refused: list[Path] = [
-        *(("tenants", i, "guarantee") for i, t in enumerate(round_.tenants) if t.guarantee),
-        *(("tenants", i, "cells") for i, tenant in enumerate(round_.tenants) if tenant.cells),
-        *([("bindings",)] if round_.bindings else []),
-        *([("policy", "vacate")] if policy.vacate else []),
-        *([("policy", "freeing")] if policy.freeing is not None else []),
-        *([("policy", "mix")] if policy.mix is not None else []),
-    ]
-    if refused:
-        raise InvalidInputError(
-            f"not used by policy {INTERLEAVING!r}; expected the round without it",
-            path=refused[0],
-            show_value=False,
-        )
 
 
 def _check_conflicts(round_: Round) -> None:

@@ -8,6 +8,7 @@ from typing import Literal
 from placewright.formulations.gang.terms import SENSE
 from placewright.formulations.session import Bound, Session, tighter
 from placewright.instances.plan import Plan, TermResult
+from placewright.instances.policy import headline
 from placewright.rounds.errors import InternalError
 
 
@@ -86,6 +87,13 @@ def gap_of(value: int, bound: float | None) -> float | None:
     if bound is None:
         return None
     return 0.0 if bound == value else abs(bound - value) / max(abs(bound), abs(value))
+
+
+def headline_gap(results: tuple[TermResult, ...]) -> float | None:
+    """Return the gap of a plan: the largest of its headline terms, None if one has no bound."""
+    lead = results[: len(headline([result.name for result in results]))]
+    gaps = [result.gap for result in lead if result.gap is not None]
+    return max(gaps) if len(gaps) == len(lead) else None
 
 
 def refuse_beaten(results: tuple[TermResult, ...], plan: Plan) -> None:

@@ -15,7 +15,7 @@ from placewright.instances.digest import Digester
 from placewright.instances.plan import Certificate, Decision, Plan
 from placewright.instances.round import Round
 from placewright.instances.verify import verify, verify_certificate
-from placewright.rounds.certificate import Bounds, better, refuse_beaten
+from placewright.rounds.certificate import Bounds, better, headline_gap, refuse_beaten
 from placewright.rounds.deciders import Decider, Formulation, GangDecider
 from placewright.rounds.decisions import Unmoved, decide, waits
 from placewright.rounds.errors import InternalError
@@ -221,7 +221,7 @@ class Solve:
         self.bounds.tell(session, self.terms, self.values)  # an interrupt may have come before
         results = self.bounds.results(self.terms, self.values)
         proven = all(result.gap == 0 for result in results)
-        gap = results[0].gap
+        gap = headline_gap(results)
         certificate = Certificate(
             status="optimal"
             if proven

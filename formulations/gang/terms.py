@@ -29,5 +29,9 @@ SENSE: dict[str, Literal["max", "min"]] = {
     "throughput": "max",
     "weighted_throughput": "max",
     "efficiency": "max",
+    "broken": "min",
+    "admitted": "max",
+    "best_effort": "max",
+    "early": "max",
     **dict.fromkeys(SHARE_TERMS, "max"),
 }

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from placewright.instances.digest import round_digest
 from placewright.instances.plan import Certificate, TermResult
+from placewright.instances.policy import headline
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
 from placewright.instances.verify.terms import TERMS
@@ -103,17 +104,20 @@ def certificate_proof(claim: Claim) -> Iterator[Finding]:
 
 
 def certificate_gap(claim: Claim) -> Iterator[Finding]:
-    """Require gaps that follow from value and bound; the certificate's is the first term's.
+    """Require gaps that follow from value and bound; the certificate's is that of its headline.
 
     Notes
     -----
-    |bound - value| / max(|bound|, |value|); 0 where they are equal, null without a bound.
+    |bound - value| / max(|bound|, |value|); 0 where they are equal, null without a bound. The
+    headline is the first term, or all up to `admitted`, of which the largest gap counts.
     """
     for index, term in enumerate(claim.certificate.terms):
         yield from _compare(("certificate", "terms", index, "gap"), term.gap, _gap(term))
-    if claim.certificate.terms:
-        first = _gap(claim.certificate.terms[0])
-        yield from _compare(("certificate", "gap"), claim.certificate.gap, first)
+    lead = claim.certificate.terms[: len(headline(list(claim.terms)))]
+    if lead:
+        gaps = [gap for gap in map(_gap, lead) if gap is not None]
+        right = max(gaps) if len(gaps) == len(lead) else None
+        yield from _compare(("certificate", "gap"), claim.certificate.gap, right)
 
 
 def certificate_status(claim: Claim) -> Iterator[Finding]:
