@@ -24,18 +24,28 @@ is then more than 5 % off is drawn again as a whole.
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass, replace
 from functools import cache
+from math import gcd
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from placewright import Round
 from placewright.formulations.deadline.problem import Problem
+from placewright.instances.cluster import ClusterDocument, HostEntry
+from placewright.instances.converters.chronus_trace import chronus_jobs
+from placewright.instances.converters.trace_jobs import TraceJob, overhead_s
+from placewright.instances.deadline import Deadline, Due, Pace
+from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.job import Job, Option, TaskGroup
+from placewright.instances.leases import Leases, Outage
+from placewright.instances.policy import Policy
+from placewright.instances.references import check_round
 
-__all__ = ["TRACE", "Asked", "Drawn", "Load", "Variant", "draw", "few", "problem_of"]
+__all__ = ["TRACE", "Asked", "Drawn", "Load", "Variant", "draw", "few", "problem_of", "round_of"]
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Load: TypeAlias = Literal["tight", "loose"]
@@ -43,8 +53,9 @@ Variant: TypeAlias = Literal["", "arriving", "maintained", "promised"]
 
 TRACE = Path(__file__).parents[2] / "shared/data/traces/chronus/trace_job_Philly_MIX2.csv"
 LENGTH_S = 1200
-OVERHEAD_S = 30
-"""Seconds of each lease that checkpoint and resume take of one GPU, 0.1 + 0.4 minutes."""
+MINUTE_S = 60
+NOW = 10**6
+"""The clock of a round; some deadlines are in the past."""
 
 LOADS: dict[Load, float] = {"tight": 1.3, "loose": 0.7}
 NEAR = 0.05
@@ -52,7 +63,6 @@ NEAR = 0.05
 
 GPUS_PER_HOST = 8
 FEW_GPUS = 32
-MILLI = 1000
 
 AWAY, AWAY_FROM = 24, (24, 72, 120, 168)
 """Maintenance: leases that a quarter of the cluster is away, and those from which it is."""
@@ -74,7 +84,7 @@ class Asked:
     @property
     def overhead_s(self) -> int:
         """Seconds of each lease that are lost to checkpoint and resume."""
-        return int(OVERHEAD_S * (1 + np.log2(self.gpus)))
+        return overhead_s(self.gpus)
 
     @property
     def gain_s(self) -> int:
@@ -126,32 +136,12 @@ class Drawn:
         for first, hosts, start, end in self.outages:
             there[first : first + hosts, start:end] = False
         gpus: Ints = there.sum(axis=0) * GPUS_PER_HOST
-        return gpus * MILLI
+        return gpus * WHOLE_GPU
 
 
 @cache
-def _rows() -> tuple[tuple[int, int, tuple[tuple[int, int], ...]], ...]:
-    """Return (GPUs, minutes of work, ((minutes after submission, value), ...)) of the rows."""
-    with TRACE.open(encoding="utf-8", newline="") as lines:
-        rows = [
-            row
-            for row in csv.DictReader(lines)
-            if row["best_effort"] != "1" and int(row["num_gpu"]) > 0
-        ]
-    return tuple(
-        (
-            int(row["num_gpu"]),
-            int(row["duration"]),
-            tuple(
-                zip(
-                    map(int, row["expect_time_list"].split("-")),
-                    map(int, row["expect_value_list"].split("-")),
-                    strict=True,
-                )
-            ),
-        )
-        for row in rows
-    )
+def _rows() -> tuple[TraceJob, ...]:
+    return tuple(job for job in chronus_jobs(TRACE) if job.due)
 
 
 def draw(jobs: int, horizon: int, load: Load, seed: int, variant: Variant = "") -> Drawn:
@@ -187,35 +177,38 @@ def _draw(
     jobs: int, horizon: int, load: Load, random: np.random.Generator, variant: Variant = ""
 ) -> Drawn:
     rows = _rows()
-    lives = np.cumsum([due[-1][0] for _, _, due in rows])
+    lives = np.cumsum([job.due[-1][0] - job.submit_s for job in rows])
     drawn: list[Asked] = []
     while len(drawn) < jobs:
         which, progress = random.random(2).tolist()
         if variant == "arriving" and len(drawn) % 2:
-            gpus, work, due = rows[int(which * len(rows))]
-            spare = horizon * LENGTH_S - 60 * due[-1][0]
+            job = rows[int(which * len(rows))]
+            spare = horizon * LENGTH_S - (job.due[-1][0] - job.submit_s)
             if spare >= 0:
                 ready = int(progress * (spare + 1))
-                later = tuple((ready + 60 * at, value) for at, value in due)
-                drawn.append(Asked(gpus, 60 * work, later, ready))
+                drawn.append(
+                    Asked(job.gpus, job.duration_s, _due(job, job.submit_s - ready), ready)
+                )
             continue
         # A uniform second of all lives laid end to end: the row, and its age in it.
         moment = int(which * lives[-1])
         row = int(np.searchsorted(lives, moment, side="right"))
-        gpus, work, due = rows[row]
-        left = int(lives[row]) - moment
-        age = due[-1][0] - left
-        if 60 * left > horizon * LENGTH_S:
+        job, left = rows[row], int(lives[row]) - moment
+        now = job.due[-1][0] - left
+        if left > horizon * LENGTH_S:
             continue
-        least, most = max(0, work - left), min(age, work - 1)
+        least = max(0, job.duration_s - left)
+        most = min(now - job.submit_s, job.duration_s - MINUTE_S)
         done = least + int(progress * (most - least + 1))
-        drawn.append(
-            Asked(gpus, 60 * (work - done), tuple((60 * (at - age), value) for at, value in due))
-        )
+        drawn.append(Asked(job.gpus, job.duration_s - done, _due(job, now)))
     work, last = _asked(drawn, horizon)
     asked = work / (LOADS[load] * last)
     least = -(-max(job.gpus for job in drawn) // GPUS_PER_HOST)
     return Drawn(tuple(drawn), max(least, round(asked / GPUS_PER_HOST)), horizon)
+
+
+def _due(job: TraceJob, now: int) -> tuple[tuple[int, int], ...]:
+    return tuple((at - now, value) for at, value in job.due)
 
 
 def _asked(jobs: tuple[Asked, ...] | list[Asked], horizon: int) -> tuple[int, int]:
@@ -236,7 +229,7 @@ def _maintenance(hosts: int, horizon: int) -> tuple[tuple[int, int, int, int | N
 
 def _promised(drawn: Drawn) -> Drawn:
     """Return the round with promises that could all be kept, and a quarter of its hosts lost."""
-    free = drawn.capacity() // MILLI
+    free = drawn.capacity() // WHOLE_GPU
     jobs: list[Asked] = []
     for i, job in enumerate(drawn.jobs):
         made = None
@@ -255,7 +248,7 @@ def problem_of(drawn: Drawn) -> Problem:
     rows = []
     for i, job in enumerate(drawn.jobs):
         rows += [
-            (i, job.need, job.first, end, value, job.gpus * MILLI)
+            (i, job.need, job.first, end, value, job.gpus * WHOLE_GPU)
             for end, value in job.ways(drawn.horizon)
         ]
     table = np.array(rows, dtype=np.int64).reshape(-1, 6)
@@ -269,4 +262,52 @@ def problem_of(drawn: Drawn) -> Problem:
         end=table[:, 3],
         value=table[:, 4],
         demand=table[:, 5:],
+    )
+
+
+def round_of(name: str, drawn: Drawn) -> Round:
+    """Return the round as a document: hosts of 8 GPUs, tasks of equal size, no other resource."""
+    made = Round(
+        name=name,
+        now=NOW,
+        cluster=ClusterDocument(
+            hosts=(HostEntry(name=_hosts(0, drawn.hosts), gpus=GPUS_PER_HOST, gpu_model="V100"),)
+        ),
+        jobs=tuple(_job(i, job) for i, job in enumerate(drawn.jobs)),
+        policy=Policy(formulation="deadline", terms=("broken", "admitted")),
+        leases=Leases(
+            length_s=LENGTH_S,
+            horizon=drawn.horizon,
+            outages=tuple(
+                Outage(host=_hosts(first, hosts), start=_clock(start), end=_clock(end))
+                for first, hosts, start, end in drawn.outages
+            ),
+        ),
+    )
+    check_round(made)
+    return made
+
+
+def _hosts(first: int, number: int) -> str:
+    return f"h[{first}-{first + number - 1}]"
+
+
+def _clock(lease: int | None) -> int | None:
+    return None if lease is None else NOW + lease * LENGTH_S
+
+
+def _job(i: int, job: Asked) -> Job:
+    size = job.gpus if job.gpus <= GPUS_PER_HOST else gcd(job.gpus, GPUS_PER_HOST)
+    group = TaskGroup(count=job.gpus // size, gpu=size * WHOLE_GPU)
+    due = [Due(at=NOW + at, value=value) for at, value in job.due]
+    return Job(
+        name=f"job{i}",
+        options=(Option(groups=(group,)),),
+        deadline=Deadline(
+            work_s=job.work_s,
+            due=tuple(due),
+            ready=NOW + job.ready_s if job.ready_s else None,
+            promise=None if job.promise is None else due[job.due.index(job.promise)],
+            paces=(Pace(overhead_s=job.overhead_s),),
+        ),
     )

@@ -135,7 +135,7 @@ def _laxity(problem: Problem, ways: list[Ints], taking: Bools) -> tuple[Bools, I
     lost = np.zeros(len(jobs), dtype=np.bool_)
     for lease in range(problem.horizon):
         spare = problem.end[at] - np.maximum(lease, problem.first[at]) - (problem.need[at] - done)
-        for i in np.flatnonzero((spare < 0) & ~lost).tolist():
+        for i in np.flatnonzero((spare < 0) & ~lost & (done < problem.need[at])).tolist():
             while spare[i] < 0 and later[i]:
                 # Another option does another amount of work in a lease, so it begins again.
                 next_ = later[i].pop(0)
@@ -149,6 +149,7 @@ def _laxity(problem: Problem, ways: list[Ints], taking: Bools) -> tuple[Bools, I
         chosen = order[_fitting(problem.demand[at[order]], problem.capacity[:, lease])]
         done[chosen] += 1
         runs[jobs[chosen], lease] = True
+    lost |= done < problem.need[at]
     way = np.full(problem.jobs, NONE, dtype=np.int64)
     way[jobs[~lost]] = at[~lost]
     return runs, way

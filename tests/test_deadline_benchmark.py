@@ -1,0 +1,215 @@
+"""The benchmark `deadline`: its baselines by hand, its rounds as they are described."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from placewright.formulations.deadline.problem import NONE, Problem, Schedule
+
+ROOT = Path(__file__).parents[1]
+TRACE = ROOT.parent / "shared/data/traces/chronus/trace_job_Philly_MIX2.csv"
+needs_trace = pytest.mark.skipif(not TRACE.is_file(), reason="needs Chronus's trace")
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[SimpleNamespace]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT)
+        patch.chdir(ROOT)
+        modules = "lease_rounds", "lease_rules"
+        yield SimpleNamespace(
+            **{name: importlib.import_module(f"benchmarks.{name}") for name in modules}
+        )
+
+
+def problem(
+    capacity: list[int], *jobs: tuple[int, int, list[tuple[int, int]]], loss: tuple[int, ...] = ()
+) -> Problem:
+    """One row; jobs ask (demand, leases, [(end, value), ...])."""
+    rows = [
+        (i, need, 0, end, value, demand)
+        for i, (demand, need, due) in enumerate(jobs)
+        for end, value in due
+    ]
+    job, need, first, end, value, demand = np.array(rows, dtype=np.int64).reshape(-1, 6).T
+    return Problem(
+        capacity=np.array([capacity], dtype=np.int64),
+        loss=np.array(loss or [0] * len(jobs), dtype=np.int64),
+        job=job,
+        need=need,
+        first=first,
+        end=end,
+        value=value,
+        demand=demand[:, None],
+    )
+
+
+def leases(schedule: Schedule) -> list[list[int] | None]:
+    """The leases of each job, None for one without a promise."""
+    return [
+        None if way == NONE else np.flatnonzero(runs).tolist()
+        for way, runs in zip(schedule.way, schedule.runs, strict=True)
+    ]
+
+
+def test_by_earliest_deadline_each_takes_its_earliest_leases_and_then_its_next_deadline(
+    bench: SimpleNamespace,
+) -> None:
+    asked = problem(
+        [1] * 6,
+        (1, 2, [(4, 10)]),
+        (1, 1, [(1, 10)]),
+        (1, 2, [(2, 10), (6, 5)]),
+        (1, 1, [(5, 10)]),
+        (1, 2, [(5, 10)]),
+    )
+    found = bench.lease_rules.earliest_deadline(asked)
+    assert leases(found) == [[1, 2], [0], [4, 5], [3], None]
+    assert found.admitted(asked) == 35
+
+
+def test_by_least_laxity_time_begins_anew_without_a_job_that_misses(
+    bench: SimpleNamespace,
+) -> None:
+    # The second runs first, then the first has no time to spare either and comes before it.
+    asked = problem([1, 1, 1], (1, 1, [(2, 10)]), (1, 3, [(3, 10)]))
+    assert leases(bench.lease_rules.least_laxity(asked)) == [[0], None]
+    asked = problem([2, 1, 1, 1], (1, 1, [(4, 10)]), (1, 2, [(2, 10)]), (1, 1, [(1, 9), (3, 4)]))
+    assert leases(bench.lease_rules.least_laxity(asked)) == [[2], [0, 1], [0]]
+
+
+def test_by_least_laxity_a_refused_job_gets_what_is_left(bench: SimpleNamespace) -> None:
+    # All three have nothing to spare; only the first two fit at once, and the third is later.
+    asked = problem([2, 2, 2], (1, 3, [(3, 10)]), (1, 2, [(2, 10)]), (1, 1, [(1, 10), (3, 2)]))
+    found = bench.lease_rules.least_laxity(asked)
+    assert leases(found) == [[0, 1, 2], [0, 1], [2]]
+    assert found.admitted(asked) == 22
+
+
+def test_chronus_packs_latest_first_and_finds_the_earliest_end_for_a_soft_deadline(
+    bench: SimpleNamespace,
+) -> None:
+    asked = problem(
+        [1] * 6, (1, 1, [(3, 10)]), (1, 2, [(3, 10)]), (1, 1, [(3, 10), (6, 5)]), (1, 1, [(3, 10)])
+    )
+    assert leases(bench.lease_rules.chronus(asked)) == [[2], [0, 1], [3], None]
+
+
+def test_chronus_takes_the_largest_gang_first_then_least_slack(bench: SimpleNamespace) -> None:
+    asked = problem([2, 2], (1, 1, [(2, 10)]), (1, 2, [(2, 10)]), (2, 1, [(2, 10)]))
+    assert leases(bench.lease_rules.chronus_at_once(asked)) == [[0], None, [1]]
+    assert leases(bench.lease_rules.chronus(asked)) == [[1], [0, 1], None]
+
+
+def test_by_density_the_most_value_per_gpu_and_lease_comes_first(bench: SimpleNamespace) -> None:
+    asked = problem([2, 2], (2, 2, [(2, 12)]), (1, 1, [(2, 4)]), (2, 1, [(1, 7)]))
+    assert leases(bench.lease_rules.by_density(asked)) == [None, [1], [0]]
+
+
+def test_jobs_with_a_promise_come_first_under_every_rule(bench: SimpleNamespace) -> None:
+    asked = problem([1, 1], (1, 1, [(1, 9)]), (1, 2, [(2, 5)]), loss=(0, 5))
+    for name, rule in bench.lease_rules.RULES.items():
+        found = rule(asked)
+        assert found.broken(asked) == 0, name
+        assert leases(found) == [None, [0, 1]], name
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> Problem:
+    horizon, rows = draw(st.integers(1, 6)), draw(st.integers(1, 2))
+    cell = st.integers(0, 4)
+    ways = [
+        (job, need, first, draw(st.integers(first + need, horizon)), value, *demand)
+        for job in range(draw(st.integers(1, 6)))
+        for need, first in [(draw(st.integers(1, horizon)), 0)]
+        for demand in [draw(st.lists(st.integers(0, 3), min_size=rows, max_size=rows))]
+        for value in draw(st.lists(st.integers(1, 9), max_size=2, unique=True))
+        if any(demand)
+    ]
+    table = np.array(ways, dtype=np.int64).reshape(-1, 5 + rows)
+    capacity = draw(st.lists(cell, min_size=rows * horizon, max_size=rows * horizon))
+    return Problem(
+        capacity=np.array(capacity, dtype=np.int64).reshape(rows, horizon),
+        loss=np.zeros(6, dtype=np.int64),
+        job=table[:, 0],
+        need=table[:, 1],
+        first=table[:, 2],
+        end=table[:, 3],
+        value=table[:, 4],
+        demand=table[:, 5:],
+    )
+
+
+@given(problems())
+@settings(max_examples=150)
+def test_every_rule_makes_a_schedule_that_fits(bench: SimpleNamespace, asked: Problem) -> None:
+    for name, rule in bench.lease_rules.RULES.items():
+        assert rule(asked).fits(asked), name
+
+
+def test_a_job_may_end_in_the_middle_of_its_last_lease(bench: SimpleNamespace) -> None:
+    # 30 s of each lease are lost: 1,170 s are done in one, and 60 more need 90 s of another.
+    job = bench.lease_rounds.Asked(gpus=1, work_s=1230, due=((1289, 9), (1290, 8), (2490, 2)))
+    assert (job.need, job.overhead_s) == (2, 30)
+    assert job.ways(10) == ((2, 8), (3, 2))
+    assert job.ways(2) == ((2, 8), (2, 2))
+    late = bench.lease_rounds.Asked(gpus=2, work_s=1140, due=((3600, 1),), ready_s=1201)
+    assert (late.first, late.need, late.ways(9)) == (2, 1, ((3, 1),))
+
+
+@needs_trace
+@pytest.mark.parametrize(("load", "target"), [("tight", 1.3), ("loose", 0.7)])
+def test_rounds_are_drawn_by_their_seed_and_have_the_load_of_their_name(
+    bench: SimpleNamespace, load: str, target: float
+) -> None:
+    draw = bench.lease_rounds.draw
+    made = draw(100, 250, load, 1)
+    assert made == draw(100, 250, load, 1) != draw(100, 250, load, 2)
+    assert len(made.jobs) == 100
+    asked = bench.lease_rounds.problem_of(made)
+    best = np.unique(asked.job, return_index=True)[1]
+    work = int((asked.demand[best, 0] * asked.need[best]).sum())
+    assert work / asked.capacity[0, : asked.end.max()].sum() == pytest.approx(target, rel=0.05)
+    assert (asked.demand <= asked.capacity[:, 0]).all()
+    assert (asked.first + asked.need <= asked.end).all()
+
+
+@needs_trace
+def test_variants_arrive_later_lose_hosts_and_have_promises(bench: SimpleNamespace) -> None:
+    draw, problem_of = bench.lease_rounds.draw, bench.lease_rounds.problem_of
+    later = problem_of(draw(100, 250, "tight", 0, "arriving"))
+    assert 30 <= len(np.unique(later.job[later.first > 0])) <= 50
+    drawn = draw(200, 250, "tight", 0, "maintained")
+    capacity = drawn.capacity() // 8000
+    assert capacity[0] == drawn.hosts == capacity[48]
+    away = [drawn.hosts - capacity[lease] for lease in (24, 72, 120)]
+    assert sum(away) + drawn.hosts - capacity[124] >= drawn.hosts * 3 // 4
+    assert capacity[-1] == drawn.hosts - -(-drawn.hosts // 8)
+    promised = draw(100, 250, "loose", 0, "promised")
+    asked = problem_of(promised)
+    assert 40 <= (asked.loss > 0).sum() <= 67
+    assert asked.capacity[0, 0] == 8000 * (promised.hosts - -(-promised.hosts // 4))
+    few = bench.lease_rounds.few(135, 360, 0)
+    assert (len(few.jobs), few.hosts) == (135, 4)
+    assert 1.235 <= few.load <= 1.365
+
+
+@needs_trace
+def test_the_round_as_a_document_says_what_the_arrays_say(bench: SimpleNamespace) -> None:
+    drawn = bench.lease_rounds.draw(100, 250, "tight", 0, "promised")
+    made = bench.lease_rounds.round_of("drawn", drawn)
+    asked = bench.lease_rounds.problem_of(drawn)
+    for i, job in enumerate(made.jobs):
+        mine = np.flatnonzero(asked.job == i)
+        assert job.options[0].milli_gpu == drawn.jobs[i].gpus * 1000
+        assert job.deadline is not None
+        assert asked.loss[i] == (0 if job.deadline.promise is None else job.deadline.promise.value)
+        assert set(asked.value[mine]) <= {due.value for due in job.deadline.due}
