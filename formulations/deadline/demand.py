@@ -1,0 +1,236 @@
+"""Demand-bound rows: what promises force into a set of leases must fit there.
+
+A way w needs n[w] leases of those that it can use, u[w] in all. Of a set A of leases it cannot
+avoid
+
+    forced(w, A) = max(0, n[w] - (leases outside A that it can use))
+
+and for every load f, which says what a way weighs and what one lease holds of it,
+
+    sum_w f[w] forced(w, A) S[w]  <=  sum_{t in A} room_f[t]
+
+is true of every schedule, with S[w] = 1 for the ways that are chosen. With f the GPUs that ways
+ask, and every A, these rows say what the fluid relaxation says (leases shared in fractions), by the
+theorem of maximal flows; for a common first lease and capacity that never falls A = [0, T) is
+enough, for every T.
+
+Fractions of a lease are not to be had, so more loads are true. Of gangs of at least s GPUs a lease
+of C GPUs holds floor(C / s), one of g GPUs counts floor(g / s) times, and what no sum of gangs
+reaches is no room at all.
+
+References
+----------
+Baruah, Mok and Rosier, "Preemptively scheduling hard-real-time sporadic tasks on one processor",
+RTSS'90 (the demand-bound test); Horn, "Some simple scheduling algorithms", Naval Research Logistics
+21, 1974 (flows); Fekete and Schepers, "New classes of fast lower bounds for bin packing problems",
+Mathematical Programming 91, 2001 (dual feasible functions, of which floor(g / s) is one).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd
+
+import numpy as np
+import numpy.typing as npt
+
+from placewright.formulations.deadline.problem import Bools, Ints, Problem
+
+Floats = npt.NDArray[np.float64]
+
+MOST_SUMS = 1 << 20
+"""Room in common units up to which it is told which sums of gangs exist."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Load:
+    """What ways weigh (ways,), and what the leases hold of it (horizon,); whole numbers."""
+
+    weight: Ints
+    room: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """The row of a load, by its index, and a set of leases (horizon,)."""
+
+    load: int
+    leases: Bools
+
+
+def loads_of(problem: Problem) -> tuple[Load, ...]:
+    """Return the loads of a problem: of each capacity row its GPUs, and its gangs of each size.
+
+    A size adds nothing, and is left out, where the room of every lease is a multiple of it.
+    """
+    loads = []
+    for demand, capacity in zip(problem.demand.T, problem.capacity, strict=True):
+        sizes = np.unique(demand[demand > 0])
+        if not len(sizes):
+            continue
+        unit = gcd(*sizes.tolist())
+        units, room = demand // unit, _reached(sizes // unit, capacity // unit)
+        loads.append(Load(units, room))
+        loads += [
+            Load(units // size, room // size) for size in sizes[1:] // unit if (room % size).any()
+        ]
+    return tuple(loads)
+
+
+def _reached(sizes: Ints, room: Ints) -> Ints:
+    """Return the largest sums of sizes within each room."""
+    most = int(room.max(initial=0))
+    if sizes[0] == 1 or most > MOST_SUMS:
+        return room
+    exists = np.zeros(most + 1, dtype=np.bool_)
+    exists[0] = True
+    for size in sizes.tolist():
+        # Doubling: after the sums of k times this size come those of up to 2k times.
+        step = size
+        while step <= most:
+            exists[step:] |= exists[:-step].copy()
+            step *= 2
+    last: Ints = np.maximum.accumulate(np.where(exists, np.arange(most + 1), 0))
+    reached: Ints = last[room]
+    return reached
+
+
+class Demands:
+    """The rows of a problem: their coefficients, and which of them a choice of ways breaks.
+
+    Parameters
+    ----------
+    problem
+        Each of its ways can run alone, as `possible` says.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.loads = loads_of(problem)
+        usable, self._kind = usable_leases(problem)
+        self._before = _counted(usable)
+        self._usable = usable
+        self._total = self._between(self._before)
+
+    def _between(self, counted: Ints) -> Ints:
+        problem, kind = self.problem, self._kind
+        count: Ints = counted[kind, problem.end] - counted[kind, problem.first]
+        return count
+
+    def forced(self, leases: Bools) -> Ints:
+        """Return how many of these leases each way cannot avoid (ways,)."""
+        inside = self._between(_counted(self._usable & leases))
+        forced: Ints = np.maximum(0, self.problem.need - self._total + inside)
+        return forced
+
+    def coefficients(self, row: Row) -> Ints:
+        """Return the coefficients of a row (ways,)."""
+        coefficients: Ints = self.loads[row.load].weight * self.forced(row.leases)
+        return coefficients
+
+    def room(self, row: Row) -> int:
+        """Return the right-hand side of a row."""
+        return int(self.loads[row.load].room[row.leases].sum())
+
+    @cached_property
+    def starts(self) -> Ints:
+        """Where the windows begin that have to be looked at: at 0, and where ways begin to run.
+
+        Capacity that falls makes all later parts of a window scarce, so then every lease at which
+        it has fallen is one.
+        """
+        fallen = np.flatnonzero((np.diff(self.problem.capacity, axis=1) < 0).any(axis=0)) + 1
+        starts: Ints = np.unique(np.concatenate([[0], self.problem.first, fallen]))
+        return starts
+
+    def evenly(self, number: int) -> Iterator[Row]:
+        """Yield rows of so many prefixes of the horizon, for each load."""
+        horizon = self.problem.horizon
+        for end in np.unique(np.linspace(0, horizon, number + 1).astype(np.int64))[1:]:
+            for load in range(len(self.loads)):
+                yield Row(load, window(horizon, 0, int(end)))
+
+    def broken(self, chosen: Floats, tolerance: float = 1e-6) -> Iterator[Row]:
+        """Yield the rows of windows that a choice of ways breaks most.
+
+        Parameters
+        ----------
+        chosen
+            (ways,): between 0 and 1.
+        tolerance
+            Excess that counts, relative to the room.
+        """
+        horizon = self.problem.horizon
+        active = np.flatnonzero(chosen > 0)
+        for k, load in enumerate(self.loads):
+            weight = load.weight[active] * chosen[active]
+            for start in self.starts:
+                work = self._late(active, weight, int(start))
+                room = np.cumsum(load.room[start:])
+                excess = work - room - tolerance * (room + 1)
+                # The last of those that are broken alike: it says most about what comes later.
+                here = excess > np.maximum(0.0, np.append(0.0, excess[:-1]))
+                here &= excess >= np.append(excess[1:], -np.inf)
+                for end in np.flatnonzero(here) + start + 1:
+                    yield Row(k, window(horizon, int(start), int(end)))
+
+    def _late(self, ways: Ints, weight: Floats, start: int) -> Floats:
+        """Return what must run from `start` to the end of each lease, all as late as possible."""
+        problem, kind = self.problem, self._kind[ways]
+        first = np.maximum(problem.first[ways], start)
+        end = np.maximum(problem.end[ways], start)
+        skipped = self._before[kind, first] - self._before[kind, problem.first[ways]]
+        need = np.maximum(0, problem.need[ways] - skipped.clip(min=0))
+        # The lease from which on as many are usable as are still needed.
+        left = self._before[kind, end] - need
+        work = np.zeros(problem.horizon - start)
+        for one in np.unique(kind):
+            mine = (kind == one) & (need > 0)
+            begin = np.searchsorted(self._before[one], left[mine], side="right") - 1
+            change = np.bincount(begin, weight[mine], minlength=problem.horizon + 1)
+            change -= np.bincount(end[mine], weight[mine], minlength=problem.horizon + 1)
+            work += (np.cumsum(change)[:-1] * self._usable[one])[start:]
+        running: Floats = np.cumsum(work)
+        return running
+
+
+def usable_leases(problem: Problem) -> tuple[Bools, Ints]:
+    """Return the leases that hold each kind of demand (kinds, horizon), and the ways' kinds."""
+    kinds, kind = np.unique(problem.demand, axis=0, return_inverse=True)
+    usable: Bools = np.all(kinds[:, :, None] <= problem.capacity[None], axis=1)
+    return usable, kind.reshape(-1).astype(np.int64)
+
+
+def possible(problem: Problem) -> Bools:
+    """Return which ways have enough leases with room for them (ways,)."""
+    usable, kind = usable_leases(problem)
+    before = _counted(usable)
+    enough: Bools = before[kind, problem.end] - before[kind, problem.first] >= problem.need
+    return enough & (problem.end > problem.first)
+
+
+def window(horizon: int, start: int, end: int) -> Bools:
+    """Return the leases from `start` to before `end` as a set (horizon,)."""
+    leases = np.zeros(horizon, dtype=np.bool_)
+    leases[start:end] = True
+    return leases
+
+
+def distinct(rows: Iterable[Row], known: set[tuple[int, bytes]]) -> list[Row]:
+    """Return the rows that are not known yet, and know them."""
+    new = []
+    for row in rows:
+        key = row.load, np.packbits(row.leases).tobytes()
+        if key not in known:
+            known.add(key)
+            new.append(row)
+    return new
+
+
+def _counted(leases: Bools) -> Ints:
+    """Return how many leases of each set lie before each time (sets, horizon + 1)."""
+    counted = np.zeros((leases.shape[0], leases.shape[1] + 1), dtype=np.int64)
+    np.cumsum(leases, axis=1, out=counted[:, 1:])
+    return counted

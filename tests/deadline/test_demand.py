@@ -1,0 +1,175 @@
+"""Rows of demand hold for every schedule, and choosing by them bounds what can be promised.
+
+How many rounds of each kind are tried says the environment variable PLACEWRIGHT_TINY_DEADLINES.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from placewright.formulations.deadline.demand import Demands, Row, loads_of, possible, window
+from placewright.formulations.deadline.problem import NONE, Problem
+from placewright.formulations.deadline.relaxing import Aim, Program
+from placewright.formulations.deadline.rounding import searched
+from placewright.formulations.session import Session
+from placewright.solver import InProcess
+
+ROUNDS = int(os.environ.get("PLACEWRIGHT_TINY_DEADLINES", "24"))
+KINDS: tuple[dict[str, Any], ...] = (
+    {"gangs": False},
+    {},
+    {"releases": True},
+    {"releases": True, "rows": 2},
+    {"promises": True},
+)
+
+
+def session() -> Session:
+    return Session(InProcess().solve, time.monotonic() + 60)
+
+
+def single(capacity: list[int], jobs: list[tuple[int, int, int]]) -> Problem:
+    """Jobs of (demand, need, end), worth 1 each."""
+    whole = {"dtype": np.int64}
+    demand, need, end = np.array(jobs, **whole).T
+    n = len(jobs)
+    return Problem(
+        capacity=np.array([capacity], **whole),
+        loss=np.zeros(n, **whole),
+        job=np.arange(n),
+        need=need,
+        first=np.zeros(n, **whole),
+        end=end,
+        value=np.ones(n, **whole),
+        demand=demand[:, None],
+    )
+
+
+def value_only(problem: Problem) -> Aim:
+    return Aim(problem.value, np.zeros_like(problem.value), 0)
+
+
+def test_a_window_that_jobs_can_leave_forces_only_the_rest_into_it() -> None:
+    demands = Demands(single([2] * 6, [(1, 4, 6), (2, 2, 3)]))
+    assert demands.forced(window(6, 0, 5)).tolist() == [3, 2]
+    assert demands.forced(window(6, 0, 2)).tolist() == [0, 1]
+    assert demands.forced(window(6, 3, 6)).tolist() == [1, 0]
+    row = Row(0, window(6, 0, 2))
+    assert demands.coefficients(row).tolist() == [0, 2]
+    assert demands.room(row) == 4
+
+
+def test_leases_without_room_for_a_job_are_no_way_out_for_it() -> None:
+    demands = Demands(single([2, 0, 1, 2], [(2, 2, 4), (1, 2, 4)]))
+    assert demands.forced(window(4, 0, 2)).tolist() == [1, 0]
+    assert possible(single([2, 0, 1, 2], [(2, 2, 4), (2, 2, 3), (1, 2, 3)])).tolist() == [
+        True,
+        False,
+        True,
+    ]
+
+
+def test_room_is_what_sums_of_gangs_reach() -> None:
+    load, pairs = loads_of(single([6000, 7000, 9000], [(3000, 1, 3), (6000, 1, 3)]))
+    assert (load.weight.tolist(), load.room.tolist()) == ([1, 2], [2, 2, 3])
+    assert (pairs.weight.tolist(), pairs.room.tolist()) == ([0, 1], [1, 1, 1])
+    load, threes, fives = loads_of(single([7, 9], [(3, 1, 2), (5, 1, 2), (2, 1, 2)]))
+    assert load.room.tolist() == [7, 9]
+    assert (threes.weight.tolist(), threes.room.tolist()) == ([1, 1, 0], [2, 3])
+    assert (fives.weight.tolist(), fives.room.tolist()) == ([0, 1, 0], [1, 1])
+    load, *_ = loads_of(single([1, 4], [(3, 1, 2), (5, 1, 2)]))
+    assert load.room.tolist() == [0, 3]
+
+
+def schedules(problem: Problem, rng: np.random.Generator) -> Any:
+    """Yield ways that run together, found by chance."""
+    for _ in range(4):
+        left = problem.capacity.copy()
+        way = np.full(problem.jobs, NONE, dtype=np.int64)
+        for w in rng.permutation(problem.ways):
+            demand = problem.demand[w]
+            leases = np.arange(problem.first[w], problem.end[w])
+            leases = leases[(left[:, leases] >= demand[:, None]).all(axis=0)]
+            if way[problem.job[w]] == NONE and len(leases) >= problem.need[w]:
+                taken = rng.permutation(leases)[: problem.need[w]]
+                left[:, taken] -= demand[:, None]
+                way[problem.job[w]] = w
+        yield way
+
+
+def test_every_schedule_keeps_the_rows_of_any_leases(tiny: ModuleType) -> None:
+    rng = np.random.default_rng(3)
+    for seed in range(4 * ROUNDS):
+        for number, kind in enumerate(KINDS):
+            problem = tiny.problem(1000 * seed + number, tiny.SHAPES[seed % 4], **kind)
+            demands = Demands(problem)
+            for way in schedules(problem, rng):
+                ways = way[way != NONE]
+                assert possible(problem)[ways].all()
+                chosen = np.zeros(problem.ways)
+                chosen[ways] = 1.0
+                assert not list(demands.broken(chosen))
+                for load in range(len(demands.loads)):
+                    row = Row(load, rng.random(problem.horizon) < 0.5)
+                    assert demands.coefficients(row)[ways].sum() <= demands.room(row)
+
+
+def test_what_breaks_a_window_is_found(tiny: ModuleType) -> None:
+    rng = np.random.default_rng(4)
+    for seed in range(4 * ROUNDS):
+        for number, kind in enumerate(KINDS):
+            problem = tiny.problem(1000 * seed + number, tiny.SHAPES[seed % 4], **kind)
+            demands = Demands(problem)
+            chosen = rng.random(problem.ways) * possible(problem)
+            broken = {
+                (load, int(start))
+                for load in range(len(demands.loads))
+                for start in demands.starts
+                for end in range(start + 1, problem.horizon + 1)
+                if demands.coefficients(row := Row(load, window(problem.horizon, start, end)))
+                @ chosen
+                > demands.room(row) + 1e-4
+            }
+            found = list(demands.broken(chosen))
+            assert {(row.load, int(np.argmax(row.leases))) for row in found} >= broken
+            for row in found:
+                assert demands.coefficients(row) @ chosen > demands.room(row)
+
+
+def test_the_relaxation_is_never_below_the_best_schedule(
+    oracle: ModuleType, tiny: ModuleType
+) -> None:
+    for seed in range(ROUNDS):
+        for number, kind in enumerate(KINDS[:-1]):
+            problem = tiny.problem(1000 * seed + number, tiny.SHAPES[seed % 4], **kind)
+            program = Program(Demands(problem), possible(problem))
+            found = program.relax(value_only(problem), session())
+            assert found is not None
+            assert found.bound is not None
+            best = oracle.best(problem).admitted
+            assert found.bound >= best
+            choice = searched(program, found, value_only(problem), session())
+            assert choice is not None
+            assert choice.bound is not None
+            assert choice.bound >= best
+
+
+@pytest.mark.parametrize("shape", ["constant", "rising"])
+def test_choosing_by_rows_is_exact_for_jobs_of_one_gpu_and_capacity_that_never_falls(
+    oracle: ModuleType, tiny: ModuleType, shape: str
+) -> None:
+    for seed in range(4 * ROUNDS):
+        problem = tiny.problem(seed, shape, gangs=False)
+        program = Program(Demands(problem), possible(problem))
+        found = program.relax(value_only(problem), session())
+        assert found is not None
+        choice = searched(program, found, value_only(problem), session())
+        assert choice is not None
+        chosen = choice.way[choice.way != NONE]
+        assert problem.value[chosen].sum() == oracle.best(problem).admitted
