@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from placewright.cli.streams import STANDARD, check_output, note, wrong_argument
+
+if TYPE_CHECKING:
+    from placewright.instances.converters import Conversion
 
 generate = typer.Typer(
     name="generate", help="Make a cluster or a round from a seed.", no_args_is_help=True
@@ -158,17 +162,10 @@ def convert_muri(
     inputs = (trace,) if nodes is None else (trace, nodes)
     check_output(output, *inputs)
     from placewright.instances.converters import read_muri
-    from placewright.instances.errors import InvalidInputError
-    from placewright.instances.files import write
 
-    try:
-        made = read_muri(trace, nodes, at=at, first=first, jobs=jobs, gpus=gpus, seed=seed)
-    except InvalidInputError as error:
-        if error.file is not None or not error.path:
-            raise
-        raise wrong_argument(error, f"--{error.path[0]}") from error
-    write(made.round, output)
-    note(made.summary)
+    _convert(
+        lambda: read_muri(trace, nodes, at=at, first=first, jobs=jobs, gpus=gpus, seed=seed), output
+    )
 
 
 @convert.command("synergy")
@@ -195,22 +192,135 @@ def convert_synergy(
     """
     check_output(output, profiles)
     from placewright.instances.converters import read_synergy
-    from placewright.instances.errors import InvalidInputError
-    from placewright.instances.files import write
 
-    try:
-        made = read_synergy(
+    _convert(
+        lambda: read_synergy(
             profiles,
             servers=servers,
             jobs=jobs,
             split=_whole_numbers(split, "--split"),
             gpus=_whole_numbers(gpus, "--gpus"),
             seed=seed,
-        )
+        ),
+        output,
+    )
+
+
+Asked = Annotated[int, typer.Option("--gpus", metavar="N", help="GPUs, on hosts of 8.")]
+Drawn = Annotated[
+    int | None, typer.Option("--jobs", metavar="N", help="So many jobs, drawn with --seed.")
+]
+Lease = Annotated[int, typer.Option("--lease", metavar="S", help="Seconds of a lease.")]
+Slack = Annotated[
+    float, typer.Option(metavar="F", help="Part by which jobs run longer than recorded.")
+]
+
+
+@convert.command("chronus")
+def convert_chronus(
+    trace: Annotated[str, typer.Argument(metavar="TRACE", help="CSV of the jobs.")],
+    output: Output,
+    gpus: Asked,
+    at: Annotated[
+        int | None, typer.Option(metavar="T", help="The jobs alive at this minute of the trace.")
+    ] = None,
+    ahead: Annotated[
+        int, typer.Option(metavar="T", help="Also those submitted in so many minutes after --at.")
+    ] = 0,
+    jobs: Drawn = None,
+    seed: Seed = 0,
+    lease: Lease = 1200,
+    slack: Slack = 0.0,
+    locality: Annotated[
+        str | None, typer.Option(metavar="FILE", help="JSON of speeds on several hosts.")
+    ] = None,
+) -> None:
+    """Turn a trace of Chronus (jobs with hard and soft deadlines) into a deadline round.
+
+    All jobs of the trace, each ready when it is submitted, or those that --at or --jobs name.
+
+    Example: placewright convert chronus trace.csv --gpus 120 --at 2000 -o chronus.json
+    """
+    check_output(output, *((trace,) if locality is None else (trace, locality)))
+    from placewright.instances.converters import read_chronus
+
+    _convert(
+        lambda: read_chronus(
+            trace,
+            gpus=gpus,
+            at=at,
+            ahead=ahead,
+            jobs=jobs,
+            seed=seed,
+            lease_s=lease,
+            slack=slack,
+            locality=locality,
+        ),
+        output,
+    )
+
+
+@convert.command("elasticflow")
+def convert_elasticflow(
+    trace: Annotated[str, typer.Argument(metavar="TRACE", help="CSV of the jobs.")],
+    output: Output,
+    gpus: Asked,
+    at: Annotated[
+        int | None, typer.Option(metavar="T", help="The jobs alive at this second of the trace.")
+    ] = None,
+    ahead: Annotated[
+        int, typer.Option(metavar="T", help="Also those submitted in so many seconds after --at.")
+    ] = 0,
+    jobs: Drawn = None,
+    seed: Seed = 0,
+    lease: Lease = 1200,
+    slack: Slack = 0.0,
+    elastic: Annotated[
+        int | None, typer.Option(metavar="N", help="Jobs may have 1, 2, 4 ... up to N GPUs.")
+    ] = None,
+    profiles: Annotated[
+        str | None, typer.Option(metavar="FILE", help="CSV of iterations by model and GPUs.")
+    ] = None,
+) -> None:
+    """Turn a deadline trace of ElasticFlow into a deadline round.
+
+    All jobs of the trace, each ready when it is submitted, or those that --at or --jobs name. With
+    --elastic a job may have more GPUs than it asks, and is faster by --profiles or Amdahl's law.
+
+    Example: placewright convert elasticflow cluster10.csv --gpus 64 --elastic 16 -o round.json
+    """
+    check_output(output, *((trace,) if profiles is None else (trace, profiles)))
+    from placewright.instances.converters import read_elasticflow
+
+    _convert(
+        lambda: read_elasticflow(
+            trace,
+            gpus=gpus,
+            at=at,
+            ahead=ahead,
+            jobs=jobs,
+            seed=seed,
+            lease_s=lease,
+            slack=slack,
+            elastic=elastic,
+            profiles=profiles,
+        ),
+        output,
+    )
+
+
+def _convert(read: Callable[[], Conversion], output: str) -> None:
+    """Write the round of a trace; an argument out of its range is told by its option."""
+    from placewright.instances.errors import InvalidInputError
+    from placewright.instances.files import write
+
+    try:
+        made = read()
     except InvalidInputError as error:
         if error.file is not None or not error.path:
             raise
-        raise wrong_argument(error, f"--{error.path[0]}") from error
+        option = str(error.path[0]).removesuffix("_s")  # options do not name their unit
+        raise wrong_argument(error, f"--{option}") from error
     write(made.round, output)
     note(made.summary)
 

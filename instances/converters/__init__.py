@@ -5,21 +5,39 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from placewright.instances.converters.chronus import chronus_jobs, convert_chronus, read_chronus
 from placewright.instances.converters.conversion import Conversion
+from placewright.instances.converters.elasticflow import (
+    convert_elasticflow,
+    elasticflow_jobs,
+    read_elasticflow,
+)
 from placewright.instances.converters.muri import convert_muri, read_muri
 from placewright.instances.converters.openb import convert_openb, read_openb
 from placewright.instances.converters.synergy import convert_synergy, read_synergy
 
 CONVERTERS: Mapping[str, Callable[..., Conversion]] = MappingProxyType(
-    {"muri": read_muri, "openb": read_openb, "synergy": read_synergy}
+    {
+        "chronus": read_chronus,
+        "elasticflow": read_elasticflow,
+        "muri": read_muri,
+        "openb": read_openb,
+        "synergy": read_synergy,
+    }
 )
 
 __all__ = [
     "CONVERTERS",
     "Conversion",
+    "chronus_jobs",
+    "convert_chronus",
+    "convert_elasticflow",
     "convert_muri",
     "convert_openb",
     "convert_synergy",
+    "elasticflow_jobs",
+    "read_chronus",
+    "read_elasticflow",
     "read_muri",
     "read_openb",
     "read_synergy",

@@ -66,4 +66,5 @@ def _thousandths(speed: Any, path: tuple[str, ...]) -> int:
     number = isinstance(speed, int | float) and not isinstance(speed, bool)
     if not number or not 1 <= speed * 1000 <= MOST:
         raise InvalidInputError("expected a speed from 0.001 to 2", path=path, value=speed)
-    return round(speed * 1000)
+    whole: int = round(speed * 1000)
+    return whole

@@ -23,11 +23,17 @@ from placewright.instances.cluster import (
     HostEntry,
 )
 from placewright.instances.converters.conversion import Conversion
+from placewright.instances.converters.hosts import (
+    host_range,
+    hosts_of_eight,
+    largest_task,
+    whole_tasks,
+)
 from placewright.instances.converters.table import Table, read_table
 from placewright.instances.demand import load_of
 from placewright.instances.documents import MAX_AMOUNT, MAX_COUNT, MAX_GPU, WHOLE_GPU
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.job import Job, Option, TaskGroup
+from placewright.instances.job import Job, Option
 from placewright.instances.policy import Policy
 from placewright.instances.profile import MAX_ITERATION, MAX_STAGE, Profile
 from placewright.instances.ranges import expand
@@ -43,7 +49,6 @@ CONTENTION = (1_310_345, 1_477_833, 1_349_754)
 GPU_MODEL = "V100"
 """What the profiles were measured on."""
 
-GPUS_PER_HOST = 8
 IN_A_GROUP = 4
 """Without a cluster there is one GPU for so many that jobs ask: enough if all share in fours."""
 
@@ -129,7 +134,7 @@ def read_muri(
         cluster = _cluster_of(read_table(nodes_csv))
     else:
         quarter = -(-int(asked[rows].sum()) // IN_A_GROUP)
-        cluster = _hosts(quarter if gpus is None else gpus)
+        cluster = hosts_of_eight("muri", quarter if gpus is None else gpus, GPU_MODEL)
     round_ = Round(
         name="muri",
         now=at or 0,
@@ -202,10 +207,10 @@ def _jobs(table: Table, asked: Ints, rows: list[int], most: int) -> tuple[Job, .
     for row in rows:
         table.check_name(row, "model_name", models[row])
         gpus = int(asked[row])
-        per_task = next(size for size in range(min(gpus, most), 0, -1) if gpus % size == 0)
+        per_task = largest_task(gpus, most)
         if gpus // per_task > MAX_COUNT:
             raise table.error(row, "num_gpu", f"expected at most {MAX_COUNT} tasks of a host")
-        group = TaskGroup(count=gpus // per_task, gpu=per_task * WHOLE_GPU)
+        group = whole_tasks(gpus, most)
         made.append(
             Job(
                 name=f"{models[row]}-{ids[row]}",
@@ -238,7 +243,7 @@ def _cluster_of(table: Table) -> ClusterDocument:
             racks.append(DomainEntry(name=rack, level="rack"))
             hosts.append(
                 HostEntry(
-                    name=_range(f"{rack}-node-", nodes),
+                    name=host_range(f"{rack}-node-", nodes),
                     parent=rack,
                     gpus=gpus,
                     gpu_model=GPU_MODEL,
@@ -249,23 +254,6 @@ def _cluster_of(table: Table) -> ClusterDocument:
     if not hosts:
         raise InvalidInputError("expected at least one node", file=table.file, show_value=False)
     return ClusterDocument(name="muri", levels=("rack",), domains=tuple(racks), hosts=tuple(hosts))
-
-
-def _hosts(gpus: int) -> ClusterDocument:
-    """Return hosts of 8 GPUs and one with what is left, without levels."""
-    full, rest = divmod(gpus, GPUS_PER_HOST)
-    entries = []
-    if full:
-        entries.append(
-            HostEntry(name=_range("node-", full), gpus=GPUS_PER_HOST, gpu_model=GPU_MODEL)
-        )
-    if rest:
-        entries.append(HostEntry(name=f"node-{full}", gpus=rest, gpu_model=GPU_MODEL))
-    return ClusterDocument(name="muri", hosts=tuple(entries))
-
-
-def _range(prefix: str, number: int) -> str:
-    return f"{prefix}[0-{number - 1}]" if number > 1 else f"{prefix}0"
 
 
 def _summary(round_: Round, which: str, asked: int) -> str:

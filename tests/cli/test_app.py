@@ -57,7 +57,7 @@ def test_without_arguments_the_help_is_shown(run):
     [
         *(("solve",), ("verify",), ("validate",), ("show",), ("schema",)),
         *(("generate", "cluster"), ("generate", "round"), ("convert", "openb")),
-        ("convert", "muri"),
+        *(("convert", "muri"), ("convert", "chronus"), ("convert", "elasticflow")),
         *(("preset", name) for name in PRESETS),
     ],
     ids=" ".join,

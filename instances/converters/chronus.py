@@ -1,9 +1,10 @@
-"""The rows of Chronus's traces, whose times are minutes.
+"""The traces of Chronus, whose times are minutes: jobs with deadlines become a deadline round.
 
 They accompany Gao et al., "Chronus: a novel deadline-aware scheduler for deep learning training
 jobs", SoCC'21, and are derived from Microsoft's Philly traces. `expect_time_list` and
 `expect_value_list` are joined with hyphens; the times count from the job's own submission. The
-deadline of a best-effort row is a dummy. Rows are in no order.
+deadline of a best-effort row is a dummy. Rows are in no order. What is not used: `user`,
+`iterations`, `interval` and `job_type`.
 """
 
 from __future__ import annotations
@@ -11,10 +12,15 @@ from __future__ import annotations
 import os
 from itertools import pairwise
 
+from placewright.instances.converters.conversion import Conversion
+from placewright.instances.converters.deadline_rounds import LEASE_S, deadline_round
+from placewright.instances.converters.locality import read_locality
 from placewright.instances.converters.table import Table, read_table
+from placewright.instances.converters.taking import Taking
 from placewright.instances.converters.trace_jobs import TraceJob
-from placewright.instances.documents import MAX_AMOUNT, MAX_GPU, WHOLE_GPU
+from placewright.instances.documents import MAX_AMOUNT, MAX_COUNT
 from placewright.instances.errors import InvalidInputError
+from placewright.instances.round import Round
 
 MINUTE_S = 60
 MAX_MINUTES = MAX_AMOUNT // MINUTE_S // 1000
@@ -40,11 +46,86 @@ def chronus_jobs(trace_csv: str | os.PathLike[str]) -> tuple[TraceJob, ...]:
         twice, a number that is none, a duration of zero, deadlines that do not rise, values that
         do not fall.
     """
-    return chronus_rows(read_table(trace_csv))
+    return _jobs(read_table(trace_csv))
 
 
-def chronus_rows(table: Table) -> tuple[TraceJob, ...]:
-    """Return the jobs of a table that is read, as `chronus_jobs` does."""
+def convert_chronus(
+    trace_csv: str | os.PathLike[str],
+    *,
+    gpus: int,
+    at: int | None = None,
+    ahead: int = 0,
+    jobs: int | None = None,
+    seed: int = 0,
+    lease_s: int = LEASE_S,
+    slack: float = 0.0,
+    locality: str | os.PathLike[str] | None = None,
+) -> Round:
+    """Return the round of `read_chronus` without its summary."""
+    return read_chronus(
+        trace_csv,
+        gpus=gpus,
+        at=at,
+        ahead=ahead,
+        jobs=jobs,
+        seed=seed,
+        lease_s=lease_s,
+        slack=slack,
+        locality=locality,
+    ).round
+
+
+def read_chronus(
+    trace_csv: str | os.PathLike[str],
+    *,
+    gpus: int,
+    at: int | None = None,
+    ahead: int = 0,
+    jobs: int | None = None,
+    seed: int = 0,
+    lease_s: int = LEASE_S,
+    slack: float = 0.0,
+    locality: str | os.PathLike[str] | None = None,
+) -> Conversion:
+    """Turn a trace of Chronus into a round of policy `deadline`; by default with all its jobs.
+
+    Parameters
+    ----------
+    trace_csv
+        As `chronus_jobs` reads it.
+    gpus
+        GPUs of the cluster: hosts of 8, the last with what is left.
+    at, ahead
+        Take the jobs alive at this minute, had each started when it was submitted, and those
+        submitted in so many minutes after it. Without `at` the round is at the first submission.
+    jobs, seed
+        Take so many of these, drawn by the seed.
+    lease_s
+        Seconds of a lease. Of each, checkpoint and resume take 30 s * (1 + log2 of the GPUs).
+    slack
+        Part by which jobs are taken to run longer than recorded; the authors take 0.1.
+    locality
+        JSON of speeds by model, GPUs and hosts, as `read_locality` reads it.
+
+    Raises
+    ------
+    InvalidInputError
+        For a file that cannot be used (with line and column) or an argument out of its range.
+    """
+    table = read_table(trace_csv)
+    return deadline_round(
+        "chronus",
+        _jobs(table),
+        Taking(at=at, ahead=ahead, jobs=jobs, seed=seed, unit_s=MINUTE_S, unit="minute"),
+        gpus=gpus,
+        lease_s=lease_s,
+        slack=slack,
+        locality=None if locality is None else read_locality(locality),
+        rows=len(table.lines),
+    )
+
+
+def _jobs(table: Table) -> tuple[TraceJob, ...]:
     table.require(
         *("job_id", "num_gpu", "submit_time", "duration", "model_name"),
         *("expect_time_list", "expect_value_list", "best_effort"),
@@ -52,7 +133,7 @@ def chronus_rows(table: Table) -> tuple[TraceJob, ...]:
     if not table.lines:
         raise InvalidInputError("expected at least one job", file=table.file, show_value=False)
     ids, models = table.names("job_id"), table.columns["model_name"]
-    asked = table.integers("num_gpu", MAX_GPU // WHOLE_GPU).tolist()
+    asked = table.integers("num_gpu", MAX_COUNT).tolist()
     submitted = table.integers("submit_time", MAX_MINUTES).tolist()
     durations = table.integers("duration", MAX_MINUTES).tolist()
     best_effort = table.integers("best_effort", 1).tolist()
