@@ -54,13 +54,31 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
+class Promise:
+    """The leases that keep a promise: the job's index in the round, its option, what is promised.
+
+    `at` is the promised time and `finish` the planned one, seconds on the round's clock; `leases`
+    are half-open intervals of lease indices, in order. A job that was promised nothing, but could
+    be, has its `finish` as the promised time and the `value` 0.
+    """
+
+    job: int
+    option: int
+    at: int
+    value: int
+    finish: int
+    leases: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """A plan to verify, by the jobs' indices in the round.
 
     `starts` has the option and task places of each job that starts or migrates, `preempted` for
-    each preempted job one that takes its place. Other running jobs are kept. A `final` one is the
-    last that the formulation means to yield. `slots` has, for jobs with MIG slices, where they are,
-    and `groups` are all that share GPUs after the round.
+    each preempted job one that takes its place, -1 if nobody does. Other running jobs are kept. A
+    `final` one is the last that the formulation means to yield. `slots` has, for jobs with MIG
+    slices, where they are, and `groups` are all that share GPUs after the round. `promises` are all
+    that hold after the round, and `offers` what refused jobs could be promised on top.
     """
 
     starts: Mapping[int, tuple[int, tuple[Place, ...]]]
@@ -69,6 +87,8 @@ class Candidate:
     final: bool = False
     slots: Mapping[int, Slots] = field(default_factory=dict)
     groups: tuple[Group, ...] = ()
+    promises: tuple[Promise, ...] = ()
+    offers: tuple[Promise, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from placewright.instances.errors import InvalidInputError, Path
 from placewright.instances.hardware import Hardware
 from placewright.instances.health import with_health
 from placewright.instances.job import Job, Running
+from placewright.instances.leases import Outage
 from placewright.instances.naming import check_known, check_unique
 from placewright.instances.plan import DecisionKind, Plan
 from placewright.instances.policy import Tenant
@@ -21,6 +22,7 @@ from placewright.instances.round import Reservation, Round
 from placewright.instances.sharing import Sharing
 from placewright.instances.wording import invalid_input
 from placewright.rounds.guarantees import bindings_of
+from placewright.rounds.leasing import remembered, worked
 
 __all__ = ["Changes", "carried_out", "changed"]
 
@@ -44,8 +46,12 @@ class Changes:
         New quotas of tenants, by name; a tenant that is not known yet is added.
     reservations
         Take the place of all reservations; None leaves them.
+    outages
+        Take the place of all outages of the section `leases`; None leaves them.
     now
-        The time of the next round, no earlier than the last one; None leaves it.
+        The time of the next round, no earlier than the last one; None leaves it. Jobs with a
+        deadline that run have done work by then, at the pace of their option; those that did more
+        or less are `updated`, and those that are done are `removed`.
     """
 
     removed: Collection[str] = ()
@@ -54,6 +60,7 @@ class Changes:
     health: Mapping[str, bool] = field(default_factory=dict)
     quotas: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     reservations: Sequence[Reservation] | None = None
+    outages: Sequence[Outage] | None = None
     now: int | None = None
 
 
@@ -61,9 +68,10 @@ def carried_out(round_: Round, plan: Plan, restart_s: Mapping[str, int]) -> Roun
     """Return the round that a plan for it leads to if it is carried out at `now`.
 
     Whatever started or moved has just saved its work: its checkpoint is `now`. A job that starts
-    takes `restart_s` seconds to start again, by name, 0 if it is not there.
+    takes `restart_s` seconds to start again, by name, 0 if it is not there. Jobs have the promises
+    that the plan gives them.
     """
-    jobs = list(round_.jobs)
+    jobs = list(remembered(round_, plan.sections))
     for index, (job, decision) in enumerate(zip(round_.jobs, plan.decisions, strict=True)):
         running: Running | None
         if decision.decision is DecisionKind.START and decision.option is not None:
@@ -80,7 +88,7 @@ def carried_out(round_: Round, plan: Plan, restart_s: Mapping[str, int]) -> Roun
             running = None
         else:
             continue
-        jobs[index] = job.model_copy(update={"running": running})
+        jobs[index] = jobs[index].model_copy(update={"running": running})
     bindings = bindings_of(plan.sections)
     return round_.model_copy(update={"jobs": tuple(jobs), "bindings": bindings})
 
@@ -101,14 +109,18 @@ def changed(round_: Round, changes: Changes, hosts: Mapping[str, Hardware]) -> R
         The first fault. Its path leads into the changes, or, where quotas, reservations or the
         policy no longer fit the round, into that.
     """
-    jobs = _jobs(round_, changes)
+    now = _now(round_, changes)
+    jobs = _jobs(round_, changes, now - round_.now)
     following = round_.model_copy(
         update={
-            "now": _now(round_, changes),
+            "now": now,
             "cluster": _cluster(round_.cluster, changes, hosts),
             "jobs": jobs,
             "tenants": _tenants(round_, changes),
             "sharing": _sharing(round_.sharing, jobs),
+            "leases": round_.leases
+            if changes.outages is None
+            else round_.leases.model_copy(update={"outages": tuple(changes.outages)}),
             "reservations": round_.reservations
             if changes.reservations is None
             else tuple(changes.reservations),
@@ -119,8 +131,11 @@ def changed(round_: Round, changes: Changes, hosts: Mapping[str, Hardware]) -> R
     return following
 
 
-def _jobs(round_: Round, changes: Changes) -> tuple[Job, ...]:
-    """Return the jobs that stay, in their order and as updated, then the added ones."""
+def _jobs(round_: Round, changes: Changes, seconds: int) -> tuple[Job, ...]:
+    """Return the jobs that stay, in their order and as updated, then the added ones.
+
+    Those that run and are not updated have done the work of so many seconds.
+    """
     updated = {job.name: job for job in changes.updated}
     check_unique((job.name for job in changes.updated), "job", ("updated",))
     removed = frozenset(changes.removed)
@@ -138,7 +153,8 @@ def _jobs(round_: Round, changes: Changes) -> tuple[Job, ...]:
                 path=("added", i, "name"),
                 value=job.name,
             )
-    stay = (updated.get(job.name, job) for job in round_.jobs if job.name not in removed)
+    later = worked(round_.jobs, round_.leases, seconds) if seconds else round_.jobs
+    stay = (updated.get(job.name, job) for job in later if job.name not in removed)
     return (*stay, *changes.added)
 
 

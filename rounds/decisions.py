@@ -69,6 +69,6 @@ def decide(
         decisions[index] = Decision.model_construct(
             job=round_.jobs[index].name,
             decision=DecisionKind.PREEMPT,
-            displaced_by=round_.jobs[above].name,
+            displaced_by=round_.jobs[above].name if above >= 0 else None,
         )
     return tuple(decisions)

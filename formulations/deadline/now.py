@@ -1,0 +1,217 @@
+"""The current lease as a round of gangs: who must run now, and who else may.
+
+A job that must run now, since its later leases alone do not keep its promise, comes before all
+others and may take the place of any job that is not pinned. Everybody else takes what is left.
+Where spreading a job over hosts slows it, it has a second option, on one host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from placewright.formulations.deadline.compile import Admission, largest_of
+from placewright.formulations.deadline.problem import NONE, Bools, Schedule
+from placewright.formulations.session import Candidate
+from placewright.instances.cluster_references import HOST_LEVEL
+from placewright.instances.deadline import Pace, gain, least_hosts
+from placewright.instances.health import with_health
+from placewright.instances.job import Job, Option
+from placewright.instances.leases import Leases, away
+from placewright.instances.references import hosts_by_name
+from placewright.instances.round import Round
+
+MILLION = 10**6
+FIRST_PRIORITY = 10**9
+"""Of jobs that must run; that of any other job is below."""
+
+MOST = 10**15
+"""Of what all jobs together count for a term, so that sums stay exact in a solver."""
+
+COUNTED = ("best_effort", "early")
+PLACES = ("disruption", "spread", "proximity", "opened")
+"""Terms that the gangs have from the policy."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Current:
+    """The gangs of the current lease.
+
+    Attributes
+    ----------
+    round : Round
+        Of policy `gang`; with the hosts of the whole round, in its order.
+    jobs : tuple of int
+        Index in the whole round of each gang.
+    options : tuple of tuple of int
+        Option in the whole round of each option of each gang.
+    leaving : frozenset of int
+        Indices in the whole round of jobs that run where they cannot stay.
+    """
+
+    admission: Admission
+    round: Round
+    jobs: tuple[int, ...]
+    options: tuple[tuple[int, ...], ...]
+    leaving: frozenset[int]
+
+    def told(self, found: Candidate) -> Candidate:
+        """Tell a plan for the gangs as one for the whole round, without its promises."""
+        starts = {
+            self.jobs[gang]: (self.options[gang][option], places)
+            for gang, (option, places) in found.starts.items()
+        }
+        preempted = {
+            self.jobs[gang]: self.jobs[above] for gang, above in found.preempted.items()
+        } | {job: NONE for job in self.leaving if job not in starts}
+        slots = {self.jobs[gang]: slot for gang, slot in found.slots.items()}
+        return Candidate(starts, found.source, preempted, slots=slots)
+
+
+def current_lease(admission: Admission, schedule: Schedule, must: Bools) -> Current:
+    """Return the gangs of the current lease.
+
+    Parameters
+    ----------
+    schedule
+        Promises, and the leases that keep them.
+    must
+        (jobs,): who is to run now, of the jobs of the admission's problem.
+    """
+    round_, problem = admission.round, admission.problem
+    gone = away(round_.leases, round_.now)
+    number = {j: p for p, j in enumerate(admission.jobs)}
+    leaving = frozenset(
+        j
+        for j, job in enumerate(round_.jobs)
+        if job.running and any(task.host in gone for task in job.running.tasks)
+    )
+    gangs = _Gangs(admission)
+    for j in range(len(round_.jobs)):
+        position = number.get(j)
+        way = NONE if position is None else int(schedule.way[position])
+        if way == NONE:
+            gangs.add_rest(j, leaves=j in leaving)
+        elif problem.first[way] == 0:
+            gangs.add_promised(j, way, must=bool(must[position]), leaves=j in leaving)
+    policy = round_.policy.model_copy(update={"formulation": "gang", "terms": gangs.terms})
+    inner = round_.model_copy(
+        update={
+            "cluster": with_health(round_.cluster, dict.fromkeys(gone, False)),
+            "jobs": gangs.written(),
+            "policy": policy,
+            "leases": Leases(),
+        }
+    )
+    return Current(admission, inner, tuple(gangs.jobs), gangs.options, leaving)
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """A gang's option: the whole round's option, and what it counts for in each term."""
+
+    option: Option
+    number: int
+    value: int
+    best_effort: int
+    early: int
+
+
+class _Gangs:
+    """Gangs being made, and what each counts for in the terms of the round."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission, self._round = admission, admission.round
+        self._largest = largest_of(hosts_by_name(self._round.cluster))
+        self._gangs: list[tuple[Job, list[_Way]]] = []
+        self.jobs: list[int] = []
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """Terms of the gangs: `progress` stands for best effort and early work together."""
+        own = ["progress" if term in COUNTED else term for term in self._round.policy.terms]
+        return ("value", *(t for t in dict.fromkeys(own) if t == "progress" or t in PLACES))
+
+    @property
+    def options(self) -> tuple[tuple[int, ...], ...]:
+        """Option in the whole round of each option of each gang."""
+        return tuple(tuple(way.number for way in ways) for _, ways in self._gangs)
+
+    def add_promised(self, j: int, way: int, *, must: bool, leaves: bool) -> None:
+        """Add a job whose promise lets it run now, with the option of its way."""
+        number = int(self._admission.option[way])
+        worth = int(self._admission.problem.value[way]) if must else 0
+        full = max(1, int(self._admission.gains[way]))
+        milli = self._round.jobs[j].options[number].milli_gpu
+        ways = [
+            _Way(option, number, max(min(worth, 1), worth * each // full), 0, milli)
+            for option, each in self._variants(j, number)
+        ]
+        self._add(j, ways, leaves, FIRST_PRIORITY if must else FIRST_PRIORITY - 1)
+
+    def add_rest(self, j: int, *, leaves: bool) -> None:
+        """Add a job without a promise, with all its options."""
+        job = self._round.jobs[j]
+        work = self._round.leases.horizon * self._round.leases.length_s
+        if job.deadline is not None:
+            work = job.deadline.work_s
+        ways = [
+            _Way(option, number, 0, job.weight * min(MILLION, MILLION * each // (1000 * work)), 0)
+            for number in _offered(job)
+            for option, each in self._variants(j, number)
+        ]
+        self._add(j, ways, leaves, FIRST_PRIORITY - 1)
+
+    def _variants(self, j: int, number: int) -> Iterator[tuple[Option, int]]:
+        """Yield an option with its work per lease; if spreading slows it, first on one host."""
+        job, length = self._round.jobs[j], self._round.leases.length_s
+        option = job.options[number]
+        pace = Pace() if job.deadline is None else job.deadline.pace(number)
+        least = least_hosts(option, self._largest)
+        slowest = min((speed for _, speed in pace.spanning), default=1000)
+        if least == 1 and slowest < 1000:
+            yield option.model_copy(update={"required": HOST_LEVEL}), gain(pace, length, 1)
+            worst = pace.model_copy(update={"spanning": ((2, slowest),)})
+            yield option, gain(worst, length, 2)
+        else:
+            yield option, gain(pace, length, least)
+
+    def _add(self, j: int, ways: list[_Way], leaves: bool, most: int) -> None:
+        job = self._round.jobs[j]
+        running = None if leaves else job.running
+        if running is not None:
+            spread = len({task.host for task in running.tasks}) > 1
+            running = running.model_copy(update={"option": len(ways) - 1 if spread else 0})
+        priority = FIRST_PRIORITY if most == FIRST_PRIORITY else min(job.priority, most)
+        update = {"running": running, "priority": priority, "deadline": None}
+        self.jobs.append(j)
+        self._gangs.append((job.model_copy(update=update), ways))
+
+    def written(self) -> tuple[Job, ...]:
+        """Return the gangs; of `progress` the first of both terms has the greater part."""
+        own = [term for term in self._round.policy.terms if term in COUNTED]
+        counts = [[[getattr(way, term) for term in own] for way in ways] for _, ways in self._gangs]
+        most = [sum(max(way[k] for way in ways) for ways in counts) for k in range(len(own))]
+        factors = [1.0] * len(own)
+        if len(own) == len(COUNTED):
+            factors[0] = min(most[1] + 1, max(1.0, MOST / max(1, most[0])))
+        jobs = []
+        for (job, ways), worth in zip(self._gangs, counts, strict=True):
+            options = tuple(
+                way.option.model_copy(
+                    update={
+                        "value": way.value,
+                        "progress": sum(int(f * w) for f, w in zip(factors, mine, strict=True)),
+                    }
+                )
+                for way, mine in zip(ways, worth, strict=True)
+            )
+            jobs.append(job.model_copy(update={"options": options}))
+        return tuple(jobs)
+
+
+def _offered(job: Job) -> range | tuple[int, ...]:
+    """Return the options that a job may run with now: who runs goes on with its own."""
+    if job.running is not None:
+        return (job.running.option,)
+    return range(len(job.options))

@@ -1,0 +1,60 @@
+"""Bounds of the terms after the promises, from the current lease alone and without a solver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from placewright.formulations.deadline.compile import Admission
+from placewright.formulations.session import Bound
+from placewright.instances.deadline import Pace, gain
+
+MILLION = 10**6
+
+
+def resting_bounds(admission: Admission) -> Iterator[Bound]:
+    """Yield a bound of each later term: what all jobs could get of the current lease.
+
+    `best_effort` is a knapsack of fractions of jobs (Dantzig), if all jobs may use all GPUs.
+    """
+    round_, problem = admission.round, admission.problem
+    room = int(problem.capacity[0, 0]) if len(problem.capacity) == 1 else None
+    for term in round_.policy.terms:
+        if term == "best_effort":
+            yield Bound(term, float(_best_effort(admission, room)), certified=True)
+        elif term == "early":
+            most = sum(
+                max((option.milli_gpu for option in round_.jobs[j].options), default=0)
+                for j in admission.jobs
+            )
+            yield Bound(term, float(most if room is None else min(most, room)), certified=True)
+        elif term not in ("broken", "admitted"):
+            yield Bound(term, 0.0, certified=True)
+
+
+def _best_effort(admission: Admission, room: int | None) -> int:
+    """Return the most that the current lease can do of the jobs' work, in weighted millionths."""
+    leases = admission.round.leases
+    total = Fraction(0)
+    items: list[tuple[int, int]] = []
+    for job in admission.round.jobs:
+        work = 1000 * leases.horizon * leases.length_s
+        if job.deadline is not None:
+            work = job.deadline.work
+        done = 0
+        for number in range(len(job.options)):
+            pace = Pace() if job.deadline is None else job.deadline.pace(number)
+            spread = (1, *(most for most, _ in pace.spanning))
+            done = max(done, *(gain(pace, leases.length_s, hosts) for hosts in spread))
+        least = min(option.milli_gpu for option in job.options)
+        worth = job.weight * min(MILLION, MILLION * done // work)
+        if room is None or (job.running is not None and job.running.pinned):
+            total += worth  # what is pinned is not part of the room
+        else:
+            items.append((worth, least))
+    items.sort(key=lambda item: Fraction(item[0], item[1]) if item[1] else item[0] * MILLION**3)
+    left = room or 0
+    for worth, size in reversed(items):
+        total += worth * (min(Fraction(1), Fraction(left, size)) if size else 1)
+        left = max(0, left - size)
+    return int(total)

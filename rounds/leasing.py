@@ -1,0 +1,57 @@
+"""What leases change from round to round: promises are remembered, and work gets done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from placewright.instances.deadline import Deadline, Due, gain
+from placewright.instances.job import Job
+from placewright.instances.leases import Leases
+from placewright.instances.round import Round
+
+KIND = "leases"
+
+
+def remembered(round_: Round, sections: Iterable[Mapping[str, Any]]) -> tuple[Job, ...]:
+    """Return the jobs of a round with the promises that a valid plan for it gives and breaks."""
+    if round_.policy.formulation != "deadline":
+        return round_.jobs
+    given = {
+        entry["job"]: Due.model_validate(entry["promise"])
+        for section in sections
+        if section["kind"] == KIND
+        for entry in section["jobs"]
+    }
+    return tuple(_promised(job, given.get(job.name)) for job in round_.jobs)
+
+
+def _promised(job: Job, promise: Due | None) -> Job:
+    deadline = job.deadline
+    if deadline is None or deadline.promise == promise:
+        return job
+    return job.model_copy(update={"deadline": deadline.model_copy(update={"promise": promise})})
+
+
+def worked(jobs: Iterable[Job], leases: Leases, seconds: int) -> tuple[Job, ...]:
+    """Return the jobs as they are after so many seconds in which those that run went on.
+
+    Whoever should be done by then has one second of work left until it is removed.
+    """
+    return tuple(
+        job
+        if job.deadline is None or job.running is None
+        else _after(job, job.deadline, leases, seconds)
+        for job in jobs
+    )
+
+
+def _after(job: Job, deadline: Deadline, leases: Leases, seconds: int) -> Job:
+    if job.running is None:
+        return job
+    pace = deadline.pace(job.running.option)
+    hosts = len({task.host for task in job.running.tasks})
+    whole, part = divmod(seconds, leases.length_s)
+    done = whole * gain(pace, leases.length_s, hosts) + gain(pace, part, hosts)
+    left = max(1, -(-(deadline.work - done) // 1000))
+    return job.model_copy(update={"deadline": deadline.model_copy(update={"work_s": left})})
