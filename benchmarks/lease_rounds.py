@@ -36,7 +36,7 @@ import numpy.typing as npt
 from placewright import Round
 from placewright.formulations.deadline.problem import Problem
 from placewright.instances.cluster import ClusterDocument, HostEntry
-from placewright.instances.converters.chronus_trace import chronus_jobs
+from placewright.instances.converters.chronus import chronus_jobs
 from placewright.instances.converters.trace_jobs import TraceJob, overhead_s
 from placewright.instances.deadline import Deadline, Due, Pace
 from placewright.instances.documents import WHOLE_GPU
