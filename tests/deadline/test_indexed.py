@@ -40,7 +40,7 @@ def solved(problem: Problem, backend: str) -> Schedule:
         assert outcome.status is Status.OPTIMAL, outcome
         assert outcome.values is not None
         assert outcome.objective is not None
-        schedule = model.read(outcome.values)
+        schedule = indexed.read(model, outcome.values)
         assert np.array_equal(model.point(schedule), outcome.values)
         value = getattr(schedule, term)(problem)
         assert value == pytest.approx(outcome.objective)
