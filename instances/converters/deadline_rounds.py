@@ -157,7 +157,7 @@ def _summary(round_: Round, taken: Sequence[TraceJob], which: str, left_out: int
         f"{round_.leases.horizon:,} leases of {round_.leases.length_s:,} s",
     ]
     if left_out:
-        parts.insert(1, f"{left_out:,} rows that ask no GPU left out")
+        parts.insert(1, f"{left_out:,} more left out, asking no GPU")
     return f"{round_.name}: " + "; ".join(parts)
 
 
