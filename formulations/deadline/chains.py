@@ -1,0 +1,161 @@
+"""Room for one more job: others move some of their leases, along chains where one step will not do.
+
+A job that lacks a lease takes one that is full; whoever must leave that lease goes to another one
+in which it may run and does not, from which, if that is full too, somebody leaves in turn. With
+gangs of one size these are the augmenting paths of a flow of leases to jobs: a job is turned down
+only where no schedule of the same promises has room for it. With unlike gangs a lease is emptied by
+several chains one after the other, and within a chain one job makes way for another: a heuristic.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placewright.formulations.deadline.chart import Chart
+from placewright.formulations.deadline.problem import Bools, Ints
+
+Move = tuple[int, int, int]
+"""A job, the lease that it leaves, and the lease that it enters."""
+
+
+class Chains:
+    """Inserts jobs into a chart; it remembers what cannot work as long as nobody leaves.
+
+    Parameters
+    ----------
+    effort
+        How many leases may be looked into for ways out, in all insertions together.
+    """
+
+    def __init__(self, chart: Chart, effort: int) -> None:
+        self.chart = chart
+        self.effort = effort
+        self._turned_down: list[tuple[int, int, int, int]] = []
+
+    def forget(self) -> None:
+        """Say that somebody left the chart, so that what was turned down may fit now."""
+        self._turned_down.clear()
+
+    def insert(self, way: int) -> bool:
+        """Put the way's job, which has none, into the chart; where that fails, nothing changes."""
+        chart, problem = self.chart, self.chart.problem
+        need, leases = int(problem.need[way]), chart.leases(way)
+        if len(leases) >= need:
+            chart.put(way, leases[-need:])
+            return True
+        if self._hopeless(way):
+            return False
+        job, ask = int(problem.job[way]), chart.asks[chart.kind[way]]
+        chart.put(way, leases)
+        moves: list[Move] = []
+        missing = need - len(leases)
+        full = np.flatnonzero(chart.open[job] & (problem.capacity >= ask[:, None]).all(axis=0))
+        short = np.maximum(0, ask[:, None] - chart.free[:, full]).sum(axis=0)
+        dead = np.zeros(problem.horizon, dtype=np.bool_)
+        untried = full[np.argsort(short, kind="stable")].tolist()
+        while missing and len(untried) >= missing and self.effort > 0:
+            lease = untried.pop(0)
+            if dead[lease] or not chart.open[job, lease]:
+                continue
+            if self._empty(lease, ask, dead, moves):
+                chart.run(job, lease)
+                missing -= 1
+        if not missing:
+            return True
+        for other, left, entered in reversed(moves):
+            chart.pause(other, entered)
+            chart.run(other, left)
+        chart.take(job)
+        if self.effort > 0:
+            self._turned_down.append(self._question(way))
+        return False
+
+    def _question(self, way: int) -> tuple[int, int, int, int]:
+        problem = self.chart.problem
+        first, end, need = int(problem.first[way]), int(problem.end[way]), int(problem.need[way])
+        return int(self.chart.kind[way]), first, end, need
+
+    def _hopeless(self, way: int) -> bool:
+        """Whether a job that asks no more, in no smaller a window, was turned down."""
+        kind, first, end, need = self._question(way)
+        ask = self.chart.asks[kind]
+        return any(
+            first >= other_first
+            and end <= other_end
+            and need >= other_need
+            and (ask >= self.chart.asks[other]).all()
+            for other, other_first, other_end, other_need in self._turned_down
+        )
+
+    def _empty(self, lease: int, ask: Ints, dead: Bools, moves: list[Move]) -> bool:
+        """Move jobs out of the lease until it has room for `ask`; else leave it as it was."""
+        chart, before = self.chart, len(moves)
+        while (short := ask - chart.free[:, lease]).max() > 0:
+            chain = self.chain(lease, short, dead)
+            if chain is None:
+                for job, left, entered in reversed(moves[before:]):
+                    chart.pause(job, entered)
+                    chart.run(job, left)
+                del moves[before:]
+                return False
+            # The last step first: it enters a lease that has room.
+            for job, left, entered in chain:
+                chart.pause(job, left)
+                chart.run(job, entered)
+            moves.extend(chain)
+        return True
+
+    def chain(self, lease: int, short: Ints, dead: Bools) -> list[Move] | None:
+        """Find moves, last step first, that take somebody out of a lease that is short.
+
+        `short` (rows,) is what must be freed there; where no single job holds as much, one that
+        holds part of it leaves. Leases that are `dead` are not entered; where there is no way out,
+        all that were reached are dead afterwards.
+        """
+        chart = self.chart
+        rooms = chart.rooms()
+        seen = dead.copy()
+        seen[lease] = True
+        came: dict[int, Move] = {}
+        queue = [(lease, np.maximum(0, short))]
+        for at, lacking in queue:
+            if self.effort <= 0:
+                return None
+            self.effort -= 1
+            movers = self._movers(at, lacking, partly=at == lease)
+            if not len(movers):
+                continue
+            allowed = chart.open[movers]
+            allowed &= ~seen
+            kinds = chart.kind[chart.way[movers]]
+            exits = allowed & rooms[kinds]
+            if len(out := np.flatnonzero(exits.any(axis=1))):
+                job, to = int(movers[out[0]]), int(np.flatnonzero(exits[out[0]])[-1])
+                chain = [(job, at, to)]
+                while chain[-1][1] != lease:
+                    chain.append(came[chain[-1][1]])
+                return chain
+            reached = np.flatnonzero(allowed.any(axis=0))
+            seen[reached] = True
+            smallest = allowed[:, reached].argmax(axis=0)
+            for to, by in zip(reached.tolist(), smallest.tolist(), strict=True):
+                came[to] = (int(movers[by]), at, to)
+                queue.append((to, np.maximum(0, chart.asks[kinds[by]] - chart.free[:, to])))
+        dead |= seen
+        return None
+
+    def _movers(self, lease: int, lacking: Ints, *, partly: bool) -> Ints:
+        """Return who could leave the lease: smallest first of those that free all that lacks.
+
+        Where there are none, and `partly`, those that free some of it, largest first.
+        """
+        chart = self.chart
+        jobs = np.flatnonzero(chart.runs[:, lease])
+        asks = chart.asks[chart.kind[chart.way[jobs]]]
+        enough = (asks >= lacking).all(axis=1)
+        if enough.any() or not partly:
+            jobs, size = jobs[enough], asks[enough].sum(axis=1)
+        else:
+            some = (asks[:, lacking > 0] > 0).any(axis=1)
+            jobs, size = jobs[some], -asks[some].sum(axis=1)
+        return jobs[np.argsort(size, kind="stable")]

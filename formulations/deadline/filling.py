@@ -1,0 +1,179 @@
+"""From ways that were chosen to leases: who runs when, so that all of them get what they need.
+
+Three orders are tried until one of them loses nothing. `backwards` and `forwards` go from lease to
+lease, and each takes those with the least slack: leases that their way can still use less leases
+that they still need. `gangs` goes from job to job, the largest gang first and then the least slack;
+a job takes the latest leases that have room for it.
+Whoever finds no place is inserted by chains of moves at the end; a job that has a promise already
+may push out those that have none.
+
+`backwards` is exact where every job asks one GPU of a single row and all may begin at once: seen
+from the end of time all jobs are due together, and the longest remaining work first is optimal
+whatever the capacity of each lease.
+
+References
+----------
+McNaughton, "Scheduling with deadlines and loss functions", Management Science 1959.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from placewright.formulations.deadline.chains import Chains
+from placewright.formulations.deadline.chart import Chart
+from placewright.formulations.deadline.problem import NONE, Bools, Ints, Problem, Schedule
+from placewright.formulations.deadline.spare import Spare
+
+Order = Literal["backwards", "forwards", "gangs"]
+
+ORDERS: tuple[Order, ...] = ("backwards", "forwards", "gangs")
+"""The one that loses least, as a rule, first."""
+
+EFFORT = 4_000
+"""Leases that a repair may look into: about a CPU second with thousands of jobs."""
+
+
+def fill(
+    problem: Problem, way: Ints, *, orders: Sequence[Order] = ORDERS, effort: int = EFFORT
+) -> Schedule:
+    """Give leases to the chosen ways, and drop what does not fit.
+
+    Parameters
+    ----------
+    way
+        (jobs,): the way of each job, or `NONE`.
+    orders
+        Tried one after the other until nothing is dropped; the best schedule counts: the least
+        broken, then the most admitted. One at least.
+    effort
+        Leases that chains may look into, for each order.
+    """
+    chosen = way[way != NONE]
+    found = []
+    for order in orders:
+        chart = Chart(problem)
+        lost = _one_by_one(chart, chosen) if order == "gangs" else _sweep(chart, chosen, order)
+        repair(chart, lost, effort)
+        found.append(chart.schedule())
+        if (chart.way == way).all():
+            break
+    return max(found, key=lambda schedule: worth(problem, schedule))
+
+
+def worth(problem: Problem, schedule: Schedule) -> tuple[int, int]:
+    """Return what schedules are compared by: the larger, the better."""
+    return -schedule.broken(problem), schedule.admitted(problem)
+
+
+def complete(problem: Problem, schedule: Schedule, *, effort: int = EFFORT) -> Schedule:
+    """Add jobs without a way as long as they fit: those with promises, then the best value.
+
+    Value counts per GPU and lease. What is promised stays, but may run in other leases.
+    """
+    chart = Chart.of(problem, schedule)
+    chains = Chains(chart, effort)
+    spare = Spare(problem, schedule.way)
+    waiting = np.flatnonzero(schedule.way[problem.job] == NONE)
+    waiting = waiting[spare.have(waiting)]
+    for way in by_worth(problem, waiting).tolist():
+        if chart.way[problem.job[way]] == NONE and spare.has(way) and chains.insert(way):
+            spare.add(way)
+    return chart.schedule()
+
+
+def by_worth(problem: Problem, ways: Ints) -> Ints:
+    """Sort ways: those that save most of a promise first, then most value per GPU and lease."""
+    area = problem.need[ways] * problem.demand[ways].max(axis=1, initial=1)
+    saved = problem.loss[problem.job[ways]] - problem.lost[ways]
+    return ways[np.lexsort((-problem.value[ways] / area, -saved))]
+
+
+def repair(chart: Chart, ways: Ints, effort: int) -> None:
+    """Insert ways that found no place, worthiest first, and push out others to keep promises."""
+    chains = Chains(chart, effort)
+    loss = chart.problem.loss[chart.problem.job]
+    for way in by_worth(chart.problem, ways).tolist():
+        if not chains.insert(way) and loss[way]:
+            _push_out(chains, way)
+
+
+def _push_out(chains: Chains, way: int) -> None:
+    """Insert a way that keeps a promise in the place of jobs that lose less by it, if it can be.
+
+    They leave in order of their worth, least first, until it fits, and come back where they can.
+    """
+    chart, problem = chains.chart, chains.chart.problem
+    saved = problem.loss[problem.job] - problem.lost
+    full = ~chart.room(int(chart.kind[way]))
+    full[: problem.first[way]] = full[problem.end[way] :] = False
+    held = chart.way[chart.runs[:, full].any(axis=1)]
+    before, left = chart.copy(), []
+    for rival in by_worth(problem, held[saved[held] < saved[way]])[::-1].tolist():
+        chart.take(int(problem.job[rival]))
+        chains.forget()
+        left.append(rival)
+        if chains.insert(way):
+            break
+    lost = [rival for rival in reversed(left) if not chains.insert(rival)]
+    if chart.way[problem.job[way]] == NONE or saved[lost].sum() >= saved[way]:
+        chart.restore(before)
+        chains.forget()
+
+
+def _one_by_one(chart: Chart, ways: Ints) -> Ints:
+    """Place job by job, the largest gang first, then the least slack; return who found no place."""
+    problem = chart.problem
+    slack = problem.end[ways] - problem.first[ways] - problem.need[ways]
+    size = problem.demand[ways].max(axis=1, initial=0)
+    lost = []
+    for way in ways[np.lexsort((slack, -size))].tolist():
+        leases, need = chart.leases(way), int(problem.need[way])
+        if len(leases) < need:
+            lost.append(way)
+            continue
+        chart.put(way, leases[-need:])
+    return np.array(lost, dtype=np.int64)
+
+
+def _sweep(chart: Chart, ways: Ints, order: Order) -> Ints:
+    """Fill lease by lease, the least slack first; return who found no place."""
+    problem, leases = chart.problem, np.arange(chart.problem.horizon)
+    able: Bools = np.all(chart.asks[:, :, None] <= problem.capacity, axis=1)[chart.kind[ways]].T
+    able &= (problem.first[ways] <= leases[:, None]) & (leases[:, None] < problem.end[ways])
+    demand, need = problem.demand[ways], problem.need[ways].copy()
+    size, slack = demand.max(axis=1, initial=0), able.sum(axis=0) - need
+    # Worth decides only among those who can no longer wait.
+    rank = np.empty(problem.ways, dtype=np.int64)
+    rank[by_worth(problem, ways)] = np.arange(len(ways))
+    rank = rank[ways]
+    runs = np.zeros((problem.horizon, len(ways)), dtype=np.bool_)
+    for lease in leases[::-1] if order == "backwards" else leases:
+        asking = np.flatnonzero(able[lease] & (need > 0) & (slack >= 0))
+        urgent = np.where(slack[asking] == 0, rank[asking], 0)
+        asking = asking[np.lexsort((-size[asking], urgent, slack[asking]))]
+        chosen = asking[_packed(demand[asking], problem.capacity[:, lease])]
+        slack[asking] -= 1
+        slack[chosen] += 1
+        need[chosen] -= 1
+        runs[lease, chosen] = True
+    done = need == 0
+    chart.put_all(ways[done], runs[:, done].T)
+    return ways[~done]
+
+
+def _packed(asks: Ints, room: Ints) -> Ints:
+    """Return which asks (number, rows) are met in turn, those that no longer fit left out."""
+    waiting, chosen = np.arange(len(asks)), []
+    while len(waiting):
+        sums = asks[waiting].cumsum(axis=0)
+        met = int((sums <= room).all(axis=1).sum())
+        chosen.append(waiting[:met])
+        room = room - (sums[met - 1] if met else 0)
+        waiting = waiting[met:]
+        waiting = waiting[(asks[waiting] <= room).all(axis=1)]
+    met_in_turn: Ints = np.concatenate([np.zeros(0, dtype=np.int64), *chosen])
+    return met_in_turn

@@ -1,0 +1,142 @@
+"""Chosen ways get leases: all of them where that is possible, and promises before all others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from placewright.formulations.deadline.filling import ORDERS, complete, fill, worth
+from placewright.formulations.deadline.problem import NONE, Ints, Problem, Schedule
+from placewright.formulations.deadline.spare import Spare, forced
+
+KINDS: tuple[dict[str, Any], ...] = (
+    {},
+    {"gangs": False, "releases": True},
+    {"releases": True, "promises": True},
+    {"promises": True, "rows": 2, "jobs": 6},
+)
+
+
+def some_ways(problem: Problem, seed: int) -> Ints:
+    """One way of most jobs, at random."""
+    rng = np.random.default_rng(seed)
+    way = np.full(problem.jobs, NONE, dtype=np.int64)
+    for job in range(problem.jobs):
+        if rng.random() < 0.9:
+            way[job] = rng.choice(np.flatnonzero(problem.job == job))
+    return way
+
+
+def only(problem: Problem, way: Ints) -> Problem:
+    """The problem with no other ways than these, worth one each."""
+    ways = way[way != NONE]
+    return replace(
+        problem,
+        job=problem.job[ways],
+        need=problem.need[ways],
+        first=problem.first[ways],
+        end=problem.end[ways],
+        value=np.where(problem.loss.any(), problem.value[ways], 1),
+        demand=problem.demand[ways],
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_filled_and_completed_fits_and_promises_nothing_else(
+    tiny: ModuleType, kind: dict[str, Any]
+) -> None:
+    for seed in range(60):
+        problem = tiny.problem(seed, tiny.SHAPES[seed % 4], **kind)
+        way = some_ways(problem, seed)
+        for order in ORDERS:
+            schedule = fill(problem, way, orders=(order,))
+            assert schedule.fits(problem)
+            assert np.isin(schedule.way[schedule.way != way], NONE).all()
+            more = complete(problem, schedule)
+            assert more.fits(problem)
+            kept = schedule.way != NONE
+            assert (more.way[kept] == schedule.way[kept]).all()
+            assert worth(problem, more) >= worth(problem, schedule)
+
+
+def test_single_gpus_that_may_begin_at_once_need_no_repair(
+    tiny: ModuleType, oracle: ModuleType
+) -> None:
+    checked = 0
+    for seed in range(200):
+        problem = tiny.problem(seed, tiny.SHAPES[seed % 4], gangs=False, jobs=6, horizon=6)
+        way = some_ways(problem, seed)
+        asked = int((way != NONE).sum())
+        if asked and oracle.best(only(problem, way)).admitted == asked:
+            checked += 1
+            assert (fill(problem, way, orders=("backwards",), effort=0).way == way).all(), seed
+    assert checked > 30
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_chains_find_room_for_single_gpus_whenever_they_begin(
+    tiny: ModuleType, oracle: ModuleType, order: Any
+) -> None:
+    checked = 0
+    for seed in range(200):
+        problem = tiny.problem(
+            seed, tiny.SHAPES[seed % 4], gangs=False, releases=True, jobs=6, horizon=6
+        )
+        way = some_ways(problem, seed)
+        asked = int((way != NONE).sum())
+        if asked and oracle.best(only(problem, way)).admitted == asked:
+            checked += 1
+            assert (fill(problem, way, orders=(order,)).way == way).all(), seed
+    assert checked > 30
+
+
+def test_promises_of_single_gpus_are_never_lost_for_others(
+    tiny: ModuleType, oracle: ModuleType
+) -> None:
+    for seed in range(200):
+        problem = tiny.problem(
+            seed, tiny.SHAPES[seed % 4], gangs=False, releases=True, promises=True, jobs=6
+        )
+        way = some_ways(problem, seed)
+        if not (way != NONE).any():
+            continue
+        # All losses alike, so that it is the number of promises that counts.
+        problem = replace(problem, loss=np.minimum(problem.loss, 1))
+        least = oracle.best(only(problem, way)).broken
+        assert fill(problem, way).broken(problem) == least, seed
+
+
+def test_nothing_that_fits_is_turned_down_for_want_of_spare_time(tiny: ModuleType) -> None:
+    for seed in range(200):
+        problem = tiny.problem(seed, tiny.SHAPES[seed % 4], releases=True, rows=2)
+        schedule = complete(problem, nothing(problem))
+        spare = Spare(problem, np.full(problem.jobs, NONE))
+        for way in schedule.way[schedule.way != NONE].tolist():
+            assert spare.has(way)
+            assert spare.have(np.array([way])).all()
+            spare.add(way)
+        assert (spare.left == Spare(problem, schedule.way).left).all()
+
+
+def test_work_is_forced_before_a_time_only_as_far_as_it_cannot_follow() -> None:
+    whole = {"dtype": np.int64}
+    problem = Problem(
+        capacity=np.full((1, 5), 1, **whole),
+        loss=np.zeros(2, **whole),
+        job=np.array([0, 1]),
+        need=np.array([3, 2]),
+        first=np.array([0, 2]),
+        end=np.array([4, 5]),
+        value=np.ones(2, **whole),
+        demand=np.ones((2, 1), **whole),
+    )
+    assert forced(problem, np.array([0, 1])).tolist() == [[0, 1, 2, 3, 3], [0, 0, 0, 1, 2]]
+
+
+def nothing(problem: Problem) -> Schedule:
+    runs = np.zeros((problem.jobs, problem.horizon), dtype=np.bool_)
+    return Schedule(np.full(problem.jobs, NONE, dtype=np.int64), runs)
