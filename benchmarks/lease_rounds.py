@@ -45,7 +45,18 @@ from placewright.instances.leases import Leases, Outage
 from placewright.instances.policy import Policy
 from placewright.instances.references import check_round
 
-__all__ = ["TRACE", "Asked", "Drawn", "Load", "Variant", "draw", "few", "problem_of", "round_of"]
+__all__ = [
+    "GPUS_PER_HOST",
+    "TRACE",
+    "Asked",
+    "Drawn",
+    "Load",
+    "Variant",
+    "draw",
+    "few",
+    "problem_of",
+    "round_of",
+]
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Load: TypeAlias = Literal["tight", "loose"]

@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from placewright.formulations.deadline.indexed import build
 from placewright.formulations.deadline.problem import NONE, Problem, Schedule
+from placewright.solver import InProcess, Limits
 
 ROOT = Path(__file__).parents[1]
 TRACE = ROOT.parent / "shared/data/traces/chronus/trace_job_Philly_MIX2.csv"
@@ -24,7 +26,7 @@ def bench() -> Iterator[SimpleNamespace]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT)
         patch.chdir(ROOT)
-        modules = "lease_rounds", "lease_rules"
+        modules = "deadline", "lease_programs", "lease_rounds", "lease_rules", "measure"
         yield SimpleNamespace(
             **{name: importlib.import_module(f"benchmarks.{name}") for name in modules}
         )
@@ -153,6 +155,41 @@ def problems(draw: st.DrawFn) -> Problem:
 def test_every_rule_makes_a_schedule_that_fits(bench: SimpleNamespace, asked: Problem) -> None:
     for name, rule in bench.lease_rules.RULES.items():
         assert rule(asked).fits(asked), name
+
+
+@given(problems())
+@settings(max_examples=40)
+def test_the_artifacts_program_is_as_good_as_the_exact_model(
+    bench: SimpleNamespace, asked: Problem
+) -> None:
+    model, _, _ = bench.lease_programs.artifact_program(asked)
+    solver = InProcess()
+    theirs = solver.solve("highs", model.arrays("admitted"), Limits(seconds=60.0, gap=0.0))
+    exact = solver.solve("highs", build(asked).second_term(0), Limits(seconds=60.0, gap=0.0))
+    assert exact.objective is not None
+    assert theirs.objective is not None
+    # The use of the current lease counts for at most 1.
+    assert exact.objective - 1e-6 <= theirs.objective <= exact.objective + 1 + 1e-6
+
+
+@pytest.mark.parametrize("program", ["artifact", "indexed"])
+def test_a_program_answers_with_the_value_of_its_schedule(
+    bench: SimpleNamespace, program: str
+) -> None:
+    asked = problem(
+        [1] * 6, (1, 1, [(3, 10)]), (1, 2, [(3, 10)]), (1, 1, [(3, 10), (6, 5)]), (1, 1, [(3, 10)])
+    )
+    found = getattr(bench.lease_programs, program)("highs", 60.0, asked)
+    assert (found.status, found.term, found.value) == ("optimal", "admitted", 30)
+    assert found.bound == (31 if program == "artifact" else 30)
+
+
+def test_the_exact_program_answers_with_what_it_breaks_where_there_are_promises(
+    bench: SimpleNamespace,
+) -> None:
+    asked = problem([1, 1], (1, 2, [(2, 7)]), (1, 1, [(1, 3)]), loss=(7, 3))
+    found = bench.lease_programs.indexed("highs", 60.0, asked)
+    assert (found.term, found.value, found.bound) == ("broken", 3, 3)
 
 
 def test_a_job_may_end_in_the_middle_of_its_last_lease(bench: SimpleNamespace) -> None:
