@@ -15,7 +15,16 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks import backends, incremental, interleaving, packing, presets, scale, shapes
+from benchmarks import (
+    backends,
+    deadline,
+    incremental,
+    interleaving,
+    packing,
+    presets,
+    scale,
+    shapes,
+)
 from benchmarks.plots import over_cost
 from benchmarks.report import Row, document, failed, figures_table, rows_table, summary_table
 
@@ -48,6 +57,7 @@ BENCHMARKS = {
     "interleaving": Benchmark(
         interleaving.cases, interleaving.run, partial(over_cost, "interleaving")
     ),
+    "deadline": Benchmark(deadline.cases, deadline.run, partial(over_cost, "deadline")),
     "presets": Benchmark(presets.cases, presets.run, partial(over_cost, "presets")),
 }
 

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from benchmarks.baselines import Answer, InvalidPlanError
-from placewright.formulations.deadline.indexed import build
+from placewright.formulations.deadline.indexed import build, read
 from placewright.formulations.deadline.problem import NONE, Ints, Problem, Schedule
 from placewright.solver import Arrays, Limits, Model, Status, Worker
 
@@ -62,7 +63,7 @@ def artifact(backend: str, seconds: float, problem: Problem) -> Answer:
     """Solve the artifact's program; the value is that of the schedule."""
     model, chosen, runs = artifact_program(problem)
 
-    def read(values: npt.NDArray[np.float64]) -> Schedule:
+    def schedule(values: npt.NDArray[np.float64]) -> Schedule:
         ways = np.flatnonzero(values[chosen] > 0.5)
         way = np.full(problem.jobs, NONE, dtype=np.int64)
         way[problem.job[ways]] = ways
@@ -70,15 +71,17 @@ def artifact(backend: str, seconds: float, problem: Problem) -> Answer:
         when[problem.job[ways]] = (runs[ways] >= 0) & (values[runs[ways]] > 0.5)
         return Schedule(way, when)
 
-    return _answer(backend, model.arrays("admitted"), "admitted", seconds, problem, read)
+    return _answer(backend, model.arrays("admitted"), "admitted", seconds, problem, schedule)
 
 
 def indexed(backend: str, seconds: float, problem: Problem) -> Answer:
     """Solve placewright's exact model, for the first term that is in question."""
     model = build(problem)
     if problem.loss.any():
-        return _answer(backend, model.first_term(), "broken", seconds, problem, model.read)
-    return _answer(backend, model.second_term(0), "admitted", seconds, problem, model.read)
+        arrays, term = model.first_term(), "broken"
+    else:
+        arrays, term = model.second_term(0), "admitted"
+    return _answer(backend, arrays, term, seconds, problem, partial(read, model))
 
 
 def _answer(

@@ -34,6 +34,7 @@ import numpy as np
 import numpy.typing as npt
 
 from placewright import Round
+from placewright.formulations.deadline.compile import compile_admission
 from placewright.formulations.deadline.problem import Problem
 from placewright.instances.cluster import ClusterDocument, HostEntry
 from placewright.instances.converters.chronus import chronus_jobs
@@ -255,25 +256,8 @@ def _promised(drawn: Drawn) -> Drawn:
 
 
 def problem_of(drawn: Drawn) -> Problem:
-    """Return the arrays of a round; a promise is one of its job's ways."""
-    rows = []
-    for i, job in enumerate(drawn.jobs):
-        rows += [
-            (i, job.need, job.first, end, value, job.gpus * WHOLE_GPU)
-            for end, value in job.ways(drawn.horizon)
-        ]
-    table = np.array(rows, dtype=np.int64).reshape(-1, 6)
-    loss = [0 if job.promise is None else job.promise[1] for job in drawn.jobs]
-    return Problem(
-        capacity=drawn.capacity()[None, :],
-        loss=np.array(loss, dtype=np.int64),
-        job=table[:, 0],
-        need=table[:, 1],
-        first=table[:, 2],
-        end=table[:, 3],
-        value=table[:, 4],
-        demand=table[:, 5:],
-    )
+    """Return the arrays of a round, as placewright makes them of its document."""
+    return compile_admission(round_of("drawn", drawn)).problem
 
 
 def round_of(name: str, drawn: Drawn) -> Round:

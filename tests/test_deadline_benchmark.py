@@ -240,13 +240,18 @@ def test_variants_arrive_later_lose_hosts_and_have_promises(bench: SimpleNamespa
 
 
 @needs_trace
-def test_the_round_as_a_document_says_what_the_arrays_say(bench: SimpleNamespace) -> None:
-    drawn = bench.lease_rounds.draw(100, 250, "tight", 0, "promised")
-    made = bench.lease_rounds.round_of("drawn", drawn)
+@pytest.mark.parametrize("variant", ["", "arriving", "maintained", "promised"])
+def test_the_arrays_of_a_round_are_what_was_drawn(bench: SimpleNamespace, variant: str) -> None:
+    drawn = bench.lease_rounds.draw(100, 250, "tight", 0, variant)
     asked = bench.lease_rounds.problem_of(drawn)
-    for i, job in enumerate(made.jobs):
-        mine = np.flatnonzero(asked.job == i)
-        assert job.options[0].milli_gpu == drawn.jobs[i].gpus * 1000
-        assert job.deadline is not None
-        assert asked.loss[i] == (0 if job.deadline.promise is None else job.deadline.promise.value)
-        assert set(asked.value[mine]) <= {due.value for due in job.deadline.due}
+    assert asked.capacity.tolist() == [drawn.capacity().tolist()]
+    for i, job in enumerate(drawn.jobs):
+        assert asked.loss[i] == (0 if job.promise is None else job.promise[1])
+        mine = asked.job == i
+        assert (asked.demand[mine, 0] == 1000 * job.gpus).all()
+        # Of deadlines with the same last lease only the best is a way.
+        expected = dict(reversed(job.ways(drawn.horizon)))
+        ways = zip(asked.end[mine].tolist(), asked.value[mine].tolist(), strict=True)
+        assert dict(ways) == expected
+        assert set(asked.need[mine]) <= {job.need}
+        assert set(asked.first[mine]) <= {job.first}
