@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from placewright.instances.errors import InvalidInputError, Path
-from placewright.instances.hardware import Hardware
+from placewright.instances.hardware import Hardware, hardware
 from placewright.instances.job import Job
 from placewright.instances.leases import away
 from placewright.instances.naming import known_hosts
 from placewright.instances.round import Round
 
 DEADLINE = "deadline"
+MAX_ROWS = 64
+"""Sets of GPU models of which the room in each lease is counted, unions of overlapping ones too."""
 
 
 def check_deadlines(round_: Round) -> None:
@@ -33,6 +35,8 @@ def check_deadlines(round_: Round) -> None:
                 show_value=False,
             )
         _check_job(job, round_.now, ("jobs", i, "deadline"))
+    if used:
+        _check_models(round_)
 
 
 def _check_job(job: Job, now: int, path: Path) -> None:
@@ -52,6 +56,41 @@ def _check_job(job: Job, now: int, path: Path) -> None:
             path=(*path, "ready"),
             value=deadline.ready,
         )
+
+
+def _check_models(round_: Round) -> None:
+    """Refuse task groups whose sets of GPU models make too many rows."""
+    every = frozenset(one for entry in round_.cluster.hosts if (one := hardware(entry).gpu_model))
+    sets: set[frozenset[str]] = set()
+    for i, job in enumerate(round_.jobs):
+        for j, option in enumerate(job.options if job.deadline is not None else ()):
+            for k, group in enumerate(option.groups):
+                mine = every if group.gpu_models is None else frozenset(group.gpu_models)
+                if group.gpu and mine not in sets:
+                    sets.add(mine)
+                    if len(unions(sets)) > MAX_ROWS:
+                        raise InvalidInputError(
+                            f"overlaps with those of other jobs in more than {MAX_ROWS} ways; "
+                            "expected models that fewer combinations cover",
+                            path=("jobs", i, "options", j, "groups", k, "gpu_models"),
+                            show_value=False,
+                        )
+
+
+def unions(sets: Collection[frozenset[str]]) -> set[frozenset[str]]:
+    """Return some sets of GPU models, and the unions of those that overlap.
+
+    It stops once they are too many. Demands that may each use one of the sets fit beside each other
+    exactly if, of each of these, those inside it ask no more than it has (Hall's condition).
+    """
+    family, waiting = set(sets), list(sets)
+    while waiting and len(family) <= MAX_ROWS:
+        one = waiting.pop()
+        for other in sets:
+            if one & other and one | other not in family:
+                family.add(one | other)
+                waiting.append(one | other)
+    return family
 
 
 def check_leases(round_: Round, hosts: Mapping[str, Hardware]) -> None:

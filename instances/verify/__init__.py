@@ -20,16 +20,20 @@ from placewright.instances.verify import (
     conflicts,
     decisions,
     groups,
+    leases,
     levels,
     moves,
     parts,
     preemption,
+    promises,
     quotas,
+    refusals,
     sections,
     shares,
     tasks,
     turns,
 )
+from placewright.instances.verify.leases import with_promises
 from placewright.instances.verify.reading import Reading, read
 from placewright.instances.verify.result import Rule, Verification, Violation
 from placewright.instances.verify.terms import TERMS
@@ -56,6 +60,9 @@ _PLAN_RULES: tuple[Rule[Reading], ...] = (
     *shares.RULES,
     *groups.RULES,
     *turns.RULES,
+    *leases.RULES,
+    *promises.RULES,
+    *refusals.RULES,
 )
 
 RULE_IDS = tuple([rule.id for rule in _PLAN_RULES] + [rule.id for rule in certificate.RULES])
@@ -81,7 +88,7 @@ def verify(round: Round, plan: Plan) -> Verification:  # noqa: A002
     -----
     Time and memory grow with jobs, tasks and hosts, not with GPUs.
     """
-    reading = with_groups(read(round, plan))
+    reading = with_promises(with_groups(read(round, plan)))
     terms: dict[str, int] = {}
     for name in round.policy.terms:
         if name == shares.TERM:

@@ -1,15 +1,19 @@
 """Rules about preemption: it serves a job of strictly higher precedence, and nobody else.
 
-An entitled job comes before a borrowed one, and of equal standing the higher priority first.
+A job that is promised the current lease comes before all others, an entitled one before a borrowed
+one, and of equal standing the higher priority first. Who is on a host that is away may stop for
+nobody.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from placewright.instances.job import Job
 from placewright.instances.plan import DecisionKind
-from placewright.instances.verify.reading import Reading
+from placewright.instances.verify.promises import hosts_away
+from placewright.instances.verify.reading import Placed, Preempted, Reading
 from placewright.instances.verify.result import Finding, Rule
 from placewright.instances.verify.standing import Precedence, Standing
 
@@ -38,14 +42,14 @@ def displaced_by(reading: Reading) -> Iterator[Finding]:
         for placed in reading.placed_anew
     }
     standing = Standing(reading.round)
-    chosen = {placed.job.name: placed.chosen for placed in reading.placed_anew}
-    for path, job, decision in reading.preempted:
+    comes = {placed.job.name: placed for placed in reading.placed_anew}
+    for path, job, decision in _displaced(reading):
         by, mine = decision.displaced_by, _before(reading, standing, job)
         if by is None:
             problem = f"job {job.name!r} is preempted for no job"
         elif by not in arrives or arrives[by].isdisjoint(_hosts(reading, job.name)):
             problem = f"job {by!r} does not come to a host of job {job.name!r}"
-        elif (theirs := standing.of(reading.jobs[by], chosen[by])) <= mine:
+        elif (theirs := _after(reading, standing, comes[by])) <= mine:
             problem = f"job {by!r} of {theirs} displaces job {job.name!r} of {mine}"
         else:
             continue
@@ -60,13 +64,13 @@ def preemption(reading: Reading) -> Iterator[Finding]:
     if not reading.preempted:
         return
     standing = Standing(reading.round)
-    lowest: dict[str, tuple[Precedence, str]] = {}
+    lowest: dict[str, tuple[Rank, str]] = {}
     for placed in reading.placed_anew:
-        candidate = (standing.of(placed.job, placed.chosen), placed.job.name)
+        candidate = (_after(reading, standing, placed), placed.job.name)
         for arrival in placed.arrivals:
             host = arrival.host.name
             lowest[host] = min(lowest.get(host, candidate), candidate)
-    for path, job, _ in reading.preempted:
+    for path, job, _ in _displaced(reading):
         mine = _before(reading, standing, job)
         for host in _hosts(reading, job.name):
             if host in lowest and lowest[host][0] <= mine:
@@ -79,9 +83,33 @@ def preemption(reading: Reading) -> Iterator[Finding]:
                 )
 
 
-def _before(reading: Reading, standing: Standing, job: Job) -> Precedence:
-    """Return the precedence of a running job with the option that it runs."""
-    return standing.of(job, reading.running[job.name].option)
+class Rank(NamedTuple):
+    """Whether a job is promised the current lease, and its precedence otherwise."""
+
+    promised: bool
+    precedence: Precedence
+
+    def __str__(self) -> str:
+        return f"{self.precedence}{', promised this lease' if self.promised else ''}"
+
+
+def _after(reading: Reading, standing: Standing, placed: Placed) -> Rank:
+    """Return the rank of a job that arrives somewhere; all that run and have a promise use it."""
+    promised = reading.promise_of(placed.job.name) is not None
+    return Rank(promised, standing.of(placed.job, placed.chosen))
+
+
+def _before(reading: Reading, standing: Standing, job: Job) -> Rank:
+    """Return the rank of a preempted job with the option that it ran."""
+    return Rank(promised=False, precedence=standing.of(job, reading.running[job.name].option))
+
+
+def _displaced(reading: Reading) -> Iterator[Preempted]:
+    """Yield the preempted jobs but those that had to leave a host that is away, and name nobody."""
+    gone = hosts_away(reading)
+    for victim in reading.preempted:
+        if victim.decision.displaced_by or gone.isdisjoint(_hosts(reading, victim.job.name)):
+            yield victim
 
 
 def _hosts(reading: Reading, job: str) -> list[str]:

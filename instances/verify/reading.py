@@ -6,8 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.job import Job, Option, Running, TaskGroup
+from placewright.instances.lease_section import LeaseSection, Promised
 from placewright.instances.plan import Decision, DecisionKind, Plan, Task
 from placewright.instances.ranges import expand
 from placewright.instances.round import Round
@@ -79,6 +83,34 @@ class Group(NamedTuple):
     stays: bool
 
 
+class Spans(NamedTuple):
+    """Intervals of leases, as flat arrays: whose each is, its first lease, the one after its last.
+
+    Those of one owner lie together, in the order of the plan.
+    """
+
+    owner: npt.NDArray[np.int64]
+    first: npt.NDArray[np.int64]
+    end: npt.NDArray[np.int64]
+
+
+class Promises(NamedTuple):
+    """The section `leases` of a plan.
+
+    `numbers` says which of its promises is that of a job, and `spans` have them as their owners.
+    """
+
+    path: tuple[str | int, ...]
+    section: LeaseSection
+    numbers: Mapping[str, int]
+    spans: Spans
+
+    def of(self, job: str) -> Promised | None:
+        """Return the promise of a job, None if it has none."""
+        number = self.numbers.get(job)
+        return None if number is None else self.section.jobs[number]
+
+
 class Preempted(NamedTuple):
     """A running job that is stopped."""
 
@@ -96,6 +128,7 @@ class Reading:
     it. `running` says by job name what runs before the round; every migrated and preempted job is
     in it. `vacated` are the hosts that the policy empties. `sliced`: some job has or gets a MIG
     slice. `groups` are those of the plan, and `held` what all tasks hold if there are some.
+    `promises` are None where the plan has none that can be read.
     """
 
     round: Round
@@ -111,6 +144,16 @@ class Reading:
     sliced: bool
     groups: tuple[Group, ...] = ()
     held: tuple[PlacedTask, ...] | None = None
+    promises: Promises | None = None
+
+    @property
+    def placed(self) -> tuple[Placed, ...]:
+        """Kept, migrated and started jobs: all that run after the round."""
+        return *self.kept, *self.migrated, *self.started
+
+    def promise_of(self, job: str) -> Promised | None:
+        """Return what a job is promised after the round, None for nothing."""
+        return None if self.promises is None else self.promises.of(job)
 
     @property
     def placed_anew(self) -> tuple[Placed, ...]:

@@ -6,7 +6,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from placewright.instances.errors import value_text
-from placewright.instances.verify import cells, communication, groups, moves, shares, together
+from placewright.instances.verify import (
+    cells,
+    communication,
+    groups,
+    leases,
+    moves,
+    shares,
+    together,
+)
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
 
@@ -19,6 +27,7 @@ SECTIONS: dict[str, SectionCheck] = {
     cells.KIND: cells.form,
     communication.KIND: communication.form,
     together.KIND: groups.form,
+    leases.KIND: leases.form,
 }
 
 

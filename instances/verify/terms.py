@@ -1,7 +1,7 @@
 """The objective terms, recomputed from round and plan.
 
-A job that is kept counts in `remaining` only, and in the terms of jobs that take turns; `freed`,
-`opened` and `leftover` look at the hosts that it holds.
+A job that is kept counts in `remaining` only, and in the terms of promises and of jobs that take
+turns; `freed`, `opened` and `leftover` look at the hosts that it holds.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.verify.communication import bottleneck
+from placewright.instances.verify.promised import admitted, best_effort, broken, early
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.shares import ALL, NAMES, sums
 from placewright.instances.verify.standing import Standing
@@ -187,5 +188,9 @@ TERMS: Mapping[str, Term] = {
     "throughput": Term("max", throughput),
     "weighted_throughput": Term("max", weighted_throughput),
     "efficiency": Term("max", efficiency),
+    "broken": Term("min", broken),
+    "admitted": Term("max", admitted),
+    "best_effort": Term("max", best_effort),
+    "early": Term("max", early),
     **{name: Term("max", partial(share, name=name)) for name in (*NAMES, ALL)},
 }

@@ -393,7 +393,7 @@ CORRUPTIONS: dict[str, tuple[Edit, set[str], str]] = {
         "decisions[2].reason",
     ),
     "another round's plan": (set_in("round", to="0" * 64), {"same_round"}, "round"),
-    "an unknown section": (add_section({"kind": "leases"}), {"section"}, "sections[1].kind"),
+    "an unknown section": (add_section({"kind": "geo"}), {"section"}, "sections[1].kind"),
     "shares twice": (repeat_shares, {"shares"}, "sections[2]"),
     "a section without kind": (add_section({}), {"section"}, "sections[1].kind"),
     "a section of a strange kind": (

@@ -1,0 +1,210 @@
+"""What each lease has room for, counted in milli-GPU: no host, CPU or memory is looked at.
+
+There is a row per set of GPU models, and one per tenant with a quota of GPUs. Demands that may use
+some models fit beside each other exactly if, for every union of their sets of models, those inside
+it ask no more than it has (Hall's condition); unions of sets without a common model add nothing.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from placewright.instances.deadline import gain
+from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.job import Job, Option
+from placewright.instances.ranges import expand
+from placewright.instances.verify.reading import Promises, Reading, Spans
+
+Ints = npt.NDArray[np.int64]
+Models = frozenset[str]
+
+
+class Room:
+    """The rows that some jobs ask of with some of their options, and what each has in each lease.
+
+    Pinned jobs run on without a break: what they hold is no room for others, so they ask nothing.
+    """
+
+    def __init__(self, reading: Reading, asking: Iterable[tuple[Job, int]]) -> None:
+        self._reading = reading
+        self._models = frozenset(
+            host.hardware.gpu_model
+            for host in reading.cluster.hosts.values()
+            if host.hardware.gpu_model is not None
+        )
+        asking = list(asking)
+        sets = {models for job, o in asking for models, _ in self._asked(job.options[o])}
+        self.sets = sorted(_closed(sets), key=sorted)
+        has_quota = {t.name: t.quota["gpu"] for t in reading.round.tenants if "gpu" in t.quota}
+        owners = {job.tenant for job, _ in asking}
+        self.tenants = [name for name in has_quota if name in owners]
+        pinned = list(_pinned(reading))
+        by_model = _capacity(reading, pinned)
+        none = np.zeros(reading.round.leases.horizon, dtype=np.int64)
+        rows = [sum((by_model.get(model, none) for model in each), none) for each in self.sets]
+        for name in self.tenants:
+            left = np.full_like(none, has_quota[name])
+            for job, option, end in pinned:
+                if job.tenant == name:
+                    left[:end] -= option.milli_gpu
+            rows.append(np.maximum(left, 0))
+        self.free: Ints = np.array(rows, dtype=np.int64).reshape(len(rows), len(none))
+
+    def names(self) -> list[str]:
+        """Return what each row is of, in words."""
+        return [
+            "GPUs" if each == self._models else f"GPUs of {', '.join(sorted(each))}"
+            for each in self.sets
+        ] + [f"tenant {name!r}" for name in self.tenants]
+
+    def demand(self, asking: Iterable[tuple[Job, int]]) -> Ints:
+        """Return what each job asks of each row in one lease (jobs, rows)."""
+        table: list[list[int]] = []
+        for job, chosen in asking:
+            option, held = job.options[chosen], job.running
+            if held is not None and held.pinned:
+                table.append([0] * len(self.free))
+                continue
+            asked = self._asked(option)
+            inside = [sum(gpu for models, gpu in asked if models <= each) for each in self.sets]
+            owned = [option.milli_gpu if job.tenant == name else 0 for name in self.tenants]
+            table.append(inside + owned)
+        return np.array(table, dtype=np.int64).reshape(-1, len(self.free))
+
+    def taken(self, promises: Promises, jobs: Mapping[int, Job]) -> Ints:
+        """Return what promises take of each row in each lease (rows, horizon).
+
+        `jobs` are those of the promises that count, by their numbers.
+        """
+        rows, horizon = self.free.shape
+        asked = np.zeros((len(promises.section.jobs), rows), dtype=np.int64)
+        counts = np.zeros(len(asked), dtype=np.bool_)
+        for number in jobs:
+            counts[number] = True
+        asked[counts] = self.demand(
+            (jobs[number], promises.section.jobs[number].option) for number in sorted(jobs)
+        )
+        owner, first, end = (array[counts[promises.spans.owner]] for array in promises.spans)
+        change = np.zeros((horizon + 1, rows), dtype=np.int64)
+        np.add.at(change, first, asked[owner])
+        np.subtract.at(change, end, asked[owner])
+        taken: Ints = np.cumsum(change[:-1], axis=0).T
+        return taken
+
+    def _asked(self, option: Option) -> list[tuple[Models, int]]:
+        return [
+            (self._models if group.gpu_models is None else frozenset(group.gpu_models), gpu)
+            for group in option.groups
+            if (gpu := group.milli_gpu)
+        ]
+
+
+def least_of(table: Ints, spans: Spans) -> Ints:
+    """Return the least entry of each row of a table in each interval (intervals, rows).
+
+    The minima of all runs of 1, 2, 4, ... columns are made once; two of them cover an interval.
+    """
+    runs = [table]
+    length = spans.end - spans.first
+    for step in range(int(length.max(initial=1)).bit_length() - 1):
+        last = runs[-1]
+        runs.append(np.minimum(last[:, : -(1 << step)], last[:, 1 << step :]))
+    least = np.empty((len(length), len(table)), dtype=np.int64)
+    level = np.frexp(length.astype(np.float64))[1] - 1
+    for step, run in enumerate(runs):
+        of = np.flatnonzero(level == step)
+        first, second = spans.first[of], spans.end[of] - (1 << step)
+        least[of] = np.minimum(run[:, first], run[:, second]).T
+    return least
+
+
+def _closed(sets: set[Models]) -> set[Models]:
+    """Return some sets, and the unions of those that overlap."""
+    family = set(sets)
+    waiting = list(sets)
+    while waiting:
+        one = waiting.pop()
+        for other in sets:
+            union = one | other
+            if one & other and union not in family:
+                family.add(union)
+                waiting.append(union)
+    return family
+
+
+class Held(NamedTuple):
+    """A pinned job, the option that it runs, and the lease from which on it is done."""
+
+    job: Job
+    option: Option
+    end: int
+
+
+def _pinned(reading: Reading) -> Iterator[Held]:
+    """Yield the pinned jobs: each runs until its work is done, or for the whole horizon."""
+    leases = reading.round.leases
+    for name, running in reading.running.items():
+        if not running.pinned:
+            continue
+        job, end = reading.jobs[name], leases.horizon
+        if job.deadline is not None:
+            pace = job.deadline.pace(running.option)
+            each = gain(pace, leases.length_s, len({task.host for task in running.tasks}))
+            if each:
+                end = min(end, -(-job.deadline.work // each))
+        yield Held(job, job.options[running.option], end)
+
+
+def _capacity(reading: Reading, pinned: Iterable[Held]) -> Mapping[str, Ints]:
+    """Return the milli-GPU of each GPU model in each lease (horizon,).
+
+    Hosts that are unhealthy, and GPUs that are reserved, are not there in any lease.
+    """
+    horizon = reading.round.leases.horizon
+    blocked: defaultdict[str, set[int]] = defaultdict(set)
+    for entry in reading.round.reservations:
+        for name in expand(entry.host):
+            gpus = range(reading.cluster.hosts[name].hardware.gpus)
+            blocked[name].update(gpus if entry.gpus is None else entry.gpus)
+    away = _away(reading)
+    always: defaultdict[str, int] = defaultdict(int)
+    lacking: defaultdict[str, Ints] = defaultdict(lambda: np.zeros(horizon, dtype=np.int64))
+    for name, host in reading.cluster.hosts.items():
+        model = host.hardware.gpu_model
+        if model is not None and host.healthy:
+            free = WHOLE_GPU * (host.hardware.gpus - len(blocked.get(name, ())))
+            always[model] += free
+            if name in away:
+                lacking[model] += free * away[name]
+    for job, option, end in pinned:
+        for task in job.running.tasks if job.running else ():
+            host = reading.cluster.hosts[task.host]
+            model = host.hardware.gpu_model
+            if model is None or not host.healthy:
+                continue
+            open_gpus = [gpu for gpu in task.gpus if gpu not in blocked.get(task.host, ())]
+            takes = len(open_gpus) * min(option.groups[task.group].gpu, WHOLE_GPU)
+            there = ~away[task.host][:end] if task.host in away else True
+            lacking[model][:end] += takes * np.asarray(there)
+    return {model: free - lacking[model] for model, free in always.items()}
+
+
+def _away(reading: Reading) -> dict[str, npt.NDArray[np.bool_]]:
+    """Return in which leases each host with an outage is away (horizon,)."""
+    leases = reading.round.leases
+    start = reading.round.now + leases.length_s * np.arange(leases.horizon)
+    away: dict[str, npt.NDArray[np.bool_]] = {}
+    for outage in leases.outages:
+        overlaps = np.ones(leases.horizon, dtype=np.bool_)
+        if outage.start is not None:
+            overlaps &= outage.start < start + leases.length_s
+        if outage.end is not None:
+            overlaps &= start < outage.end
+        for name in expand(outage.host):
+            away[name] = away[name] | overlaps if name in away else overlaps
+    return away
