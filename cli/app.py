@@ -70,8 +70,8 @@ def main(args: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0 done; 1 internal error; 2 usage; 3 invalid input; 5 the asked gap was missed;
-        7 verification failed; 130 interrupted.
+        0 done; 1 internal error; 2 usage; 3 invalid input; 4 a promise is broken; 5 the
+        asked gap was missed; 7 verification failed; 130 interrupted.
     """
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

@@ -51,7 +51,8 @@ def verify(
     if not verification.ok:
         raise typer.Exit(report_violations(verification, plan_file))
     if bound:
-        from placewright.cli.tables import print_table, terms_table
+        from placewright.cli.tables import terms_table
+        from placewright.cli.tabular import print_table
         from placewright.rounds import prove_bounds
 
         results = prove_bounds(round_, plan, time_limit=time_limit)
@@ -107,7 +108,7 @@ def check_one_stdin(*files: str | None) -> None:
 
 
 def _print_verification(console: Console, plan: Plan, verification: Verification) -> None:
-    from placewright.cli.tables import print_table, table
+    from placewright.cli.tabular import print_table, table
     from placewright.cli.text import count, number, percent
     from placewright.instances.verify import RULE_IDS
 

@@ -2,7 +2,7 @@
 
 The hues of the large jobs stay apart for readers with a colour vision deficiency; what runs
 already and stays is grey, so that a plan stands out from what it found. Timelines have a colour
-per resource.
+per resource, charts of leases one per kind of promise.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ STAGES = (
     "#8a8a8a",
 )
 """Light enough for black letters on them."""
+PROMISED, LATER, OFFERED = "#009e73", "#e69f00", "#d55e00"
+BANDS = ("#00664b", "#009e73", "#5cc4a0", "#b5e3d0")
 
 
 def free_colour(model: int) -> str:
@@ -43,6 +45,11 @@ def free_colour(model: int) -> str:
 def stage_colour(resource: int) -> str:
     """Return the colour of a resource in timelines; they repeat after `STAGES`."""
     return STAGES[resource % len(STAGES)]
+
+
+def band_colour(index: int) -> str:
+    """Return the colour of a band of promises, the darkest first."""
+    return BANDS[index]
 
 
 def job_colour(index: int) -> str:

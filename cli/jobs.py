@@ -7,7 +7,7 @@ from collections import defaultdict
 from rich.console import Console
 from rich.table import Table
 
-from placewright.cli.tables import MAX_ROWS, print_table, table
+from placewright.cli.tabular import MAX_ROWS, print_table, table
 from placewright.cli.text import NONE, count, gpus, number, place
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.job import Job, Option, Running, TaskGroup

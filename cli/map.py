@@ -106,7 +106,7 @@ def _print_legend(console: Console, occupancy: Occupancy) -> None:
             FREE,
             " free   ",
             (SICK, "red"),
-            " unhealthy   ",
+            f" {occupancy.unusable}   ",
             f"{SHARES} in part   ",
             f"{marks}:" if occupancy.jobs else "",
         )

@@ -15,6 +15,7 @@ from placewright.instances.arrays import build_cluster, build_state
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.job import Job, Option
 from placewright.instances.plan import Decision, DecisionKind, Plan, Task
+from placewright.instances.ranges import expand
 from placewright.instances.round import Round
 from placewright.topology import Cluster
 
@@ -44,7 +45,9 @@ class Occupancy:
     cluster : Cluster
         The cluster as arrays.
     healthy : bool array (hosts,)
-        False where nothing may be placed.
+        False where nothing may be placed: on unhealthy hosts and those that are away now.
+    away : bool array (hosts,)
+        Whether the current lease has nothing of the host.
     running : int32 array (gpus,)
         Milli-GPU of running jobs in the order of `Cluster.gpu_start`; after a plan, of kept jobs.
     placed : int32 array (gpus,)
@@ -57,10 +60,18 @@ class Occupancy:
 
     cluster: Cluster
     healthy: NDArray[np.bool_]
+    away: NDArray[np.bool_]
     running: Ints
     placed: Ints
     owner: Ints
     jobs: tuple[PlacedJob, ...]
+
+    @property
+    def unusable(self) -> str:
+        """What the hosts are that nothing may be placed on."""
+        if not self.away.any():
+            return "unhealthy"
+        return "away" if (self.healthy | self.away).all() else "unhealthy or away"
 
     @property
     def free_milli(self) -> int:
@@ -97,9 +108,11 @@ def occupancy_of(round_: Round, plan: Plan | None = None) -> Occupancy:
             owner[gpus] = index
     # Members of one group hold the same GPUs.
     np.minimum(running, WHOLE_GPU - placed, out=running)
+    away = _away(round_, cluster)
     return Occupancy(
         cluster=cluster,
-        healthy=state.healthy,
+        healthy=state.healthy & ~away,
+        away=away,
         running=running,
         placed=placed,
         owner=owner,
@@ -114,6 +127,16 @@ def occupancy_of(round_: Round, plan: Plan | None = None) -> Occupancy:
             for members, option in arrivals
         ),
     )
+
+
+def _away(round_: Round, cluster: Cluster) -> NDArray[np.bool_]:
+    """Return whether an outage has begun before the current lease ends (hosts,)."""
+    away = np.zeros(cluster.num_hosts, dtype=np.bool_)
+    for outage in round_.leases.outages:
+        first, end = round_.leases.overlapped(outage, round_.now)
+        if first == 0 < end:
+            away[[cluster.host_index[name] for name in expand(outage.host)]] = True
+    return away
 
 
 def _first_members(plan: Plan | None) -> dict[str, str]:

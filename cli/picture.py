@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from placewright.cli.colours import LARGE, PLACED, RUNNING, UNHEALTHY, free_colour, job_colour
 from placewright.cli.layout import GPU_LEVEL, Layout, layout_of
+from placewright.cli.lease_picture import add_leases
+from placewright.cli.lease_use import Chart
 from placewright.cli.occupancy import Occupancy
 from placewright.cli.text import count, count_gpus, shortened
 from placewright.cli.timeline_picture import add_timelines
@@ -58,9 +60,14 @@ def check_picture(path: str) -> None:
 
 
 def draw(
-    occupancy: Occupancy, path: str, title: str, subtitle: str, timelines: Timelines | None = None
+    occupancy: Occupancy,
+    path: str,
+    title: str,
+    subtitle: str,
+    timelines: Timelines | None = None,
+    chart: Chart | None = None,
 ) -> None:
-    """Write a picture of a cluster, and timelines below it; the path's suffix decides its format.
+    """Write a picture of a cluster, timelines or leases below; the path's suffix is its format.
 
     GPUs are drawn one by one, filled from below as far as they are used, where
     `layout.MAX_CELLS` allows it; else a cell stands for a host, a rack or more and mixes the
@@ -105,6 +112,8 @@ def draw(
     )
     if timelines is not None:
         add_timelines(figure, timelines)
+    if chart is not None:
+        add_leases(figure, chart)
     content = BytesIO()
     suffix = Path(path).suffix.lower()[1:]
     # A fixed salt and no date: the same plan gives the same bytes.
@@ -195,7 +204,7 @@ def _legend(occupancy: Occupancy, level: str) -> list[Patch]:
         for index, model in enumerate(occupancy.cluster.gpu_models)
     ]
     if not occupancy.healthy.all():
-        patches.append(Patch(color=UNHEALTHY, label="unhealthy"))
+        patches.append(Patch(color=UNHEALTHY, label=occupancy.unusable))
     if occupancy.running.any():
         patches.append(Patch(color=RUNNING, label="running"))
     named = occupancy.jobs[: len(LARGE)] if level == GPU_LEVEL else ()

@@ -10,6 +10,9 @@ from placewright.cli.check import check_one_stdin, check_pair, report_violations
 from placewright.cli.streams import check_output, out
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from placewright.cli.promises import Promises
     from placewright.instances.cluster import ClusterDocument
     from placewright.instances.plan import Plan
     from placewright.instances.round import Round
@@ -33,7 +36,8 @@ def show(
     """Draw a cluster as a tree, a round as a tree with its jobs, a plan as a map of its GPUs.
 
     A plan is drawn on the cluster of its round, and only if it is valid (else exit 7). Below the
-    map is a timeline of each group of jobs that take turns.
+    map is a timeline of each group of jobs that take turns, or a chart of the leases in which jobs
+    do what was promised of them.
 
     Example: placewright show round.yaml --plan plan.json -o plan.png
     """
@@ -45,22 +49,26 @@ def show(
         check_output(picture, file)
     document, plan = _read(file, plan_file, round_file)
     from placewright.cli.occupancy import occupancy_of
+    from placewright.cli.promises import promises_of
     from placewright.cli.summary import document_text
     from placewright.cli.turns import timelines_of
     from placewright.instances.round import Round
 
     round_ = document if isinstance(document, Round) else Round(cluster=document)
     occupancy = occupancy_of(round_, plan)
+    promises = promises_of(round_, plan)
     if picture is not None and not occupancy.cluster.num_gpus:
         raise typer.BadParameter(f"{file} has no GPUs; expected some to draw", param_hint="-o")
     title = f"{'Plan for round' if plan else document.kind} {document.name}"
     summary = document_text(plan or document)
     if picture is not None:
         from placewright.cli import timeline_picture
+        from placewright.cli.lease_use import chart_of
         from placewright.cli.picture import draw
 
         timelines = timelines_of(round_, plan, timeline_picture.MAX_GROUPS)
-        draw(occupancy, picture, title, summary, timelines)
+        chart = chart_of(promises) if promises is not None else None
+        draw(occupancy, picture, title, summary, timelines, chart)
         return
     console = out()
     console.print(f"{title}: {summary}", soft_wrap=True)
@@ -74,14 +82,31 @@ def show(
         if timelines is not None:
             console.print()
             timeline.print_timelines(console, timelines)
+        if promises is not None:
+            _print_promises(console, promises)
         return
     from placewright.cli.tree import cluster_tree
 
     console.print(cluster_tree(occupancy))
     if round_.jobs:
+        from placewright.cli.deadlines import print_deadlines
         from placewright.cli.jobs import print_jobs
 
         print_jobs(console, round_)
+        print_deadlines(console, round_)
+
+
+def _print_promises(console: Console, promises: Promises) -> None:
+    """Print what is promised: what is broken first, the chart of leases, and the tables."""
+    from placewright.cli.lease_chart import print_leases
+    from placewright.cli.lease_use import chart_of
+    from placewright.cli.promise_tables import print_broken, print_promises
+
+    console.print()
+    print_broken(console, promises)
+    print_leases(console, chart_of(promises))
+    console.print()
+    print_promises(console, promises)
 
 
 def _read(

@@ -10,10 +10,13 @@ import typer
 from placewright.cli.streams import STANDARD, check_output, err, note, out
 
 if TYPE_CHECKING:
-    from placewright.instances.plan import Certificate
+    from placewright.instances.plan import Certificate, Plan
 
+EXIT_BROKEN = 4
 EXIT_GAP_MISSED = 5
 EXIT_INTERRUPTED = 130
+MAX_BROKEN = 5
+"""Jobs that one line names."""
 
 
 class Format(StrEnum):
@@ -67,7 +70,8 @@ def solve(
 ) -> None:
     """Plan one round: which jobs start, where, and how close that is to the best.
 
-    Ctrl-C stops the search; the best plan so far is printed and written (exit 130).
+    Ctrl-C stops the search; the best plan so far is printed and written (exit 130). So is a plan
+    that cannot keep all promises of earlier rounds; it names those that it breaks (exit 4).
 
     Example: placewright solve round.yaml -o plan.json --time-limit 10
     """
@@ -97,17 +101,26 @@ def solve(
 
         print_plan(out(), round_, plan)
     if plan.certificate is not None:
-        raise typer.Exit(_judge(plan.certificate, gap))
+        raise typer.Exit(_judge(plan, plan.certificate, gap))
 
 
-def _judge(certificate: Certificate, gap: float | None) -> int:
+def _judge(plan: Plan, certificate: Certificate, gap: float | None) -> int:
     """Say on stderr what fell short, and return the exit code."""
-    from placewright.cli.text import percent
+    from placewright.cli.promises import broken_in
+    from placewright.cli.text import percent, several
 
     for what in certificate.degraded:
         note(f"placewright: degraded: {what}")
     if any("interrupted" in what for what in certificate.degraded):
         return EXIT_INTERRUPTED
+    broken = broken_in(plan)
+    if broken:
+        proven = any(term.name == "broken" and term.gap == 0 for term in certificate.terms)
+        note(
+            f"placewright: breaks what was promised to {several(broken, MAX_BROKEN)}; "
+            f"{'proven' if proven else 'not proven'} to be the least loss"
+        )
+        return EXIT_BROKEN
     if gap is not None and (certificate.gap is None or certificate.gap > gap):
         note(f"placewright: gap {percent(certificate.gap)} missed; asked for {percent(gap)}")
         return EXIT_GAP_MISSED

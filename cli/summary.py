@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from placewright.cli.deadlines import deadlines_text
 from placewright.cli.occupancy import Occupancy, occupancy_of
+from placewright.cli.promises import promised_in
 from placewright.cli.text import count, gpus
 from placewright.instances.cluster import ClusterDocument
 from placewright.instances.plan import DecisionKind, Plan
@@ -27,17 +29,28 @@ def document_text(document: Round | ClusterDocument | Plan) -> str:
         return capacity_text(occupancy_of(Round(cluster=document)))
     occupancy = occupancy_of(document)
     pending = [job for job in document.jobs if job.running is None]
+    deadlines = f"; {deadlines_text(document)}" if document.policy.formulation == "deadline" else ""
     asked = sum(max(option.milli_gpu for option in job.options) for job in pending)
     return (
         f"{capacity_text(occupancy)}, {gpus(occupancy.free_milli)} free; "
         f"{count(len(document.jobs) - len(pending), 'job')} running, {len(pending):,} pending "
-        f"asking {gpus(asked)}"
+        f"asking {gpus(asked)}{deadlines}"
     )
 
 
 def plan_text(plan: Plan) -> str:
-    """Count the jobs by what the plan decides."""
+    """Count the jobs by what the plan decides, and its promises if it makes some."""
     kinds = [decision.decision for decision in plan.decisions]
+    section = promised_in(plan)
+    promises = (
+        []
+        if section is None
+        else [
+            count(len(section["jobs"]), "promise"),
+            *([f"{len(section['broken']):,} BROKEN"] if section["broken"] else []),
+            f"{len(section['refused']):,} refused",
+        ]
+    )
     return ", ".join(
         [
             count(len(kinds), "job"),
@@ -46,12 +59,13 @@ def plan_text(plan: Plan) -> str:
                 for kind, word in OUTCOMES.items()
                 if kind in kinds or kind not in MOVES
             ),
+            *promises,
         ]
     )
 
 
 def capacity_text(occupancy: Occupancy) -> str:
-    """Count GPUs by model, hosts, and hosts that are not healthy."""
+    """Count GPUs by model, hosts, and hosts that cannot be used."""
     cluster = occupancy.cluster
     by_model = [
         f"{int(cluster.gpu_count[cluster.gpu_model == index].sum()):,} {model}"
@@ -60,5 +74,5 @@ def capacity_text(occupancy: Occupancy) -> str:
     models = f" ({', '.join(by_model)})" if by_model else ""
     sick = int((~occupancy.healthy).sum())
     return f"{count(cluster.num_gpus, 'GPU')}{models} on {count(cluster.num_hosts, 'host')}" + (
-        f", {sick:,} unhealthy" if sick else ""
+        f", {sick:,} {occupancy.unusable}" if sick else ""
     )

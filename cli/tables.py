@@ -6,16 +6,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from placewright.cli.collectives import collectives_of, options_of, row_of
 from placewright.cli.groups import sizes_of
 from placewright.cli.moves import Move, moves_of
+from placewright.cli.promise_tables import print_broken, print_promises
+from placewright.cli.promises import promises_of
 from placewright.cli.summary import MOVES, OUTCOMES
+from placewright.cli.tabular import MAX_ROWS, print_rest, print_table, table
 from placewright.cli.tenants import cells_of, shares_of
-from placewright.cli.text import NONE, count, gpus, number, percent, place, term_text
+from placewright.cli.text import NONE, gpus, number, percent, place, term_text
 from placewright.instances.plan import DecisionKind, Reason
 
 if TYPE_CHECKING:
@@ -23,33 +25,15 @@ if TYPE_CHECKING:
     from placewright.instances.plan import Certificate, Decision, Plan, TermResult
     from placewright.instances.round import Round
 
-MAX_ROWS = 20
-
 REASONS = {
     Reason.NEVER_FITS: "fits not even the empty, healthy cluster",
     Reason.QUOTA: "exceeds what is left of its tenant's quota",
     Reason.CAPACITY: "did not fit what was free before the round",
     Reason.DISPLACED_BY_PRIORITY: "did not fit beside started jobs of higher priority",
     Reason.NOT_CHOSEN: "could have started; others were worth more",
+    Reason.PROMISED_LATER: "will be done as promised in later leases",
+    Reason.REFUSED: "could be promised none of its due times",
 }
-
-
-def table(title: str, *columns: str, right: Iterable[str] = ()) -> Table:
-    """Return an empty table in the one style of the command line."""
-    made = Table(
-        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_edge=False
-    )
-    for column in columns:
-        made.add_column(
-            column, justify="right" if column in right else "left", overflow="fold", no_wrap=False
-        )
-    return made
-
-
-def print_table(console: Console, made: Table) -> None:
-    """Print a table and an empty line below it."""
-    console.print(made)
-    console.print()
 
 
 def print_plan(console: Console, round_: Round, plan: Plan) -> None:
@@ -57,9 +41,14 @@ def print_plan(console: Console, round_: Round, plan: Plan) -> None:
     jobs = {job.name: job for job in round_.jobs}
     console.print(f"Plan for round {round_.name}")
     console.print()
+    promises = promises_of(round_, plan)
+    if promises is not None:
+        print_broken(console, promises)
     print_table(console, outcome_table(jobs, plan))
     if plan.certificate is not None:
         print_table(console, terms_table(plan.certificate.terms))
+    if promises is not None:
+        print_promises(console, promises)
     moves = moves_of(jobs, plan)
     if moves:
         _print_moves(console, moves)
@@ -177,7 +166,7 @@ def _print_moves(console: Console, moves: Sequence[Move]) -> None:
             move.target,
         )
     print_table(console, made)
-    _print_rest(console, len(moves), "more move")
+    print_rest(console, len(moves), "more move")
 
 
 def _print_groups(console: Console, jobs: Mapping[str, Job], plan: Plan) -> None:
@@ -208,7 +197,7 @@ def _print_collectives(console: Console, jobs: Mapping[str, Job], plan: Plan) ->
     for collective in found[:MAX_ROWS]:
         made.add_row(*row_of(jobs, options, collective))
     print_table(console, made)
-    _print_rest(console, len(found), "more collective")
+    print_rest(console, len(found), "more collective")
 
 
 def _print_tenants(console: Console, plan: Plan) -> None:
@@ -225,14 +214,7 @@ def _print_tenants(console: Console, plan: Plan) -> None:
             made.add_row(*row)
         if rows:
             print_table(console, made)
-            _print_rest(console, len(rows), noun)
-
-
-def _print_rest(console: Console, rows: int, noun: str) -> None:
-    """Say how many rows a table left out."""
-    if rows > MAX_ROWS:
-        console.print(f"... and {count(rows - MAX_ROWS, noun)}")
-        console.print()
+            print_rest(console, len(rows), noun)
 
 
 def _print_jobs(console: Console, jobs: Mapping[str, Job], plan: Plan) -> None:
@@ -254,7 +236,7 @@ def _print_jobs(console: Console, jobs: Mapping[str, Job], plan: Plan) -> None:
             place(decision.tasks) if decision.tasks else (decision.reason or NONE),
         )
     print_table(console, made)
-    _print_rest(console, len(decisions), "more job")
+    print_rest(console, len(decisions), "more job")
 
 
 def _milli_gpu(job: Job, decision: Decision) -> int:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 NONE = "-"
 WHOLE_GPU = 1000
-HOUR = 3600
+MINUTE, HOUR, DAY = 60, 3600, 86_400
 MILLION = 1_000_000
 MAX_NAME = 48
 SMALL_FRACTION = 1e-5
@@ -38,6 +38,39 @@ def gpu_time(milli: float) -> str:
 def milliseconds(microseconds: float) -> str:
     """Write microseconds as milliseconds: 780459 is `780.459 ms`."""
     return f"{_decimal(microseconds / 1000)} ms"
+
+
+def duration(seconds: int) -> str:
+    """Write a time in its two largest units, rounded down: `45s`, `12m30`, `2h20`, `3d04h`."""
+    if seconds < MINUTE:
+        return f"{seconds}s"
+    if seconds < HOUR:
+        return f"{seconds // MINUTE}m" + (f"{seconds % MINUTE:02}" if seconds % MINUTE else "")
+    if seconds < DAY:
+        return f"{seconds // HOUR}h{seconds % HOUR // MINUTE:02}"
+    return f"{seconds // DAY}d{seconds % DAY // HOUR:02}h"
+
+
+def after(at: int, now: int) -> str:
+    """Write a time on the round's clock by its distance from now: `+2h20`, `now`, `-35m`."""
+    if at == now:
+        return "now"
+    return f"+{duration(at - now)}" if at > now else f"-{duration(now - at)}"
+
+
+def intervals(pairs: Sequence[tuple[int, int]], limit: int) -> str:
+    """Write half-open intervals of leases: (0, 4), (6, 7) is `0-3,6`; after `limit`, how many."""
+    parts = [f"{a}" if b == a + 1 else f"{a}-{b - 1}" for a, b in pairs[:limit]]
+    more = len(pairs) - limit
+    return ",".join(parts) + (f" and {more:,} more" if more > 0 else "")
+
+
+def several(names: Sequence[str], limit: int) -> str:
+    """Write the first names, and how many there are more: `a, b and 3 more`."""
+    more = len(names) - limit
+    if more > 0:
+        return f"{', '.join(names[:limit])} and {more:,} more"
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
 def millionths(value: float) -> str:
@@ -116,6 +149,8 @@ UNITS: Mapping[str, Callable[[float], str]] = {
     "throughput": millionths,
     "weighted_throughput": millionths,
     "efficiency": millionths,
+    "best_effort": millionths,
+    "early": count_gpus,
 }
 
 

@@ -77,6 +77,10 @@ def _facts(occupancy: Occupancy, depth: int) -> list[Text]:
         if sick[index]:
             # Of a host itself the count would only say "1".
             here = depth == len(cluster.levels) - 1
-            line.append(", unhealthy" if here else f", {sick[index]} unhealthy", "red")
+            if here:
+                word = "away" if occupancy.away[index] else "unhealthy"
+            else:
+                word = f"{sick[index]} {occupancy.unusable}"
+            line.append(f", {word}", "red")
         facts.append(line)
     return facts

@@ -1,0 +1,221 @@
+"""The tables of promises: given, broken, refused, and what runs without one."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from placewright.cli.deadlines import absences, clock_text, due_text
+from placewright.cli.promises import Obstacle, Promise, Promises, Refused
+from placewright.cli.tabular import MAX_ROWS, print_rest, print_table, table
+from placewright.cli.text import (
+    HOUR,
+    NONE,
+    after,
+    count,
+    count_gpus,
+    duration,
+    gpus,
+    intervals,
+    number,
+    several,
+)
+
+STANDING = {
+    "new": "new",
+    "kept": "kept",
+    "earlier": "now for earlier",
+    "later": "broken, now for later",
+}
+LOUD = "bold red"
+MAX_INTERVALS = 3
+MAX_HOLDERS = 3
+MAX_AWAY = 3
+
+
+def print_broken(console: Console, promises: Promises) -> None:
+    """Print the promises that are broken, and why; nothing if all are kept."""
+    broken, now = promises.broken, promises.round.now
+    if not broken:
+        return
+    console.print(Text(broken_text(promises), LOUD))
+    for entry in broken[:MAX_ROWS]:
+        gone = "now none" if entry.after is None else f"now {due_text(entry.after, now)}"
+        obstacle = promises.obstacle(entry.job, entry.before.at)
+        console.print(
+            Text.assemble(
+                (f"  {entry.job}", LOUD),
+                f"  {count_gpus(obstacle.milli_gpu)}, was {due_text(entry.before, now)}, {gone}",
+            ),
+            soft_wrap=True,
+        )
+        console.print(f"    {why(promises, obstacle, entry.before.at)}", soft_wrap=True)
+        away = absences(promises.round, obstacle.window)
+        if away:
+            console.print(f"    away: {several(away, MAX_AWAY)}", soft_wrap=True)
+    console.print()
+    print_rest(console, len(broken), "more broken promise")
+
+
+def broken_text(promises: Promises) -> str:
+    """Say how many promises are broken, and what that loses."""
+    lost = sum(b.before.value - (b.after.value if b.after else 0) for b in promises.broken)
+    had = sum(
+        job.deadline is not None and job.deadline.promise is not None for job in promises.round.jobs
+    )
+    return f"BROKEN: {len(promises.broken):,} of {count(had, 'promise')}, value {number(lost)} lost"
+
+
+def print_promises(console: Console, promises: Promises) -> None:
+    """Print how many promises there are, then those given and refused, and best effort."""
+    console.print(clock_text(promises.round), soft_wrap=True)
+    console.print()
+    _print_counts(console, promises)
+    _print_given(console, promises)
+    _print_refused(console, promises)
+
+
+def _print_counts(console: Console, promises: Promises) -> None:
+    """Count jobs and GPUs by what was promised."""
+    hours = promises.round.leases.length_s / HOUR
+    made = table(
+        "Promises",
+        "promise",
+        "jobs",
+        "value",
+        "GPUs now",
+        "GPU-h",
+        right=("jobs", "value", "GPUs now", "GPU-h"),
+    )
+    for word in ("new", "kept", "earlier", "later"):
+        given = [p for p in promises.given if standing(p) == word]
+        if given or word in ("new", "kept"):
+            made.add_row(
+                STANDING[word],
+                number(len(given)),
+                number(sum(p.due.value for p in given)),
+                gpus(sum(p.milli_gpu for p in given if p.now)),
+                gpus(round(sum(p.milli_gpu * p.length for p in given) * hours, -2)),
+            )
+    refused, efforts = promises.refused, promises.best_effort
+    made.add_row(
+        "refused",
+        number(len(refused)),
+        number(sum(r.dues[0].value for r in refused)),
+        gpus(sum(e.milli_gpu for e in efforts if e.asked)),
+        NONE,
+    )
+    others = [e for e in efforts if not e.asked]
+    made.add_row(
+        "best effort, running",
+        number(len(others)),
+        NONE,
+        gpus(sum(e.milli_gpu for e in others)),
+        NONE,
+    )
+    print_table(console, made)
+
+
+def standing(promise: Promise) -> str:
+    """Compare a promise with the one before it: `new`, `kept`, `earlier` or `later`."""
+    if promise.before is None:
+        return "new"
+    if promise.due.at == promise.before.at:
+        return "kept"
+    return "earlier" if promise.due.at < promise.before.at else "later"
+
+
+def _print_given(console: Console, promises: Promises) -> None:
+    """Print the first promises, and how many more there are."""
+    given, now = promises.given, promises.round.now
+    if not given:
+        return
+    elastic = any(len(job.options) > 1 for job in promises.round.jobs)
+    columns = ["job", "option", "GPUs", "value", "promised", "finish", "slack", "leases", "promise"]
+    if not elastic:
+        columns.remove("option")
+    made = table(
+        "Promised, earliest first", *columns, right=("GPUs", "value", "promised", "finish", "slack")
+    )
+    for promise in given[:MAX_ROWS]:
+        row = [
+            promise.job,
+            promise.option,
+            gpus(promise.milli_gpu),
+            number(promise.due.value),
+            after(promise.due.at, now),
+            after(promise.finish, now),
+            duration(promise.slack),
+            intervals(promise.leases, MAX_INTERVALS),
+            _note(promise),
+        ]
+        if not elastic:
+            del row[1]
+        made.add_row(*row)
+    print_table(console, made)
+    print_rest(console, len(given), "more promise")
+
+
+def _note(promise: Promise) -> str:
+    """Say whether a promise is new, and if it is not for the first due time, for which."""
+    which = f", due {promise.rank + 1}/{promise.ranks}" if promise.rank else ""
+    return standing(promise) + which
+
+
+def _print_refused(console: Console, promises: Promises) -> None:
+    """Print the refused jobs: what would be accepted, and what stands in the way of what is not."""
+    refused, now = promises.refused, promises.round.now
+    if not refused:
+        return
+    made = table(
+        "Refused, and the finish that would be accepted",
+        "job",
+        "GPUs",
+        "due",
+        "offer",
+        "what stands in the way",
+        right=("GPUs",),
+    )
+    for entry in refused[:MAX_ROWS]:
+        last = entry.dues[-1].at
+        obstacle = promises.obstacle(entry.job, last)
+        made.add_row(
+            entry.job,
+            gpus(obstacle.milli_gpu),
+            " to ".join(dict.fromkeys((after(entry.dues[0].at, now), after(last, now)))),
+            _offer(entry, now),
+            why(promises, obstacle, last),
+        )
+    print_table(console, made)
+    print_rest(console, len(refused), "more refused job")
+
+
+def _offer(entry: Refused, now: int) -> str:
+    if entry.finish is None:
+        return "none"
+    return after(entry.finish, now) + ("" if entry.option is None else f" with {entry.option}")
+
+
+def why(promises: Promises, obstacle: Obstacle, by: int) -> str:
+    """Say what a promise by some time lacks."""
+    round_ = promises.round
+    first, end = obstacle.window
+    if by < round_.now:
+        return f"was due {duration(round_.now - by)} ago"
+    if obstacle.needs is None:
+        return "no lease is long enough for its overhead"
+    needs = f"needs {count(obstacle.needs, 'lease')} by then"
+    if end - first < obstacle.needs:
+        return f"{needs}; {_so_many(end - first, 'begin')} early enough"
+    if obstacle.has < obstacle.needs:
+        return f"{needs}; {_so_many(obstacle.has, 'have')} so many, whoever holds them"
+    held = f"; held by {several(obstacle.holders, MAX_HOLDERS)}" if obstacle.holders else ""
+    if obstacle.fits < obstacle.needs:
+        return f"{needs}; {_so_many(obstacle.fits, 'have')} room{held}"
+    return f"{needs}; {_so_many(obstacle.fits, 'have')} room, by count"
+
+
+def _so_many(leases: int, verb: str) -> str:
+    """Write a number of leases as the subject of a verb: `none has`, `1 has`, `2 have`."""
+    one = {"have": "has", "begin": "begins"}[verb]
+    return f"{leases:,} {verb}" if leases > 1 else f"{'1' if leases else 'none'} {one}"
