@@ -14,6 +14,7 @@ from placewright.instances.verify import verify
 from placewright.rounds.certificate import Bounds, refuse_beaten
 from placewright.rounds.guarantees import base_terms, own_cells, rest_of_plan
 from placewright.rounds.interleaved import Interleaver
+from placewright.rounds.leased import Admitter
 from placewright.rounds.settings import Settings
 from placewright.rounds.usage import Meter
 
@@ -69,6 +70,8 @@ def _steps(round_: Round, plan: Plan, session: Session) -> Iterator[Candidate | 
     """Run the formulation on what there is to decide; guaranteed jobs are where the plan says."""
     if round_.policy.formulation == "interleaving":
         return Interleaver(round_).steps(session)
+    if round_.policy.formulation == "deadline":
+        return Admitter(round_).steps(session)
     if not own_cells(round_):
         return gang.run(compile_round(round_), session)
     rest = rest_of_plan(round_, plan)

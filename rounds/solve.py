@@ -21,6 +21,7 @@ from placewright.rounds.decisions import Unmoved, decide, waits
 from placewright.rounds.errors import InternalError
 from placewright.rounds.guarantees import Guarantees, own_cells
 from placewright.rounds.interleaved import Interleaver
+from placewright.rounds.leased import Admitter
 from placewright.rounds.settings import Isolation, Settings, Solver
 from placewright.rounds.usage import Meter, versions
 
@@ -155,6 +156,8 @@ class Solve:
     def _decider(self) -> Decider:
         if self.round.policy.formulation == "interleaving":
             return Interleaver(self.round)
+        if self.round.policy.formulation == "deadline":
+            return Admitter(self.round)
         if own_cells(self.round):
             return Guarantees(self.round, self.memory.compile, self.formulation)
         return GangDecider(self.round, self.memory.compile(self.round), self.formulation)

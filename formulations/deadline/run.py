@@ -1,0 +1,88 @@
+"""The deadline formulation: promises by admission, leases by filling, the current one by gangs.
+
+Exact for which promises fit the counted capacity of the leases, as far as `admission.py` says; the
+current lease is then really placed, and whatever that costs shows in the gap.
+
+References
+----------
+Gao et al., "Chronus: a novel deadline-aware scheduler for deep learning training jobs", SoCC'21.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import TypeAlias
+
+import numpy as np
+
+from placewright.formulations.deadline.admission import AdmissionBound, admit
+from placewright.formulations.deadline.compile import Admission
+from placewright.formulations.deadline.now import current_lease
+from placewright.formulations.deadline.offers import offers
+from placewright.formulations.deadline.problem import Ints, Schedule
+from placewright.formulations.deadline.resting import resting_bounds
+from placewright.formulations.deadline.settle import holding, promises, settled
+from placewright.formulations.deadline.waiting import latest
+from placewright.formulations.session import Bound, Candidate, Session
+from placewright.instances.round import Round
+
+Search: TypeAlias = Callable[[Round, Session], Iterator[Candidate]]
+"""Yields verified plans of a round of gangs, each better than those before."""
+
+PLACING = 0.3
+"""Share of the time that is kept for placing the current lease."""
+
+
+def run(admission: Admission, session: Session, search: Search) -> Iterator[Candidate | Bound]:
+    """Yield plans, each of better promises, and bounds.
+
+    Parameters
+    ----------
+    admission
+        What there is to promise.
+    search
+        Decides rounds of gangs.
+    """
+    yield from resting_bounds(admission)
+    choosing = replace(session, deadline=session.deadline - PLACING * max(0.0, session.remaining()))
+    best: Schedule | None = None
+    for step in admit(admission.problem, choosing):
+        session.wall_stopped |= choosing.wall_stopped
+        if isinstance(step, AdmissionBound):
+            holds = () if step.broken is None else (("broken", step.broken),)
+            yield Bound(step.term, float(step.value), holds, step.certified)
+            continue
+        if best is None:
+            yield from islice(_placed(admission, step, session, search), 1)
+        best = step
+    if best is not None:
+        yield from _placed(admission, best, session, search)
+
+
+def _placed(
+    admission: Admission, schedule: Schedule, session: Session, search: Search
+) -> Iterator[Candidate]:
+    """Yield plans that keep a schedule's promises, as far as the current lease can be placed."""
+    headroom = admission.round.leases.headroom
+    must = latest(admission.problem, schedule, _costs(admission), headroom)
+    current = current_lease(admission, must, must.runs[:, 0])
+    for found in search(current.round, session):
+        told = current.told(found)
+        now = holding(admission, told.starts, told.preempted)
+        kept = settled(admission, must, now)
+        yield replace(
+            told, promises=promises(admission, kept, now), offers=offers(admission, kept, now)
+        )
+
+
+def _costs(admission: Admission) -> Ints:
+    """Return what it costs to run each job now: to start one costs what to stop it would save."""
+    costs = []
+    for j in admission.jobs:
+        job = admission.round.jobs[j]
+        running = job.running
+        option = job.options[0 if running is None else running.option]
+        costs.append(option.milli_gpu * (1 if running is None else -1))
+    return np.array(costs, dtype=np.int64)

@@ -1,0 +1,105 @@
+"""What decides a round of policy `deadline`, and how its plans speak of promises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from placewright.formulations.deadline.compile import Admission, compile_admission
+from placewright.formulations.deadline.run import run
+from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.session import Bound, Candidate, Promise, Session
+from placewright.instances.arrays import build_cluster
+from placewright.instances.plan import Decision, Reason
+from placewright.instances.ranges import expand
+from placewright.instances.round import Round
+from placewright.rounds.communication import collectives_of
+from placewright.rounds.moves import order_of_moves
+from placewright.rounds.reasons import reasons_of
+from placewright.rounds.within import plans_within
+from placewright.topology import Cluster
+
+KIND = "leases"
+
+
+class Admitter:
+    """Decides a round in which jobs are promised to finish in time."""
+
+    def __init__(self, round_: Round) -> None:
+        self._round = round_
+        self.hosts = tuple(host for entry in round_.cluster.hosts for host in expand(entry.name))
+        self.terms: tuple[str, ...] = round_.policy.terms
+
+    def steps(self, session: Session) -> Iterator[Candidate | Bound]:
+        """Yield what the formulation yields."""
+        return run(self._admission, session, plans_within)
+
+    @cached_property
+    def _admission(self) -> Admission:
+        return compile_admission(self._round)
+
+    @cached_property
+    def _cluster(self) -> Cluster:
+        return build_cluster(self._round.cluster)
+
+    def reasons(self, candidate: Candidate) -> Mapping[int, Reason]:
+        """Return the reason of every pending job that a candidate does not start."""
+        gangs = self._round.model_copy(
+            update={"policy": self._round.policy.model_copy(update={"formulation": "gang"})}
+        )
+        reasons = dict(reasons_of(compile_round(gangs), candidate))
+        later = {promise.job for promise in candidate.promises}
+        asked = {j for j, job in enumerate(self._round.jobs) if job.deadline and job.deadline.due}
+        for j in reasons:
+            if j in later:
+                reasons[j] = Reason.PROMISED_LATER
+            elif j in asked:
+                reasons[j] = Reason.REFUSED
+        return reasons
+
+    def sections(
+        self, candidate: Candidate, decisions: Sequence[Decision]
+    ) -> Iterator[dict[str, Any] | None]:
+        """Yield leases, moves and collectives."""
+        yield self._leases(candidate)
+        yield order_of_moves(self._round, decisions)
+        yield collectives_of(self._round, self._cluster, candidate)
+
+    def _leases(self, candidate: Candidate) -> dict[str, Any]:
+        jobs = self._round.jobs
+        given = {promise.job: promise for promise in candidate.promises}
+        offered = {offer.job: offer for offer in candidate.offers}
+        broken, refused = [], []
+        for j, job in enumerate(jobs):
+            if job.deadline is None:
+                continue
+            had, has = job.deadline.promise, given.get(j)
+            if had is not None and (has is None or has.at > had.at):
+                broken.append({"job": job.name, "promise": had.model_dump()})
+            if has is None and job.deadline.due:
+                offer = offered.get(j)
+                refused.append(
+                    {"job": job.name} | ({} if offer is None else {"offer": _offer(offer)})
+                )
+        return {
+            "kind": KIND,
+            "length": self._round.leases.length_s,
+            "jobs": [
+                {
+                    "job": jobs[promise.job].name,
+                    "option": promise.option,
+                    "promise": {"at": promise.at, "value": promise.value},
+                    "finish": promise.finish,
+                    "leases": [list(pair) for pair in promise.leases],
+                }
+                for promise in candidate.promises
+            ],
+            "broken": broken,
+            "refused": refused,
+        }
+
+
+def _offer(offer: Promise) -> dict[str, Any]:
+    leases = [list(pair) for pair in offer.leases]
+    return {"option": offer.option, "at": offer.finish, "leases": leases}
