@@ -10,7 +10,7 @@ from placewright.cli.tabular import MAX_ROWS, print_rest, print_table, table
 from placewright.cli.text import NONE, after, count, duration, gpus, number, several
 
 if TYPE_CHECKING:
-    from placewright.cli.lease_room import Interval
+    from placewright.cli.promises import Interval
     from placewright.instances.deadline import Deadline, Due
     from placewright.instances.round import Round
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -9,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.cli.lease_room import Interval
-from placewright.cli.promises import Promise, Promises
+from placewright.cli.absence import away_of
+from placewright.cli.promises import Interval, Promise, Promises
 
 MAX_CLASSES = 4
 BEYOND = 1.25
@@ -91,13 +92,14 @@ def chart_of(promises: Promises) -> Chart:
     furthest = max((row.due for row in rows if row.due is not None), default=0.0)
     drawn = min(max(last, int(min(furthest, BEYOND * last)) + 1), leases.horizon)
     due = [int((p.due.at - round_.now) // leases.length_s) for p in promises.given]
+    total, away = away_of(round_)
     return Chart(
         leases.length_s,
         rows,
         _bands(promises.given, drawn),
         sum(effort.milli_gpu for effort in promises.best_effort),
-        promises.room.away[:drawn],
-        promises.room.total,
+        away[:drawn],
+        total,
         np.bincount([lease for lease in due if 0 <= lease < drawn], minlength=drawn),
     )
 
@@ -138,7 +140,7 @@ def _offers(promises: Promises) -> list[Row]:
     ]
 
 
-def _bands(given: tuple[Promise, ...], leases: int) -> tuple[Band, ...]:
+def _bands(given: Sequence[Promise], leases: int) -> tuple[Band, ...]:
     """Divide promises by value into `MAX_CLASSES` bands, of equally many jobs where they can."""
     if not given:
         return ()

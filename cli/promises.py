@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
-from placewright.cli.lease_room import Interval, Room, room_of
-from placewright.instances.deadline import Deadline, Due, finish, gain, least_hosts, need
-from placewright.instances.hardware import hardware
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.instances.deadline import Deadline, finish, gain, least_hosts, need
+from placewright.instances.lease_section import LeaseSection
+from placewright.instances.verify.lease_room import Room
+from placewright.instances.verify.lease_work import first_usable
+from placewright.instances.verify.leases import with_promises
+from placewright.instances.verify.promises import timely
+from placewright.instances.verify.reading import Reading, read
 
 if TYPE_CHECKING:
-    from placewright.instances.job import Job, Option
-    from placewright.instances.plan import Decision, Plan
+    from placewright.instances.deadline import Due
+    from placewright.instances.job import Job
+    from placewright.instances.lease_section import Promised
+    from placewright.instances.lease_section import Refused as RefusedEntry
+    from placewright.instances.plan import Plan
     from placewright.instances.round import Round
+
+Ints = NDArray[np.int64]
+Interval = tuple[int, int]
+"""Of leases, half-open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +98,6 @@ class Refused:
         option, and nothing, if none lies within the horizon.
     option
         The option of these leases, if the job has several.
-    runs
-        Whether it holds GPUs in this lease all the same.
     """
 
     job: str
@@ -94,7 +106,6 @@ class Refused:
     milli_gpu: int
     finish: int | None
     leases: tuple[Interval, ...]
-    runs: bool
 
 
 class Effort(NamedTuple):
@@ -137,59 +148,69 @@ class Obstacle(NamedTuple):
         return max(0, (self.needs or 0) - self.fits)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
 class Promises:
-    """What a plan promises.
+    """What a valid plan promises.
 
-    Parameters
-    ----------
-    room
-        What the leases have.
-    given
-        Earliest promise first.
-    broken
-        Most value first.
-    refused
-        Earliest offer first, then those without one.
-    best_effort
-        Largest first.
+    `given` has the earliest promise first, `broken` the one of most value, `refused` the earliest
+    offer and those without one last, `best_effort` the largest job.
     """
 
-    round: Round
-    room: Room
-    given: tuple[Promise, ...]
-    broken: tuple[Broken, ...]
-    refused: tuple[Refused, ...]
-    best_effort: tuple[Effort, ...]
+    def __init__(self, reading: Reading, section: LeaseSection) -> None:
+        jobs = reading.jobs
+        holding = {placed.job.name: placed.option.milli_gpu for placed in reading.placed}
+        given = [_promise(jobs[entry.job], entry) for entry in section.jobs]
+        after = {promise.job: promise.due for promise in given}
+        refused = [_refused(jobs[entry.job], entry) for entry in section.refused]
+        asked = {entry.job for entry in refused}
+        self.round = reading.round
+        self.given = sorted(given, key=lambda p: (p.due.at, p.finish))
+        self.broken = sorted(
+            (Broken(entry.job, entry.promise, after.get(entry.job)) for entry in section.broken),
+            key=lambda broken: -broken.before.value,
+        )
+        self.refused = sorted(refused, key=lambda r: (r.finish is None, r.finish))
+        self.best_effort = sorted(
+            (
+                Effort(name, milli, name in asked)
+                for name, milli in holding.items()
+                if name not in after
+            ),
+            key=lambda effort: -effort.milli_gpu,
+        )
+        self._reading = reading
 
     def obstacle(self, name: str, by: int) -> Obstacle:
         """Return what stands in the way of ending a job by some time, of its best option."""
-        job = next(job for job in self.round.jobs if job.name == name)
+        job = self._reading.jobs[name]
         return min(
             (self._obstacle(job, option, by) for option in range(len(job.options))),
-            key=lambda o: (o.needs is None, o.lacks),
+            key=lambda found: (found.needs is None, found.lacks),
         )
 
     def _obstacle(self, job: Job, index: int, by: int) -> Obstacle:
         leases, now = self.round.leases, self.round.now
         option, deadline = job.options[index], _deadline_of(job)
-        pace, hosts = deadline.pace(index), least_hosts(option, _largest(self.round))
+        pace, hosts = deadline.pace(index), least_hosts(option, self._largest)
         needs = need(deadline.work, pace, leases.length_s, hosts)
         if needs is None:
             return Obstacle(option.milli_gpu, None, (0, 0), 0, 0, ())
         rest = deadline.work - (needs - 1) * gain(pace, leases.length_s, hosts)
         last = (by - finish(now, rest, pace, hosts)) // leases.length_s
-        other = job.running is not None and job.running.option != index
-        first = max(leases.first_usable(deadline.ready, now), int(other))
-        first = min(first, leases.horizon)
+        first = min(first_usable(self._reading, job, index), leases.horizon)
         end = min(max(last + 1, first), leases.horizon)
-        demand = self.room.demand(job, option)
+        demand = self._room.demand([(job, index)])[0]
+        asks = demand > 0
+
+        def fits(rows: Ints) -> int:
+            """Count the leases of the window in which each row has what the option asks of it."""
+            return int((rows[asks, first:end] >= demand[asks, None]).all(axis=0).sum())
+
         return Obstacle(
             option.milli_gpu,
             needs,
             (first, end),
-            int(self.room.fits(demand, empty=True)[first:end].sum()),
-            int(self.room.fits(demand)[first:end].sum()),
+            fits(self._room.free),
+            fits(self._left),
             self._holders(job.name, first, end),
         )
 
@@ -203,89 +224,75 @@ class Promises:
         }
         return tuple(sorted((job for job in held if held[job]), key=lambda job: -held[job]))
 
+    @cached_property
+    def _largest(self) -> dict[str, int]:
+        """The most GPUs of a host, by model."""
+        largest: dict[str, int] = {}
+        for host in self._reading.cluster.hosts.values():
+            model, gpus = host.hardware.gpu_model, host.hardware.gpus
+            if model is not None:
+                largest[model] = max(gpus, largest.get(model, 0))
+        return largest
+
+    @cached_property
+    def _room(self) -> Room:
+        """What the leases have, in the rows that some option of a job asks of."""
+        asking = ((job, o) for job in self.round.jobs for o in range(len(job.options)))
+        return Room(self._reading, asking)
+
+    @cached_property
+    def _left(self) -> Ints:
+        """What promises leave of each row in each lease (rows, horizon), milli-GPU."""
+        promises = self._reading.promises
+        if promises is None:
+            raise ValueError("the plan has no section leases")
+        return self._room.free - self._room.taken(promises, timely(self._reading))
+
 
 def promises_of(round_: Round, plan: Plan | None) -> Promises | None:
     """Return what a valid plan promises; None if it has no section `leases`."""
-    section = promised_in(plan)
-    if plan is None or section is None:
+    if plan is None or promised_in(plan) is None:
         return None
-    jobs = {job.name: job for job in round_.jobs}
-    holding = {d.job: d for d in plan.decisions if d.tasks}
-    given = [_promise(jobs[entry["job"]], entry) for entry in section["jobs"]]
-    promised = {promise.job: promise for promise in given}
-    broken = [
-        Broken(
-            entry["job"],
-            Due.model_validate(entry["promise"]),
-            promised[entry["job"]].due if entry["job"] in promised else None,
-        )
-        for entry in section["broken"]
-    ]
-    refused = [
-        _refused(jobs[entry["job"]], entry, entry["job"] in holding) for entry in section["refused"]
-    ]
-    asked = {entry.job for entry in refused}
-    efforts = [
-        Effort(name, _held(jobs[name], decision).milli_gpu, name in asked)
-        for name, decision in holding.items()
-        if name not in promised
-    ]
-    far = round_.leases.start(round_.now, round_.leases.horizon) + 1
-    return Promises(
-        round_,
-        room_of(round_, section["jobs"]),
-        tuple(sorted(given, key=lambda p: (p.due.at, p.finish))),
-        tuple(sorted(broken, key=lambda b: -b.before.value)),
-        tuple(sorted(refused, key=lambda r: far if r.finish is None else r.finish)),
-        tuple(sorted(efforts, key=lambda e: -e.milli_gpu)),
-    )
+    reading = with_promises(read(round_, plan))
+    return None if reading.promises is None else Promises(reading, reading.promises.section)
 
 
-def promised_in(plan: Plan | None) -> Mapping[str, Any] | None:
+def promised_in(plan: Plan) -> LeaseSection | None:
     """Return the section `leases` of a valid plan; None if it has none."""
-    for section in plan.sections if plan else ():
+    for section in plan.sections:
         if section["kind"] == "leases":
-            return section
+            return LeaseSection.model_validate(section)
     return None
 
 
 def broken_in(plan: Plan) -> list[str]:
     """Name the jobs whose promises a valid plan breaks."""
     section = promised_in(plan)
-    return [entry["job"] for entry in section["broken"]] if section else []
+    return [entry.job for entry in section.broken] if section else []
 
 
-def _promise(job: Job, entry: Mapping[str, Any]) -> Promise:
-    deadline, option = _deadline_of(job), job.options[entry["option"]]
-    due = Due.model_validate(entry["promise"])
+def _promise(job: Job, entry: Promised) -> Promise:
+    deadline, option = _deadline_of(job), job.options[entry.option]
     return Promise(
         job.name,
         option.name,
         option.milli_gpu,
-        due,
-        deadline.due.index(due) if due in deadline.due else None,
+        entry.promise,
+        deadline.due.index(entry.promise) if entry.promise in deadline.due else None,
         len(deadline.due),
         deadline.promise,
-        entry["finish"],
-        _intervals(entry),
+        entry.finish,
+        entry.leases,
     )
 
 
-def _refused(job: Job, entry: Mapping[str, Any], runs: bool) -> Refused:
-    offer, dues = entry.get("offer"), _deadline_of(job).due
+def _refused(job: Job, entry: RefusedEntry) -> Refused:
+    offer, dues = entry.offer, _deadline_of(job).due
     if offer is None:
-        return Refused(job.name, dues, None, job.options[0].milli_gpu, None, (), runs)
-    option = job.options[offer["option"]]
+        return Refused(job.name, dues, None, job.options[0].milli_gpu, None, ())
+    option = job.options[offer.option]
     name = option.name if len(job.options) > 1 else None
-    return Refused(job.name, dues, name, option.milli_gpu, offer["at"], _intervals(offer), runs)
-
-
-def _intervals(entry: Mapping[str, Any]) -> tuple[Interval, ...]:
-    return tuple((first, end) for first, end in entry["leases"])
-
-
-def _held(job: Job, decision: Decision) -> Option:
-    return job.options[decision.option or 0]
+    return Refused(job.name, dues, name, option.milli_gpu, offer.at, offer.leases)
 
 
 def _deadline_of(job: Job) -> Deadline:
@@ -293,13 +300,3 @@ def _deadline_of(job: Job) -> Deadline:
     if job.deadline is None:
         raise ValueError(f"job {job.name} in the section leases has no deadline")
     return job.deadline
-
-
-def _largest(round_: Round) -> dict[str, int]:
-    """Return the most GPUs of a host by model."""
-    largest: dict[str, int] = {}
-    for entry in round_.cluster.hosts:
-        has = hardware(entry)
-        if has.gpu_model is not None:
-            largest[has.gpu_model] = max(largest.get(has.gpu_model, 0), has.gpus)
-    return largest

@@ -46,9 +46,9 @@ def plan_text(plan: Plan) -> str:
         []
         if section is None
         else [
-            count(len(section["jobs"]), "promise"),
-            *([f"{len(section['broken']):,} BROKEN"] if section["broken"] else []),
-            f"{len(section['refused']):,} refused",
+            count(len(section.jobs), "promise"),
+            *([f"{len(section.broken):,} BROKEN"] if section.broken else []),
+            f"{len(section.refused):,} refused",
         ]
     )
     return ", ".join(

@@ -1,0 +1,41 @@
+"""GPUs on hosts that are not there, lease by lease."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.hardware import hardware
+from placewright.instances.ranges import expand
+
+if TYPE_CHECKING:
+    from placewright.instances.round import Round
+
+Ints = NDArray[np.int64]
+
+
+def away_of(round_: Round) -> tuple[int, Ints]:
+    """Return milli-GPU of all hosts, and of those unhealthy or away in each lease (horizon,)."""
+    spans: dict[str, list[tuple[int, int]]] = {}
+    for outage in round_.leases.outages:
+        for name in expand(outage.host):
+            spans.setdefault(name, []).append(round_.leases.overlapped(outage, round_.now))
+    total = 0
+    change = np.zeros(round_.leases.horizon + 1, dtype=np.int64)
+    for entry in round_.cluster.hosts:
+        milli, names = WHOLE_GPU * hardware(entry).gpus, expand(entry.name)
+        total += milli * len(names)
+        if not entry.healthy:
+            change[0] += milli * len(names)
+            continue
+        for name in names:
+            done = 0
+            for first, end in sorted(spans.get(name, ())):
+                if end > done:
+                    change[max(first, done)] += milli
+                    change[end] -= milli
+                    done = end
+    return total, change[:-1].cumsum()
