@@ -159,7 +159,9 @@ def run(chosen: Iterable[Case], *, quick: bool) -> Iterator[Row]:
         ours = next((row for row in rows if row.method == OURS), None)
         for row in rows:
             yield row if ours is None else _beside(row, ours, case)
-            if ours is not None and row.method in RULES and _standing(row) > _standing(ours):
+            if ours is None or ours.status == ERROR or row.method not in RULES:
+                continue
+            if _standing(row) > _standing(ours):
                 note = f"{row.method} is better by its rule alone"
                 yield Row(case.name, OURS, case.seed, ERROR, note=note)
 
