@@ -1,20 +1,50 @@
-"""Admission: which promises to give, best first, with bounds."""
+"""Which promises to give: the most value, after breaking the least of those given before.
+
+1. Promises that jobs have are placed first. Where they do not all fit, the jobs that have one are
+   a problem of their own, whose value is what is kept of each promise; its bound is that of what
+   must be broken.
+2. The demand-bound program over all ways, with as much kept as the best plan keeps, bounds what can
+   be promised (`relaxing`) and chooses ways (`rounding`); `filling` finds leases for them, drops
+   what finds none, and adds what still fits; `search` goes on from there.
+3. Small problems that are not proven by then are stated lease by lease (`indexed`).
+
+Rows of demand say all there is to know where every job asks one GPU of one row, all may begin at
+once and capacity never falls: there the first choice that breaks no row is optimal, and filling
+finds its leases. Elsewhere they are a relaxation: a problem is solved exactly where its bound is
+reached, or step 3 ends with a proof.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import floor
 
 import numpy as np
 
-from placewright.formulations.deadline.filling import complete, fill
-from placewright.formulations.deadline.problem import NONE, Problem, Schedule
-from placewright.formulations.session import Session
+from placewright.formulations.deadline import indexed
+from placewright.formulations.deadline.demand import Demands, possible
+from placewright.formulations.deadline.filling import complete, fill, worth
+from placewright.formulations.deadline.problem import NONE, Bools, Problem, Schedule
+from placewright.formulations.deadline.relaxing import Aim, Program
+from placewright.formulations.deadline.rounding import WHOLE, Choice, floored, searched
+from placewright.formulations.deadline.steering import steer
+from placewright.formulations.session import Session, near
+
+BROKEN, ADMITTED = "broken", "admitted"
+"""The terms that admission decides, the first before the second."""
+
+LEASE_COLUMNS = 4_000
+"""Jobs times leases up to which a problem is stated lease by lease."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdmissionBound:
-    """A bound of `broken` or `admitted`; the latter for plans that break no more than `broken`."""
+    """No schedule that breaks no more than `broken` beats `value` in `term`.
+
+    `broken` is None for the term `broken` itself. `certified`: recomputed in our own code;
+    otherwise claimed by a solver.
+    """
 
     term: str
     value: int
@@ -23,10 +53,158 @@ class AdmissionBound:
 
 
 def admit(problem: Problem, session: Session) -> Iterator[Schedule | AdmissionBound]:
-    """Yield better and better schedules, and bounds."""
-    best = np.zeros(problem.jobs, dtype=np.int64)
-    np.maximum.at(best, problem.job, problem.value)
-    yield complete(problem, fill(problem, np.full(problem.jobs, NONE, dtype=np.int64)))
-    if not session.expired():
-        yield AdmissionBound("broken", 0, None, certified=True)
-        yield AdmissionBound("admitted", int(best.sum()), None, certified=True)
+    """Yield ever better schedules, by `broken` and then `admitted`, and bounds of both terms.
+
+    The first schedule comes at once. It ends when both terms are proven (within the session's gap),
+    nothing more is found, or the session's time is over.
+    """
+    able = possible(problem)
+    best = _kept(problem, able)
+    for step in _least_broken(problem, able, best, session):
+        if isinstance(step, Schedule):
+            best = step
+        else:
+            yield step
+    best = complete(problem, best)
+    yield best
+    broken = best.broken(problem)
+    for found in _most(problem, able, best, session):
+        if isinstance(found, Schedule):
+            yield found
+        else:
+            yield AdmissionBound(ADMITTED, found.value, broken, found.certified)
+
+
+def _kept(problem: Problem, able: Bools) -> Schedule:
+    """Return a schedule of the promises that jobs have, as far as they are easily kept."""
+    way = np.full(problem.jobs, NONE, dtype=np.int64)
+    whole = np.flatnonzero(able & (problem.loss[problem.job] > 0) & (problem.lost == 0))
+    # Of the ways that lose nothing the one that asks least, and then the one with most time.
+    area = problem.need * problem.demand.sum(axis=1)
+    order = np.lexsort((problem.end[whole] - problem.first[whole], -area[whole]))
+    way[problem.job[whole[order]]] = whole[order]
+    return fill(problem, way)
+
+
+def _least_broken(
+    problem: Problem, able: Bools, kept: Schedule, session: Session
+) -> Iterator[Schedule | AdmissionBound]:
+    """Yield schedules that break less than this one, and bounds of what must be broken."""
+    total = int(problem.loss.sum())
+    if not kept.broken(problem):
+        yield AdmissionBound(BROKEN, 0, None, certified=True)
+        return
+    saved = problem.loss[problem.job] - problem.lost
+    ways = np.flatnonzero(able & (saved > 0))
+    own = replace(
+        problem,
+        loss=np.zeros_like(problem.loss),
+        job=problem.job[ways],
+        need=problem.need[ways],
+        first=problem.first[ways],
+        end=problem.end[ways],
+        value=saved[ways],
+        demand=problem.demand[ways],
+    )
+    # The last entries stand for NONE.
+    inside = np.full(problem.ways + 1, NONE)
+    inside[ways] = np.arange(len(ways))
+    outside = np.append(ways, NONE)
+    way = inside[kept.way]
+    begin = Schedule(way, kept.runs & (way != NONE)[:, None])
+    for step in _most(own, np.ones(len(ways), dtype=np.bool_), begin, session):
+        if isinstance(step, Schedule):
+            yield Schedule(outside[step.way], step.runs)
+        else:
+            yield AdmissionBound(BROKEN, max(0, total - step.value), None, step.certified)
+
+
+def _most(
+    problem: Problem, able: Bools, best: Schedule, session: Session
+) -> Iterator[Schedule | _Most]:
+    """Yield schedules better than the best, and what none that breaks no more is worth."""
+    bound: int | None = None
+    for step in _Search(problem, able, best, session).steps():
+        if isinstance(step, Schedule):
+            best = step
+        elif bound is None or step.value < bound:
+            bound = step.value
+        else:
+            continue
+        yield step
+        if bound is not None and near(bound, best.admitted(problem), session.gap):
+            return
+
+
+@dataclass(frozen=True, slots=True)
+class _Most:
+    """What no schedule is worth more than."""
+
+    value: int
+    certified: bool
+
+
+class _Search:
+    """Schedules that break no more than the first, and promise ever more."""
+
+    def __init__(self, problem: Problem, able: Bools, best: Schedule, session: Session) -> None:
+        self.problem, self.able, self.best, self.session = problem, able, best, session
+        self.broken = best.broken(problem)
+        self.saved = problem.loss[problem.job] - problem.lost
+
+    def steps(self) -> Iterator[Schedule | _Most]:
+        """Yield better schedules, and bounds."""
+        problem = self.problem
+        if self.broken:
+            held = int(problem.loss.sum()) - self.broken
+            program = Program(Demands(problem), self.able, np.zeros(problem.jobs, dtype=np.bool_))
+            yield from self._by_rows(program, Aim(problem.value, self.saved, held), bounds=True)
+        # What jobs have is kept as in the best schedule, which shows that it can be.
+        level = np.append(self.saved, 0)[self.best.way]
+        program = Program(
+            Demands(problem), self.able & (self.saved >= level[problem.job]), level > 0
+        )
+        aim = Aim(problem.value, self.saved, 0)
+        yield from self._by_rows(program, aim, bounds=not self.broken)
+        if indexed.usable(problem).sum() <= LEASE_COLUMNS:
+            yield from self._lease_by_lease()
+
+    def _by_rows(self, program: Program, aim: Aim, *, bounds: bool) -> Iterator[Schedule | _Most]:
+        """Yield schedules of choices by rows of demand, and what these prove of all schedules."""
+        relaxed = program.relax(aim, self.session)
+        if relaxed is None:
+            return
+        if bounds and relaxed.bound is not None:
+            yield _Most(relaxed.bound, certified=True)
+        yield from self._leases_for(floored(program, relaxed.chosen))
+        choice = searched(program, relaxed, aim, self.best.way, self.session)
+        if choice is None:
+            return
+        if bounds and choice.bound is not None:
+            yield _Most(choice.bound, certified=False)
+        yield from self._leases_for(choice)
+
+    def _leases_for(self, choice: Choice) -> Iterator[Schedule]:
+        problem = self.problem
+        found = complete(problem, fill(problem, choice.way))
+        yield from self._better(found)
+        if problem.loss.any() and (found.way != choice.way).any():
+            yield from self._better(complete(problem, steer(problem, self.best, choice.way)))
+
+    def _lease_by_lease(self) -> Iterator[Schedule | _Most]:
+        """Yield what the time-indexed model finds and claims."""
+        model = indexed.build(self.problem)
+        arrays = model.second_term(self.broken)
+        start = model.point(self.best)
+        outcome = self.session.optimise(arrays, share=0.5, gap=0.0, start=start)
+        if outcome is None:
+            return
+        if outcome.values is not None:
+            yield from self._better(indexed.read(model, outcome.values))
+        if outcome.bound is not None:
+            yield _Most(floor(outcome.bound * (1 + WHOLE) + WHOLE), certified=False)
+
+    def _better(self, found: Schedule) -> Iterator[Schedule]:
+        if worth(self.problem, found) > worth(self.problem, self.best):
+            self.best = found
+            yield found

@@ -1,7 +1,7 @@
 """The demand-bound program: which ways to choose, as far as rows of demand say.
 
     max  sum_w worth[w] S[w]
-    s.t. sum of the ways of a job            <= 1
+    s.t. sum of the ways of a job            <= 1, = 1 where it must have a promise
          sum_w f[w] forced(w, A) S[w]        <= room_f(A)     rows of `demand`, as they are needed
          sum_w kept[w] S[w]                  >= held          promises kept, where that is given
          0 <= S <= 1
@@ -63,11 +63,20 @@ class Aim:
 
 
 class Program:
-    """The program of a problem, whose rows grow."""
+    """The program of a problem, whose rows grow.
 
-    def __init__(self, demands: Demands, allowed: Bools) -> None:
+    Parameters
+    ----------
+    allowed
+        (ways,): which ways may be chosen.
+    must
+        (jobs,): which jobs must have one of them.
+    """
+
+    def __init__(self, demands: Demands, allowed: Bools, must: Bools) -> None:
         self.demands = demands
         self.allowed = allowed
+        self.must = must
         self._known: set[tuple[int, bytes]] = set()
         self._coefficients: list[Ints] = []
         self._room: list[int] = []
@@ -86,7 +95,7 @@ class Program:
         problem = self.demands.problem
         model = Model()
         chosen = model.variables("way", problem.ways, upper=self.allowed.astype(np.float64))
-        job = model.rows("job", problem.jobs, upper=1.0)
+        job = model.rows("job", problem.jobs, lower=np.where(self.must, 1.0, -np.inf), upper=1.0)
         model.add(job[problem.job], chosen, 1.0)
         demand = model.rows("demand", len(self._room), upper=np.array(self._room, dtype=float))
         coefficients = np.array(self._coefficients).reshape(len(self._room), problem.ways)

@@ -39,17 +39,23 @@ class Choice:
     bound: int | None = None
 
 
-def floored(problem: Problem, chosen: Floats) -> Choice:
-    """Return the ways that are chosen whole."""
-    return _choice(problem, chosen >= 1 - WHOLE)
+def floored(program: Program, chosen: Floats) -> Choice:
+    """Return the ways that are chosen whole, and the largest part of jobs that must have one."""
+    problem = program.demands.problem
+    order = np.argsort(chosen, kind="stable")
+    order = order[(chosen[order] > 0) & program.must[problem.job[order]]]
+    choice = _choice(problem, chosen >= 1 - WHOLE)
+    choice.way[problem.job[order]] = order
+    return choice
 
 
 def searched(
-    program: Program, relaxed: Relaxed, aim: Aim, session: Session, columns: int = CORE
+    program: Program, relaxed: Relaxed, aim: Aim, known: Ints, session: Session
 ) -> Choice | None:
-    """Return the best choice of whole ways, as far as so many of them in doubt can be told apart.
+    """Return the best choice of whole ways, as far as `CORE` ways in doubt can be told apart.
 
-    It breaks no row of a window, if time has allowed. None if nothing was found.
+    It breaks no row of a window, if time has allowed. Ways of the choice that is `known` (jobs,)
+    are in doubt, too, so that what must be kept can be. None if nothing was found.
     """
     problem = program.demands.problem
     if relaxed.outcome.row_duals is None:
@@ -58,13 +64,19 @@ def searched(
     if doubt is None:
         return None
     kept = np.ones(problem.ways, dtype=np.bool_)
-    if problem.ways > columns:
-        kept = doubt.within(float(np.partition(doubt.loss, columns)[columns]))
+    if problem.ways > CORE:
+        kept = doubt.within(float(np.partition(doubt.loss, CORE)[CORE]))
+    start = np.zeros(problem.ways)
+    start[known[known != NONE]] = 1.0
+    if aim.held or program.must.any():
+        kept |= start != doubt.point
     outside = doubt.most - float(doubt.loss[~kept].min(initial=np.inf))
     best: Choice | None = None
     for _ in range(MOST_SEARCHES):
         core = Core.of(program.arrays(aim), kept, doubt.point)
-        outcome = session.optimise(core.arrays, most=SEARCH_SECONDS, gap=0.0)
+        outcome = session.optimise(
+            core.arrays, most=SEARCH_SECONDS, gap=0.0, start=core.inside(start)
+        )
         if outcome is None or outcome.values is None:
             break
         bound = None

@@ -55,6 +55,15 @@ def value_only(problem: Problem) -> Aim:
     return Aim(problem.value, np.zeros_like(problem.value), 0)
 
 
+def free(problem: Problem) -> Program:
+    """Choose any way that can run."""
+    return Program(Demands(problem), possible(problem), np.zeros(problem.jobs, dtype=np.bool_))
+
+
+def nobody(problem: Problem) -> Any:
+    return np.full(problem.jobs, NONE, dtype=np.int64)
+
+
 def test_a_window_that_jobs_can_leave_forces_only_the_rest_into_it() -> None:
     demands = Demands(single([2] * 6, [(1, 4, 6), (2, 2, 3)]))
     assert demands.forced(window(6, 0, 5)).tolist() == [3, 2]
@@ -148,13 +157,13 @@ def test_the_relaxation_is_never_below_the_best_schedule(
     for seed in range(ROUNDS):
         for number, kind in enumerate(KINDS[:-1]):
             problem = tiny.problem(1000 * seed + number, tiny.SHAPES[seed % 4], **kind)
-            program = Program(Demands(problem), possible(problem))
+            program = free(problem)
             found = program.relax(value_only(problem), session())
             assert found is not None
             assert found.bound is not None
             best = oracle.best(problem).admitted
             assert found.bound >= best
-            choice = searched(program, found, value_only(problem), session())
+            choice = searched(program, found, value_only(problem), nobody(problem), session())
             assert choice is not None
             assert choice.bound is not None
             assert choice.bound >= best
@@ -166,10 +175,10 @@ def test_choosing_by_rows_is_exact_for_jobs_of_one_gpu_and_capacity_that_never_f
 ) -> None:
     for seed in range(4 * ROUNDS):
         problem = tiny.problem(seed, shape, gangs=False)
-        program = Program(Demands(problem), possible(problem))
+        program = free(problem)
         found = program.relax(value_only(problem), session())
         assert found is not None
-        choice = searched(program, found, value_only(problem), session())
+        choice = searched(program, found, value_only(problem), nobody(problem), session())
         assert choice is not None
         chosen = choice.way[choice.way != NONE]
         assert problem.value[chosen].sum() == oracle.best(problem).admitted

@@ -1,0 +1,126 @@
+"""Admission finds what enumeration finds, and its bounds are never beaten.
+
+How many rounds of each kind are tried says the environment variable PLACEWRIGHT_TINY_DEADLINES.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from placewright.formulations.deadline import admission
+from placewright.formulations.deadline.admission import ADMITTED, BROKEN, AdmissionBound, admit
+from placewright.formulations.deadline.problem import Problem, Schedule
+from placewright.formulations.deadline.steering import steer
+from placewright.formulations.session import Session
+from placewright.solver import InProcess
+
+ROUNDS = int(os.environ.get("PLACEWRIGHT_TINY_DEADLINES", "24"))
+KINDS: tuple[dict[str, Any], ...] = (
+    {"gangs": False},
+    {},
+    {"releases": True},
+    {"promises": True},
+    {"releases": True, "promises": True, "rows": 2},
+)
+
+
+class Answer(NamedTuple):
+    best: Schedule
+    bounds: list[AdmissionBound]
+
+
+def answer(problem: Problem, backend: str = "highs") -> Answer:
+    session = Session(InProcess().solve, time.monotonic() + 60, backend=backend)
+    schedules, bounds = [], []
+    for step in admit(problem, session):
+        if isinstance(step, Schedule):
+            assert step.fits(problem)
+            schedules.append(step)
+        else:
+            bounds.append(step)
+    values = [(-s.broken(problem), s.admitted(problem)) for s in schedules]
+    assert values == sorted(set(values))
+    assert not session.degraded
+    return Answer(schedules[-1], bounds)
+
+
+def check_bounds(problem: Problem, found: Answer, best: Any) -> None:
+    for bound in found.bounds:
+        if bound.term == BROKEN:
+            assert bound.value <= best.broken
+        elif bound.broken == best.broken:
+            assert bound.value >= best.admitted
+    if problem.loss.any():
+        assert any(bound.term == BROKEN for bound in found.bounds)
+    assert any(bound.term == ADMITTED and bound.certified for bound in found.bounds)
+
+
+@pytest.mark.parametrize(("backend", "every"), [("highs", 1), ("cp-sat", 4), ("cbc", 6)])
+def test_tiny_rounds_are_solved_exactly(
+    oracle: ModuleType, tiny: ModuleType, backend: str, every: int
+) -> None:
+    for seed in range(0, ROUNDS, every):
+        for number, kind in enumerate(KINDS):
+            for shape in tiny.SHAPES:
+                problem = tiny.problem(1000 * seed + number, shape, **kind)
+                found, best = answer(problem, backend), oracle.best(problem)
+                values = found.best.broken(problem), found.best.admitted(problem)
+                assert values == best, (seed, shape, kind)
+                check_bounds(problem, found, best)
+
+
+def test_bounds_hold_where_leases_are_only_filled(
+    oracle: ModuleType, tiny: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission, "LEASE_COLUMNS", 0)
+    for seed in range(ROUNDS):
+        for number, kind in enumerate(KINDS):
+            problem = tiny.problem(1000 * seed + number, tiny.SHAPES[seed % 4], **kind)
+            found, best = answer(problem), oracle.best(problem)
+            check_bounds(problem, found, best)
+
+
+@pytest.mark.parametrize("shape", ["constant", "rising"])
+def test_rows_and_filling_are_exact_for_one_gpu_a_common_start_and_capacity_that_never_falls(
+    oracle: ModuleType, tiny: ModuleType, monkeypatch: pytest.MonkeyPatch, shape: str
+) -> None:
+    monkeypatch.setattr(admission, "LEASE_COLUMNS", 0)
+    for seed in range(2 * ROUNDS):
+        problem = tiny.problem(seed, shape, gangs=False)
+        assert answer(problem).best.admitted(problem) == oracle.best(problem).admitted
+
+
+def test_a_round_of_nobody_has_nothing_to_promise() -> None:
+    none = np.zeros(0, dtype=np.int64)
+    problem = Problem(
+        capacity=np.full((1, 3), 8, dtype=np.int64),
+        loss=none,
+        job=none,
+        need=none,
+        first=none,
+        end=none,
+        value=none,
+        demand=none.reshape(0, 1),
+    )
+    found = answer(problem)
+    assert found.best.admitted(problem) == 0
+    assert [bound.value for bound in found.bounds] == [0]
+
+
+def test_steering_never_breaks_a_promise(tiny: ModuleType) -> None:
+    rng = np.random.default_rng(5)
+    for seed in range(2 * ROUNDS):
+        problem = tiny.problem(seed, tiny.SHAPES[seed % 4], promises=True, releases=True)
+        schedule = answer(problem).best
+        choice = np.full(problem.jobs, -1, dtype=np.int64)
+        ways = np.flatnonzero(rng.random(problem.ways) < 0.4)
+        choice[problem.job[ways]] = ways
+        steered = steer(problem, schedule, choice)
+        assert steered.fits(problem)
+        assert steered.broken(problem) <= schedule.broken(problem)
