@@ -59,14 +59,17 @@ def admit(problem: Problem, session: Session) -> Iterator[Schedule | AdmissionBo
     nothing more is found, or the session's time is over.
     """
     able = possible(problem)
-    best = _kept(problem, able)
+    best = complete(problem, _kept(problem, able))
+    yield best
+    kept: Schedule | None = None
     for step in _least_broken(problem, able, best, session):
         if isinstance(step, Schedule):
-            best = step
+            kept = step
         else:
             yield step
-    best = complete(problem, best)
-    yield best
+    if kept is not None:
+        best = complete(problem, kept)
+        yield best
     broken = best.broken(problem)
     for found in _most(problem, able, best, session):
         if isinstance(found, Schedule):
