@@ -7,7 +7,7 @@ it ask no more than it has (Hall's condition); unions of sets without a common m
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -47,8 +47,10 @@ class Room:
         by_model = _capacity(reading, pinned)
         none = np.zeros(reading.round.leases.horizon, dtype=np.int64)
         rows = [sum((by_model.get(model, none) for model in each), none) for each in self.sets]
+        held = _held(reading)
         for name in self.tenants:
             left = np.full_like(none, has_quota[name])
+            left[0] = max(has_quota[name], held[name])
             for job, option, end in pinned:
                 if job.tenant == name:
                     left[:end] -= option.milli_gpu
@@ -137,6 +139,14 @@ def _closed(sets: set[Models]) -> set[Models]:
     return family
 
 
+def _held(reading: Reading) -> Counter[str | None]:
+    """Return the milli-GPU that each tenant held before the round: it may go on holding as much."""
+    held: Counter[str | None] = Counter()
+    for name in reading.running:
+        held[reading.jobs[name].tenant] += reading.option_run(name).milli_gpu
+    return held
+
+
 class Held(NamedTuple):
     """A pinned job, the option that it runs, and the lease from which on it is done."""
 
@@ -163,35 +173,69 @@ def _pinned(reading: Reading) -> Iterator[Held]:
 def _capacity(reading: Reading, pinned: Iterable[Held]) -> Mapping[str, Ints]:
     """Return the milli-GPU of each GPU model in each lease (horizon,).
 
-    Hosts that are unhealthy, and GPUs that are reserved, are not there in any lease.
+    Unhealthy hosts have none in any lease, and reserved GPUs are out of the current one; but what
+    already runs there may stay for that lease.
     """
-    horizon = reading.round.leases.horizon
-    blocked: defaultdict[str, set[int]] = defaultdict(set)
-    for entry in reading.round.reservations:
-        for name in expand(entry.host):
-            gpus = range(reading.cluster.hosts[name].hardware.gpus)
-            blocked[name].update(gpus if entry.gpus is None else entry.gpus)
+    hosts, horizon = reading.cluster.hosts, reading.round.leases.horizon
     away = _away(reading)
     always: defaultdict[str, int] = defaultdict(int)
-    lacking: defaultdict[str, Ints] = defaultdict(lambda: np.zeros(horizon, dtype=np.int64))
-    for name, host in reading.cluster.hosts.items():
+    change: defaultdict[str, Ints] = defaultdict(lambda: np.zeros(horizon, dtype=np.int64))
+    for name, host in hosts.items():
         model = host.hardware.gpu_model
-        if model is not None and host.healthy:
-            free = WHOLE_GPU * (host.hardware.gpus - len(blocked.get(name, ())))
-            always[model] += free
+        if model is not None:
+            whole = WHOLE_GPU * host.hardware.gpus * host.healthy
+            always[model] += whole
             if name in away:
-                lacking[model] += free * away[name]
-    for job, option, end in pinned:
-        for task in job.running.tasks if job.running else ():
-            host = reading.cluster.hosts[task.host]
+                change[model] -= whole * away[name]
+    for name, gpus in _reserved(reading).items():
+        model = hosts[name].hardware.gpu_model
+        if model is not None and hosts[name].healthy and not _gone(away, name):
+            change[model][0] -= WHOLE_GPU * len(gpus)
+    for name, milli in _tolerated(reading):
+        model = hosts[name].hardware.gpu_model
+        if model is not None and not _gone(away, name):
+            change[model][0] += milli
+    for held in pinned:
+        for task in reading.running[held.job.name].tasks:
+            host = hosts[task.host]
             model = host.hardware.gpu_model
-            if model is None or not host.healthy:
+            if model is None:
                 continue
-            open_gpus = [gpu for gpu in task.gpus if gpu not in blocked.get(task.host, ())]
-            takes = len(open_gpus) * min(option.groups[task.group].gpu, WHOLE_GPU)
-            there = ~away[task.host][:end] if task.host in away else True
-            lacking[model][:end] += takes * np.asarray(there)
-    return {model: free - lacking[model] for model, free in always.items()}
+            takes = len(task.gpus) * min(held.option.groups[task.group].gpu, WHOLE_GPU)
+            there = np.full(horizon, host.healthy)
+            there[0] = True
+            if task.host in away:
+                there &= ~away[task.host]
+            change[model][: held.end] -= takes * there[: held.end]
+    return {model: milli + change[model] for model, milli in always.items()}
+
+
+def _tolerated(reading: Reading) -> Iterator[tuple[str, int]]:
+    """Yield host and milli-GPU of what runs on unhealthy hosts and on reserved GPUs."""
+    reserved = _reserved(reading)
+    for name, running in reading.running.items():
+        groups = reading.option_run(name).groups
+        for task in running.tasks:
+            gpus = set(task.gpus)
+            if reading.cluster.hosts[task.host].healthy:
+                gpus &= reserved.get(task.host, set())
+            if gpus:
+                yield task.host, len(gpus) * min(groups[task.group].gpu, WHOLE_GPU)
+
+
+def _reserved(reading: Reading) -> Mapping[str, set[int]]:
+    """Return the reserved GPUs of each host that has some."""
+    reserved: defaultdict[str, set[int]] = defaultdict(set)
+    for entry in reading.round.reservations:
+        for name in expand(entry.host):
+            every = range(reading.cluster.hosts[name].hardware.gpus)
+            reserved[name].update(every if entry.gpus is None else entry.gpus)
+    return reserved
+
+
+def _gone(away: Mapping[str, npt.NDArray[np.bool_]], host: str) -> bool:
+    """Whether a host is away in the current lease."""
+    return host in away and bool(away[host][0])
 
 
 def _away(reading: Reading) -> dict[str, npt.NDArray[np.bool_]]:

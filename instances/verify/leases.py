@@ -42,8 +42,8 @@ def form(
         LeaseSection.model_validate(entry)
     except ValidationError as error:
         told = invalid_input(error, LeaseSection, None)
-        shown = f"{value_text(told.value)}: " if told.show_value else ""
-        yield Finding((*path, *told.path), f"{shown}{told.expected}")
+        given = f"{value_text(told.value)}; " if told.show_value else ""
+        yield Finding((*path, *told.path), f"{given}{told.expected}")
 
 
 def with_promises(reading: Reading) -> Reading:

@@ -22,7 +22,10 @@ from placewright.instances.verify import (
     communication,
     conflicts,
     groups,
+    leases,
     parts,
+    promises,
+    refusals,
     sections,
     turns,
     verify,
@@ -629,6 +632,7 @@ def test_every_rule_is_broken_alone_by_some_corruption() -> None:
     alone = {next(iter(rules)) for _, rules, _ in CORRUPTIONS.values() if len(rules) == 1}
     # Files of their own beside this one have the others.
     others = (parts, arrangement, cells, communication, conflicts, groups, turns)
+    others += (leases, promises, refusals)
     ours = set(RULE_IDS) - {rule.id for other in others for rule in other.RULES}
     assert alone == {rule for rule in ours if not rule.startswith("certificate_")}
     assert len(set(RULE_IDS)) == len(RULE_IDS)
