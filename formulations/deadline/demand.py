@@ -112,6 +112,7 @@ class Demands:
         usable, self._kind = usable_leases(problem)
         self._before = _counted(usable)
         self._usable = usable
+        self._position = _positions(self._before)
         self._total = self._between(self._before)
 
     def _between(self, counted: Ints) -> Ints:
@@ -184,14 +185,14 @@ class Demands:
         skipped = self._before[kind, first] - self._before[kind, problem.first[ways]]
         need = np.maximum(0, problem.need[ways] - skipped.clip(min=0))
         # The lease from which on as many are usable as are still needed.
-        left = self._before[kind, end] - need
-        work = np.zeros(problem.horizon - start)
-        for one in np.unique(kind):
-            mine = (kind == one) & (need > 0)
-            begin = np.searchsorted(self._before[one], left[mine], side="right") - 1
-            change = np.bincount(begin, weight[mine], minlength=problem.horizon + 1)
-            change -= np.bincount(end[mine], weight[mine], minlength=problem.horizon + 1)
-            work += (np.cumsum(change)[:-1] * self._usable[one])[start:]
+        begin = self._position[kind, self._before[kind, end] - need]
+        needed = need > 0
+        kinds, size = self._usable.shape[0], problem.horizon + 1
+        cells, weight = kind[needed] * size, weight[needed]
+        change = np.bincount(cells + begin[needed], weight, minlength=kinds * size)
+        change -= np.bincount(cells + end[needed], weight, minlength=kinds * size)
+        level = np.cumsum(change.reshape(kinds, size), axis=1)[:, start:-1]
+        work = (level * self._usable[:, start:]).sum(axis=0)
         running: Floats = np.cumsum(work)
         return running
 
@@ -234,3 +235,11 @@ def _counted(leases: Bools) -> Ints:
     counted = np.zeros((leases.shape[0], leases.shape[1] + 1), dtype=np.int64)
     np.cumsum(leases, axis=1, out=counted[:, 1:])
     return counted
+
+
+def _positions(before: Ints) -> Ints:
+    """Return the last time before which a set has so many leases (sets, count), or 0."""
+    position = np.zeros_like(before)
+    at, time = np.indices(before.shape)
+    position[at, before] = time  # of equal counts the last one stays
+    return position
