@@ -13,7 +13,7 @@ from placewright.formulations.gang.quotas import held_by
 from placewright.instances.deadline import Deadline, Due, Pace, finish, gain, least_hosts, need
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.hardware import Hardware
-from placewright.instances.job import Job
+from placewright.instances.job import Job, Option
 from placewright.instances.ranges import expand
 from placewright.instances.references import hosts_by_name
 from placewright.instances.round import Round
@@ -39,7 +39,7 @@ class Admission:
     gains : Ints
         (ways,): work per lease, thousandths of a work-second, at the option's least hosts.
     hosts : Ints
-        (ways,): the least hosts of the way's option.
+        (ways,): the least hosts of the way's option; of a pinned job those on which it runs.
     """
 
     round: Round
@@ -132,7 +132,7 @@ def _ways(round_: Round, number: int, j: int, largest: Mapping[str, int]) -> Ite
     for o, option in enumerate(job.options):
         if job.running is not None and job.running.option != o:
             continue
-        pace, hosts = deadline.pace(o), least_hosts(option, largest)
+        pace, hosts = deadline.pace(o), _hosts(job, option, largest)
         count = need(deadline.work, pace, leases.length_s, hosts)
         if count is None:
             continue
@@ -181,7 +181,7 @@ def _asked_models(round_: Round, hosts: Mapping[str, Hardware]) -> set[Models]:
     return {
         every if group.gpu_models is None else Models(group.gpu_models) & every
         for job in round_.jobs
-        for option in job.options
+        for option in (job.options if dues_of(job) else ())
         for group in option.groups
         if group.gpu
     }
@@ -209,9 +209,14 @@ class _Asks:
         self._every = Models(one.gpu_model for one in hosts.values() if one.gpu_model is not None)
 
     def of(self, job: Job, option: int) -> list[int]:
-        """Return the milli-GPU that a job asks of each row with an option."""
+        """Return the milli-GPU that a job asks of each row with an option.
+
+        A pinned job asks nothing: the rows are without what it holds.
+        """
         chosen = job.options[option]
         asked = [0] * self.count
+        if job.running is not None and job.running.pinned:
+            return asked
         for group in chosen.groups:
             models = self._every if group.gpu_models is None else Models(group.gpu_models)
             for r, row in enumerate(self.rows):
@@ -241,6 +246,16 @@ def _capacity(
         if healthy[name] and model is not None:
             there[number[model], list(leases)] -= WHOLE_GPU * hosts[name].gpus
     _correct_now(round_, hosts, healthy, away, number, there)
+    pinned = [job for job in round_.jobs if job.running is not None and job.running.pinned]
+    for job in pinned:
+        left = _leases_left(round_, job)
+        for host, milli in _held_on(job):
+            model = hosts[host].gpu_model
+            if model is not None:
+                stays = np.full(horizon, healthy[host])
+                stays[0] = True
+                stays[list(away.get(host, ()))] = False
+                there[number[model], :left] -= milli * stays[:left]
     capacity = np.zeros((asks.count, horizon), dtype=np.int64)
     for r, row in enumerate(asks.rows):
         capacity[r] = there[[number[model] for model in sorted(row)]].sum(axis=0)
@@ -251,10 +266,11 @@ def _capacity(
     for t, tenant in enumerate(asks.tenants, len(asks.rows)):
         capacity[t] = quotas[tenant]
         capacity[t, 0] = max(quotas[tenant], held[tenant])
-    for job in round_.jobs:
-        if job.running is not None and job.running.pinned and not dues_of(job):
-            asked = np.array(asks.of(job, job.running.option), dtype=np.int64)
-            capacity[:, : _leases_left(round_, job, largest_of(hosts))] -= asked[:, None]
+    for job in pinned:
+        if job.running is not None and job.tenant in asks.tenants:
+            t = len(asks.rows) + asks.tenants.index(job.tenant)
+            milli = held_by(job.options[job.running.option])["gpu"]
+            capacity[t, : _leases_left(round_, job)] -= milli
     return np.maximum(capacity, 0)
 
 
@@ -268,13 +284,28 @@ def away_in(round_: Round) -> dict[str, set[int]]:
     return away
 
 
-def _leases_left(round_: Round, job: Job, largest: Mapping[str, int]) -> int:
-    """Return how many leases a running job still needs, at most the horizon."""
+def _hosts(job: Job, option: Option, largest: Mapping[str, int]) -> int:
+    """Return the fewest hosts that can hold an option; a pinned job stays on those that it has."""
+    if job.running is not None and job.running.pinned:
+        return len({task.host for task in job.running.tasks})
+    return least_hosts(option, largest)
+
+
+def _held_on(job: Job) -> Iterator[tuple[str, int]]:
+    """Yield the host of each task of a running job, and the milli-GPU that it holds there."""
+    if job.running is not None:
+        groups = job.options[job.running.option].groups
+        for task in job.running.tasks:
+            yield task.host, groups[task.group].gpu
+
+
+def _leases_left(round_: Round, job: Job) -> int:
+    """Return how many leases a pinned job still needs, at most the horizon."""
     leases, count = round_.leases, None
     if job.deadline is not None and job.running is not None:
         option = job.running.option
-        hosts = least_hosts(job.options[option], largest)
-        count = need(job.deadline.work, job.deadline.pace(option), leases.length_s, hosts)
+        pace, hosts = job.deadline.pace(option), _hosts(job, job.options[option], {})
+        count = need(job.deadline.work, pace, leases.length_s, hosts)
     return leases.horizon if count is None else min(count, leases.horizon)
 
 

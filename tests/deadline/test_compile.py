@@ -184,3 +184,12 @@ def test_reserved_gpus_are_missing_now_unless_a_job_runs_on_them() -> None:
     asked["running"] = {"tasks": [{"host": "h0", "gpus": [0, 1]}]}
     made = admission(jobs=[asked], reservations=[{"host": "h0", "gpus": [1, 2]}])
     assert made.problem.capacity.tolist() == [[7000, 8000, 8000, 8000, 8000, 8000]]
+
+
+def test_a_pinned_job_with_a_deadline_asks_nothing_of_rows_without_what_it_holds() -> None:
+    asked = job("pinned", work_s=2 * HOUR)
+    asked["running"] = {"tasks": [{"host": "h0", "gpus": [0, 1]}], "pinned": True}
+    problem = admission(jobs=[asked, job()]).problem
+    assert problem.capacity.tolist() == [[6000, 6000, 8000, 8000, 8000, 8000]]
+    assert (problem.first[0], problem.need[0], problem.end[0]) == (0, 2, 2)
+    assert problem.demand.tolist() == [[0], [2000]]
