@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from placewright.formulations.deadline.compile import Admission, largest_of
+from placewright.formulations.deadline.capacity import largest_of
+from placewright.formulations.deadline.compile import Admission
 from placewright.formulations.deadline.problem import NONE, Bools, Schedule
 from placewright.formulations.session import Candidate
 from placewright.instances.cluster_references import HOST_LEVEL
@@ -18,7 +19,6 @@ from placewright.instances.deadline import Pace, gain, least_hosts
 from placewright.instances.health import with_health
 from placewright.instances.job import Job, Option
 from placewright.instances.leases import Leases, away
-from placewright.instances.references import hosts_by_name
 from placewright.instances.round import Round
 
 MILLION = 10**6
@@ -91,7 +91,10 @@ def current_lease(admission: Admission, schedule: Schedule, must: Bools) -> Curr
         position = number.get(j)
         way = NONE if position is None else int(schedule.way[position])
         if way == NONE:
-            gangs.add_rest(j, leaves=j in leaving)
+            deadline = round_.jobs[j].deadline
+            ready = None if deadline is None else deadline.ready
+            if round_.leases.first_usable(ready, round_.now) == 0:
+                gangs.add_rest(j, leaves=j in leaving)
         elif problem.first[way] == 0:
             gangs.add_promised(j, way, must=bool(must[position]), leaves=j in leaving)
     policy = round_.policy.model_copy(update={"formulation": "gang", "terms": gangs.terms})
@@ -122,7 +125,7 @@ class _Gangs:
 
     def __init__(self, admission: Admission) -> None:
         self._admission, self._round = admission, admission.round
-        self._largest = largest_of(hosts_by_name(self._round.cluster))
+        self._largest = largest_of(self._round)
         self._gangs: list[tuple[Job, list[_Way]]] = []
         self.jobs: list[int] = []
 

@@ -12,4 +12,5 @@ from placewright.formulations.session import Promise
 
 def offers(admission: Admission, kept: Schedule, now: Mapping[int, Now]) -> tuple[Promise, ...]:
     """Return an offer for each refused job that fits before the horizon."""
-    return () if admission.jobs and len(kept.way) and len(now) >= 0 else ()
+    del admission, kept, now
+    return ()

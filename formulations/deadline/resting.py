@@ -23,13 +23,22 @@ def resting_bounds(admission: Admission) -> Iterator[Bound]:
         if term == "best_effort":
             yield Bound(term, float(_best_effort(admission, room)), certified=True)
         elif term == "early":
-            most = sum(
-                max((option.milli_gpu for option in round_.jobs[j].options), default=0)
-                for j in admission.jobs
-            )
-            yield Bound(term, float(most if room is None else min(most, room)), certified=True)
+            yield Bound(term, float(_early(admission, room)), certified=True)
         elif term not in ("broken", "admitted"):
             yield Bound(term, 0.0, certified=True)
+
+
+def _early(admission: Admission, room: int | None) -> int:
+    """Return the most milli-GPU that jobs with a promise can hold; what is pinned needs no room."""
+    pinned = free = 0
+    for j in admission.jobs:
+        job = admission.round.jobs[j]
+        most = max(option.milli_gpu for option in job.options)
+        if job.running is not None and job.running.pinned:
+            pinned += most
+        else:
+            free += most
+    return pinned + (free if room is None else min(free, room))
 
 
 def _best_effort(admission: Admission, room: int | None) -> int:

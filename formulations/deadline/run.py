@@ -21,7 +21,7 @@ from placewright.formulations.deadline.admission import AdmissionBound, admit
 from placewright.formulations.deadline.compile import Admission
 from placewright.formulations.deadline.now import current_lease
 from placewright.formulations.deadline.offers import offers
-from placewright.formulations.deadline.problem import Ints, Schedule
+from placewright.formulations.deadline.problem import NONE, Ints, Schedule
 from placewright.formulations.deadline.resting import resting_bounds
 from placewright.formulations.deadline.settle import holding, promises, settled
 from placewright.formulations.deadline.waiting import latest
@@ -47,8 +47,18 @@ def run(admission: Admission, session: Session, search: Search) -> Iterator[Cand
     """
     yield from resting_bounds(admission)
     choosing = replace(session, deadline=session.deadline - PLACING * max(0.0, session.remaining()))
+    problem = admission.problem
+    if not problem.ways:
+        nothing = Schedule(
+            np.full(problem.jobs, NONE, dtype=np.int64),
+            np.zeros((problem.jobs, problem.horizon), dtype=np.bool_),
+        )
+        yield Bound("broken", float(problem.loss.sum()), certified=True)
+        yield Bound("admitted", 0.0, certified=True)
+        yield from _placed(admission, nothing, session, search)
+        return
     best: Schedule | None = None
-    for step in admit(admission.problem, choosing):
+    for step in admit(problem, choosing):
         session.wall_stopped |= choosing.wall_stopped
         if isinstance(step, AdmissionBound):
             holds = () if step.broken is None else (("broken", step.broken),)
@@ -65,8 +75,9 @@ def _placed(
     admission: Admission, schedule: Schedule, session: Session, search: Search
 ) -> Iterator[Candidate]:
     """Yield plans that keep a schedule's promises, as far as the current lease can be placed."""
-    headroom = admission.round.leases.headroom
-    must = latest(admission.problem, schedule, _costs(admission), headroom)
+    must, headroom = schedule, admission.round.leases.headroom
+    if admission.problem.ways:
+        must = latest(admission.problem, schedule, _costs(admission), headroom)
     current = current_lease(admission, must, must.runs[:, 0])
     for found in search(current.round, session):
         told = current.told(found)

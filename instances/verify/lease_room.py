@@ -76,7 +76,7 @@ class Room:
             inside = [sum(gpu for models, gpu in asked if models <= each) for each in self.sets]
             owned = [option.milli_gpu if job.tenant == name else 0 for name in self.tenants]
             table.append(inside + owned)
-        return np.array(table, dtype=np.int64).reshape(-1, len(self.free))
+        return np.array(table, dtype=np.int64).reshape(len(table), len(self.free))
 
     def taken(self, promises: Promises, jobs: Mapping[int, Job]) -> Ints:
         """Return what promises take of each row in each lease (rows, horizon).
