@@ -12,6 +12,8 @@ from placewright.instances.naming import known_hosts
 from placewright.instances.round import Round
 
 DEADLINE = "deadline"
+MAX_CELLS = 50_000_000
+"""Leases times jobs with deadlines; for each of these it is decided whether the job runs."""
 MAX_ROWS = 64
 """Sets of GPU models of which the room in each lease is counted, unions of overlapping ones too."""
 
@@ -94,7 +96,7 @@ def unions(sets: Collection[frozenset[str]]) -> set[frozenset[str]]:
 
 
 def check_leases(round_: Round, hosts: Mapping[str, Hardware]) -> None:
-    """Refuse outages of unknown hosts or under pinned jobs, and what the policy does not read.
+    """Refuse outages of unknown hosts or under pinned jobs, and more leases than can be planned.
 
     Raises
     ------
@@ -103,6 +105,13 @@ def check_leases(round_: Round, hosts: Mapping[str, Hardware]) -> None:
     """
     if round_.policy.formulation != DEADLINE:
         return
+    asking = sum(job.deadline is not None for job in round_.jobs)
+    if asking * round_.leases.horizon > MAX_CELLS:
+        raise InvalidInputError(
+            f"times {asking:,} jobs with deadlines; expected at most {MAX_CELLS:,} together",
+            path=("leases", "horizon"),
+            value=round_.leases.horizon,
+        )
     for i, outage in enumerate(round_.leases.outages):
         known_hosts(outage.host, hosts, ("leases", "outages", i, "host"))
     gone = away(round_.leases, round_.now)
