@@ -160,27 +160,28 @@ class _Search:
         problem = self.problem
         if self.broken:
             held = int(problem.loss.sum()) - self.broken
-            program = Program(Demands(problem), self.able, np.zeros(problem.jobs, dtype=np.bool_))
-            yield from self._by_rows(program, Aim(problem.value, self.saved, held), bounds=True)
+            nobody = np.zeros(problem.jobs, dtype=np.bool_)
+            aim = Aim(problem.value, self.saved, held)
+            program = Program(Demands(problem), self.able, nobody, aim)
+            yield from self._by_rows(program, bounds=True)
         # What jobs have is kept as in the best schedule, which shows that it can be.
         level = np.append(self.saved, 0)[self.best.way]
-        program = Program(
-            Demands(problem), self.able & (self.saved >= level[problem.job]), level > 0
-        )
+        allowed = self.able & (self.saved >= level[problem.job])
         aim = Aim(problem.value, self.saved, 0)
-        yield from self._by_rows(program, aim, bounds=not self.broken)
+        program = Program(Demands(problem), allowed, level > 0, aim)
+        yield from self._by_rows(program, bounds=not self.broken)
         if indexed.usable(problem).sum() <= LEASE_COLUMNS:
             yield from self._lease_by_lease()
 
-    def _by_rows(self, program: Program, aim: Aim, *, bounds: bool) -> Iterator[Schedule | _Most]:
+    def _by_rows(self, program: Program, *, bounds: bool) -> Iterator[Schedule | _Most]:
         """Yield schedules of choices by rows of demand, and what these prove of all schedules."""
-        relaxed = program.relax(aim, self.session)
+        relaxed = program.relax(self.session)
         if relaxed is None:
             return
-        if bounds and relaxed.bound is not None:
-            yield _Most(relaxed.bound, certified=True)
+        if bounds:
+            yield _Most(relaxed.priced.bound, certified=True)
         yield from self._leases_for(floored(program, relaxed.chosen))
-        choice = searched(program, relaxed, aim, self.best.way, self.session)
+        choice = searched(program, relaxed.priced, self.best.way, self.session)
         if choice is None:
             return
         if bounds and choice.bound is not None:

@@ -46,10 +46,14 @@ MOST_SUMS = 1 << 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Load:
-    """What ways weigh (ways,), and what the leases hold of it (horizon,); whole numbers."""
+    """What ways weigh (ways,), and what the leases hold of it (horizon,); whole numbers.
+
+    `size` is that of the gangs that it counts, 0 if it counts GPUs.
+    """
 
     weight: Ints
     room: Ints
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,7 +78,9 @@ def loads_of(problem: Problem) -> tuple[Load, ...]:
         units, room = demand // unit, _reached(sizes // unit, capacity // unit)
         loads.append(Load(units, room))
         loads += [
-            Load(units // size, room // size) for size in sizes[1:] // unit if (room % size).any()
+            Load(units // size, room // size, int(size))
+            for size in sizes[1:] // unit
+            if (room % size).any()
         ]
     return tuple(loads)
 
@@ -147,11 +153,12 @@ class Demands:
         return starts
 
     def evenly(self, number: int) -> Iterator[Row]:
-        """Yield rows of so many prefixes of the horizon, for each load."""
+        """Yield rows of so many prefixes of the horizon, of all loads that count GPUs."""
         horizon = self.problem.horizon
         for end in np.unique(np.linspace(0, horizon, number + 1).astype(np.int64))[1:]:
-            for load in range(len(self.loads)):
-                yield Row(load, window(horizon, 0, int(end)))
+            for at, load in enumerate(self.loads):
+                if not load.size:
+                    yield Row(at, window(horizon, 0, int(end)))
 
     def broken(self, chosen: Floats, tolerance: float = 1e-6) -> Iterator[Row]:
         """Yield the rows of windows that a choice of ways breaks most.

@@ -1,8 +1,13 @@
 """From parts of ways to whole ones: branch and bound over the ways that prices leave in doubt.
 
 A relaxation chooses all but a few ways whole, and its prices say what any other choice of a job
-loses at least. So an integer program over the ways that lose least comes as near to the bound as
-one over all of them, or says how near it may have come (`placewright.solver.core`).
+loses at least. So an integer program of the jobs that lose least comes as near to the bound as one
+of all of them, or says how near it may have come.
+
+References
+----------
+Balas and Zemel, "An algorithm for large zero-one knapsack problems", Operations Research 28, 1980
+(the core of a program).
 """
 
 from __future__ import annotations
@@ -13,13 +18,12 @@ from math import floor
 import numpy as np
 
 from placewright.formulations.deadline.demand import Floats
-from placewright.formulations.deadline.problem import NONE, Ints, Problem
-from placewright.formulations.deadline.relaxing import Aim, Program, Relaxed
+from placewright.formulations.deadline.problem import NONE, Bools, Ints, Problem
+from placewright.formulations.deadline.relaxing import Priced, Program
 from placewright.formulations.session import Session
-from placewright.solver import Core, doubt_of
 
-CORE = 300
-"""Ways in doubt of which branch and bound chooses."""
+CORE = 150
+"""Jobs in doubt of which branch and bound decides."""
 
 SEARCH_SECONDS = 1.0
 """Most time of one branch and bound: the leases decide about the last promises, not this."""
@@ -41,7 +45,7 @@ class Choice:
 
 def floored(program: Program, chosen: Floats) -> Choice:
     """Return the ways that are chosen whole, and the largest part of jobs that must have one."""
-    problem = program.demands.problem
+    problem = program.problem
     order = np.argsort(chosen, kind="stable")
     order = order[(chosen[order] > 0) & program.must[problem.job[order]]]
     choice = _choice(problem, chosen >= 1 - WHOLE)
@@ -49,47 +53,40 @@ def floored(program: Program, chosen: Floats) -> Choice:
     return choice
 
 
-def searched(
-    program: Program, relaxed: Relaxed, aim: Aim, known: Ints, session: Session
-) -> Choice | None:
-    """Return the best choice of whole ways, as far as `CORE` ways in doubt can be told apart.
+def searched(program: Program, priced: Priced, known: Ints, session: Session) -> Choice | None:
+    """Return the best choice of whole ways, as far as `CORE` jobs in doubt can be told apart.
 
-    It breaks no row of a window, if time has allowed. Ways of the choice that is `known` (jobs,)
-    are in doubt, too, so that what must be kept can be. None if nothing was found.
+    It breaks no row of a window, if time has allowed. Where something must be kept the choice that
+    is `known` to keep it (jobs,) is one of those looked at. None if nothing was found.
     """
-    problem = program.demands.problem
-    if relaxed.outcome.row_duals is None:
-        return None
-    doubt = doubt_of(relaxed.arrays, relaxed.outcome.row_duals, relaxed.chosen)
-    if doubt is None:
-        return None
-    kept = np.ones(problem.ways, dtype=np.bool_)
-    if problem.ways > CORE:
-        kept = doubt.within(float(np.partition(doubt.loss, CORE)[CORE]))
+    problem = program.problem
+    also = known != priced.best
+    if not (program.aim.held or program.must.any()):
+        also[:] = False
+    doubt, lost = priced.in_doubt(CORE, also)
     start = np.zeros(problem.ways)
     start[known[known != NONE]] = 1.0
-    if aim.held or program.must.any():
-        kept |= start != doubt.point
-    outside = doubt.most - float(doubt.loss[~kept].min(initial=np.inf))
     best: Choice | None = None
     for _ in range(MOST_SEARCHES):
-        core = Core.of(program.arrays(aim), kept, doubt.point)
+        part = program.part(priced.best, doubt)
+        if not len(part.ways):
+            return _choice(problem, part.whole(np.zeros(0), problem.ways) > 0.5, priced.bound)
         outcome = session.optimise(
-            core.arrays, most=SEARCH_SECONDS, gap=0.0, start=core.inside(start)
+            part.arrays, most=SEARCH_SECONDS, gap=0.0, start=start[part.ways]
         )
         if outcome is None or outcome.values is None:
             break
         bound = None
         if outcome.bound is not None:
-            bound = floor(max(outcome.bound, outside) * (1 + WHOLE) + WHOLE)
-        values = core.whole(outcome.values)
+            bound = floor(max(outcome.bound, priced.most - lost) * (1 + WHOLE) + WHOLE)
+        values = part.whole(outcome.values, problem.ways)
         best = _choice(problem, values > 0.5, bound)
         if not program.require(program.demands.broken(values)):
             break
     return best
 
 
-def _choice(problem: Problem, chosen: np.ndarray, bound: int | None = None) -> Choice:
+def _choice(problem: Problem, chosen: Bools, bound: int | None = None) -> Choice:
     ways = np.flatnonzero(chosen)
     way = np.full(problem.jobs, NONE, dtype=np.int64)
     way[problem.job[ways]] = ways

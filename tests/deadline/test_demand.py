@@ -51,13 +51,10 @@ def single(capacity: list[int], jobs: list[tuple[int, int, int]]) -> Problem:
     )
 
 
-def value_only(problem: Problem) -> Aim:
-    return Aim(problem.value, np.zeros_like(problem.value), 0)
-
-
 def free(problem: Problem) -> Program:
     """Choose any way that can run."""
-    return Program(Demands(problem), possible(problem), np.zeros(problem.jobs, dtype=np.bool_))
+    aim = Aim(problem.value, np.zeros_like(problem.value), 0)
+    return Program(Demands(problem), possible(problem), np.zeros(problem.jobs, dtype=np.bool_), aim)
 
 
 def nobody(problem: Problem) -> Any:
@@ -158,12 +155,11 @@ def test_the_relaxation_is_never_below_the_best_schedule(
         for number, kind in enumerate(KINDS[:-1]):
             problem = tiny.problem(1000 * seed + number, tiny.SHAPES[seed % 4], **kind)
             program = free(problem)
-            found = program.relax(value_only(problem), session())
+            found = program.relax(session())
             assert found is not None
-            assert found.bound is not None
             best = oracle.best(problem).admitted
-            assert found.bound >= best
-            choice = searched(program, found, value_only(problem), nobody(problem), session())
+            assert found.priced.bound >= best
+            choice = searched(program, found.priced, nobody(problem), session())
             assert choice is not None
             assert choice.bound is not None
             assert choice.bound >= best
@@ -176,9 +172,9 @@ def test_choosing_by_rows_is_exact_for_jobs_of_one_gpu_and_capacity_that_never_f
     for seed in range(4 * ROUNDS):
         problem = tiny.problem(seed, shape, gangs=False)
         program = free(problem)
-        found = program.relax(value_only(problem), session())
+        found = program.relax(session())
         assert found is not None
-        choice = searched(program, found, value_only(problem), nobody(problem), session())
+        choice = searched(program, found.priced, nobody(problem), session())
         assert choice is not None
         chosen = choice.way[choice.way != NONE]
         assert problem.value[chosen].sum() == oracle.best(problem).admitted
