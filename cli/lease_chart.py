@@ -14,8 +14,8 @@ from placewright.cli.lease_use import Band, Chart, Kind, Row, ticks
 from placewright.cli.text import after, count, count_gpus, duration, gpus, number
 
 MAX_JOBS = 40
-HEIGHT = 12
-"""Rows of a stack."""
+HEIGHT, LABELLED = 12, 3
+"""Rows of a stack, and of how many one says its GPUs."""
 MIN_CELLS, MAX_CELLS = 24, 120
 MOST_PER_LEASE = 4
 MIN_NAME = 8
@@ -130,7 +130,10 @@ def _cells(row: Row, scale: _Scale) -> Text:
 
 def _print_stack(console: Console, chart: Chart) -> None:
     """Print the GPUs by what they do, promises of most value below, and when promises are due."""
-    labels = [gpus(chart.total * (HEIGHT - row) / HEIGHT) for row in range(HEIGHT)]
+    labels = [
+        "" if row % LABELLED else gpus(chart.total * (HEIGHT - row) / HEIGHT)
+        for row in range(HEIGHT)
+    ]
     size = max(map(len, (*labels, "due")))
     scale = _Scale(chart, console.width - INDENT - size - 1)
     _print_title(console, chart, scale)
@@ -146,8 +149,7 @@ def _print_stack(console: Console, chart: Chart) -> None:
     console.print()
     grid = _grid(chart, scale)
     for row, label in enumerate(labels):
-        shown = label if row % 3 == 0 else ""
-        line = Text(f"{'':{INDENT}}{shown:>{size}} ", "dim")
+        line = Text(f"{'':{INDENT}}{label:>{size}} ", "dim")
         for mark, style in (_STACK[int(code)] for code in grid[row]):
             line.append(mark, style)
         _print_line(console, line)

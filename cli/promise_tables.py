@@ -28,6 +28,8 @@ STANDING = {
     "later": "broken, now for later",
 }
 LOUD = "bold red"
+GIVEN = ("job", "option", "GPUs", "value", "by", "finish", "slack", "leases", "due", "promise")
+RIGHT = ("GPUs", "value", "by", "finish", "slack")
 MAX_INTERVALS = 3
 MAX_HOLDERS = 3
 MAX_AWAY = 3
@@ -130,36 +132,32 @@ def _print_given(console: Console, promises: Promises) -> None:
     given, now = promises.given, promises.round.now
     if not given:
         return
-    elastic = any(len(job.options) > 1 for job in promises.round.jobs)
-    columns = ["job", "option", "GPUs", "value", "promised", "finish", "slack", "leases", "promise"]
-    if not elastic:
-        columns.remove("option")
-    made = table(
-        "Promised, earliest first", *columns, right=("GPUs", "value", "promised", "finish", "slack")
-    )
+    hidden = set()
+    if all(len(job.options) == 1 for job in promises.round.jobs):
+        hidden.add("option")
+    if all(promise.ranks <= 1 for promise in given):
+        hidden.add("due")
+    if all(promise.before is None for promise in given):
+        hidden.add("promise")
+    columns = [name for name in GIVEN if name not in hidden]
+    title = "Promised anew" if "promise" in hidden else "Promised"
+    made = table(f"{title}, earliest first", *columns, right=RIGHT)
     for promise in given[:MAX_ROWS]:
-        row = [
-            promise.job,
-            promise.option,
-            gpus(promise.milli_gpu),
-            number(promise.due.value),
-            after(promise.due.at, now),
-            after(promise.finish, now),
-            duration(promise.slack),
-            intervals(promise.leases, MAX_INTERVALS),
-            _note(promise),
-        ]
-        if not elastic:
-            del row[1]
-        made.add_row(*row)
+        row = {
+            "job": promise.job,
+            "option": promise.option,
+            "GPUs": gpus(promise.milli_gpu),
+            "value": number(promise.due.value),
+            "by": after(promise.due.at, now),
+            "finish": after(promise.finish, now),
+            "slack": duration(promise.slack),
+            "leases": intervals(promise.leases, MAX_INTERVALS),
+            "due": NONE if promise.rank is None else f"{promise.rank + 1}/{promise.ranks}",
+            "promise": standing(promise),
+        }
+        made.add_row(*(row[name] for name in columns))
     print_table(console, made)
     print_rest(console, len(given), "more promise")
-
-
-def _note(promise: Promise) -> str:
-    """Say whether a promise is new, and if it is not for the first due time, for which."""
-    which = f", due {promise.rank + 1}/{promise.ranks}" if promise.rank else ""
-    return standing(promise) + which
 
 
 def _print_refused(console: Console, promises: Promises) -> None:
@@ -171,10 +169,10 @@ def _print_refused(console: Console, promises: Promises) -> None:
         "Refused, and the finish that would be accepted",
         "job",
         "GPUs",
-        "due",
+        "last due",
         "offer",
         "what stands in the way",
-        right=("GPUs",),
+        right=("GPUs", "last due"),
     )
     for entry in refused[:MAX_ROWS]:
         last = entry.dues[-1].at
@@ -182,7 +180,7 @@ def _print_refused(console: Console, promises: Promises) -> None:
         made.add_row(
             entry.job,
             gpus(obstacle.milli_gpu),
-            " to ".join(dict.fromkeys((after(entry.dues[0].at, now), after(last, now)))),
+            after(last, now),
             _offer(entry, now),
             why(promises, obstacle, last),
         )
@@ -197,22 +195,24 @@ def _offer(entry: Refused, now: int) -> str:
 
 
 def why(promises: Promises, obstacle: Obstacle, by: int) -> str:
-    """Say what a promise by some time lacks."""
+    """Say what a promise by some time lacks: leases that begin early enough, or room in them."""
     round_ = promises.round
     first, end = obstacle.window
     if by < round_.now:
         return f"was due {duration(round_.now - by)} ago"
     if obstacle.needs is None:
         return "no lease is long enough for its overhead"
-    needs = f"needs {count(obstacle.needs, 'lease')} by then"
+    needs = f"needs {count(obstacle.needs, 'lease')}"
     if end - first < obstacle.needs:
-        return f"{needs}; {_so_many(end - first, 'begin')} early enough"
+        return f"{needs}, {_so_many(end - first, 'begin')} early enough"
     if obstacle.has < obstacle.needs:
-        return f"{needs}; {_so_many(obstacle.has, 'have')} so many, whoever holds them"
-    held = f"; held by {several(obstacle.holders, MAX_HOLDERS)}" if obstacle.holders else ""
+        return f"{needs}, {_so_many(obstacle.has, 'have')} so many, whoever holds them"
+    # Of many, each holds little.
+    named = MAX_HOLDERS if len(obstacle.holders) <= 2 * MAX_HOLDERS else 1
+    held = f"; held by {several(obstacle.holders, named)}" if obstacle.holders else ""
     if obstacle.fits < obstacle.needs:
-        return f"{needs}; {_so_many(obstacle.fits, 'have')} room{held}"
-    return f"{needs}; {_so_many(obstacle.fits, 'have')} room, by count"
+        return f"{needs}, {_so_many(obstacle.fits, 'have')} room{held}"
+    return f"{needs}, {_so_many(obstacle.fits, 'have')} room, by count"
 
 
 def _so_many(leases: int, verb: str) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import pytest
@@ -28,6 +31,18 @@ from placewright.instances.round import Round
 from placewright.instances.verify import verify
 from placewright.instances.verify.terms import TERMS
 from placewright.topology import Cluster, State
+
+
+@pytest.fixture(scope="session")
+def promising() -> ModuleType:
+    """Load the helper module of rounds with promises; no folder of tests is a package."""
+    spec = spec_from_file_location("cli_promising", Path(__file__).with_name("promising.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 class Result(NamedTuple):
