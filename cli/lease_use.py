@@ -25,9 +25,9 @@ class Kind(StrEnum):
     """What a row of a chart shows."""
 
     PROMISED = "promised"
-    LATER = "promised, a later due time"
+    LATER = "a later due time"
     EFFORT = "best effort"
-    OFFER = "offer to a refused job"
+    OFFER = "offered, but refused"
 
 
 class Row(NamedTuple):

@@ -192,7 +192,7 @@ def test_the_chart_is_part_of_the_picture(run, files, tmp_path, suffix):
     assert first == second
     if suffix == ".svg":
         # Text is drawn as outlines, which come with the text as a comment.
-        for text in (b"7 leases of 20m", b"soft  8", b"offer to a refused job", b"+1h00"):
+        for text in (b"7 leases of 20m", b"soft  8", b"offered, but refused", b"+1h00"):
             assert text in first
 
 
