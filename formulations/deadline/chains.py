@@ -5,6 +5,10 @@ in which it may run and does not, from which, if that is full too, somebody leav
 gangs of one size these are the augmenting paths of a flow of leases to jobs: a job is turned down
 only where no schedule of the same promises has room for it. With unlike gangs a lease is emptied by
 several chains one after the other, and within a chain one job makes way for another: a heuristic.
+
+References
+----------
+Ford and Fulkerson, "Maximal flow through a network", Canadian Journal of Mathematics 8, 1956.
 """
 
 from __future__ import annotations
@@ -15,7 +19,9 @@ from placewright.formulations.deadline.chart import Chart
 from placewright.formulations.deadline.problem import Bools, Ints
 
 Move = tuple[int, int, int]
-"""A job, the lease that it leaves, and the lease that it enters."""
+"""A job, the lease that it leaves, or `NOWHERE`, and the lease that it enters."""
+
+NOWHERE = -1
 
 
 class Chains:
@@ -24,7 +30,7 @@ class Chains:
     Parameters
     ----------
     effort
-        How many leases may be looked into for ways out, in all insertions together.
+        How many leases may be looked into for ways out, in all that is done together.
     """
 
     def __init__(self, chart: Chart, effort: int) -> None:
@@ -39,36 +45,53 @@ class Chains:
     def insert(self, way: int) -> bool:
         """Put the way's job, which has none, into the chart; where that fails, nothing changes."""
         chart, problem = self.chart, self.chart.problem
-        need, leases = int(problem.need[way]), chart.leases(way)
+        job, need, leases = int(problem.job[way]), int(problem.need[way]), chart.leases(way)
         if len(leases) >= need:
             chart.put(way, leases[-need:])
             return True
         if self._hopeless(way):
             return False
-        job, ask = int(problem.job[way]), chart.asks[chart.kind[way]]
         chart.put(way, leases)
-        moves: list[Move] = []
-        missing = need - len(leases)
-        full = np.flatnonzero(chart.open[job] & (problem.capacity >= ask[:, None]).all(axis=0))
-        short = np.maximum(0, ask[:, None] - chart.free[:, full]).sum(axis=0)
         dead = np.zeros(problem.horizon, dtype=np.bool_)
-        untried = full[np.argsort(short, kind="stable")].tolist()
-        while missing and len(untried) >= missing and self.effort > 0:
-            lease = untried.pop(0)
-            if dead[lease] or not chart.open[job, lease]:
-                continue
-            if self._empty(lease, ask, dead, moves):
-                chart.run(job, lease)
-                missing -= 1
-        if not missing:
+        if self.extend(job, need - len(leases), dead) is not None:
             return True
-        for other, left, entered in reversed(moves):
-            chart.pause(other, entered)
-            chart.run(other, left)
         chart.take(job)
         if self.effort > 0:
             self._turned_down.append(self._question(way))
         return False
+
+    def extend(self, job: int, number: int, dead: Bools) -> list[Move] | None:
+        """Let a job that has a way run in so many more leases, and return all moves, in order.
+
+        Where that fails, nothing changes, and None is returned. Leases that are `dead` (horizon,)
+        are neither taken nor entered; those out of which there is no way are dead afterwards.
+        """
+        chart, moves, left = self.chart, list[Move](), number
+        ask = chart.asks[chart.kind[chart.way[job]]]
+        could = (chart.problem.capacity >= ask[:, None]).all(axis=0)
+        untried = np.flatnonzero(chart.open[job] & could & ~dead)
+        short = np.maximum(0, ask[:, None] - chart.free[:, untried]).sum(axis=0)
+        # Those that lack least first, of them the latest.
+        order = np.lexsort((-untried, short))
+        for position, lease in enumerate(untried[order].tolist()):
+            if not left or len(untried) - position < left or self.effort <= 0:
+                break
+            if not dead[lease] and chart.open[job, lease] and self._empty(lease, ask, dead, moves):
+                chart.run(job, lease)
+                moves.append((job, NOWHERE, lease))
+                left -= 1
+        if left:
+            self.undo(moves, 0)
+            return None
+        return moves
+
+    def undo(self, moves: list[Move], number: int) -> None:
+        """Take back all moves but the first `number`, the last one first."""
+        while len(moves) > number:
+            job, left, entered = moves.pop()
+            self.chart.pause(job, entered)
+            if left != NOWHERE:
+                self.chart.run(job, left)
 
     def _question(self, way: int) -> tuple[int, int, int, int]:
         problem = self.chart.problem
@@ -90,13 +113,10 @@ class Chains:
     def _empty(self, lease: int, ask: Ints, dead: Bools, moves: list[Move]) -> bool:
         """Move jobs out of the lease until it has room for `ask`; else leave it as it was."""
         chart, before = self.chart, len(moves)
-        while (short := ask - chart.free[:, lease]).max() > 0:
-            chain = self.chain(lease, short, dead)
+        while ((short := ask - chart.free[:, lease])[ask > 0] > 0).any():
+            chain = self._chain(lease, np.where(ask > 0, short, 0), dead)
             if chain is None:
-                for job, left, entered in reversed(moves[before:]):
-                    chart.pause(job, entered)
-                    chart.run(job, left)
-                del moves[before:]
+                self.undo(moves, before)
                 return False
             # The last step first: it enters a lease that has room.
             for job, left, entered in chain:
@@ -105,16 +125,14 @@ class Chains:
             moves.extend(chain)
         return True
 
-    def chain(self, lease: int, short: Ints, dead: Bools) -> list[Move] | None:
+    def _chain(self, lease: int, short: Ints, dead: Bools) -> list[Move] | None:
         """Find moves, last step first, that take somebody out of a lease that is short.
 
         `short` (rows,) is what must be freed there; where no single job holds as much, one that
         holds part of it leaves. Leases that are `dead` are not entered; where there is no way out,
         all that were reached are dead afterwards.
         """
-        chart = self.chart
-        rooms = chart.rooms()
-        seen = dead.copy()
+        chart, rooms, seen = self.chart, self.chart.rooms(), dead.copy()
         seen[lease] = True
         came: dict[int, Move] = {}
         queue = [(lease, np.maximum(0, short))]
@@ -140,7 +158,8 @@ class Chains:
             smallest = allowed[:, reached].argmax(axis=0)
             for to, by in zip(reached.tolist(), smallest.tolist(), strict=True):
                 came[to] = (int(movers[by]), at, to)
-                queue.append((to, np.maximum(0, chart.asks[kinds[by]] - chart.free[:, to])))
+                lacks = np.maximum(0, chart.asks[kinds[by]] - chart.free[:, to])
+                queue.append((to, np.where(chart.asks[kinds[by]] > 0, lacks, 0)))
         dead |= seen
         return None
 

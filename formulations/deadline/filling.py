@@ -162,7 +162,8 @@ def _sweep(chart: Chart, ways: Ints, order: Order) -> Ints:
         runs[lease, chosen] = True
     done = need == 0
     chart.put_all(ways[done], runs[:, done].T)
-    return ways[~done]
+    lost: Ints = ways[~done]
+    return lost
 
 
 def _packed(asks: Ints, room: Ints) -> Ints:
