@@ -56,7 +56,7 @@ def fill(
     found = []
     for order in orders:
         chart = Chart(problem)
-        lost = _one_by_one(chart, chosen) if order == "gangs" else _sweep(chart, chosen, order)
+        lost = _one_by_one(chart, chosen) if order == "gangs" else sweep(chart, chosen, order)
         repair(chart, lost, effort)
         found.append(chart.schedule())
         if (chart.way == way).all():
@@ -87,7 +87,7 @@ def complete(problem: Problem, schedule: Schedule, *, effort: int = EFFORT) -> S
 
 def by_worth(problem: Problem, ways: Ints) -> Ints:
     """Sort ways: those that save most of a promise first, then most value per GPU and lease."""
-    area = problem.need[ways] * problem.demand[ways].max(axis=1, initial=1)
+    area = np.maximum(1, problem.need[ways]) * problem.demand[ways].max(axis=1, initial=1)
     saved = problem.loss[problem.job[ways]] - problem.lost[ways]
     return ways[np.lexsort((-problem.value[ways] / area, -saved))]
 
@@ -139,10 +139,10 @@ def _one_by_one(chart: Chart, ways: Ints) -> Ints:
     return np.array(lost, dtype=np.int64)
 
 
-def _sweep(chart: Chart, ways: Ints, order: Order) -> Ints:
-    """Fill lease by lease, the least slack first; return who found no place."""
+def sweep(chart: Chart, ways: Ints, order: Order) -> Ints:
+    """Fill an empty chart lease by lease, the least slack first; return who found no place."""
     problem, leases = chart.problem, np.arange(chart.problem.horizon)
-    able: Bools = np.all(chart.asks[:, :, None] <= problem.capacity, axis=1)[chart.kind[ways]].T
+    able: Bools = np.all(chart.asks[:, :, None] <= chart.free, axis=1)[chart.kind[ways]].T
     able &= (problem.first[ways] <= leases[:, None]) & (leases[:, None] < problem.end[ways])
     demand, need = problem.demand[ways], problem.need[ways].copy()
     size, slack = demand.max(axis=1, initial=0), able.sum(axis=0) - need
@@ -155,7 +155,7 @@ def _sweep(chart: Chart, ways: Ints, order: Order) -> Ints:
         asking = np.flatnonzero(able[lease] & (need > 0) & (slack >= 0))
         urgent = np.where(slack[asking] == 0, rank[asking], 0)
         asking = asking[np.lexsort((-size[asking], urgent, slack[asking]))]
-        chosen = asking[_packed(demand[asking], problem.capacity[:, lease])]
+        chosen = asking[_packed(demand[asking], chart.free[:, lease])]
         slack[asking] -= 1
         slack[chosen] += 1
         need[chosen] -= 1

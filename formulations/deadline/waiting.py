@@ -1,11 +1,176 @@
-"""Who must run now: the same promises with as little as possible in the current lease."""
+"""Who must run now: the same promises, with as little as possible in the current lease.
+
+What later leases can hold need not run now. So leases are given from the end of time backwards,
+while as many as possible of those that had better run now (they run already, and would have to
+stop) keep the current lease. Then single jobs change: those come into the current lease, where
+there is room or in the place of others; and of those that had better not run now the dearest leave
+first, for a later lease in which there is room, or in which others make some (`chains`). A
+heuristic; each change makes the current lease cheaper.
+
+Headroom is capacity of later leases that is left free for jobs that are yet to come, which pulls
+work into the current lease; less of it, or none, where promises would not fit beside it.
+"""
 
 from __future__ import annotations
 
-from placewright.formulations.deadline.problem import Ints, Problem, Schedule
+from dataclasses import replace
+
+import numpy as np
+
+from placewright.formulations.deadline.chains import Chains
+from placewright.formulations.deadline.chart import Chart
+from placewright.formulations.deadline.filling import EFFORT, sweep
+from placewright.formulations.deadline.problem import NONE, Ints, Problem, Schedule
+
+THOUSAND = 1000
 
 
-def latest(problem: Problem, schedule: Schedule, cost: Ints, headroom: int) -> Schedule:
-    """Return a schedule of the same promises that runs less in lease 0."""
-    assert len(cost) == problem.jobs, headroom  # noqa: S101
-    return schedule
+def latest(
+    problem: Problem, schedule: Schedule, cost: Ints, headroom: int = 0, *, effort: int = EFFORT
+) -> Schedule:
+    """Return a schedule of the same promises that runs as little as possible now.
+
+    Parameters
+    ----------
+    schedule
+        Fits.
+    cost
+        (jobs,): of running in the current lease; negative where it is better to run. The sum over
+        the jobs that run there is what counts.
+    headroom
+        Thousandths of the capacity of later leases that are left free where that is possible.
+    effort
+        Leases that chains may look into, in all.
+    """
+    for share in (headroom, headroom // 2, headroom // 4):
+        left = problem.capacity.copy()
+        left[:, 1:] -= left[:, 1:] * share // THOUSAND
+        chart = _refilled(problem, schedule, cost, left)
+        if chart is not None:
+            break
+    else:
+        chart = _refilled(problem, schedule, cost, problem.capacity)
+    if chart is None:
+        chart = Chart.of(problem, schedule)
+    lease = _Now(chart, cost, effort)
+    lease.enter()
+    lease.leave()
+    lease.enter()
+    return chart.schedule()
+
+
+def _refilled(problem: Problem, schedule: Schedule, cost: Ints, capacity: Ints) -> Chart | None:
+    """Fill all leases anew, with as many as possible staying now that should; None: some are lost.
+
+    They stay in the order of their cost; how many can is found by bisection.
+    """
+    ways = schedule.way[schedule.way != NONE]
+    jobs = problem.job[ways]
+    better = np.flatnonzero((cost[jobs] < 0) & (problem.first[ways] == 0))
+    better = better[np.argsort(cost[jobs[better]], kind="stable")]
+    used = problem.demand[ways[better]].cumsum(axis=0)
+    better = better[(used <= capacity[:, 0]).all(axis=1)]
+    chart = _around(problem, ways, better[:0], capacity)
+    fewest, most = 0, len(better)
+    tried = most
+    while chart is not None and fewest < most:
+        found = _around(problem, ways, better[:tried], capacity)
+        if found is None:
+            most = tried - 1
+        else:
+            chart, fewest = found, tried
+        tried = (fewest + most + 1) // 2
+    return chart
+
+
+def _around(problem: Problem, ways: Ints, stay: Ints, capacity: Ints) -> Chart | None:
+    """Fill all leases around those of the ways, by position, that stay in the current one."""
+    need, first, room = problem.need.copy(), problem.first.copy(), capacity.copy()
+    need[ways[stay]] -= 1
+    first[ways[stay]] = 1
+    room[:, 0] -= problem.demand[ways[stay]].sum(axis=0)
+    rest = Chart(replace(problem, need=need, first=first), room)
+    if len(sweep(rest, ways, "backwards")):
+        return None
+    schedule = rest.schedule()
+    schedule.runs[problem.job[ways[stay]], 0] = True
+    return Chart.of(problem, schedule, capacity)
+
+
+class _Now:
+    """The current lease of a chart, made cheaper."""
+
+    def __init__(self, chart: Chart, cost: Ints, effort: int) -> None:
+        self.chart, self.cost = chart, cost
+        self.chains = Chains(chart, effort)
+
+    def enter(self) -> None:
+        """Bring those in that had better run now, each for one of its later leases."""
+        chart, cost = self.chart, self.cost
+        outside = np.flatnonzero((cost < 0) & chart.open[:, 0] & chart.runs.any(axis=1))
+        for job in outside[np.argsort(cost[outside], kind="stable")].tolist():
+            if chart.room(int(chart.kind[chart.way[job]]))[0]:
+                self._move(job, int(np.flatnonzero(chart.runs[job])[-1]), 0)
+            elif not self._swap(job):
+                self._displace(job)
+
+    def leave(self) -> None:
+        """Move those out that had better not run now, the dearest first."""
+        chart, cost = self.chart, self.cost
+        inside = np.flatnonzero((cost > 0) & chart.runs[:, 0])
+        # Nobody comes back, so that out of a lease where there was no way there is none later.
+        dead = np.zeros((len(chart.asks), chart.problem.horizon), dtype=np.bool_)
+        dead[:, 0] = True
+        for job in inside[np.argsort(-cost[inside], kind="stable")].tolist():
+            kind = int(chart.kind[chart.way[job]])
+            less = (chart.asks <= chart.asks[kind]).all(axis=1)
+            dead[kind] = dead[less].any(axis=0)
+            chart.pause(job, 0)
+            if self.chains.extend(job, 1, dead[kind]) is None:
+                chart.run(job, 0)
+
+    def _move(self, job: int, left: int, entered: int) -> None:
+        self.chart.pause(job, left)
+        self.chart.run(job, entered)
+
+    def _swap(self, job: int) -> bool:
+        """Let a job run now in the place of one that costs more, which takes a lease of its own."""
+        chart = self.chart
+        asks = chart.asks[chart.kind[chart.way]]
+        others = np.flatnonzero(chart.runs[:, 0] & (self.cost > self.cost[job]))
+        others = others[(chart.free[:, 0] + asks[others] >= asks[job]).all(axis=1)]
+        leases = np.flatnonzero(chart.runs[job])
+        left = chart.free[:, leases].T + asks[job]
+        fits = (left[None] >= asks[others, None]).all(axis=2) & chart.open[np.ix_(others, leases)]
+        able = np.flatnonzero(fits.any(axis=1))
+        if not len(able):
+            return False
+        best = able[self.cost[others[able]].argmax()]
+        lease = int(leases[fits[best].argmax()])
+        chart.pause(job, lease)
+        self._move(int(others[best]), 0, lease)
+        chart.run(job, 0)
+        return True
+
+    def _displace(self, job: int) -> None:
+        """Let a job run now in the place of several, which together cost more than it does."""
+        chart, cost = self.chart, self.cost
+        kind, lease = int(chart.kind[chart.way[job]]), int(np.flatnonzero(chart.runs[job])[-1])
+        chart.pause(job, lease)
+        others = np.flatnonzero(chart.runs[:, 0] & (cost > cost[job]))
+        others = others[np.argsort(-cost[others], kind="stable")]
+        rooms = chart.open[others] & chart.rooms()[chart.kind[chart.way[others]]]
+        moved: list[tuple[int, int]] = []
+        change = int(cost[job])
+        for other in others[rooms.any(axis=1)].tolist():
+            room = chart.open[other] & chart.room(int(chart.kind[chart.way[other]]))
+            if change - cost[other] < 0 and room.any():
+                change -= int(cost[other])
+                moved.append((other, int(np.flatnonzero(room)[-1])))
+                self._move(other, 0, moved[-1][1])
+            if chart.room(kind)[0]:
+                chart.run(job, 0)
+                return
+        for other, place in reversed(moved):
+            self._move(other, place, 0)
+        chart.run(job, lease)
