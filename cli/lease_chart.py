@@ -22,7 +22,7 @@ MIN_NAME = 8
 INDENT = 2
 TICK = 9
 """Columns that the label of a time takes."""
-WAITS, DUE, RUNS_TILL_DUE, BEYOND = "·", "│", "▌", "›"
+WAITS, DUE, BEYOND = "·", "│", "›"
 MARKS = {Kind.PROMISED: "█", Kind.LATER: "▓", Kind.EFFORT: "▒", Kind.OFFER: "░"}
 KINDS = {
     Kind.PROMISED: PROMISED,
@@ -85,7 +85,7 @@ def _print_jobs(console: Console, chart: Chart) -> None:
     sizes = [gpus(row.milli_gpu) for row in chart.rows]
     size = max(map(len, ("GPUs", *sizes)))
     longest = max((len(row.name) for row in chart.rows), default=0)
-    room = console.width - INDENT - size - 2
+    room = console.width - INDENT - size - 3
     name = max(min(longest, room - MIN_CELLS, room // 3), MIN_NAME)
     scale = _Scale(chart, room - name)
     _print_title(console, chart, scale)
@@ -108,20 +108,20 @@ def _print_jobs(console: Console, chart: Chart) -> None:
 
 
 def _cells(row: Row, scale: _Scale) -> Text:
-    """Draw the leases of a job; each of its intervals has a cell at least."""
-    due = None if row.due is None else scale.at(row.due)
-    until = scale.cells if due is None else min(max(due, 0), scale.cells)
-    waits = until if row.kind is not Kind.EFFORT else 0
-    line = [WAITS] * waits + [" "] * (scale.cells - waits)
-    for first, end in row.leases:
+    """Draw when a job runs, and when it is due; each time that it runs has a cell at least."""
+    line = [" "] * (scale.cells + 1)
+    due = scale.cells if row.due is None else min(max(scale.at(row.due), 0), scale.cells)
+    if row.kind is not Kind.EFFORT:
+        line[:due] = WAITS * due
+    right = 0
+    for first, end in row.times:
         left = min(scale.at(first), scale.cells - 1)
         right = max(scale.at(end), left + 1)
-        line[left:right] = [MARKS[row.kind]] * (right - left)
-    if due is not None and due >= scale.cells:
-        line.append(BEYOND if due > scale.cells else DUE)
-    elif due is not None and due >= 0:
-        runs = row.kind is not Kind.OFFER and line[due] == MARKS[row.kind]
-        line[due] = RUNS_TILL_DUE if runs else DUE
+        line[left:right] = MARKS[row.kind] * (right - left)
+    if row.due is not None and row.due >= 0:
+        # No promise is late, though its last cell may be.
+        mark = due if row.kind is Kind.OFFER else max(due, right)
+        line[mark] = DUE if row.due <= scale.leases else BEYOND
     text = Text()
     for cell in line:
         text.append(cell, "dim" if cell == WAITS else KINDS[row.kind])

@@ -100,7 +100,7 @@ def _add_jobs(axes: Axes, chart: Chart) -> None:
         until = chart.leases if row.due is None else min(max(row.due, 0), chart.leases)
         if row.kind is not Kind.EFFORT:
             axes.broken_barh([(0, until)], (y, BAR), facecolors=FREE[0])
-        spans = [(first, end - first) for first, end in row.leases]
+        spans = [(first, end - first) for first, end in row.times]
         axes.broken_barh(spans, (y, BAR), **_style(row.kind))
     marks = [(row.due, i) for i, row in enumerate(chart.rows) if row.due is not None]
     marks = [(due, i) for due, i in marks if 0 <= due <= chart.leases]

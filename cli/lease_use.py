@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import ceil
 from typing import NamedTuple
 
 import numpy as np
@@ -31,12 +32,15 @@ class Kind(StrEnum):
 
 
 class Row(NamedTuple):
-    """A job: what it holds in which leases, and when it is due, in leases from now."""
+    """A job: what it holds, in which times until its work is done, and when it is due.
+
+    Times are in leases from now.
+    """
 
     name: str
     milli_gpu: int
     kind: Kind
-    leases: tuple[Interval, ...]
+    times: tuple[tuple[float, float], ...]
     due: float | None
 
 
@@ -88,10 +92,10 @@ def chart_of(promises: Promises) -> Chart:
     """Lay out the leases of a plan."""
     round_, leases = promises.round, promises.round.leases
     rows = (*_promised(promises), *_efforts(promises), *_offers(promises))
-    last = max((row.leases[-1][1] for row in rows if row.leases), default=1)
+    last = max((ceil(row.times[-1][1]) for row in rows), default=1)
     furthest = max((row.due for row in rows if row.due is not None), default=0.0)
     drawn = min(max(last, int(min(furthest, BEYOND * last)) + 1), leases.horizon)
-    due = [int((p.due.at - round_.now) // leases.length_s) for p in promises.given]
+    due = [int(_leases_until(promises, promise.due.at)) for promise in promises.given]
     total, away = away_of(round_)
     return Chart(
         leases.length_s,
@@ -114,16 +118,15 @@ def ticks(chart: Chart, apart: float) -> list[int]:
 
 
 def _promised(promises: Promises) -> list[Row]:
-    now, length = promises.round.now, promises.round.leases.length_s
     return [
         Row(
-            p.job,
-            p.milli_gpu,
-            Kind.LATER if p.rank else Kind.PROMISED,
-            p.leases,
-            (p.due.at - now) / length,
+            promise.job,
+            promise.milli_gpu,
+            Kind.LATER if promise.rank else Kind.PROMISED,
+            _times(promises, promise.leases, promise.finish),
+            _leases_until(promises, promise.due.at),
         )
-        for p in promises.given
+        for promise in promises.given
     ]
 
 
@@ -132,12 +135,29 @@ def _efforts(promises: Promises) -> list[Row]:
 
 
 def _offers(promises: Promises) -> list[Row]:
-    now, length = promises.round.now, promises.round.leases.length_s
     return [
-        Row(r.job, r.milli_gpu, Kind.OFFER, r.leases, (r.dues[-1].at - now) / length)
-        for r in promises.refused
-        if r.leases
+        Row(
+            refused.job,
+            refused.milli_gpu,
+            Kind.OFFER,
+            _times(promises, refused.leases, refused.finish),
+            _leases_until(promises, refused.dues[-1].at),
+        )
+        for refused in promises.refused
+        if refused.finish is not None
     ]
+
+
+def _times(
+    promises: Promises, leases: tuple[Interval, ...], finish: int
+) -> tuple[tuple[float, float], ...]:
+    """Return the intervals of a job, the last one until it is done."""
+    *others, (first, _) = leases
+    return *others, (first, _leases_until(promises, finish))
+
+
+def _leases_until(promises: Promises, at: int) -> float:
+    return (at - promises.round.now) / promises.round.leases.length_s
 
 
 def _bands(given: Sequence[Promise], leases: int) -> tuple[Band, ...]:

@@ -66,11 +66,28 @@ def test_leases_too_many_for_a_line_share_cells_and_none_is_lost(promising):
         ],
     )
     lines = drawn(chart(round_, plan), 60)
-    assert "a cell is 2.27 leases" in lines[0]
+    assert "a cell is 2.33 leases" in lines[0]
     a, b = (next(line for line in lines if line.startswith(f"  {name} ")) for name in "ab")
     assert a.count("█") == 1
-    assert b.count("█") == 44
+    assert b.count("█") == 43
     assert all(len(line) <= 60 for line in lines)
+
+
+def test_the_last_lease_is_drawn_until_the_work_is_done(promising):
+    round_ = promising.document(
+        [promising.job("a", 8, 1.5, (30, 9)), promising.job("b", 8, 3, (70, 9))]
+    )
+    plan = promising.planned(
+        round_,
+        {"a": ("a0", 0, 8)},
+        jobs=[
+            promising.promised("a", 30, 9, 30, [0, 2]),
+            promising.promised("b", 70, 9, 60, [0, 3]),
+        ],
+    )
+    lines = drawn(chart(round_, plan))
+    assert "  a           8 ██████│" in [line.rstrip() for line in lines]
+    assert "  b           8 ████████████··│" in [line.rstrip() for line in lines]
 
 
 def test_due_times_far_beyond_the_last_lease_do_not_squeeze_the_chart(promising):
