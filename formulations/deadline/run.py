@@ -20,7 +20,7 @@ import numpy as np
 from placewright.formulations.deadline.admission import AdmissionBound, admit
 from placewright.formulations.deadline.compile import Admission
 from placewright.formulations.deadline.now import current_lease
-from placewright.formulations.deadline.offers import offers
+from placewright.formulations.deadline.offers import Offers
 from placewright.formulations.deadline.problem import NONE, Ints, Schedule
 from placewright.formulations.deadline.resting import resting_bounds
 from placewright.formulations.deadline.settle import holding, promises, settled
@@ -76,6 +76,7 @@ def _placed(
 ) -> Iterator[Candidate]:
     """Yield plans that keep a schedule's promises, as far as the current lease can be placed."""
     must, headroom = schedule, admission.round.leases.headroom
+    offers = Offers(admission)
     if admission.problem.ways:
         must = latest(admission.problem, schedule, _costs(admission), headroom)
     current = current_lease(admission, must, must.runs[:, 0])
@@ -83,9 +84,7 @@ def _placed(
         told = current.told(found)
         now = holding(admission, told.starts, told.preempted)
         kept = settled(admission, must, now)
-        yield replace(
-            told, promises=promises(admission, kept, now), offers=offers(admission, kept, now)
-        )
+        yield replace(told, promises=promises(admission, kept, now), offers=offers.beside(kept))
 
 
 def _costs(admission: Admission) -> Ints:

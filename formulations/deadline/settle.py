@@ -7,7 +7,7 @@ although it need not gives a later lease back. At last everybody runs as early a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -166,12 +166,9 @@ def promises(
     return tuple(told)
 
 
-def intervals(leases: Ints | Sequence[int]) -> tuple[tuple[int, int], ...]:
+def intervals(leases: Ints) -> tuple[tuple[int, int], ...]:
     """Return ascending leases as half-open intervals."""
-    found: list[tuple[int, int]] = []
-    for lease in (int(one) for one in leases):
-        if found and found[-1][1] == lease:
-            found[-1] = (found[-1][0], lease + 1)
-        else:
-            found.append((lease, lease + 1))
-    return tuple(found)
+    breaks = np.flatnonzero(np.diff(leases) > 1)
+    first = leases[np.concatenate([[0], breaks + 1])] if len(leases) else leases
+    end = leases[np.concatenate([breaks, [-1]])] + 1 if len(leases) else leases
+    return tuple(zip(first.tolist(), end.tolist(), strict=True))
