@@ -6,9 +6,11 @@ from typing import Self
 
 from placewright.collection import no_collection
 from placewright.formulations.gang.warm import Warm
+from placewright.instances.job import Job
 from placewright.instances.plan import DecisionKind, Plan
 from placewright.instances.references import hosts_by_name
 from placewright.instances.round import Round
+from placewright.rounds.admitting import Admitted, Ledger, answered, check_asks
 from placewright.rounds.changes import Changes, carried_out, changed
 from placewright.rounds.settings import Isolation, Settings, Solver
 from placewright.rounds.solve import Memory, Progress, Solve
@@ -67,6 +69,7 @@ class Engine:
         self._memory = Memory()
         self._formulation = Warm()
         self._restart_s: dict[str, int] = {}
+        self._ledger = Ledger()
         self._solver: Solver | None = None
 
     def round(self, changes: Changes | None = None) -> Plan:
@@ -100,10 +103,53 @@ class Engine:
         plan = solve.plan(self._solver)
         self._remember_restarts(round_, plan, changes)
         self.state = carried_out(round_, plan, self._restart_s)
+        self._ledger = Ledger.of(plan.sections)
         if self.round_solved is None:
             self._memory.learn(self.state)
         self.round_solved = round_
         return plan
+
+    def admit(self, job: Job) -> Admitted:
+        """Answer one job that asks for a promise, at once: all promises made so far are kept.
+
+        The current lease stays as the last plan has it, so the job runs from the next one on. A job
+        that is promised a time is part of `state` from now on, with its promise; one that is
+        refused is not, and may ask again, for a later time or as best effort.
+
+        Parameters
+        ----------
+        job
+            A pending job with due times; the policy is `deadline`.
+
+        Returns
+        -------
+        Admitted
+            The best promise that was found, or by when the job could be done instead. With gangs of
+            unlike sizes a promise may be possible that the search does not find.
+
+        Raises
+        ------
+        InvalidInputError
+            If the job makes no sense in the round, or asks for nothing; the engine is then as it
+            was before.
+
+        Examples
+        --------
+        >>> answer = engine.admit(job)  # doctest: +SKIP
+        >>> answer.promise.at if answer.promise else answer.finish  # doctest: +SKIP
+        86400
+        """
+        check_asks(self.state, job)
+        now = self.state.now
+        if self.round_solved is not None:
+            now += self.state.leases.length_s
+        coming = changed(self.state, Changes(added=(job,), now=now), self._hosts)
+        answer = answered(coming, self._ledger)
+        if answer.promise is not None and job.deadline is not None:
+            update = {"deadline": job.deadline.model_copy(update={"promise": answer.promise})}
+            jobs = (*self.state.jobs, job.model_copy(update=update))
+            self.state = self.state.model_copy(update={"jobs": jobs})
+        return answer
 
     def close(self) -> None:
         """End the solver process; a later round starts another."""

@@ -53,5 +53,5 @@ def _after(job: Job, deadline: Deadline, leases: Leases, seconds: int) -> Job:
     hosts = len({task.host for task in job.running.tasks})
     whole, part = divmod(seconds, leases.length_s)
     done = whole * gain(pace, leases.length_s, hosts) + gain(pace, part, hosts)
-    left = max(1, -(-(deadline.work - done) // 1000))
+    left = max(1, (deadline.work - done) // 1000)
     return job.model_copy(update={"deadline": deadline.model_copy(update={"work_s": left})})

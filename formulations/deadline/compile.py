@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -135,6 +135,20 @@ def _ways(round_: Round, number: int, j: int, largest: Mapping[str, int]) -> Ite
                 known[end] = due
         for end, due in known.items():
             yield _Way((number, count, first, end, due.value, o, each, hosts), o, due)
+
+
+def at_any_time(round_: Round, jobs: Collection[int]) -> Round:
+    """Return the round with these jobs due at the end of the horizon only, whatever they asked."""
+    end = round_.leases.start(round_.now, round_.leases.horizon + 1)
+    changed = list(round_.jobs)
+    for j in jobs:
+        deadline = changed[j].deadline
+        if deadline is not None:
+            update = {"due": (Due(at=end, value=1),), "promise": None}
+            changed[j] = changed[j].model_copy(
+                update={"deadline": deadline.model_copy(update=update)}
+            )
+    return round_.model_copy(update={"jobs": tuple(changed)})
 
 
 def dues_of(job: Job) -> list[Due]:

@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from placewright.instances.presets import defragment, drain, hot_swap, minimal_victims
     from placewright.instances.round import Round
     from placewright.instances.verify import Verification, verify
-    from placewright.rounds import Changes, Engine, solve_round
+    from placewright.rounds import Admitted, Changes, Engine, solve_round
     from placewright.topology import Cluster
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Admitted",
     "Changes",
     "Cluster",
     "ClusterDocument",
@@ -47,6 +48,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Admitted": "placewright.rounds",
     "Changes": "placewright.rounds",
     "Cluster": "placewright.topology",
     "ClusterDocument": "placewright.instances.cluster",

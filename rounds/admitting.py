@@ -1,0 +1,191 @@
+"""One arriving job: what it can be promised beside all promises, without deciding a round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from placewright.formulations.deadline.arriving import Arrival, arrival, earliest
+from placewright.formulations.deadline.compile import Admission, at_any_time, compile_admission
+from placewright.formulations.deadline.filling import fill
+from placewright.formulations.deadline.problem import NONE, Schedule
+from placewright.formulations.deadline.settle import intervals
+from placewright.instances.deadline import Due
+from placewright.instances.errors import InvalidInputError
+from placewright.instances.job import Job
+from placewright.instances.round import Round
+
+__all__ = ["Admitted", "Ledger", "answered", "check_asks"]
+
+KIND = "leases"
+MOST_NAMED = 5
+"""Jobs that are named as standing in the way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admitted:
+    """The answer to a job that asks for a promise.
+
+    Attributes
+    ----------
+    job : str
+        Its name.
+    promise : Due or None
+        The time that it is promised, and what that is worth; None if it is refused.
+    option : int or None
+        The option with which it runs: of the promise, or of the earliest time it could be promised.
+    finish : int or None
+        When it is planned to be done; of a refused job the earliest time that was found at which it
+        could be, None if there is none before the horizon. Seconds on the round's clock.
+    runs : tuple of (int, int)
+        When it is planned to run: half-open intervals of whole leases, in seconds on the clock.
+    in_the_way : tuple of str
+        Of a refused job: promised jobs that hold most before its last deadline.
+    """
+
+    job: str
+    promise: Due | None = None
+    option: int | None = None
+    finish: int | None = None
+    runs: tuple[tuple[int, int], ...] = ()
+    in_the_way: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Ledger:
+    """The leases that keep each promise after the last plan, counted from its next lease on."""
+
+    leases: dict[str, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
+    """Option and leases of each job."""
+
+    @classmethod
+    def of(cls, sections: Iterable[Mapping[str, Any]]) -> Ledger:
+        """Read the section of a valid plan."""
+        ledger = cls()
+        for entry in (e for s in sections if s["kind"] == KIND for e in s["jobs"]):
+            leases = [lease - 1 for first, end in entry["leases"] for lease in range(first, end)]
+            ledger.leases[entry["job"]] = entry["option"], tuple(t for t in leases if t >= 0)
+        return ledger
+
+    def schedule(self, admission: Admission) -> Schedule:
+        """Return the promises of a round that begins with the next lease, as they are kept.
+
+        What the ledger does not know is filled in.
+        """
+        problem = admission.problem
+        way = np.full(problem.jobs, NONE, dtype=np.int64)
+        runs = np.zeros((problem.jobs, problem.horizon), dtype=np.bool_)
+        for w in range(problem.ways):
+            number = int(problem.job[w])
+            job = admission.round.jobs[admission.jobs[number]]
+            if job.deadline is None or admission.due[w] != job.deadline.promise:
+                continue
+            option, leases = self.leases.get(job.name, (int(admission.option[w]), ()))
+            if option == admission.option[w]:
+                way[number] = w
+                runs[number, list(leases[: problem.need[w]])] = True
+        known = Schedule(way, runs)
+        return known if known.fits(problem) else fill(problem, way)
+
+    def learn(self, admission: Admission, schedule: Schedule) -> None:
+        """Take over where the jobs of a schedule run."""
+        for number in np.flatnonzero(schedule.way != NONE):
+            leases = tuple(np.flatnonzero(schedule.runs[number]).tolist())
+            name = admission.round.jobs[admission.jobs[number]].name
+            self.leases[name] = int(admission.option[schedule.way[number]]), leases
+
+
+def check_asks(round_: Round, job: Job) -> None:
+    """Refuse a job that asks for no promise, or a policy that gives none.
+
+    Raises
+    ------
+    InvalidInputError
+        With the path of the fault in the round, or in the job.
+    """
+    if round_.policy.formulation != "deadline":
+        raise InvalidInputError(
+            "gives no promises; expected the policy deadline",
+            path=("policy", "formulation"),
+            value=round_.policy.formulation,
+        )
+    if job.running is not None:
+        raise InvalidInputError(
+            "given; expected a pending job", path=("running",), show_value=False
+        )
+    if job.deadline is None or not job.deadline.due or job.deadline.promise is not None:
+        raise InvalidInputError(
+            f"job {job.name!r} asks for no promise; expected due times, and no promise yet",
+            path=("deadline",),
+            show_value=False,
+        )
+
+
+def answered(round_: Round, ledger: Ledger) -> Admitted:
+    """Answer the last job of a round, and let the ledger know of its promise.
+
+    Parameters
+    ----------
+    round_
+        It begins with the first lease in which the job may run.
+    ledger
+        How the promises of the other jobs are kept.
+    """
+    admission = compile_admission(round_)
+    schedule = ledger.schedule(admission)
+    promised = [
+        number
+        for number, j in enumerate(admission.jobs)
+        if (deadline := round_.jobs[j].deadline) is not None and deadline.promise is not None
+    ]
+    if (schedule.way[promised] == NONE).any():  # they are not all kept as it is
+        return Admitted(job=round_.jobs[-1].name)
+    found = arrival(admission.problem, schedule, len(admission.jobs) - 1)
+    if found is None:
+        return _refused(admission, schedule)
+    ledger.learn(admission, found.schedule)
+    return _answer(admission, found, admission.due[found.way])
+
+
+def _refused(admission: Admission, schedule: Schedule) -> Admitted:
+    """Answer a job that has no way in time with the earliest time that could be promised."""
+    round_ = admission.round
+    # Only the ways of the last job differ, and they come last: the schedule means the same in both.
+    anytime = compile_admission(at_any_time(round_, [len(round_.jobs) - 1]))
+    found = earliest(anytime.problem, schedule, len(anytime.jobs) - 1)
+    answer = Admitted(job=round_.jobs[-1].name)
+    if found is not None:
+        answer = _answer(anytime, found, None)
+    return replace(answer, in_the_way=_in_the_way(admission, schedule))
+
+
+def _in_the_way(admission: Admission, schedule: Schedule) -> tuple[str, ...]:
+    """Return the jobs that hold most before the last due time of the last job, the most first."""
+    round_, problem = admission.round, admission.problem
+    deadline = round_.jobs[-1].deadline
+    if deadline is None or not deadline.due:
+        return ()
+    end = max(0, (deadline.due[-1].at - round_.now) // round_.leases.length_s)
+    kept = np.flatnonzero(schedule.way != NONE)
+    asked = problem.demand[schedule.way[kept]].max(axis=1, initial=0)
+    held = asked * schedule.runs[kept, :end].sum(axis=1)
+    order = np.argsort(-held, kind="stable")[:MOST_NAMED]
+    return tuple(
+        round_.jobs[admission.jobs[number]].name for number in kept[order[held[order] > 0]]
+    )
+
+
+def _answer(admission: Admission, found: Arrival, promise: Due | None) -> Admitted:
+    round_, number = admission.round, len(admission.jobs) - 1
+    leases = np.flatnonzero(found.schedule.runs[number])
+    start, length = round_.now, round_.leases.length_s
+    return Admitted(
+        job=round_.jobs[-1].name,
+        promise=promise,
+        option=int(admission.option[found.way]),
+        finish=admission.finish(found.way, leases, None),
+        runs=tuple((start + a * length, start + b * length) for a, b in intervals(leases)),
+    )
