@@ -94,8 +94,9 @@ def chart_of(promises: Promises) -> Chart:
     rows = (*_promised(promises), *_efforts(promises), *_offers(promises))
     last = max((ceil(row.times[-1][1]) for row in rows), default=1)
     furthest = max((row.due for row in rows if row.due is not None), default=0.0)
-    drawn = min(max(last, int(min(furthest, BEYOND * last)) + 1), leases.horizon)
-    due = [int(_leases_until(promises, promise.due.at)) for promise in promises.given]
+    drawn = min(max(last, ceil(min(furthest, BEYOND * last))), leases.horizon)
+    # A promise for the end of a lease is due in it.
+    due = [ceil(_leases_until(promises, promise.due.at)) - 1 for promise in promises.given]
     total, away = away_of(round_)
     return Chart(
         leases.length_s,

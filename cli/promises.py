@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
 from placewright.instances.deadline import Deadline, finish, gain, least_hosts, need
 from placewright.instances.lease_section import LeaseSection
@@ -258,10 +259,13 @@ def promises_of(round_: Round, plan: Plan | None) -> Promises | None:
 
 
 def promised_in(plan: Plan) -> LeaseSection | None:
-    """Return the section `leases` of a valid plan; None if it has none."""
+    """Return the section `leases` of a plan; None if it has none that can be read."""
     for section in plan.sections:
-        if section["kind"] == "leases":
-            return LeaseSection.model_validate(section)
+        if section.get("kind") == "leases":
+            try:
+                return LeaseSection.model_validate(section)
+            except ValidationError:
+                return None
     return None
 
 

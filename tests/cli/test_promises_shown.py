@@ -10,7 +10,7 @@ from placewright.cli.promises import broken_in, promises_of
 from placewright.cli.summary import document_text
 from placewright.cli.tables import print_plan
 from placewright.cli.text import after, duration, intervals, several
-from placewright.instances.files import write
+from placewright.instances.files import load_plan, load_round, write
 from placewright.instances.plan import Plan
 from placewright.instances.round import Round
 
@@ -245,8 +245,6 @@ def test_the_summary_counts_promises_and_what_asks_for_them(lost):
 
 
 def test_the_plan_of_another_policy_promises_nothing(first_fit, round_file):
-    from placewright.instances.files import load_round
-
     plan = first_fit(load_round(round_file))
     assert promises_of(load_round(round_file), plan) is None
     assert broken_in(plan) == []
@@ -291,3 +289,33 @@ def test_a_host_that_is_away_now_is_no_free_one(run, tmp_path, promising):
     assert "16 GPUs (16 H100) on 2 hosts, 1 away, 8 free" in result.out
     assert "host a0  8 H100, 0 free, away" in result.out
     assert "Away: a0 for good" in result.out
+
+
+def test_a_broken_promise_is_exit_code_4_and_the_plan_is_written(run, lost, tmp_path):
+    round_, plan = tmp_path / "round.json", tmp_path / "plan.json"
+    write(lost[0], round_)
+    for more in ([], ["--format", "json"], ["--gap", "0"]):
+        result = run("solve", round_, "-o", plan, *more)
+        assert result.code == 4
+        assert result.err == (
+            "placewright: breaks what was promised to lost; proven to be the least loss\n"
+        )
+        assert broken_in(load_plan(plan)) == ["lost"]
+    assert run("verify", round_, plan).code == 0
+
+
+def test_the_section_is_part_of_validate_and_schema(run, lost, tmp_path):
+    paths = tmp_path / "round.json", tmp_path / "plan.json"
+    for found, path in zip(lost, paths, strict=True):
+        write(found, path)
+    assert run("validate", paths[0]).out.endswith("6 jobs due, 2 promised\n")
+    assert run("validate", paths[1]).out.endswith("3 promises, 1 BROKEN, 3 refused\n")
+    for section in ({"kind": "leases"}, {"kind": "leases", "jobs": 7}, {}):
+        write(lost[1].model_copy(update={"sections": (section,)}), paths[1])
+        assert run("validate", paths[1]).out.endswith(
+            "valid Plan, 7 jobs, 3 started, 0 kept, 4 waiting\n"
+        )
+        assert run("show", *paths[:1], "--plan", paths[1]).code == 7
+    schema = run("schema", "Round").out
+    assert '"leases"' in schema
+    assert '"deadline"' in schema

@@ -1,4 +1,4 @@
-"""A trace of Muri becomes a round that is solved, verified and drawn, verb by verb."""
+"""A trace becomes a round that is solved, verified and drawn, verb by verb."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-TRACES = Path(__file__).parents[3] / "shared" / "data" / "traces" / "muri"
+PUBLISHED = Path(__file__).parents[3] / "shared" / "data" / "traces"
+TRACES = PUBLISHED / "muri"
+CHRONUS = PUBLISHED / "chronus" / "sample_MIX2_3days_1of8.csv"
 SMALL = """\
 job_id,num_gpu,model_name,iteration_time,resource_time_0,resource_time_1,resource_time_2
 0,1,dqn,490,446,8,0
@@ -44,3 +46,47 @@ def test_a_trace_is_converted_solved_verified_and_drawn(
     assert "io+cpu" in shown.out
     assert run("show", round_, "--plan", plan, "-o", picture).code == 0
     assert "<svg" in picture.read_text()
+
+
+DUE = """\
+job_id,user,num_gpu,submit_time,iterations,model_name,duration,interval,expect_time_list,expect_value_list,best_effort,job_type
+1,a,8,0,10,bert,60,1,70,10,0,strict
+2,a,8,0,10,vgg16,50,1,60-120,10-5,0,soft
+3,a,8,0,10,vgg16,200,1,100,10,0,strict
+4,a,1,0,10,vgg16,200,1,100000,0,1,best
+"""
+
+
+@pytest.mark.parametrize(
+    ("trace", "choice"),
+    [
+        pytest.param("due.csv", ["--gpus", "8"], id="small"),
+        pytest.param(
+            CHRONUS,
+            ["--gpus", "72", "--at", "2000"],
+            id="published",
+            marks=pytest.mark.skipif(not CHRONUS.is_file(), reason="needs the trace of Chronus"),
+        ),
+    ],
+)
+def test_a_trace_of_deadlines_is_promised_verified_and_drawn(
+    run, trace, choice, tmp_path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    Path("due.csv").write_text(DUE)
+    round_, plan = tmp_path / "round.json", tmp_path / "plan.json"
+    assert run("convert", "chronus", trace, *choice, "-o", round_).code == 0
+    assert "due, 0 promised" in run("validate", round_).out
+    solved = run("solve", round_, "-o", plan)
+    assert solved.code == 0
+    assert "Promised anew, earliest first" in solved.out
+    assert " refused" in run("validate", plan).out
+    verified = run("verify", round_, plan)
+    assert verified.code == 0
+    assert "admitted" in verified.out
+    shown = run("show", round_, "--plan", plan)
+    assert shown.code == 0
+    assert " leases of 20m from now" in shown.out
+    for picture in ("plan.svg", "plan.png"):
+        assert run("show", round_, "--plan", plan, "-o", tmp_path / picture).code == 0
+    assert "<svg" in (tmp_path / "plan.svg").read_text()
