@@ -14,6 +14,8 @@ import numpy as np
 
 from benchmarks.baselines import Answer, InvalidPlanError, of_plan
 from benchmarks.compare import compared
+from benchmarks.elastic_deadlines import Elastic
+from benchmarks.elastic_deadlines import cases as elastic_cases
 from benchmarks.lease_programs import artifact, indexed
 from benchmarks.lease_rounds import GPUS_PER_HOST, TRACE, Drawn, draw, few, problem_of, round_of
 from benchmarks.lease_rules import RULES, Rule
@@ -129,7 +131,7 @@ def _programmed(
     return program(backend, seconds, problem_of(drawn))
 
 
-def cases(*, quick: bool) -> list[Case]:
+def cases(*, quick: bool) -> list[Case | Elastic]:
     """Return all cases, seeds of one name together; or few that end within a minute."""
     if quick:
         return [
@@ -137,6 +139,7 @@ def cases(*, quick: bool) -> list[Case]:
             Case("loose", 1000, 250, 0),
             Case("maintained", 100, 250, 0),
             Case("few", FEW[0], FEW_HORIZON, 0),
+            *elastic_cases(quick=True),
         ]
     loads: tuple[Kind, ...] = ("tight", "loose")
     variants: tuple[Kind, ...] = ("arriving", "maintained", "promised")
@@ -145,12 +148,16 @@ def cases(*, quick: bool) -> list[Case]:
         *((kind, jobs, horizon) for jobs, horizon in VARIED for kind in variants),
     ]
     every = [Case(kind, jobs, horizon, seed) for kind, jobs, horizon in kinds for seed in SEEDS]
-    return [*every, *(Case("few", jobs, FEW_HORIZON, 0) for jobs in FEW)]
+    small = [Case("few", jobs, FEW_HORIZON, 0) for jobs in FEW]
+    return [*every, *small, *elastic_cases(quick=False)]
 
 
-def run(chosen: Iterable[Case], *, quick: bool) -> Iterator[Row]:
+def run(chosen: Iterable[Case | Elastic], *, quick: bool) -> Iterator[Row]:
     """Yield the rows of each case, as `compared` says, and one per rule that does better."""
     for case in chosen:
+        if isinstance(case, Elastic):
+            yield from case.rows(partial(placewright, SECONDS))
+            continue
         if not TRACE.is_file():
             note = f"{TRACE} not found; expected what cases are drawn from (see README.md)"
             yield Row(case.name, OURS, case.seed, SKIPPED, note=note)

@@ -6,7 +6,9 @@ is made in favour of the rule: no lease is spent on a job that is refused in the
 
 References
 ----------
-Gao et al., "Chronus: a novel deadline-aware scheduler for deep learning training jobs", SoCC'21.
+Gao et al., "Chronus: a novel deadline-aware scheduler for deep learning training jobs", SoCC'21. Gu
+et al., "ElasticFlow: an elastic serverless training platform for distributed deep learning",
+ASPLOS'23.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ __all__ = [
     "chronus_at_once",
     "earliest_deadline",
     "least_laxity",
+    "least_share",
 ]
 
 Rule: TypeAlias = Callable[[Problem], Schedule]
@@ -251,6 +254,19 @@ def _greedily(problem: Problem, order: list[int], pick: str) -> Schedule:
             leases = leases[np.lexsort((leases, left))]
         made.give(way, leases[:need] if pick == "earliest" else leases[-need:])
     return made.done()
+
+
+def least_share(problem: Problem) -> Schedule:
+    """Admit as ElasticFlow does: a job that arrives has the least GPUs that make its deadline.
+
+    Jobs in their order, ways by the GPUs that they ask, and then by value; each in its earliest
+    free leases, or each in its latest, whichever admits more. A job has the same GPUs in all its
+    leases, which the paper does not ask.
+    """
+    size = _size(problem)
+    order = np.lexsort((-problem.value, size, problem.job, problem.loss[problem.job] == 0)).tolist()
+    found = [_greedily(problem, order, pick) for pick in ("earliest", "latest")]
+    return max(found, key=lambda made: (-made.broken(problem), made.admitted(problem)))
 
 
 RULES: Mapping[str, Rule] = {
