@@ -10,6 +10,7 @@ from placewright.cli.promises import Obstacle, Promise, Promises, Refused
 from placewright.cli.tabular import MAX_ROWS, print_rest, print_table, table
 from placewright.cli.text import (
     HOUR,
+    MINUTE,
     NONE,
     after,
     count,
@@ -191,7 +192,9 @@ def _print_refused(console: Console, promises: Promises) -> None:
 def _offer(entry: Refused, now: int) -> str:
     if entry.finish is None:
         return "none"
-    return after(entry.finish, now) + ("" if entry.option is None else f" with {entry.option}")
+    # Whoever asks for the time that is printed must get it: minutes are rounded up.
+    wait = -((now - entry.finish) // MINUTE) * MINUTE
+    return after(now + wait, now) + ("" if entry.option is None else f" with {entry.option}")
 
 
 def why(promises: Promises, obstacle: Obstacle, by: int) -> str:
@@ -202,20 +205,19 @@ def why(promises: Promises, obstacle: Obstacle, by: int) -> str:
         return f"was due {duration(round_.now - by)} ago"
     if obstacle.needs is None:
         return "no lease is long enough for its overhead"
-    needs = f"needs {count(obstacle.needs, 'lease')}"
     if end - first < obstacle.needs:
-        return f"{needs}, {_so_many(end - first, 'begin')} early enough"
+        return f"{_of(end - first, obstacle.needs, 'begin')} early enough"
     if obstacle.has < obstacle.needs:
-        return f"{needs}, {_so_many(obstacle.has, 'have')} so many, whoever holds them"
+        return f"{_of(obstacle.has, obstacle.needs, 'have')} so many GPUs, whoever holds them"
+    room = f"{_of(obstacle.fits, obstacle.needs, 'have')} room"
+    if obstacle.fits >= obstacle.needs:
+        return f"{room}, by count"
     # Of many, each holds little.
     named = MAX_HOLDERS if len(obstacle.holders) <= 2 * MAX_HOLDERS else 1
-    held = f"; held by {several(obstacle.holders, named)}" if obstacle.holders else ""
-    if obstacle.fits < obstacle.needs:
-        return f"{needs}, {_so_many(obstacle.fits, 'have')} room{held}"
-    return f"{needs}, {_so_many(obstacle.fits, 'have')} room, by count"
+    return f"{room}; held by {several(obstacle.holders, named)}" if obstacle.holders else room
 
 
-def _so_many(leases: int, verb: str) -> str:
-    """Write a number of leases as the subject of a verb: `none has`, `1 has`, `2 have`."""
+def _of(leases: int, needs: int, verb: str) -> str:
+    """Write how many of the leases that are needed there are, as the subject of a verb."""
     one = {"have": "has", "begin": "begins"}[verb]
-    return f"{leases:,} {verb}" if leases > 1 else f"{'1' if leases else 'none'} {one}"
+    return f"{min(leases, needs):,} of {count(needs, 'lease')} {one if needs == 1 else verb}"

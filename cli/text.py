@@ -41,14 +41,18 @@ def milliseconds(microseconds: float) -> str:
 
 
 def duration(seconds: int) -> str:
-    """Write a time in its two largest units, rounded down: `45s`, `12m30`, `2h20`, `3d04h`."""
+    """Write a time to the minute, under an hour to the second: `45s`, `12m30`, `2h20`, `3d04h20`.
+
+    What is left over is dropped.
+    """
     if seconds < MINUTE:
         return f"{seconds}s"
     if seconds < HOUR:
         return f"{seconds // MINUTE}m" + (f"{seconds % MINUTE:02}" if seconds % MINUTE else "")
+    hours, minutes = seconds // HOUR, seconds % HOUR // MINUTE
     if seconds < DAY:
-        return f"{seconds // HOUR}h{seconds % HOUR // MINUTE:02}"
-    return f"{seconds // DAY}d{seconds % DAY // HOUR:02}h"
+        return f"{hours}h{minutes:02}"
+    return f"{hours // 24}d{hours % 24:02}h{minutes:02}"
 
 
 def after(at: int, now: int) -> str:

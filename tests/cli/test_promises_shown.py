@@ -44,8 +44,8 @@ def test_times_are_short_and_counted_from_now():
         "1h00",
         "2h20",
         "23h59",
-        "1d00h",
-        "3d04h",
+        "1d00h00",
+        "3d04h00",
     ]
     assert [after(at, 1000) for at in (1000, 9400, 400)] == ["now", "+2h20", "-10m"]
 
@@ -85,7 +85,7 @@ def test_a_broken_promise_comes_first_and_says_why(lost, promising):
     assert lines[:4] == [
         "BROKEN: 1 of 2 promises, value 50 lost",
         "  lost  8 GPUs, was +1h20 (value 50), now none",
-        "    needs 4 leases, 1 has room; held by old and bert",
+        "    1 of 4 leases have room; held by old and bert",
         "    away: a1 from +20m until +1h20",
     ]
 
@@ -107,7 +107,7 @@ def test_a_promise_broken_for_a_later_one_says_so(lost, promising):
 
 def test_a_refused_job_has_an_offer_and_what_stands_in_its_way(lost, promising):
     text = " ".join(printed(*lost, 160).split())
-    why = "needs 5 leases, 1 has room; held by bert, old and resnet"
+    why = "1 of 5 leases have room; held by bert, old and resnet"
     assert f"much 8 +1h40 +3h00 {why}" in text
     assert "past 8 -1h40 +3h00 was due 1h40 ago" in text
 
@@ -115,16 +115,16 @@ def test_a_refused_job_has_an_offer_and_what_stands_in_its_way(lost, promising):
 @pytest.mark.parametrize(
     ("asks", "says"),
     [
-        ((8, 5, (80, 9)), "needs 5 leases, 4 begin early enough"),
-        ((8, 5, (30, 9)), "needs 5 leases, 1 begins early enough"),
-        ((8, 5, (10, 9)), "needs 5 leases, none begins early enough"),
+        ((8, 5, (80, 9)), "4 of 5 leases begin early enough"),
+        ((8, 5, (30, 9)), "1 of 5 leases begin early enough"),
+        ((8, 5, (10, 9)), "0 of 5 leases begin early enough"),
         # A part of a lease is enough for the rest of the work.
-        ((8, 1.5, (30, 9)), "needs 2 leases, 2 have room, by count"),
-        ((8, 2, (30, 9)), "needs 2 leases, 1 begins early enough"),
-        ((24, 2, (80, 9)), "needs 2 leases, none has so many, whoever holds them"),
-        ((16, 2, (60, 9)), "needs 2 leases, none has room; held by first"),
-        ((16, 2, (80, 9)), "needs 2 leases, 1 has room; held by first"),
-        ((1, 1, (0, 9)), "needs 1 lease, none begins early enough"),
+        ((8, 1.5, (30, 9)), "2 of 2 leases have room, by count"),
+        ((8, 2, (30, 9)), "1 of 2 leases begin early enough"),
+        ((24, 2, (80, 9)), "0 of 2 leases have so many GPUs, whoever holds them"),
+        ((16, 2, (60, 9)), "0 of 2 leases have room; held by first"),
+        ((16, 2, (80, 9)), "1 of 2 leases have room; held by first"),
+        ((1, 1, (0, 9)), "0 of 1 lease begins early enough"),
         ((1, 1, (-1, 9)), "was due 1m ago"),
     ],
 )
