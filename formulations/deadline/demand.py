@@ -118,7 +118,6 @@ class Demands:
         usable, self._kind = usable_leases(problem)
         self._before = _counted(usable)
         self._usable = usable
-        self._position = _positions(self._before)
         self._total = self._between(self._before)
 
     def _between(self, counted: Ints) -> Ints:
@@ -172,35 +171,46 @@ class Demands:
         """
         horizon = self.problem.horizon
         active = np.flatnonzero(chosen > 0)
+        before = np.arange(horizon) < self.starts[:, None]
         for k, load in enumerate(self.loads):
-            weight = load.weight[active] * chosen[active]
-            for start in self.starts:
-                work = self._late(active, weight, int(start))
-                room = np.cumsum(load.room[start:])
-                excess = work - room - tolerance * (room + 1)
-                # The last of those that are broken alike: it says most about what comes later.
-                here = excess > np.maximum(0.0, np.append(0.0, excess[:-1]))
-                here &= excess >= np.append(excess[1:], -np.inf)
-                for end in np.flatnonzero(here) + start + 1:
-                    yield Row(k, window(horizon, int(start), int(end)))
+            work = self._late(active, load.weight[active] * chosen[active])
+            held = np.append(0, np.cumsum(load.room))
+            room = held[1:] - held[self.starts, None]
+            excess = work - room - tolerance * (room + 1)
+            excess[before] = -np.inf
+            # The last of those that are broken alike: it says most about what comes later.
+            here = excess > 0
+            here[:, 1:] &= excess[:, 1:] > excess[:, :-1]
+            here[:, :-1] &= excess[:, :-1] >= excess[:, 1:]
+            for start, end in zip(*np.nonzero(here), strict=True):
+                yield Row(k, window(horizon, int(self.starts[start]), int(end) + 1))
 
-    def _late(self, ways: Ints, weight: Floats, start: int) -> Floats:
-        """Return what must run from `start` to the end of each lease, all as late as possible."""
+    def _late(self, ways: Ints, weight: Floats) -> Floats:
+        """Return what must run from each start to the end of each lease, all as late as possible.
+
+        (starts, horizon). Times are counted in leases that the kind of demand can use. A way that
+        needs n leases from `first` to `end` runs from end - n on; of what begins at a start later
+        than `first` it has run the more before, the later that start is, until nothing is left.
+        """
         problem, kind = self.problem, self._kind[ways]
-        first = np.maximum(problem.first[ways], start)
-        end = np.maximum(problem.end[ways], start)
-        skipped = self._before[kind, first] - self._before[kind, problem.first[ways]]
-        need = np.maximum(0, problem.need[ways] - skipped.clip(min=0))
-        # The lease from which on as many are usable as are still needed.
-        begin = self._position[kind, self._before[kind, end] - need]
-        needed = need > 0
-        kinds, size = self._usable.shape[0], problem.horizon + 1
-        cells, weight = kind[needed] * size, weight[needed]
-        change = np.bincount(cells + begin[needed], weight, minlength=kinds * size)
-        change -= np.bincount(cells + end[needed], weight, minlength=kinds * size)
-        level = np.cumsum(change.reshape(kinds, size), axis=1)[:, start:-1]
-        work = (level * self._usable[:, start:]).sum(axis=0)
-        running: Floats = np.cumsum(work)
+        work = np.zeros((len(self.starts), problem.horizon))
+        patterns, pattern = np.unique(self._usable, axis=0, return_inverse=True)
+        for one, usable in enumerate(patterns):
+            mine = pattern.reshape(-1)[kind] == one
+            count = np.append(0, np.cumsum(usable))
+            first, end = count[problem.first[ways[mine]]], count[problem.end[ways[mine]]]
+            need, heavy = problem.need[ways[mine]], weight[mine]
+            begin, done, zero = end - need, first + need, np.zeros_like(need)
+            size = int(count[-1]) + 2
+            upright = _grid(size, (zero, begin, heavy), (first + 1, begin, -heavy))
+            upright += _grid(size, (zero, end, -heavy), (done, end, heavy))
+            slanted = _grid(size, (first + 1, begin + 1, heavy), (done, end, -heavy))
+            for start in range(1, int(count[self.starts[-1]]) + 1):
+                upright[start] += upright[start - 1]
+                slanted[start, 1:] += slanted[start - 1, :-1]
+            runs = np.cumsum((upright + slanted)[count[self.starts]], axis=1)
+            work += runs[:, count[:-1]] * usable
+        running: Floats = np.cumsum(work, axis=1)
         return running
 
 
@@ -244,9 +254,9 @@ def _counted(leases: Bools) -> Ints:
     return counted
 
 
-def _positions(before: Ints) -> Ints:
-    """Return the last time before which a set has so many leases (sets, count), or 0."""
-    position = np.zeros_like(before)
-    at, time = np.indices(before.shape)
-    position[at, before] = time  # of equal counts the last one stays
-    return position
+def _grid(size: int, *marks: tuple[Ints, Ints, Floats]) -> Floats:
+    """Return an array (size, size) of the sums of what is marked at (row, column, amount)."""
+    total = np.zeros(size * size)
+    for row, column, amount in marks:
+        total += np.bincount(row * size + column, amount, minlength=size * size)
+    return total.reshape(size, size)
