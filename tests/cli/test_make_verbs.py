@@ -145,6 +145,87 @@ def test_a_bad_trace_of_muri_exits_3_with_its_line(run, tmp_path):
     assert not path.exists()
 
 
+CHRONUS = (
+    "job_id,num_gpu,submit_time,model_name,duration,expect_time_list,expect_value_list,best_effort\n"
+    "1,4,10,vgg16,30,40-60,10-8,0\n0,0,5,vgg16,30,40,10,0\n2,1,12,bert,30,5,10,1\n"
+)
+ELASTICFLOW = (
+    "job_id,submission_time,model_name,deadline,num_gpu,duration\n"
+    "a,600,vgg16,2400,4,1800\nb,700,bert,2400,1,1800\n"
+)
+PROFILES = "model,num_gpu,iter_ms\nbert,1,100\nbert,2,110\n"
+
+
+def test_a_trace_of_chronus_becomes_a_round(run, tmp_path):
+    trace, speeds, path = (tmp_path / name for name in ("trace.csv", "speeds.json", "round.json"))
+    trace.write_text(CHRONUS)
+    speeds.write_text('{"vgg16": {"4": {"1": 1.0, "2": 0.5}}}')
+    ways = ([], ["--at", "20"], ["--at", "10", "--ahead", "2", "--slack", "0.1"])
+    for how in (*ways, ["--locality", speeds, "--lease", "600"], ["--jobs", "2", "--seed", "7"]):
+        result = run("convert", "chronus", trace, "--gpus", "8", *how, "-o", path)
+        assert result.code == 0
+        assert not result.out
+        assert result.err.count("\n") == 1
+        assert "1 more left out, asking no GPU" in result.err
+        assert len(load_round(path).jobs) == 2
+
+
+def test_a_trace_of_elasticflow_becomes_a_round(run, tmp_path):
+    trace, profiles, path = (tmp_path / n for n in ("trace.csv", "profiles.csv", "round.json"))
+    trace.write_text(ELASTICFLOW)
+    profiles.write_text(PROFILES)
+    ways = {(): 1, ("--elastic", "8"): 4, ("--elastic", "8", "--profiles", profiles): 2}
+    for how, options in ways.items():
+        result = run("convert", "elasticflow", trace, "--gpus", "8", *how, "-o", path)
+        assert result.code == 0
+        assert result.err.count("\n") == 1
+        assert len(load_round(path).jobs[1].options) == options
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (("--lease", "0"), "--lease"),
+        (("--gpus", "0"), "--gpus"),
+        (("--at", "999"), "--at"),
+        (("--ahead", "5"), "--ahead"),
+        (("--jobs", "3"), "--jobs"),
+        (("--slack", "-1"), "--slack"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("verb", "text"), [("chronus", CHRONUS), ("elasticflow", ELASTICFLOW)], ids=["c", "e"]
+)
+def test_a_wrong_argument_of_deadline_traces_is_a_usage_error(
+    run, verb, text, arguments, option, tmp_path
+):
+    trace, path = tmp_path / "trace.csv", tmp_path / "round.json"
+    trace.write_text(text)
+    at = ("--at", "9999") if option == "--at" else arguments
+    result = run("convert", verb, trace, "--gpus", "8", *at, "-o", path)
+    assert result.code == 2
+    assert f"for {option}:" in result.err
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("40-60", "60-40"), "line 2, column expect_time_list: '60-40': expected deadlines"),
+        ((",30,", ",nan,"), "line 2, column duration: 'nan': expected an integer"),
+        (("best_effort", "best"), "line 1: "),
+    ],
+)
+def test_a_bad_trace_of_chronus_exits_3_with_its_line(run, change, message, tmp_path):
+    trace, path = tmp_path / "trace.csv", tmp_path / "round.json"
+    trace.write_text(CHRONUS.replace(*change))
+    result = run("convert", "chronus", trace, "--gpus", "8", "-o", path)
+    assert result.code == 3
+    assert f"trace.csv: {message}" in result.err
+    assert result.err.count("\n") == 1
+    assert not path.exists()
+
+
 @pytest.mark.parametrize("kind", ["Round", "Plan", "Cluster"])
 def test_the_schema_of_each_kind_is_json(run, kind):
     result = run("schema", kind)
