@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from placewright.formulations.deadline.capacity import largest_of
 from placewright.formulations.deadline.compile import Admission
-from placewright.formulations.deadline.problem import NONE, Bools, Schedule
+from placewright.formulations.deadline.problem import NONE, Bools, Ints, Schedule
 from placewright.formulations.session import Candidate
 from placewright.instances.cluster_references import HOST_LEVEL
 from placewright.instances.deadline import Pace, gain, least_hosts
@@ -25,8 +27,8 @@ MILLION = 10**6
 FIRST_PRIORITY = 10**9
 """Of jobs that must run; that of any other job is below."""
 
-MOST = 10**15
-"""Of what all jobs together count for a term, so that sums stay exact in a solver."""
+MOST = 10**9
+"""Of what all options together count for `progress`: a solver still tells single ones apart."""
 
 COUNTED = ("best_effort", "early")
 PLACES = ("disruption", "spread", "proximity", "opened")
@@ -193,24 +195,36 @@ class _Gangs:
     def written(self) -> tuple[Job, ...]:
         """Return the gangs; of `progress` the first of both terms has the greater part."""
         own = [term for term in self._round.policy.terms if term in COUNTED]
-        counts = [[[getattr(way, term) for term in own] for way in ways] for _, ways in self._gangs]
-        most = [sum(max(way[k] for way in ways) for ways in counts) for k in range(len(own))]
-        factors = [1.0] * len(own)
-        if len(own) == len(COUNTED):
-            factors[0] = min(most[1] + 1, max(1.0, MOST / max(1, most[0])))
+        counts = np.array(
+            [[getattr(way, term) for term in own] for _, ways in self._gangs for way in ways],
+            dtype=np.int64,
+        ).reshape(-1, len(own))
+        progress = iter(_weighed(counts).tolist())
         jobs = []
-        for (job, ways), worth in zip(self._gangs, counts, strict=True):
+        for job, ways in self._gangs:
             options = tuple(
-                way.option.model_copy(
-                    update={
-                        "value": way.value,
-                        "progress": sum(int(f * w) for f, w in zip(factors, mine, strict=True)),
-                    }
-                )
-                for way, mine in zip(ways, worth, strict=True)
+                way.option.model_copy(update={"value": way.value, "progress": next(progress)})
+                for way in ways
             )
             jobs.append(job.model_copy(update={"options": options}))
         return tuple(jobs)
+
+
+def _weighed(counts: Ints) -> Ints:
+    """Return one number for what each option counts for in the terms, the first before the second.
+
+    Where that makes numbers that a solver cannot tell apart, the second has a hundredth of the
+    whole.
+    """
+    if not counts.shape[1]:
+        return np.zeros(len(counts), dtype=np.int64)
+    counts = counts // np.maximum(1, np.gcd.reduce(counts, axis=0))
+    most = counts.sum(axis=0)
+    factors = [float(most[1] + 1), 1.0] if len(most) > 1 else [1.0]
+    if factors[0] * most[0] > MOST:
+        factors = [MOST * part / max(1, sums) for part, sums in zip((1, 0.01), most, strict=False)]
+    weighed: Ints = np.ceil(counts * factors).sum(axis=1).astype(np.int64)
+    return weighed
 
 
 def _offered(job: Job) -> range | tuple[int, ...]:
