@@ -7,6 +7,10 @@
 for the leases t that w can use. Exact for every `Problem`. Its columns grow with ways times leases,
 so that it is for small rounds, and for tests.
 
+Ways that ask the least that any way asks *flow*: once all else is whole, their leases are a flow
+through whole capacities, and the vertices of that are whole. Such X need no branching, and most
+jobs of a round ask for a single GPU.
+
 Gao et al. (Chronus, SoCC'21) and their artifact solve a model of this kind, with neither the rows
 X <= S nor, in the usual tightened variant, variables of their own for each deadline of a job. Both
 sharpen the relaxation: sharing the leases of a job among its deadlines loosens it by 0.5 % on
@@ -18,7 +22,7 @@ of span i the way runs in, at most its length. `intervals` says what that loses.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -65,6 +69,16 @@ class Indexed:
             self.model.hold(BROKEN, broken)
         return self.model.arrays(ADMITTED)
 
+    def flowing(self, arrays: Arrays) -> Arrays:
+        """Return a model of these in which the leases of ways that flow need not be whole.
+
+        Its optimum is the same, but not each of its points is a schedule.
+        """
+        columns = self.runs[flows(self.problem)]
+        integer = arrays.integer.copy()
+        integer[columns[columns != ABSENT]] = False
+        return replace(arrays, integer=integer)
+
     def point(self, schedule: Schedule) -> Floats:
         """Return a schedule as values of the columns, to start a solver from."""
         values = np.zeros(self.model.columns)
@@ -103,6 +117,22 @@ def usable(problem: Problem) -> Bools:
         can &= demand[:, None] <= row
     can &= (can.sum(axis=1) >= problem.need)[:, None]
     return can
+
+
+def flows(problem: Problem) -> Bools:
+    """Tell which ways have leases that are a flow, once all other variables are whole (ways,).
+
+    They ask one unit of a row, or nothing, and the rows that they ask of are nested or disjoint:
+    then each lease is a tree of capacities, and each way a sum of its leases (two laminar families,
+    whose matrix is totally unimodular; Schrijver, Combinatorial Optimization, 2003, section 41.4).
+    """
+    unit = np.gcd.reduce(problem.demand, axis=0, initial=0)
+    single: Bools = ((problem.demand == unit) | (problem.demand == 0)).all(axis=1)
+    asks = problem.demand[single] > 0
+    both = asks.T.astype(np.int64) @ asks
+    alone = np.diag(both)
+    nested = (both == 0) | (both == alone[:, None]) | (both == alone)
+    return single & bool(nested.all())
 
 
 def build(problem: Problem, span: Ints | None = None) -> Indexed:

@@ -26,7 +26,7 @@ KINDS: tuple[dict[str, Any], ...] = (
 )
 
 
-def solved(problem: Problem, backend: str) -> Schedule:
+def solved(problem: Problem, backend: str, *, flow: bool = False) -> Schedule:
     model = indexed.build(problem)
     schedule = None
     for term in (indexed.BROKEN, indexed.ADMITTED):
@@ -35,6 +35,7 @@ def solved(problem: Problem, backend: str) -> Schedule:
         else:
             assert schedule is not None
             arrays = model.second_term(schedule.broken(problem))
+        arrays = model.flowing(arrays) if flow else arrays
         start = None if schedule is None else model.point(schedule)
         outcome = InProcess().solve(backend, arrays, Limits(20, gap=0.0), start)
         assert outcome.status is Status.OPTIMAL, outcome
@@ -77,6 +78,16 @@ def single(capacity: list[int], jobs: list[tuple[int, int, int]], first: int = 0
         value=np.ones(n, **whole),
         demand=demand[:, None],
     )
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_jobs_of_one_gpu_need_no_branching(
+    oracle: ModuleType, tiny: ModuleType, kind: dict[str, Any]
+) -> None:
+    for seed in range(ROUNDS):
+        problem = tiny.problem(seed, "any", **kind)
+        schedule = solved(problem, "highs", flow=True)
+        assert (schedule.broken(problem), schedule.admitted(problem)) == oracle.best(problem), seed
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,137 @@
+"""Rows at prices are true of every schedule; together they are the fluid relaxation."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from placewright.formulations.deadline import indexed
+from placewright.formulations.deadline.arranging import arrange
+from placewright.formulations.deadline.cuts import at_prices, fluid_cut, loaded
+from placewright.formulations.deadline.demand import Demands, possible
+from placewright.formulations.deadline.intervals import alike
+from placewright.formulations.deadline.problem import NONE, Ints, Problem
+from placewright.formulations.session import Session
+from placewright.solver import InProcess, Limits, Model
+
+KINDS = ({"releases": True}, {"gangs": False, "releases": True}, {"rows": 2}, {})
+
+
+def session() -> Session:
+    solver = InProcess()
+    return Session(
+        lambda backend, arrays, limits, start: solver.solve(backend, arrays, limits, start),
+        deadline=time.monotonic() + 60,
+    )
+
+
+def able(problem: Problem) -> Problem:
+    """The problem without ways that cannot run alone, and without promises."""
+    return only(
+        replace(problem, loss=np.zeros_like(problem.loss)), np.flatnonzero(possible(problem))
+    )
+
+
+def only(problem: Problem, ways: Ints) -> Problem:
+    return replace(
+        problem,
+        **{
+            name: getattr(problem, name)[ways]
+            for name in ("job", "need", "first", "end", "value", "demand")
+        },
+    )
+
+
+def test_no_schedule_breaks_a_row_at_any_prices(oracle: ModuleType, tiny: ModuleType) -> None:
+    for seed in range(150):
+        for kind in KINDS:
+            problem = able(tiny.problem(seed, tiny.SHAPES[seed % 4], **kind))
+            rng = np.random.default_rng(seed)
+            for whole in (loaded(Demands(problem)), problem) if problem.ways else ():
+                cut = at_prices(whole, rng.integers(0, 4, whole.capacity.shape))
+                best = oracle.best(replace(problem, value=cut.weight))
+                assert best.admitted <= cut.limit, (seed, kind)
+
+
+def rows_of(problem: Problem) -> tuple[float, int]:
+    """The bound by cuts alone, and how many it takes."""
+    demands, cuts = Demands(problem), []
+    while True:
+        model = Model()
+        chosen = model.variables("way", problem.ways, upper=1, integer=False)
+        one = model.rows("one", problem.jobs, upper=1)
+        model.add(one[problem.job], chosen, 1.0)
+        for cut in cuts:
+            model.add(model.rows("cut", 1, upper=cut.limit), chosen, cut.weight)
+        model.term("value", chosen, problem.value, sense="max")
+        outcome = InProcess().solve("highs", model.arrays("value"), Limits(10))
+        assert outcome.values is not None
+        assert outcome.objective is not None
+        cut = fluid_cut(demands, outcome.values, session())
+        if cut is None:
+            return outcome.objective, len(cuts)
+        assert len(cuts) < 100
+        cuts.append(cut)
+
+
+def test_the_rows_that_choices_break_end_at_the_fluid_relaxation(tiny: ModuleType) -> None:
+    cuts = 0
+    for seed in range(40):
+        for kind in KINDS[:3]:
+            problem = able(tiny.problem(seed, "any", **kind))
+            if not problem.ways or not (problem.first.any() or "rows" in kind):
+                continue
+            strong = loaded(Demands(problem))
+            fluid = indexed.build(strong, alike(strong)).model.arrays("admitted", relax=True)
+            most = InProcess().solve("highs", fluid, Limits(10)).objective
+            value, used = rows_of(problem)
+            assert value == pytest.approx(most, abs=1e-4), (seed, kind)
+            cuts += used
+    assert cuts > 20
+
+
+def test_a_set_of_leases_that_is_no_window_is_found() -> None:
+    whole = {"dtype": np.int64}
+    three = np.ones(3, **whole)
+    problem = Problem(
+        capacity=np.array([[3, 1, 4, 1, 3]], **whole),
+        loss=0 * three,
+        job=np.arange(3),
+        need=4 * three,
+        first=0 * three,
+        end=5 * three,
+        value=three,
+        demand=three[:, None],
+    )
+    demands, all_ = Demands(problem), np.ones(3)
+    assert not list(demands.broken(all_))
+    cut = fluid_cut(demands, all_, session())
+    assert cut is not None
+    assert (cut.weight.tolist(), cut.limit) == ([1, 1, 1], 2)
+    assert fluid_cut(demands, np.array([1.0, 1.0, 0.0]), session()) is None
+
+
+def test_all_chosen_ways_are_arranged_where_that_can_be(
+    oracle: ModuleType, tiny: ModuleType
+) -> None:
+    outcomes = []
+    for seed in range(120):
+        for kind in ({}, {"releases": True}, {"gangs": False}, {"rows": 2}):
+            problem = able(tiny.problem(seed, tiny.SHAPES[seed % 4], **kind))
+            way = np.full(problem.jobs, NONE, dtype=np.int64)
+            way[problem.job] = np.arange(problem.ways)
+            arranged = arrange(problem, way, session(), seconds=5)
+            own = only(problem, way[way != NONE])
+            counted = replace(own, value=np.ones_like(own.value))
+            there = oracle.best(counted).admitted == own.ways
+            assert arranged.impossible == (not there), (seed, kind)
+            outcomes.append(there)
+            if there:
+                assert arranged.schedule is not None
+                assert arranged.schedule.fits(problem)
+                assert np.array_equal(arranged.schedule.way, way)
+    assert 50 < sum(outcomes) < len(outcomes) - 50
