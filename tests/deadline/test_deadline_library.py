@@ -68,12 +68,22 @@ def test_the_stated_answer_is_reached_and_proven(name: str) -> None:
     checked = verify(load(name), plan)
     assert checked.ok, checked.violations
     assert load(name).policy.terms == tuple(stated(name))
-    if name != "chronus":
-        assert checked.terms == stated(name)
+    assert checked.terms == stated(name)
     assert plan.certificate is not None
     bounds = {term.name: term.bound for term in plan.certificate.terms}
     assert bounds["broken"] == stated(name)["broken"]
     assert bounds["admitted"] == stated(name)["admitted"]
+
+
+@pytest.mark.parametrize(
+    ("name", "finish", "leases"),
+    [("deadline-rising", 6000, [[2, 5]]), ("deadline-gangs", 3600, [[1, 3]])],
+)
+def test_a_refused_job_is_offered_the_earliest_end_that_can_be_kept(
+    name: str, finish: int, leases: list[list[int]]
+) -> None:
+    (refused,) = leases_of(name)["refused"]
+    assert refused["offer"] == {"option": 0, "at": finish, "leases": leases}
 
 
 def test_soft_deadlines_are_missed_where_that_costs_least() -> None:
@@ -85,7 +95,9 @@ def test_a_lost_host_breaks_the_promise_that_costs_least_and_names_it() -> None:
     assert promises(name) == {"train": (0, 4800), "tune": (0, 9600)}
     assert leases_of(name)["broken"] == [{"job": "tune", "promise": {"at": 4800, "value": 10}}]
     assert decisions(name)["train"] is DecisionKind.KEEP
-    assert [entry["job"] for entry in leases_of(name)["refused"]] == ["new"]
+    (refused,) = leases_of(name)["refused"]
+    assert refused["job"] == "new"
+    assert refused["offer"] == {"option": 0, "at": 12_000, "leases": [[8, 10]]}
 
 
 def test_maintenance_is_planned_around() -> None:
@@ -119,3 +131,4 @@ def test_two_minutes_with_leases() -> None:
         "audit": (0, 10_800),
     }
     assert [entry["job"] for entry in leases_of("chronus")["refused"]] == ["rush"]
+    assert decisions("chronus")["night"] is DecisionKind.START
