@@ -88,7 +88,7 @@ def current_lease(admission: Admission, schedule: Schedule, must: Bools) -> Curr
         for j, job in enumerate(round_.jobs)
         if job.running and any(task.host in gone for task in job.running.tasks)
     )
-    gangs = _Gangs(admission)
+    gangs = _Gangs(admission, schedule)
     for j in range(len(round_.jobs)):
         position = number.get(j)
         way = NONE if position is None else int(schedule.way[position])
@@ -125,9 +125,13 @@ class _Way:
 class _Gangs:
     """Gangs being made, and what each counts for in the terms of the round."""
 
-    def __init__(self, admission: Admission) -> None:
+    def __init__(self, admission: Admission, schedule: Schedule) -> None:
         self._admission, self._round = admission, admission.round
         self._largest = largest_of(self._round)
+        problem = admission.problem
+        fresh = schedule.way[(schedule.way != NONE) & (problem.loss == 0)]
+        # A promise that was made comes before all new ones.
+        self._new = int(problem.value[fresh].sum())
         self._gangs: list[tuple[Job, list[_Way]]] = []
         self.jobs: list[int] = []
 
@@ -145,7 +149,10 @@ class _Gangs:
     def add_promised(self, j: int, way: int, *, must: bool, leaves: bool) -> None:
         """Add a job whose promise lets it run now, with the option of its way."""
         number = int(self._admission.option[way])
-        worth = int(self._admission.problem.value[way]) if must else 0
+        problem = self._admission.problem
+        worth = int(problem.value[way]) if must else 0
+        if must and problem.loss[problem.job[way]]:
+            worth += self._new
         full = max(1, int(self._admission.gains[way]))
         milli = self._round.jobs[j].options[number].milli_gpu
         ways = [
@@ -195,10 +202,10 @@ class _Gangs:
     def written(self) -> tuple[Job, ...]:
         """Return the gangs; of `progress` the first of both terms has the greater part."""
         own = [term for term in self._round.policy.terms if term in COUNTED]
+        every = [way for _, ways in self._gangs for way in ways]
         counts = np.array(
-            [[getattr(way, term) for term in own] for _, ways in self._gangs for way in ways],
-            dtype=np.int64,
-        ).reshape(-1, len(own))
+            [[getattr(way, term) for term in own] for way in every], dtype=np.int64
+        ).reshape(len(every), len(own))
         progress = iter(_weighed(counts).tolist())
         jobs = []
         for job, ways in self._gangs:
