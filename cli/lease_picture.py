@@ -31,6 +31,7 @@ BAR = 0.8
 TICKS = 10
 """Labels of times at most."""
 HATCH = "//////"
+SHADE = 0.15
 GREY = "#555555"
 
 
@@ -73,10 +74,10 @@ def add_leases(figure: Figure, chart: Chart) -> None:
     else:
         _add_stack(axes, chart)
         axes.set_xticks([])
-        axes = below(top + tall + BETWEEN, HISTOGRAM)
+        axes = below(top + tall + LINE, HISTOGRAM)
         axes.bar(np.arange(chart.leases) + 0.5, chart.due, width=1, color=GREY)
         axes.set_yticks([int(chart.due.max(initial=0))])
-        axes.text(0, 1, " promises due", size=7, va="top", transform=axes.transAxes)
+        axes.text(0, 1.02, "promises due", size=7, va="bottom", transform=axes.transAxes)
     seconds = ticks(chart, chart.leases / TICKS)
     axes.set_xticks(
         [second / chart.length_s for second in seconds], [after(second, 0) for second in seconds]
@@ -93,8 +94,11 @@ def _label(chart: Chart, index: int) -> str:
 
 
 def _add_jobs(axes: Axes, chart: Chart) -> None:
-    """Draw a bar for each interval of each job, and a line where it is due."""
-    axes.set_ylim(max(len(chart.rows), 1), 0)
+    """Draw a bar for each time that a job runs, and a line where it is due."""
+    rows = max(len(chart.rows), 1)
+    axes.set_ylim(rows, 0)
+    gone = np.where(chart.away > 0, rows, 0)
+    axes.stairs(gone, np.arange(chart.leases + 1), fill=True, color=UNHEALTHY, alpha=SHADE)
     for index, row in enumerate(chart.rows):
         y = index + (1 - BAR) / 2
         until = chart.leases if row.due is None else min(max(row.due, 0), chart.leases)
@@ -153,6 +157,7 @@ def _job_legend(chart: Chart) -> list[Artist]:
     return [
         *(Patch(**_style(kind), label=f" {kind}") for kind in Kind if kind in used),
         Patch(color=FREE[0], label=" waits"),
+        *([Patch(color=UNHEALTHY, alpha=SHADE, label=" hosts away")] if chart.away.any() else []),
         Line2D([], [], color="black", label=" due"),
     ]
 

@@ -42,20 +42,23 @@ def print_broken(console: Console, promises: Promises) -> None:
     if not broken:
         return
     console.print(Text(broken_text(promises), LOUD))
+    last = max(entry.before.at for entry in broken)
+    length = promises.round.leases.length_s
+    away = absences(promises.round, (0, max(-((now - last) // length), 1)))
+    if away:
+        console.print(f"  away meanwhile: {several(away, MAX_AWAY)}", soft_wrap=True)
     for entry in broken[:MAX_ROWS]:
-        gone = "now none" if entry.after is None else f"now {due_text(entry.after, now)}"
+        gone = "none" if entry.after is None else f"by {due_text(entry.after, now)}"
         obstacle = promises.obstacle(entry.job, entry.before.at)
         console.print(
             Text.assemble(
                 (f"  {entry.job}", LOUD),
-                f"  {count_gpus(obstacle.milli_gpu)}, was {due_text(entry.before, now)}, {gone}",
+                f"  {count_gpus(obstacle.milli_gpu)}, promised by {due_text(entry.before, now)}, "
+                f"now {gone}",
             ),
             soft_wrap=True,
         )
         console.print(f"    {why(promises, obstacle, entry.before.at)}", soft_wrap=True)
-        away = absences(promises.round, obstacle.window)
-        if away:
-            console.print(f"    away: {several(away, MAX_AWAY)}", soft_wrap=True)
     console.print()
     print_rest(console, len(broken), "more broken promise")
 

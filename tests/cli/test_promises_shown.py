@@ -84,9 +84,9 @@ def test_a_broken_promise_comes_first_and_says_why(lost, promising):
     lines = printed(*lost).splitlines()
     assert lines[:4] == [
         "BROKEN: 1 of 2 promises, value 50 lost",
-        "  lost  8 GPUs, was +1h20 (value 50), now none",
+        "  away meanwhile: a1 from +20m until +1h20",
+        "  lost  8 GPUs, promised by +1h20 (value 50), now none",
         "    1 of 4 leases have room; held by old and bert",
-        "    away: a1 from +20m until +1h20",
     ]
 
 
@@ -100,7 +100,7 @@ def test_a_promise_broken_for_a_later_one_says_so(lost, promising):
     jobs["jobs"][1]["deadline"]["due"] += ({"at": promising.NOW + 12_000, "value": 10},)
     text = printed(Round.model_validate(jobs), Plan.model_validate(raw))
     assert "BROKEN: 1 of 2 promises, value 40 lost" in text
-    assert "was +1h20 (value 50), now +3h20 (value 10)" in text
+    assert "promised by +1h20 (value 50), now by +3h20 (value 10)" in text
     assert ["broken,", "now", "for", "later", "1", "10", "0", "10.7"] in rows(text)
     assert ["2/2", "later"] in [line[-2:] for line in rows(text)]
 
