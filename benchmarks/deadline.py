@@ -6,27 +6,26 @@ README.md and `lease_rounds.py` say how rounds are drawn; without Chronus's trac
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeAlias
 
-import numpy as np
-
-from benchmarks.baselines import Answer, InvalidPlanError, of_plan
-from benchmarks.compare import compared
+from benchmarks.baselines import Answer
 from benchmarks.elastic_deadlines import Elastic
 from benchmarks.elastic_deadlines import cases as elastic_cases
-from benchmarks.lease_programs import artifact, indexed
-from benchmarks.lease_rounds import GPUS_PER_HOST, TRACE, Drawn, draw, few, problem_of, round_of
-from benchmarks.lease_rules import RULES, Rule
+from benchmarks.lease_answers import answers, placewright, ruled
+from benchmarks.lease_programs import Program, artifact, indexed
+from benchmarks.lease_rounds import GPUS_PER_HOST, TRACE, Drawn, draw, few, round_of
+from benchmarks.lease_rules import RULES
 from benchmarks.measure import Measured, measured
-from benchmarks.report import ERROR, OURS, SKIPPED, Row
-from placewright import Round, solve_round
-from placewright.formulations.deadline.problem import NONE
+from benchmarks.report import OURS, SKIPPED, Row
+from placewright import Round
+from placewright.formulations.deadline.compile import compile_admission
 
-__all__ = ["Case", "cases", "placewright", "ruled", "run"]
+__all__ = ["Case", "cases", "run"]
 
 Kind: TypeAlias = Literal["tight", "loose", "arriving", "maintained", "promised", "few"]
+Method: TypeAlias = Callable[[Round], Answer]
 Run: TypeAlias = Callable[[], list[Measured[Answer]]]
 
 SEEDS = range(3)
@@ -39,7 +38,6 @@ FEW, FEW_HORIZON = (135, 140, 145, 150, 155, 160), 360
 PROGRAMMED = 400
 """Jobs up to which time-indexed programs are solved, of the first seed."""
 
-BETTER = "ours better by %"
 SECONDS, FEW_SECONDS = 20.0, 2.0
 PROGRAM_SECONDS, QUICK_SECONDS = 20.0, 2.0
 
@@ -73,62 +71,28 @@ class Case:
     def methods(self, *, quick: bool) -> Mapping[str, Run]:
         """Return the methods by name, ours first."""
         limit = FEW_SECONDS if self.kind == "few" else SECONDS
-        programs = {}
+        programs: Mapping[str, Program] = {}
         if self.jobs <= PROGRAMMED and self.seed == SEEDS[0]:
-            seconds = QUICK_SECONDS if quick else PROGRAM_SECONDS
-            kinds = {"indexed": indexed}
+            programs = {"indexed": indexed}
             if self.kind != "promised":
-                kinds["artifact"] = artifact
-            programs = {
-                f"{name}, {backend}": partial(
-                    measured, self.drawn, partial(_programmed, program, backend, seconds), 1
-                )
-                for name, program in kinds.items()
-                for backend in ("highs", "cbc")
-            }
-        return {
-            OURS: partial(measured, self.make, partial(placewright, limit), 1),
+                programs = {**programs, "artifact": artifact}
+        seconds = QUICK_SECONDS if quick else PROGRAM_SECONDS
+        functions: dict[str, Method] = {
+            OURS: partial(placewright, limit),
+            **{name: partial(ruled, rule) for name, rule in RULES.items()},
             **{
-                name: partial(measured, self.drawn, partial(ruled, rule), 1)
-                for name, rule in RULES.items()
+                f"{name}, {backend}": partial(_programmed, program, backend, seconds)
+                for name, program in programs.items()
+                for backend in ("highs", "cbc")
             },
-            **programs,
+        }
+        return {
+            name: partial(measured, self.make, function, 1) for name, function in functions.items()
         }
 
 
-def placewright(seconds: float, round_: Round) -> Answer:
-    """Decide as `placewright solve` does; the plan is verified once more."""
-    plan = solve_round(round_, time_limit=seconds)
-    answer = of_plan(round_, plan)
-    assert plan.certificate is not None
-    terms = {term.name: term for term in plan.certificate.terms}
-    admitted = terms["admitted"]
-    figures: dict[str, float] = {"broken": terms["broken"].value, "admitted": admitted.value}
-    if admitted.bound is not None:
-        figures["at most"] = int(admitted.bound)
-    if any(job.deadline is not None and job.deadline.promise for job in round_.jobs):
-        return replace(answer, figures=figures)
-    status = "optimal" if admitted.gap == 0 else "feasible"
-    return Answer(status, "admitted", admitted.value, admitted.bound, answer.note, figures)
-
-
-def ruled(rule: Rule, drawn: Drawn) -> Answer:
-    """Answer with a rule's schedule; its leases are counted, not placed."""
-    problem = problem_of(drawn)
-    made = rule(problem)
-    if not made.fits(problem):
-        raise InvalidPlanError("the schedule does not fit; one that does was expected")
-    broken, admitted = made.broken(problem), made.admitted(problem)
-    figures = {"broken": broken, "admitted": admitted, "jobs": int((made.way != NONE).sum())}
-    if problem.loss.any():
-        return Answer("feasible", "broken", broken, figures=figures)
-    return Answer("feasible", "admitted", admitted, figures=figures)
-
-
-def _programmed(
-    program: Callable[..., Answer], backend: str, seconds: float, drawn: Drawn
-) -> Answer:
-    return program(backend, seconds, problem_of(drawn))
+def _programmed(program: Program, backend: str, seconds: float, round_: Round) -> Answer:
+    return program(backend, seconds, compile_admission(round_).problem)
 
 
 def cases(*, quick: bool) -> list[Case | Elastic]:
@@ -153,7 +117,7 @@ def cases(*, quick: bool) -> list[Case | Elastic]:
 
 
 def run(chosen: Iterable[Case | Elastic], *, quick: bool) -> Iterator[Row]:
-    """Yield the rows of each case, as `compared` says, and one per rule that does better."""
+    """Yield the rows of each case, as `answers` says."""
     for case in chosen:
         if isinstance(case, Elastic):
             yield from case.rows(partial(placewright, SECONDS))
@@ -162,31 +126,6 @@ def run(chosen: Iterable[Case | Elastic], *, quick: bool) -> Iterator[Row]:
             note = f"{TRACE} not found; expected what cases are drawn from (see README.md)"
             yield Row(case.name, OURS, case.seed, SKIPPED, note=note)
             continue
-        rows = list(compared(case.name, case.seed, case.methods(quick=quick)))
-        ours = next((row for row in rows if row.method == OURS), None)
-        for row in rows:
-            yield row if ours is None else _beside(row, ours, case)
-            if ours is None or ours.status == ERROR or row.method not in RULES:
-                continue
-            if _standing(row) > _standing(ours):
-                note = f"{row.method} is better by its rule alone"
-                yield Row(case.name, OURS, case.seed, ERROR, note=note)
-
-
-def _standing(row: Row) -> tuple[float, float]:
-    """Return what plans are compared by; nothing is worse than no plan."""
-    if row.value is None:
-        return (-np.inf, -np.inf)
-    return (-row.figures["broken"], row.figures["admitted"])
-
-
-def _beside(row: Row, ours: Row, case: Case) -> Row:
-    """Add to ours what the round is like, and to others how much more ours admits."""
-    if row.method == OURS:
         drawn = case.drawn()
-        figures = {"GPUs": GPUS_PER_HOST * drawn.hosts, "load": drawn.load, **row.figures}
-        return replace(row, figures=figures)
-    if not row.figures.get("admitted") or "admitted" not in ours.figures:
-        return row
-    better = 100 * (ours.figures["admitted"] / row.figures["admitted"] - 1)
-    return replace(row, figures={**row.figures, BETTER: better})
+        figures = {"GPUs": GPUS_PER_HOST * drawn.hosts, "load": drawn.load}
+        yield from answers(case.name, case.seed, case.methods(quick=quick), figures)

@@ -14,19 +14,17 @@ no plan with the GPUs asked is as good.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from benchmarks.baselines import Answer, InvalidPlanError
-from benchmarks.compare import compared
-from benchmarks.lease_rules import RULES, Rule, least_share
+from benchmarks.baselines import Answer
+from benchmarks.lease_answers import answers, ruled
+from benchmarks.lease_rules import RULES, least_share
 from benchmarks.measure import measured
 from benchmarks.report import ERROR, OURS, SKIPPED, Row
 from placewright import Round
-from placewright.formulations.deadline.compile import compile_admission
-from placewright.formulations.deadline.problem import NONE
 from placewright.instances.converters import convert_elasticflow
 
 __all__ = ["Elastic", "cases"]
@@ -72,7 +70,7 @@ class Elastic:
             note = f"{TRACES} not found; expected the deadline traces of ElasticFlow"
             yield Row(self.name, OURS, None, SKIPPED, note=note)
             return
-        ours = {}
+        ours: dict[str, Row] = {}
         for kind in ("asked", "elastic"):
             make = partial(self.make, elastic=kind == "elastic")
             rules = {**RULES, "least share": least_share} if kind == "elastic" else RULES
@@ -83,25 +81,14 @@ class Elastic:
                     for name, rule in rules.items()
                 },
             }
-            for row in compared(f"{self.name}-{kind}", None, methods):
+            for row in answers(f"{self.name}-{kind}", None, methods, {"GPUs": self.gpus}):
                 if row.method == OURS:
-                    ours[kind] = row
-                    row = replace(row, figures={"GPUs": self.gpus, **row.figures})
+                    ours.setdefault(kind, row)
                 yield row
         value, bound = ours["elastic"].value, ours["asked"].bound
         if value is not None and bound is not None and value <= bound:
             note = f"elastic options admit {value}, and {bound:g} may be admitted without them"
             yield Row(f"{self.name}-elastic", OURS, None, ERROR, note=note)
-
-
-def ruled(rule: Rule, round_: Round) -> Answer:
-    """Answer with a rule's schedule; its leases are counted, not placed."""
-    problem = compile_admission(round_).problem
-    made = rule(problem)
-    if not made.fits(problem):
-        raise InvalidPlanError("the schedule does not fit; one that does was expected")
-    figures = {"admitted": made.admitted(problem), "jobs": int((made.way != NONE).sum())}
-    return Answer("feasible", "admitted", made.admitted(problem), figures=figures)
 
 
 def cases(*, quick: bool) -> list[Elastic]:

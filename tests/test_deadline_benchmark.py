@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,8 @@ def bench() -> Iterator[SimpleNamespace]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT)
         patch.chdir(ROOT)
-        modules = "deadline", "lease_programs", "lease_rounds", "lease_rules", "measure"
+        names = "deadline", "lease_programs", "lease_rounds", "lease_rules", "measure"
+        modules = *names, "baselines", "lease_answers"
         yield SimpleNamespace(
             **{name: importlib.import_module(f"benchmarks.{name}") for name in modules}
         )
@@ -255,3 +257,65 @@ def test_the_arrays_of_a_round_are_what_was_drawn(bench: SimpleNamespace, varian
         assert dict(ways) == expected
         assert set(asked.need[mine]) <= {job.need}
         assert set(asked.first[mine]) <= {job.first}
+
+
+def test_rows_say_how_much_more_ours_admits_and_which_rule_is_better(
+    bench: SimpleNamespace,
+) -> None:
+    def answer(admitted: int, broken: int = 0, bound: float | None = None) -> Any:
+        figures = {"broken": broken, "admitted": admitted}
+        found = bench.baselines.Answer("feasible", "broken", broken, bound, figures=figures)
+        return lambda: [bench.measure.Measured(found, 1.0, 2.0, 3.0)]
+
+    methods = {
+        "placewright": answer(100, broken=2, bound=1),
+        "breaks more": answer(200, broken=3),
+        "admits more": answer(101, broken=2),
+        "proves": answer(0, broken=1, bound=1),
+    }
+    rows = list(bench.lease_answers.answers("case", 0, methods, {"GPUs": 8}))
+    assert [(row.method, row.status) for row in rows] == [
+        ("placewright", "feasible"),
+        ("breaks more", "feasible"),
+        ("admits more", "feasible"),
+        ("placewright", "error"),
+        ("proves", "feasible"),
+    ]
+    assert rows[0].figures["GPUs"] == 8
+    assert rows[1].figures["ours better by %"] == pytest.approx(-50)
+    assert rows[3].note == "admits more is better by its rule alone"
+
+
+def test_without_the_trace_its_cases_are_skipped_and_say_what_is_missing(
+    bench: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(bench.deadline, "TRACE", tmp_path / "none.csv")
+    (row,) = bench.deadline.run([bench.deadline.Case("tight", 100, 250, 0)], quick=True)
+    assert (row.status, row.case) == ("skipped", "tight-100-250")
+    assert "none.csv not found" in row.note
+
+
+def test_all_kinds_of_rounds_are_cases_and_programs_are_for_small_ones(
+    bench: SimpleNamespace,
+) -> None:
+    drawn = [case for case in bench.deadline.cases(quick=False) if hasattr(case, "kind")]
+    assert {case.kind for case in drawn} == {
+        *("tight", "loose", "arriving", "maintained", "promised", "few")
+    }
+    assert {case.jobs for case in drawn if case.kind == "tight"} == {100, 400, 1000, 5000}
+    for case in drawn:
+        programs = {name for name in case.methods(quick=False) if ", highs" in name}
+        assert bool(programs) == (case.jobs <= 400 and case.seed == 0)
+
+
+@needs_trace
+@pytest.mark.parametrize(("kind", "jobs"), [("tight", 100), ("arriving", 60), ("few", 135)])
+def test_ours_is_within_one_percent_and_no_rule_is_better(
+    bench: SimpleNamespace, kind: str, jobs: int
+) -> None:
+    made = bench.deadline.Case(kind, jobs, 250, 0).make()
+    ours = bench.lease_answers.placewright(20.0, made)
+    assert ours.term == "admitted"
+    assert 0.99 * ours.bound <= ours.value <= ours.bound
+    for rule in bench.lease_rules.RULES.values():
+        assert bench.lease_answers.ruled(rule, made).value <= ours.value

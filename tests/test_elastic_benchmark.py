@@ -22,7 +22,7 @@ def bench() -> Iterator[SimpleNamespace]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT)
         patch.chdir(ROOT)
-        modules = "deadline", "elastic_deadlines", "lease_rules"
+        modules = "elastic_deadlines", "lease_answers", "lease_rules"
         yield SimpleNamespace(
             **{name: importlib.import_module(f"benchmarks.{name}") for name in modules}
         )
@@ -58,11 +58,11 @@ def test_a_job_gets_the_least_gpus_that_make_its_deadline(bench: SimpleNamespace
 def test_elastic_options_admit_more_than_can_be_admitted_without(bench: SimpleNamespace) -> None:
     (case,) = bench.elastic_deadlines.cases(quick=True)
     asked, elastic = (case.make(elastic=kind) for kind in (False, True))
-    without = bench.deadline.placewright(10.0, asked)
-    found = bench.deadline.placewright(10.0, elastic)
+    without = bench.lease_answers.placewright(10.0, asked)
+    found = bench.lease_answers.placewright(10.0, elastic)
     assert found.value > without.bound >= without.value
     for rule in (*bench.lease_rules.RULES.values(), bench.lease_rules.least_share):
         for round_, ours in ((asked, without), (elastic, found)):
-            answer = bench.elastic_deadlines.ruled(rule, round_)
+            answer = bench.lease_answers.ruled(rule, round_)
             assert answer.value <= ours.value
             assert answer.value <= ours.bound
