@@ -11,8 +11,11 @@ from placewright.cli.text import NONE, after, count, duration, gpus, number, sev
 
 if TYPE_CHECKING:
     from placewright.cli.promises import Interval
-    from placewright.instances.deadline import Deadline, Due
+    from placewright.instances.deadline import Due
     from placewright.instances.round import Round
+
+
+COLUMNS = ("job", "GPUs", "work", "ready", "due", "value", "promised")
 
 
 def print_deadlines(console: Console, round_: Round) -> None:
@@ -27,26 +30,31 @@ def print_deadlines(console: Console, round_: Round) -> None:
     if away:
         console.print(f"Away: {several(away, MAX_ROWS)}", soft_wrap=True)
     console.print()
-    made = table(
-        "Deadlines, earliest first",
-        "job",
-        "GPUs",
-        "work",
-        "ready",
-        "due",
-        "promised",
-        right=("GPUs", "work"),
-    )
+    hidden = set()
+    if all(deadline.ready is None for _, deadline in asked):
+        hidden.add("ready")
+    if all(deadline.promise is None for _, deadline in asked):
+        hidden.add("promised")
+    columns = [name for name in COLUMNS if name not in hidden]
+    made = table("Deadlines, earliest first", *columns, right=("GPUs", "work"))
     for job, deadline in asked[:MAX_ROWS]:
         sizes = sorted({option.milli_gpu for option in job.options})
-        made.add_row(
-            job.name,
-            gpus(sizes[0]) if len(sizes) == 1 else f"{gpus(sizes[0])} to {gpus(sizes[-1])}",
-            duration(deadline.work_s),
-            NONE if deadline.ready is None else after(deadline.ready, round_.now),
-            _dues(deadline, round_.now),
-            due_text(deadline.promise, round_.now) if deadline.promise else NONE,
-        )
+        row = {
+            "job": job.name,
+            "GPUs": _range(gpus(sizes[0]), gpus(sizes[-1])),
+            "work": duration(deadline.work_s),
+            "ready": NONE if deadline.ready is None else after(deadline.ready, round_.now),
+            "due": NONE,
+            "value": "best effort",
+            "promised": NONE,
+        }
+        if deadline.due:
+            first, last = deadline.due[0], deadline.due[-1]
+            row["due"] = _range(after(first.at, round_.now), after(last.at, round_.now))
+            row["value"] = _range(number(first.value), number(last.value))
+        if deadline.promise is not None:
+            row["promised"] = after(deadline.promise.at, round_.now)
+        made.add_row(*(row[name] for name in columns))
     print_table(console, made)
     print_rest(console, len(asked), "more job")
 
@@ -86,9 +94,5 @@ def absences(round_: Round, window: Interval) -> list[str]:
     return found
 
 
-def _dues(deadline: Deadline, now: int) -> str:
-    if not deadline.due:
-        return "best effort"
-    first, *others = deadline.due
-    more = f", {count(len(others), 'later one')}" if others else ""
-    return f"{due_text(first, now)}{more}"
+def _range(first: str, last: str) -> str:
+    return first if first == last else f"{first} to {last}"

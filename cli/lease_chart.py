@@ -20,7 +20,7 @@ MIN_CELLS, MAX_CELLS = 24, 120
 MOST_PER_LEASE = 4
 MIN_NAME = 8
 INDENT = 2
-TICK = 9
+TICK = 10
 """Columns that the label of a time takes."""
 WAITS, DUE, BEYOND = "·", "│", "›"
 MARKS = {Kind.PROMISED: "█", Kind.LATER: "▓", Kind.EFFORT: "▒", Kind.OFFER: "░"}
@@ -198,8 +198,9 @@ def _times(chart: Chart, scale: _Scale) -> str:
     """Write a line of times from now below or above the cells."""
     line = ""
     for second in ticks(chart, TICK * scale.leases / scale.cells):
-        line = line.ljust(scale.at(second / chart.length_s))
-        line += after(second, 0)
+        label, at = after(second, 0), scale.at(second / chart.length_s)
+        if at + len(label) <= scale.cells:
+            line = line.ljust(at) + label
     return line
 
 
