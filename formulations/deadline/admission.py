@@ -23,6 +23,7 @@ from math import floor
 import numpy as np
 
 from placewright.formulations.deadline import indexed
+from placewright.formulations.deadline.arranging import arrange
 from placewright.formulations.deadline.demand import Demands, possible
 from placewright.formulations.deadline.filling import complete, fill, worth
 from placewright.formulations.deadline.problem import NONE, Bools, Problem, Schedule
@@ -33,6 +34,9 @@ from placewright.formulations.session import Session, near
 
 BROKEN, ADMITTED = "broken", "admitted"
 """The terms that admission decides, the first before the second."""
+
+ARRANGING_SECONDS = 3.0
+"""Most time to ask a solver for leases of a choice that was not filled whole."""
 
 LEASE_COLUMNS = 4_000
 """Jobs times leases up to which a problem is stated lease by lease."""
@@ -187,6 +191,10 @@ class _Search:
         if bounds and choice.bound is not None:
             yield _Most(choice.bound, certified=False)
         yield from self._leases_for(choice)
+        if choice.value(self.problem) > self.best.admitted(self.problem):
+            arranged = arrange(self.problem, choice.way, self.session, seconds=ARRANGING_SECONDS)
+            if arranged.schedule is not None:
+                yield from self._better(complete(self.problem, arranged.schedule))
 
     def _leases_for(self, choice: Choice) -> Iterator[Schedule]:
         problem = self.problem

@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from placewright.formulations.deadline.cuts import fluid_cut
 from placewright.formulations.deadline.demand import Demands, Floats, Row, distinct
 from placewright.formulations.deadline.problem import NONE, Bools, Ints
 from placewright.formulations.session import Session, near
@@ -139,6 +140,14 @@ class Program:
             self._room = np.append(self._room, np.array(room, dtype=np.int64))
         return bool(new)
 
+    def sharpen(self, chosen: Floats, session: Session) -> bool:
+        """Add a row that no window gives and that a choice breaks; return whether one was found."""
+        cut = fluid_cut(self.demands, chosen, session)
+        if cut is not None:
+            self._coefficients = np.vstack([self._coefficients, cut.weight * self.allowed])
+            self._room = np.append(self._room, cut.limit)
+        return cut is not None
+
     def everybody(self) -> Part:
         """Return the whole program."""
         none = np.full(self.problem.jobs, NONE, dtype=np.int64)
@@ -186,7 +195,8 @@ class Program:
             elif whole:
                 break
             if sharp and found is not None:
-                if not self.require(self.demands.broken(found.chosen)):
+                rows = self.demands.broken(found.chosen)
+                if not self.require(rows) and not self.sharpen(found.chosen, session):
                     break
                 nobody = np.zeros(self.problem.jobs, dtype=np.bool_)
                 part = self.part(found.priced.best, found.priced.in_doubt(ASKED_AGAIN, nobody)[0])

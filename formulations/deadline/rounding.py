@@ -42,6 +42,10 @@ class Choice:
     way: Ints
     bound: int | None = None
 
+    def value(self, problem: Problem) -> int:
+        """Value of all promises that it would give."""
+        return int(problem.value[self.way[self.way != NONE]].sum())
+
 
 def floored(program: Program, chosen: Floats) -> Choice:
     """Return the ways that are chosen whole, and the largest part of jobs that must have one."""
@@ -56,7 +60,7 @@ def floored(program: Program, chosen: Floats) -> Choice:
 def searched(program: Program, priced: Priced, known: Ints, session: Session) -> Choice | None:
     """Return the best choice of whole ways, as far as `CORE` jobs in doubt can be told apart.
 
-    It breaks no row of a window, if time has allowed. Where something must be kept the choice that
+    It breaks no row of a window, nor of `cuts`, if time has allowed. Where something must be kept the choice that
     is `known` to keep it (jobs,) is one of those looked at. None if nothing was found.
     """
     problem = program.problem
@@ -81,7 +85,8 @@ def searched(program: Program, priced: Priced, known: Ints, session: Session) ->
             bound = floor(max(outcome.bound, priced.most - lost) * (1 + WHOLE) + WHOLE)
         values = part.whole(outcome.values, problem.ways)
         best = _choice(problem, values > 0.5, bound)
-        if not program.require(program.demands.broken(values)):
+        rows = program.demands.broken(values)
+        if not program.require(rows) and not program.sharpen(values, session):
             break
     return best
 
