@@ -10,7 +10,6 @@ from placewright.cli.promises import Obstacle, Promise, Promises, Refused
 from placewright.cli.tabular import MAX_ROWS, print_rest, print_table, table
 from placewright.cli.text import (
     HOUR,
-    MINUTE,
     NONE,
     after,
     count,
@@ -20,6 +19,7 @@ from placewright.cli.text import (
     intervals,
     number,
     several,
+    unit_of,
 )
 
 STANDING = {
@@ -180,7 +180,7 @@ def _print_refused(console: Console, promises: Promises) -> None:
     )
     for entry in refused[:MAX_ROWS]:
         last = entry.dues[-1].at
-        obstacle = promises.obstacle(entry.job, last)
+        obstacle = promises.obstacle(entry.job, last, entry.option)
         made.add_row(
             entry.job,
             gpus(obstacle.milli_gpu),
@@ -195,9 +195,10 @@ def _print_refused(console: Console, promises: Promises) -> None:
 def _offer(entry: Refused, now: int) -> str:
     if entry.finish is None:
         return "none"
-    # Whoever asks for the time that is printed must get it: minutes are rounded up.
-    wait = -((now - entry.finish) // MINUTE) * MINUTE
-    return after(now + wait, now) + ("" if entry.option is None else f" with {entry.option}")
+    # Whoever asks for the time that is printed must get it.
+    unit = unit_of(entry.finish - now)
+    text = after(now - (now - entry.finish) // unit * unit, now)
+    return text if entry.option is None else f"{text}, {entry.option}"
 
 
 def why(promises: Promises, obstacle: Obstacle, by: int) -> str:

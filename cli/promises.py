@@ -180,13 +180,18 @@ class Promises:
         )
         self._reading = reading
 
-    def obstacle(self, name: str, by: int) -> Obstacle:
-        """Return what stands in the way of ending a job by some time, of its best option."""
+    def obstacle(self, name: str, by: int, offered: str | None = None) -> Obstacle:
+        """Return what stands in the way of ending a job by some time.
+
+        It is about the option that lacks the fewest leases; of several, the one that is offered.
+        """
         job = self._reading.jobs[name]
-        return min(
-            (self._obstacle(job, option, by) for option in range(len(job.options))),
-            key=lambda found: (found.needs is None, found.lacks),
+        found = [self._obstacle(job, option, by) for option in range(len(job.options))]
+        best = min(
+            range(len(found)),
+            key=lambda o: (found[o].needs is None, found[o].lacks, job.options[o].name != offered),
         )
+        return found[best]
 
     def _obstacle(self, job: Job, index: int, by: int) -> Obstacle:
         leases, now = self.round.leases, self.round.now

@@ -14,6 +14,7 @@ from placewright.instances.files import load_plan, load_round, write
 from placewright.instances.plan import Plan
 from placewright.instances.round import Round
 
+TIMES = (0, 59, 60, 750, 3599, 3600, 8400, 86_399, 86_400, 273_600, 863_999, 864_000, 2_649_599)
 COLUMNS = ["job", "GPUs", "work", "due", "value", "promised"]
 
 
@@ -37,7 +38,7 @@ def rows(text: str) -> list[list[str]]:
 
 
 def test_times_are_short_and_counted_from_now():
-    assert [duration(s) for s in (0, 59, 60, 750, 3599, 3600, 8400, 86_399, 86_400, 273_600)] == [
+    assert [duration(s) for s in TIMES] == [
         "0s",
         "59s",
         "1m",
@@ -48,6 +49,9 @@ def test_times_are_short_and_counted_from_now():
         "23h59",
         "1d00h00",
         "3d04h00",
+        "9d23h59",
+        "10d00h",
+        "30d15h",
     ]
     assert [after(at, 1000) for at in (1000, 9400, 400)] == ["now", "+2h20", "-10m"]
 
@@ -188,8 +192,18 @@ def test_the_option_that_comes_closest_is_told(promising):
     assert obstacle[:5] == (8000, 4, (0, 3), 3, 2)
     assert obstacle.holders == ("other", "more")
     text = printed(round_, plan, 120)
-    assert "+1h30 with wide" in text
+    assert "+1h30, wide" in text
     assert ["job", "option", "GPUs"] in [line[:3] for line in rows(text)]
+
+
+@pytest.mark.parametrize(
+    ("finish", "text"), [(3599, "+59m59"), (3601, "+1h01"), (7200, "+2h00"), (864_001, "+10d01h")]
+)
+def test_an_offer_is_no_earlier_than_what_could_be_promised(promising, finish, text):
+    round_ = promising.document([promising.job("late", 8, 1, (1, 9))], leases={"horizon": 900})
+    offer = {"option": 0, "at": promising.NOW + finish, "leases": [[0, 1]]}
+    plan = promising.planned(round_, {}, refused=[{"job": "late", "offer": offer}])
+    assert ["late", "8", "+1m", text] in [line[:4] for line in rows(printed(round_, plan))]
 
 
 def test_rooms_are_counted_by_model_and_by_quota(promising):
