@@ -60,8 +60,8 @@ def floored(program: Program, chosen: Floats) -> Choice:
 def searched(program: Program, priced: Priced, known: Ints, session: Session) -> Choice | None:
     """Return the best choice of whole ways, as far as `CORE` jobs in doubt can be told apart.
 
-    It breaks no row of a window, nor of `cuts`, if time has allowed. Where something must be kept the choice that
-    is `known` to keep it (jobs,) is one of those looked at. None if nothing was found.
+    It breaks no row of a window, nor of `cuts`, if time has allowed. Where something must be kept
+    the choice that is `known` to keep it (jobs,) is looked at, too. None if nothing was found.
     """
     problem = program.problem
     also = known != priced.best
