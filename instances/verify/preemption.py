@@ -22,7 +22,8 @@ def displaced_by(reading: Reading) -> Iterator[Finding]:
     """Require of a preempted job the name of one that displaces it, and of no other job a name.
 
     The job named has a strictly higher precedence, and comes to one of the hosts that the preempted
-    job ran on: with a task of a group that had none there before.
+    job ran on: with a task of a group that had none there before. A job that ran on a host which is
+    away has to be placed anew, so that it comes to each of its hosts.
     """
     for index, decision in enumerate(reading.plan.decisions):
         if decision.displaced_by is not None and decision.decision is not DecisionKind.PREEMPT:
@@ -33,11 +34,12 @@ def displaced_by(reading: Reading) -> Iterator[Finding]:
             )
     if not reading.preempted:
         return
+    gone = hosts_away(reading)
     arrives = {
         placed.job.name: {
             host
             for host, _ in {(a.host.name, a.task.group) for a in placed.arrivals}
-            - _held(reading, placed.job.name)
+            - _held(reading, placed.job.name, gone)
         }
         for placed in reading.placed_anew
     }
@@ -117,10 +119,12 @@ def _hosts(reading: Reading, job: str) -> list[str]:
     return list(dict.fromkeys(task.host for task in reading.running[job].tasks))
 
 
-def _held(reading: Reading, job: str) -> set[tuple[str, int]]:
-    """Return the (host, group) pairs of a job's running tasks."""
+def _held(reading: Reading, job: str, gone: frozenset[str]) -> set[tuple[str, int]]:
+    """Return the (host, group) pairs of a job's running tasks, none if one of its hosts is gone."""
     running = reading.running.get(job)
-    return set() if running is None else {(task.host, task.group) for task in running.tasks}
+    if running is None or not gone.isdisjoint(_hosts(reading, job)):
+        return set()
+    return {(task.host, task.group) for task in running.tasks}
 
 
 RULES: tuple[Rule[Reading], ...] = (
