@@ -90,6 +90,10 @@ class Rows:
             rows.append(np.maximum(left, 0))
         return np.array(rows, dtype=np.int64).reshape(self.count, len(none))
 
+    def all_now(self) -> int:
+        """Return the milli-GPU of all models in the current lease, which other jobs use as well."""
+        return sum(int(row[0]) for row in self._there().values())
+
     def _allowed(self, models: Sequence[str] | None) -> Models:
         return self._every if models is None else self._every & Models(models)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
+from placewright.formulations.deadline.capacity import Rows
 from placewright.formulations.deadline.compile import Admission
 from placewright.formulations.session import Bound
 from placewright.instances.deadline import Pace, gain
@@ -15,10 +16,10 @@ MILLION = 10**6
 def resting_bounds(admission: Admission) -> Iterator[Bound]:
     """Yield a bound of each later term: what all jobs could get of the current lease.
 
-    `best_effort` is a knapsack of fractions of jobs (Dantzig), if all jobs may use all GPUs.
+    `best_effort` is a knapsack of fractions of jobs (Dantzig), as if all jobs may use all GPUs.
     """
-    round_, problem = admission.round, admission.problem
-    room = int(problem.capacity[0, 0]) if len(problem.capacity) == 1 else None
+    round_ = admission.round
+    room = Rows(round_, ()).all_now()
     for term in round_.policy.terms:
         if term == "best_effort":
             yield Bound(term, float(_best_effort(admission, room)), certified=True)
@@ -28,7 +29,7 @@ def resting_bounds(admission: Admission) -> Iterator[Bound]:
             yield Bound(term, 0.0, certified=True)
 
 
-def _early(admission: Admission, room: int | None) -> int:
+def _early(admission: Admission, room: int) -> int:
     """Return the most milli-GPU that jobs with a promise can hold; what is pinned needs no room."""
     pinned = free = 0
     for j in admission.jobs:
@@ -38,10 +39,10 @@ def _early(admission: Admission, room: int | None) -> int:
             pinned += most
         else:
             free += most
-    return pinned + (free if room is None else min(free, room))
+    return pinned + min(free, room)
 
 
-def _best_effort(admission: Admission, room: int | None) -> int:
+def _best_effort(admission: Admission, room: int) -> int:
     """Return the most that the current lease can do of the jobs' work, in weighted millionths."""
     leases = admission.round.leases
     total = Fraction(0)
@@ -57,12 +58,12 @@ def _best_effort(admission: Admission, room: int | None) -> int:
             done = max(done, *(gain(pace, leases.length_s, hosts) for hosts in spread))
         least = min(option.milli_gpu for option in job.options)
         worth = job.weight * min(MILLION, MILLION * done // work)
-        if room is None or (job.running is not None and job.running.pinned):
+        if job.running is not None and job.running.pinned:
             total += worth  # what is pinned is not part of the room
         else:
             items.append((worth, least))
     items.sort(key=lambda item: Fraction(item[0], item[1]) if item[1] else item[0] * MILLION**3)
-    left = room or 0
+    left = room
     for worth, size in reversed(items):
         total += worth * (min(Fraction(1), Fraction(left, size)) if size else 1)
         left = max(0, left - size)
