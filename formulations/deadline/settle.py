@@ -1,19 +1,23 @@
 """From the leases of a schedule and what is placed now to promises that the plan keeps.
 
 A job that was to run now and found no place, or one that is slower than expected, takes a later
-lease that is free; if there is none, it is promised a later time, or nothing. Whoever runs now
-although it need not gives a later lease back. At last everybody runs as early as there is room.
+lease, for which others may move; if there is none, it is promised a later time, or nothing. Whoever
+runs now although it need not gives a later lease back. At last everybody runs as early as there is
+room.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from placewright.formulations.deadline.chains import Chains
+from placewright.formulations.deadline.chart import Chart
 from placewright.formulations.deadline.compile import Admission
-from placewright.formulations.deadline.problem import NONE, Ints, Schedule
+from placewright.formulations.deadline.filling import EFFORT
+from placewright.formulations.deadline.problem import NONE, Ints, Problem, Schedule
 from placewright.formulations.session import Place, Promise
 
 
@@ -48,99 +52,75 @@ def settled(admission: Admission, schedule: Schedule, now: Mapping[int, Now]) ->
     Jobs whose promise cannot be kept that way have a later one, or none. In the result a job may
     run in fewer leases than its way needs, or in more, if its place now is faster or slower.
     """
-    return _Settling(admission, schedule, now).schedule()
+    problem = _after(admission, now)
+    chart = Chart(problem)
+    missing = []
+    for job in np.flatnonzero(schedule.way != NONE).tolist():
+        way = int(schedule.way[job])
+        has = np.flatnonzero(schedule.runs[job])
+        inside = has[(problem.first[way] <= has) & (has < problem.end[way])]
+        if len(inside) >= problem.need[way]:
+            chart.put(way, inside[: problem.need[way]])
+        else:
+            missing.append(way)
+    _find(chart, np.array(missing, dtype=np.int64))
+    chart = _earliest(chart, now)
+    for job in now:
+        chart.runs[job, 0] = chart.way[job] != NONE
+    return chart.schedule()
 
 
-@dataclass(frozen=True, slots=True)
-class _Window:
-    """How many leases are needed of `first .. end - 1`, if that is possible at all."""
+def _after(admission: Admission, now: Mapping[int, Now]) -> Problem:
+    """Return what the ways need of the leases after the current one; some are not possible."""
+    problem = admission.problem
+    need, first, end = problem.need.copy(), np.maximum(1, problem.first), problem.end.copy()
+    holds = np.isin(problem.job, list(now))
+    for way in np.flatnonzero(holds).tolist():
+        here = now[int(problem.job[way])]
+        possible = here.option == admission.option[way]
+        if possible:
+            need[way], first[way], end[way], possible = admission.after_now(way, here.hosts)
+        if not possible:
+            need[way] = problem.horizon
+    return replace(problem, need=need, first=first, end=np.maximum(first, end))
 
-    count: int
-    first: int
-    end: int
-    possible: bool
+
+def _find(chart: Chart, ways: Ints) -> None:
+    """Give jobs that miss leases others, for their way or the best one that there is room for.
+
+    Promises of old come first, and then what is worth most.
+    """
+    problem = chart.problem
+    chains = Chains(chart, EFFORT)
+    for before in ways[np.lexsort((-problem.value[ways], -problem.loss[problem.job[ways]]))]:
+        others = np.flatnonzero(problem.job == problem.job[before])
+        others = others[np.lexsort((-problem.value[others], problem.lost[others]))]
+        for way in (int(before), *others.tolist()):
+            if problem.need[way] == 0:
+                chart.put(way, np.zeros(0, dtype=np.int64))
+                break
+            if chains.insert(way):
+                break
 
 
-class _Settling:
-    def __init__(self, admission: Admission, schedule: Schedule, now: Mapping[int, Now]) -> None:
-        self._admission, self._problem, self._now = admission, admission.problem, now
-        self._way = schedule.way.copy()
-        self._runs = schedule.runs.copy()
-        self._runs[:, 0] = False
-        later = Schedule(self._way, self._runs)
-        self._left = self._problem.capacity - later.used(self._problem)
-
-    def schedule(self) -> Schedule:
-        """Settle each job: first those that give leases back, then those that miss some."""
-        promised = np.flatnonzero(self._way != NONE)
-        missing = []
-        for job in promised.tolist():
-            way = int(self._way[job])
-            window, has = self._window(job, way), np.flatnonzero(self._runs[job])
-            inside = has[has < window.end]
-            if window.possible and len(inside) >= window.count:
-                self._give(way, job, np.concatenate([inside[window.count :], has[len(inside) :]]))
-            else:
-                missing.append(job)
-        # Promises of old come first, and then what is worth most.
-        worth = self._problem.loss[missing], self._problem.value[self._way[missing]]
-        for position in np.lexsort((-worth[1], -worth[0])):
-            self._find(missing[position])
-        kept = np.flatnonzero(self._way != NONE)
-        for job in kept[np.argsort(self._problem.end[self._way[kept]], kind="stable")].tolist():
-            self._early(job)
-        for number in self._now:
-            self._runs[number, 0] = self._way[number] != NONE
-        return Schedule(self._way, self._runs)
-
-    def _window(self, job: int, way: int) -> _Window:
-        """Return the later leases that a way needs, beside the current one."""
-        problem, now = self._problem, self._now.get(job)
-        if now is None:
-            first = max(1, int(problem.first[way]))
-            return _Window(int(problem.need[way]), first, int(problem.end[way]), possible=True)
-        admission = self._admission
-        if now.option != admission.option[way]:
-            return _Window(0, 1, 1, possible=False)
-        return _Window(*admission.after_now(way, now.hosts))
-
-    def _free(self, way: int, window: _Window) -> Ints:
-        """Return the leases of a window in which there is room for a way."""
-        left = self._left[:, window.first : window.end]
-        fits = (left >= self._problem.demand[way][:, None]).all(axis=0)
-        return np.flatnonzero(fits) + window.first
-
-    def _give(self, way: int, job: int, leases: Ints) -> None:
-        self._runs[job, leases] = False
-        self._left[:, leases] += self._problem.demand[way][:, None]
-
-    def _take(self, way: int, job: int, leases: Ints) -> None:
-        self._runs[job, leases] = True
-        self._left[:, leases] -= self._problem.demand[way][:, None]
-
-    def _find(self, job: int) -> None:
-        """Give a job other leases for its way, or the best way that there is room for."""
-        before = int(self._way[job])
-        self._give(before, job, np.flatnonzero(self._runs[job]))
-        self._way[job] = NONE
-        ways = np.flatnonzero(self._problem.job == job)
-        ways = ways[np.lexsort((-self._problem.value[ways], self._problem.lost[ways]))]
-        for way in (before, *ways.tolist()):
-            window = self._window(job, way)
-            free = self._free(way, window)
-            if window.possible and len(free) >= window.count:
-                self._way[job] = way
-                self._take(way, job, free[: window.count])
-                return
-
-    def _early(self, job: int) -> None:
-        """Move the later leases of a job to the earliest ones that are free."""
-        way = int(self._way[job])
-        has = np.flatnonzero(self._runs[job])
-        if not len(has):
-            return
-        self._give(way, job, has)
-        self._take(way, job, self._free(way, self._window(job, way))[: len(has)])
+def _earliest(chart: Chart, now: Mapping[int, Now]) -> Chart:
+    """Let everybody run as early as there is room: due first, first; of equal ones who runs now."""
+    problem = chart.problem
+    ways = chart.way[chart.way != NONE]
+    goes_on = np.isin(problem.job[ways], list(now))
+    ways = ways[np.lexsort((~goes_on, problem.end[ways]))].tolist()
+    anew = Chart(problem)
+    for way in ways:
+        leases = anew.leases(way)[: problem.need[way]]
+        if len(leases) < problem.need[way]:
+            break
+        anew.put(way, leases)
+    else:
+        return anew
+    for way in ways:  # too tight for that: each on its own, beside all others
+        chart.take(int(problem.job[way]))
+        chart.put(way, chart.leases(way)[: problem.need[way]])
+    return chart
 
 
 def promises(
