@@ -23,6 +23,9 @@ Move = tuple[int, int, int]
 
 NOWHERE = -1
 
+LOOK = 100
+"""What it costs to look into a lease, as if so many jobs more could leave it."""
+
 
 class Chains:
     """Inserts jobs into a chart; it remembers what cannot work as long as nobody leaves.
@@ -30,7 +33,7 @@ class Chains:
     Parameters
     ----------
     effort
-        How many leases may be looked into for ways out, in all that is done together.
+        How many jobs times leases may be looked at for ways out, in all that is done together.
     """
 
     def __init__(self, chart: Chart, effort: int) -> None:
@@ -114,7 +117,9 @@ class Chains:
         """Move jobs out of the lease until it has room for `ask`; else leave it as it was."""
         chart, before = self.chart, len(moves)
         while ((short := ask - chart.free[:, lease])[ask > 0] > 0).any():
-            chain = self._chain(lease, np.where(ask > 0, short, 0), dead)
+            # After moves that are taken back again nothing is known of other leases.
+            reached = dead if len(moves) == before else dead.copy()
+            chain = self._chain(lease, np.where(ask > 0, short, 0), reached)
             if chain is None:
                 self.undo(moves, before)
                 return False
@@ -139,8 +144,8 @@ class Chains:
         for at, lacking in queue:
             if self.effort <= 0:
                 return None
-            self.effort -= 1
             movers = self._movers(at, lacking, partly=at == lease)
+            self.effort -= (len(movers) + LOOK) * chart.problem.horizon
             if not len(movers):
                 continue
             allowed = chart.open[movers]
@@ -166,15 +171,15 @@ class Chains:
     def _movers(self, lease: int, lacking: Ints, *, partly: bool) -> Ints:
         """Return who could leave the lease: smallest first of those that free all that lacks.
 
-        Where there are none, and `partly`, those that free some of it, largest first.
+        Those that free some of it follow if `partly`, largest first.
         """
         chart = self.chart
         jobs = np.flatnonzero(chart.runs[:, lease])
         asks = chart.asks[chart.kind[chart.way[jobs]]]
-        enough = (asks >= lacking).all(axis=1)
-        if enough.any() or not partly:
-            jobs, size = jobs[enough], asks[enough].sum(axis=1)
-        else:
+        enough, size = (asks >= lacking).all(axis=1), asks.sum(axis=1)
+        if partly:
             some = (asks[:, lacking > 0] > 0).any(axis=1)
-            jobs, size = jobs[some], -asks[some].sum(axis=1)
-        return jobs[np.argsort(size, kind="stable")]
+            jobs, enough, size = jobs[some], enough[some], size[some]
+        else:
+            jobs, enough, size = jobs[enough], enough[enough], size[enough]
+        return jobs[np.lexsort((np.where(enough, size, -size), ~enough))]

@@ -33,8 +33,8 @@ Order = Literal["backwards", "forwards", "gangs"]
 ORDERS: tuple[Order, ...] = ("backwards", "forwards", "gangs")
 """The one that loses least, as a rule, first."""
 
-EFFORT = 4_000
-"""Leases that a repair may look into: about a CPU second with thousands of jobs."""
+EFFORT = 400_000_000
+"""Jobs times leases that a repair may look at: about a CPU second."""
 
 
 def fill(
@@ -50,7 +50,7 @@ def fill(
         Tried one after the other until nothing is dropped; the best schedule counts: the least
         broken, then the most admitted. One at least.
     effort
-        Leases that chains may look into, for each order.
+        Of chains (`Chains`), for each order.
     """
     chosen = way[way != NONE]
     found = []
@@ -104,24 +104,48 @@ def repair(chart: Chart, ways: Ints, effort: int) -> None:
 def _push_out(chains: Chains, way: int) -> None:
     """Insert a way that keeps a promise in the place of jobs that lose less by it, if it can be.
 
-    They leave in order of their worth, least first, until it fits, and come back where they can.
+    They leave one by one, those first that lose least for the leases that become free by it, until
+    the way fits, and come back where they can.
     """
     chart, problem = chains.chart, chains.chart.problem
     saved = problem.loss[problem.job] - problem.lost
-    full = ~chart.room(int(chart.kind[way]))
-    full[: problem.first[way]] = full[problem.end[way] :] = False
-    held = chart.way[chart.runs[:, full].any(axis=1)]
-    before, left = chart.copy(), []
-    for rival in by_worth(problem, held[saved[held] < saved[way]])[::-1].tolist():
+    before, left = chart.copy(), list[int]()
+    rivals = _rivals(chart, way)
+    for rival in rivals[saved[rivals] < saved[way]].tolist():
         chart.take(int(problem.job[rival]))
         chains.forget()
         left.append(rival)
-        if chains.insert(way):
+        # Chains are tried after 1, 2, 4, ... jobs have left.
+        fits = len(chart.leases(way)) >= problem.need[way]
+        if (fits or len(left).bit_count() == 1) and chains.insert(way):
             break
-    lost = [rival for rival in reversed(left) if not chains.insert(rival)]
+    back = by_worth(problem, np.array(left, dtype=np.int64)).tolist()
+    lost = [rival for rival in back if not chains.insert(rival)]
     if chart.way[problem.job[way]] == NONE or saved[lost].sum() >= saved[way]:
         chart.restore(before)
         chains.forget()
+
+
+def _rivals(chart: Chart, way: int) -> Ints:
+    """Return the ways of jobs that keep a way out of leases, those first that should leave first.
+
+    That is, who keeps no promise before who does, and then who is worth least per lease.
+    """
+    problem = chart.problem
+    ask, window = problem.demand[way], slice(problem.first[way], problem.end[way])
+    short = np.maximum(0, ask[:, None] - chart.free[:, window])
+    jobs = np.flatnonzero(chart.runs[:, window].any(axis=1))
+    ways = chart.way[jobs]
+    opened = np.zeros(len(ways))
+    for row in np.flatnonzero(ask):
+        lacking = np.maximum(1, short[row])
+        part = np.minimum(1.0, problem.demand[ways, row, None] / lacking) * (short[row] > 0)
+        opened += (part * chart.runs[jobs, window]).sum(axis=1)
+    saved = problem.loss[jobs] - problem.lost[ways]
+    price = problem.value[ways] / np.maximum(opened, 1e-9)
+    order = np.lexsort((price, saved))
+    useful: Ints = ways[order[opened[order] > 0]]
+    return useful
 
 
 def _one_by_one(chart: Chart, ways: Ints) -> Ints:
