@@ -95,7 +95,7 @@ def fluid_cut(demands: Demands, chosen: Floats, session: Session) -> Cut | None:
 
     None where the choice has a fluid schedule, or it takes too long to find out.
     """
-    if not _helps(demands.problem):
+    if not demands.loads or not _helps(demands.problem):
         return None
     ways = np.flatnonzero(chosen > 0)
     problem = loaded(demands)

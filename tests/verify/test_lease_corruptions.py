@@ -634,3 +634,36 @@ def test_best_effort_goes_on_at_the_pace_of_where_it_is() -> None:
     share = 1_000_000 * 3000 * 960 // (1000 * 4000)
     found = check(nothing, of_job(WORKS, "deadline", "paces", to=paces))
     assert found.terms["best_effort"] == TERMS["best_effort"] - 250_000 + share
+
+
+@pytest.mark.parametrize(("end", "rules"), [(None, set()), (9999, {"displaced_by"})])
+def test_a_job_that_must_leave_one_host_comes_anew_to_the_others(
+    end: int | None, rules: set[str]
+) -> None:
+    """It has a task on the host already on which it stops another, and needs one more place."""
+    tasks = [{"index": i, "host": f"h{i}", "gpus": [0]} for i in range(2)]
+    raw = {
+        **ROUND,
+        "cluster": {"hosts": [{"name": "h[0-1]", "gpus": 2, "gpu_model": "V100"}]},
+        "tenants": [],
+        "jobs": [
+            job("leaves", 500, options=[option(1, count=2)], due=due((11_000, 1)))
+            | {"running": {"tasks": tasks}},
+            job("stops", options=[option(1)], running=("h0", [1])),
+        ],
+        "leases": {"length_s": 1000, "outages": [{"host": "h1", "end": end}]},
+    }
+    moved = [tasks[0], {"index": 1, "host": "h0", "gpus": [1]}]
+    entry = promised("leaves", 11_000, 1, 10_500, [0, 1])
+    plan = {
+        "decisions": [
+            {"job": "leaves", "decision": "migrate", "option": 0, "tasks": moved},
+            {"job": "stops", "decision": "preempt", "displaced_by": "leaves"},
+        ],
+        "sections": [
+            {"kind": "leases", "length": 1000, "jobs": [entry], "broken": [], "refused": []},
+            {"kind": "moves", "steps": ["stops", "leaves"], "needs_spare": []},
+        ],
+    }
+    found = verify(parse_round(copy.deepcopy(raw)), Plan.model_validate(plan))
+    assert {violation.rule for violation in found.violations} == rules
