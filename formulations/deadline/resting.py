@@ -1,9 +1,11 @@
-"""Bounds of the terms after the promises, from the current lease alone and without a solver."""
+"""Bounds that need no solver: all promises, and of the later terms the current lease alone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+
+import numpy as np
 
 from placewright.formulations.deadline.capacity import Rows
 from placewright.formulations.deadline.compile import Admission
@@ -14,7 +16,7 @@ MILLION = 10**6
 
 
 def resting_bounds(admission: Admission) -> Iterator[Bound]:
-    """Yield a bound of each later term: what all jobs could get of the current lease.
+    """Yield a bound of each term: no promise is refused, and all jobs get of the current lease.
 
     `best_effort` is a knapsack of fractions of jobs (Dantzig), as if all jobs may use all GPUs.
     """
@@ -25,7 +27,11 @@ def resting_bounds(admission: Admission) -> Iterator[Bound]:
             yield Bound(term, float(_best_effort(admission, room)), certified=True)
         elif term == "early":
             yield Bound(term, float(_early(admission, room)), certified=True)
-        elif term not in ("broken", "admitted"):
+        elif term == "admitted":
+            most = np.zeros(admission.problem.jobs, dtype=np.int64)
+            np.maximum.at(most, admission.problem.job, admission.problem.value)
+            yield Bound(term, float(most.sum()), certified=True)
+        else:
             yield Bound(term, 0.0, certified=True)
 
 
