@@ -11,6 +11,8 @@ from placewright.formulations.deadline.capacity import Rows
 from placewright.formulations.deadline.compile import Admission
 from placewright.formulations.session import Bound
 from placewright.instances.deadline import Pace, gain
+from placewright.instances.job import Job
+from placewright.instances.round import Round
 
 MILLION = 10**6
 
@@ -40,6 +42,8 @@ def _early(admission: Admission, room: int) -> int:
     pinned = free = 0
     for j in admission.jobs:
         job = admission.round.jobs[j]
+        if not _may_run(admission.round, job):
+            continue
         most = max(option.milli_gpu for option in job.options)
         if job.running is not None and job.running.pinned:
             pinned += most
@@ -54,6 +58,8 @@ def _best_effort(admission: Admission, room: int) -> int:
     total = Fraction(0)
     items: list[tuple[int, int]] = []
     for job in admission.round.jobs:
+        if not _may_run(admission.round, job):
+            continue
         work = 1000 * leases.horizon * leases.length_s
         if job.deadline is not None:
             work = job.deadline.work
@@ -74,3 +80,10 @@ def _best_effort(admission: Admission, room: int) -> int:
         total += worth * (min(Fraction(1), Fraction(left, size)) if size else 1)
         left = max(0, left - size)
     return int(total)
+
+
+def _may_run(round_: Round, job: Job) -> bool:
+    """Say whether a job runs, or could in the current lease as far as it is ready."""
+    if job.running is not None or job.deadline is None:
+        return True
+    return round_.leases.first_usable(job.deadline.ready, round_.now) == 0

@@ -132,3 +132,23 @@ def test_two_minutes_with_leases() -> None:
     }
     assert [entry["job"] for entry in leases_of("chronus")["refused"]] == ["rush"]
     assert decisions("chronus")["night"] is DecisionKind.START
+
+
+def test_without_time_bounds_are_what_each_job_could_have_alone() -> None:
+    plan = solve_round(load("chronus-lost-host"), time_limit=0.0)
+    assert verify(load("chronus-lost-host"), plan).ok
+    assert plan.certificate is not None
+    bounds = {term.name: (term.bound, term.certified) for term in plan.certificate.terms}
+    assert bounds["broken"][0] is not None
+    assert bounds["admitted"][0] is not None
+    assert bounds["admitted"][0] <= 27
+
+
+def test_who_is_not_ready_is_no_part_of_what_the_current_lease_could_do() -> None:
+    round_ = load("chronus-best-effort").model_dump(mode="json")
+    for job in round_["jobs"]:
+        job["deadline"]["ready"] = 1
+    plan = solve_round(Round.model_validate(round_))
+    assert plan.certificate is not None
+    terms = {term.name: (term.value, term.bound) for term in plan.certificate.terms}
+    assert (terms["best_effort"], terms["early"]) == ((0, 0), (0, 0))
