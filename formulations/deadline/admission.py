@@ -46,8 +46,8 @@ LEASE_COLUMNS = 4_000
 class AdmissionBound:
     """No schedule that breaks no more than `broken` beats `value` in `term`.
 
-    `broken` is None where that does not matter, as for the term `broken` itself. `certified`:
-    recomputed in our own code; otherwise claimed by a solver.
+    `broken` is None for the term `broken` itself. `certified`: recomputed in our own code;
+    otherwise claimed by a solver.
     """
 
     term: str
@@ -65,7 +65,6 @@ def admit(problem: Problem, session: Session) -> Iterator[Schedule | AdmissionBo
     able = possible(problem)
     best = complete(problem, _kept(problem, able))
     yield best
-    yield from _alone(problem, able)
     kept: Schedule | None = None
     for step in _least_broken(problem, able, best, session):
         if isinstance(step, Schedule):
@@ -81,15 +80,6 @@ def admit(problem: Problem, session: Session) -> Iterator[Schedule | AdmissionBo
             yield found
         else:
             yield AdmissionBound(ADMITTED, found.value, broken, found.certified)
-
-
-def _alone(problem: Problem, able: Bools) -> Iterator[AdmissionBound]:
-    """Yield what both terms would be if each job were alone: bounds, should there be no others."""
-    least, most = problem.loss.copy(), np.zeros(problem.jobs, dtype=np.int64)
-    np.minimum.at(least, problem.job[able], problem.lost[able])
-    np.maximum.at(most, problem.job[able], problem.value[able])
-    yield AdmissionBound(BROKEN, int(least.sum()), None, certified=True)
-    yield AdmissionBound(ADMITTED, int(most.sum()), None, certified=True)
 
 
 def _kept(problem: Problem, able: Bools) -> Schedule:
