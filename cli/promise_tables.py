@@ -6,7 +6,8 @@ from rich.console import Console
 from rich.text import Text
 
 from placewright.cli.deadlines import absences, clock_text, due_text
-from placewright.cli.promises import Obstacle, Promise, Promises, Refused
+from placewright.cli.obstacles import Obstacle
+from placewright.cli.promises import Promise, Promises, Refused
 from placewright.cli.tabular import MAX_ROWS, print_rest, print_table, table
 from placewright.cli.text import (
     HOUR,
@@ -49,7 +50,7 @@ def print_broken(console: Console, promises: Promises) -> None:
         console.print(f"  away meanwhile: {several(away, MAX_AWAY)}", soft_wrap=True)
     for entry in broken[:MAX_ROWS]:
         gone = "none" if entry.after is None else f"by {due_text(entry.after, now)}"
-        obstacle = promises.obstacle(entry.job, entry.before.at)
+        obstacle = promises.obstacles.of(entry.job, entry.before.at)
         console.print(
             Text.assemble(
                 (f"  {entry.job}", LOUD),
@@ -180,7 +181,7 @@ def _print_refused(console: Console, promises: Promises) -> None:
     )
     for entry in refused[:MAX_ROWS]:
         last = entry.dues[-1].at
-        obstacle = promises.obstacle(entry.job, last, entry.option)
+        obstacle = promises.obstacles.of(entry.job, last, entry.option)
         made.add_row(
             entry.job,
             gpus(obstacle.milli_gpu),

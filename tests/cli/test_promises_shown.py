@@ -161,9 +161,9 @@ def test_overhead_readiness_and_another_running_option_shorten_the_window(promis
     plan = promising.planned(round_, {}, refused=[{"job": j.name} for j in round_.jobs])
     found = promises_of(round_, plan)
     by = promising.NOW + 3600
-    assert found.obstacle("slow", by)[1:5] == (4, (0, 3), 3, 3)
-    assert found.obstacle("late", by)[1:5] == (2, (2, 3), 1, 1)
-    assert found.obstacle("never", by)[1:5] == (None, (0, 0), 0, 0)
+    assert found.obstacles.of("slow", by)[1:5] == (4, (0, 3), 3, 3)
+    assert found.obstacles.of("late", by)[1:5] == (2, (2, 3), 1, 1)
+    assert found.obstacles.of("never", by)[1:5] == (None, (0, 0), 0, 0)
     assert "no lease is long enough for its overhead" in printed(round_, plan)
 
 
@@ -187,7 +187,7 @@ def test_the_option_that_comes_closest_is_told(promising):
             }
         ],
     )
-    obstacle = promises_of(round_, plan).obstacle("elastic", promising.NOW + 3600)
+    obstacle = promises_of(round_, plan).obstacles.of("elastic", promising.NOW + 3600)
     # 7,200 s at speed 1.9 are four leases, of which three begin early enough and two have room.
     assert obstacle[:5] == (8000, 4, (0, 3), 3, 2)
     assert obstacle.holders == ("other", "more")
@@ -232,9 +232,9 @@ def test_rooms_are_counted_by_model_and_by_quota(promising):
         refused=[{"job": "ask"}, {"job": "poor"}],
     )
     found = promises_of(round_, plan)
-    assert found.obstacle("ask", promising.NOW + 3600)[2:5] == ((0, 3), 3, 2)
-    assert found.obstacle("any", promising.NOW + 3600)[2:5] == ((0, 3), 3, 3)
-    assert found.obstacle("poor", promising.NOW + 3600)[3:5] == (0, 0)
+    assert found.obstacles.of("ask", promising.NOW + 3600)[2:5] == ((0, 3), 3, 2)
+    assert found.obstacles.of("any", promising.NOW + 3600)[2:5] == ((0, 3), 3, 3)
+    assert found.obstacles.of("poor", promising.NOW + 3600)[3:5] == (0, 0)
 
 
 def test_many_rows_are_cut(promising):
