@@ -17,7 +17,7 @@ Progress = Callable[[int, float | None], None]
 
 @contextmanager
 def progress_of(console: Console, term: str) -> Iterator[Progress | None]:
-    """Yield what `solve_round` tells the best value and tightest bound of the first term, `term`.
+    """Yield what `solve_round` tells the best value and tightest bound of its headline `term`.
 
     Yields
     ------

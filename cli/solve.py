@@ -78,10 +78,11 @@ def solve(
     check_output(output, round_file)
     from placewright.cli.progress import progress_of
     from placewright.instances.files import load_round, write
+    from placewright.instances.policy import headline
     from placewright.rounds import solve_round
 
     round_ = load_round(round_file)
-    with progress_of(err(), round_.policy.terms[0]) as progress:
+    with progress_of(err(), headline(round_.policy.terms)[-1]) as progress:
         plan = solve_round(
             round_,
             time_limit=time_limit,

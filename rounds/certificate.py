@@ -37,8 +37,10 @@ class Bounds:
                 best = tighter(best, bound.value, SENSE[term])
         return best
 
-    def tell(self, session: Session, terms: tuple[str, ...], values: Mapping[str, int]) -> None:
-        """Tell a session how far the best plan, which has these values, is proven.
+    def tell(
+        self, session: Session, terms: tuple[str, ...], values: Mapping[str, int]
+    ) -> tuple[TermResult, ...]:
+        """Tell a session how far the best plan, which has these values, is proven; return that.
 
         If the plan beats a claimed bound, all claims are dropped first, and `degraded` says so.
         """
@@ -54,6 +56,7 @@ class Bounds:
         results = self.results(terms, values)
         session.first_bound = results[0].bound
         session.proven = all(result.gap == 0 for result in results)
+        return results
 
     def results(self, terms: tuple[str, ...], values: Mapping[str, int]) -> tuple[TermResult, ...]:
         """Value, bounds and gap of each term for a plan with these values."""

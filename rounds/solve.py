@@ -13,6 +13,7 @@ from placewright.formulations.gang.compile import Compiler
 from placewright.formulations.session import Bound, Candidate, Session
 from placewright.instances.digest import Digester
 from placewright.instances.plan import Certificate, Decision, Plan
+from placewright.instances.policy import headline
 from placewright.instances.round import Round
 from placewright.instances.verify import verify, verify_certificate
 from placewright.rounds.certificate import Bounds, better, headline_gap, refuse_beaten
@@ -63,7 +64,8 @@ def solve_round(
         Work limits instead of the clock decide, so that a repetition gives the same plan; the
         certificate says `repeatable: false` if the clock had to step in after all.
     progress
-        Called with the first term's best value and tightest bound whenever either improves.
+        Called with the best value and tightest bound of the last headline term (`admitted` of the
+        policy `deadline`, else the first term) whenever either may have changed.
     isolation
         `none` solves in this process, where no limit can be enforced from outside: for tiny rounds.
 
@@ -194,9 +196,10 @@ class Solve:
     def _tell(self, session: Session) -> None:
         if self.best is None:
             return
-        self.bounds.tell(session, self.terms, self.values)
+        results = self.bounds.tell(session, self.terms, self.values)
         if self.progress is not None:
-            self.progress(self.values[self.terms[0]], session.first_bound)
+            last = results[len(headline(self.terms)) - 1]
+            self.progress(last.value, last.bound)
 
     def _document(self, candidate: Candidate) -> Plan:
         decisions = decide(self.round, self.decider.hosts, self.unmoved, candidate)
@@ -221,8 +224,8 @@ class Solve:
         if self.best is None:
             why = "; ".join(session.degraded)
             raise InternalError(why or "the formulation yielded no candidate")
-        self.bounds.tell(session, self.terms, self.values)  # an interrupt may have come before
-        results = self.bounds.results(self.terms, self.values)
+        # Once more, as an interrupt may have come before.
+        results = self.bounds.tell(session, self.terms, self.values)
         proven = all(result.gap == 0 for result in results)
         gap = headline_gap(results)
         certificate = Certificate(

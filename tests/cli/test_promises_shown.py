@@ -13,6 +13,7 @@ from placewright.cli.text import after, duration, intervals, several
 from placewright.instances.files import load_plan, load_round, write
 from placewright.instances.plan import Plan
 from placewright.instances.round import Round
+from placewright.rounds import solve_round
 
 TIMES = (0, 59, 60, 750, 3599, 3600, 8400, 86_399, 86_400, 273_600, 863_999, 864_000, 2_649_599)
 COLUMNS = ["job", "GPUs", "work", "due", "value", "promised"]
@@ -320,6 +321,12 @@ def test_a_broken_promise_is_exit_code_4_and_the_plan_is_written(run, lost, tmp_
         )
         assert broken_in(load_plan(plan)) == ["lost"]
     assert run("verify", round_, plan).code == 0
+
+
+def test_progress_is_that_of_the_promises(lost):
+    told = []
+    solve_round(lost[0], progress=lambda value, bound: told.append((value, bound)))
+    assert told[-1] == (210, 210)
 
 
 def test_the_section_is_part_of_validate_and_schema(run, lost, tmp_path):
