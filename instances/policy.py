@@ -70,7 +70,7 @@ LEGAL_TERMS: dict[FormulationName, tuple[TermName, ...]] = {
 LEADING_TERMS: dict[FormulationName, tuple[TermName, ...]] = {
     "gang": LEGAL_TERMS["gang"],
     "interleaving": (*_RATES, "disruption"),
-    "deadline": ("broken", "admitted"),
+    "deadline": ("broken",),
 }
 _USUAL_TERMS: dict[str, tuple[TermName, ...]] = {
     "interleaving": INTERLEAVING_TERMS,
@@ -159,9 +159,10 @@ class Policy(Document):
             legal = (LEGAL_TERMS if i else LEADING_TERMS)[self.formulation]
             if term not in legal:
                 first = "" if i or term not in LEGAL_TERMS[self.formulation] else "first "
+                *others, last = legal
+                names = f"{', '.join(others)} or {last}" if others else last
                 raise InvalidInputError(
-                    f"is not for policy {self.formulation!r}; expected {first}"
-                    f"{', '.join(legal[:-1])} or {legal[-1]}",
+                    f"is not for policy {self.formulation!r}; expected {first}{names}",
                     path=("terms", i),
                     value=term,
                 )
