@@ -34,6 +34,9 @@ Search: TypeAlias = Callable[[Round, Session], Iterator[Candidate]]
 PLACING = 0.3
 """Share of the time that is kept for placing the current lease."""
 
+AT_ONCE = 1_000
+"""Jobs up to which there is a first plan before admission has ended; more take seconds to place."""
+
 
 def run(admission: Admission, session: Session, search: Search) -> Iterator[Candidate | Bound]:
     """Yield plans, each of better promises, and bounds.
@@ -64,7 +67,7 @@ def run(admission: Admission, session: Session, search: Search) -> Iterator[Cand
             holds = () if step.broken is None else (("broken", step.broken),)
             yield Bound(step.term, float(step.value), holds, step.certified)
             continue
-        if best is None:
+        if best is None and problem.jobs <= AT_ONCE:
             yield from islice(_placed(admission, step, session, search), 1)
         best = step
     if best is not None:
