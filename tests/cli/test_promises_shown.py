@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from rich.console import Console
 
+from placewright.cli.lease_chart import print_leases
+from placewright.cli.lease_use import chart_of
 from placewright.cli.promise_tables import print_broken, print_promises
 from placewright.cli.promises import broken_in, promises_of
 from placewright.cli.summary import document_text
@@ -15,6 +19,7 @@ from placewright.instances.plan import Plan
 from placewright.instances.round import Round
 from placewright.rounds import solve_round
 
+PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 TIMES = (0, 59, 60, 750, 3599, 3600, 8400, 86_399, 86_400, 273_600, 863_999, 864_000, 2_649_599)
 COLUMNS = ["job", "GPUs", "work", "due", "value", "promised"]
 
@@ -327,6 +332,17 @@ def test_progress_is_that_of_the_promises(lost):
     told = []
     solve_round(lost[0], progress=lambda value, bound: told.append((value, bound)))
     assert told[-1] == (210, 210)
+
+
+def test_the_page_of_the_command_line_shows_what_is_printed(lost):
+    page = {line.strip() for line in PAGE.read_text().splitlines()}
+    console = Console(width=100, highlight=False, markup=False)
+    with console.capture() as capture:
+        print_broken(console, promises_of(*lost))
+        print_leases(console, chart_of(promises_of(*lost)))
+    text = printed(*lost)
+    shown = capture.get() + text[text.index("Promised, earliest") :]
+    assert [line for line in shown.splitlines() if line.strip() and line.strip() not in page] == []
 
 
 def test_the_section_is_part_of_validate_and_schema(run, lost, tmp_path):
