@@ -94,6 +94,17 @@ class Rows:
         """Return the milli-GPU of all models in the current lease, which other jobs use as well."""
         return sum(int(row[0]) for row in self._there().values())
 
+    def crowded(self) -> bool:
+        """Whether something runs on GPUs on which nothing new may arrive now."""
+        closed, away = self._closed(), _away(self._round)
+        return any(
+            gpu in closed.get(task.host, ()) and 0 not in away.get(task.host, ())
+            for job in self._round.jobs
+            if job.running is not None
+            for task in job.running.tasks
+            for gpu in task.gpus
+        )
+
     def _allowed(self, models: Sequence[str] | None) -> Models:
         return self._every if models is None else self._every & Models(models)
 

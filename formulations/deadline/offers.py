@@ -40,7 +40,8 @@ class Offers:
     Parameters
     ----------
     admission
-        Its jobs with due times may be refused, and are made offers then.
+        Its jobs with due times may be refused, and are made offers then. The current lease is not
+        offered in a round in which something runs where nothing new may arrive.
     """
 
     def __init__(self, admission: Admission) -> None:
@@ -48,6 +49,8 @@ class Offers:
         jobs = admission.round.jobs
         rows = Rows(admission.round, (jobs[j] for j in admission.jobs))
         largest = largest_of(admission.round)
+        # Room that only those have who are there already is not to be had by anybody else.
+        self._earliest = 1 if rows.crowded() else 0
         self._wishes = [
             wish
             for number, j in enumerate(admission.jobs)
@@ -73,8 +76,11 @@ class Offers:
             if running is not None and running.option != o:
                 continue
             pace, hosts = deadline.pace(o), least_hosts(option, largest)
+            first = round_.leases.first_usable(deadline.ready, round_.now)
             if running is not None and running.pinned:
                 hosts = len({task.host for task in running.tasks})
+            else:
+                first = max(first, self._earliest)
             count = need(deadline.work, pace, length, hosts)
             if count is None:
                 continue
@@ -83,7 +89,7 @@ class Offers:
                 job=number,
                 option=o,
                 need=count,
-                first=round_.leases.first_usable(deadline.ready, round_.now),
+                first=first,
                 last_s=finish(0, left, pace, hosts),
                 demand=tuple(rows.demand(job, o)),
             )

@@ -27,6 +27,8 @@ Models = frozenset[str]
 class Room:
     """The rows that some jobs ask of with some of their options, and what each has in each lease.
 
+    `free` is (rows, horizon); `tolerated` (rows,) is the part of the current lease that those hold
+    who run on unhealthy hosts and on reserved GPUs, where nobody else may come.
     Pinned jobs run on without a break: what they hold is no room for others, so they ask nothing.
     """
 
@@ -45,6 +47,12 @@ class Room:
         self.tenants = [name for name in has_quota if name in owners]
         pinned = list(_pinned(reading))
         by_model = _capacity(reading, pinned)
+        there = _tolerated(reading)
+        self.tolerated: Ints = np.array(
+            [sum(there.get(model, 0) for model in each) for each in self.sets]
+            + [0] * len(self.tenants),
+            dtype=np.int64,
+        )
         none = np.zeros(reading.round.leases.horizon, dtype=np.int64)
         rows = [sum((by_model.get(model, none) for model in each), none) for each in self.sets]
         held = _held(reading)
@@ -191,10 +199,8 @@ def _capacity(reading: Reading, pinned: Iterable[Held]) -> Mapping[str, Ints]:
         model = hosts[name].hardware.gpu_model
         if model is not None and hosts[name].healthy and not _gone(away, name):
             change[model][0] -= WHOLE_GPU * len(gpus)
-    for name, milli in _tolerated(reading):
-        model = hosts[name].hardware.gpu_model
-        if model is not None and not _gone(away, name):
-            change[model][0] += milli
+    for model, milli in _tolerated(reading).items():
+        change[model][0] += milli
     for held in pinned:
         for task in reading.running[held.job.name].tasks:
             host = hosts[task.host]
@@ -210,17 +216,20 @@ def _capacity(reading: Reading, pinned: Iterable[Held]) -> Mapping[str, Ints]:
     return {model: milli + change[model] for model, milli in always.items()}
 
 
-def _tolerated(reading: Reading) -> Iterator[tuple[str, int]]:
-    """Yield host and milli-GPU of what runs on unhealthy hosts and on reserved GPUs."""
-    reserved = _reserved(reading)
+def _tolerated(reading: Reading) -> Mapping[str, int]:
+    """Return the milli-GPU per model of what runs on unhealthy hosts and on reserved GPUs."""
+    reserved, away = _reserved(reading), _away(reading)
+    found: defaultdict[str, int] = defaultdict(int)
     for name, running in reading.running.items():
         groups = reading.option_run(name).groups
         for task in running.tasks:
-            gpus = set(task.gpus)
-            if reading.cluster.hosts[task.host].healthy:
+            host, gpus = reading.cluster.hosts[task.host], set(task.gpus)
+            if host.healthy:
                 gpus &= reserved.get(task.host, set())
-            if gpus:
-                yield task.host, len(gpus) * min(groups[task.group].gpu, WHOLE_GPU)
+            if gpus and host.hardware.gpu_model is not None and not _gone(away, task.host):
+                milli = len(gpus) * min(groups[task.group].gpu, WHOLE_GPU)
+                found[host.hardware.gpu_model] += milli
+    return found
 
 
 def _reserved(reading: Reading) -> Mapping[str, set[int]]:

@@ -47,7 +47,8 @@ def refusals(reading: Reading) -> Iterator[Finding]:
 def offer(reading: Reading) -> Iterator[Finding]:
     """Require that each offer could be promised: its leases do the work, and fit beside the plan's.
 
-    Each offer is looked at on its own, and the current lease is counted here as the others are.
+    Each offer is looked at on its own, and the current lease is counted here as the others are, but
+    without the places of those that run where nobody else may come.
     """
     promises = reading.promises
     if promises is None:
@@ -90,6 +91,7 @@ def _beside(
     beside = [(job, promises.section.jobs[number].option) for number, job in jobs.items()]
     room = Room(reading, [*beside, *asking])
     left = room.free - room.taken(promises, jobs)
+    left[:, 0] -= room.tolerated
     wanted = spans(made.leases for _, _, made in offers)
     asked = room.demand(asking)[wanted.owner]
     short = (least_of(left, wanted) < asked) & (asked > 0)

@@ -91,6 +91,19 @@ def test_nobody_is_offered_leases_before_it_is_ready() -> None:
     assert refusing(made, 0)[1][0].leases == ((2, 3),)
 
 
+def test_the_current_lease_is_not_offered_where_somebody_may_only_stay() -> None:
+    stays = {
+        **job("stays", (2,), 1),
+        "running": {"tasks": [{"host": "h0", "gpus": [0, 1]}], "pinned": True},
+    }
+    jobs = [stays, job("a", (2,), 1)]
+    raw = admission(jobs).round.model_dump()
+    raw["reservations"] = [{"host": "h0"}]
+    made = compile_admission(Round.model_validate(raw))
+    _, offers = refusing(made, 0, 1)
+    assert (offers[0].leases, offers[1].leases) == (((0, 1),), ((1, 2),))
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_no_leases_beside_the_plan_are_done_earlier(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -636,6 +636,26 @@ def test_best_effort_goes_on_at_the_pace_of_where_it_is() -> None:
     assert found.terms["best_effort"] == TERMS["best_effort"] - 250_000 + share
 
 
+@pytest.mark.parametrize(("healthy", "rules"), [(True, set()), (False, {"offer"})])
+def test_nobody_is_offered_the_places_of_those_who_may_only_stay(
+    healthy: bool, rules: set[str]
+) -> None:
+    """Four GPUs of h1 are left by promises; on h0 nothing may arrive if it is unhealthy."""
+
+    def failing(raw: Raw) -> None:
+        raw["cluster"]["hosts"].insert(0, {**raw["cluster"]["hosts"][0], "name": "h0"})
+        raw["cluster"]["hosts"][0]["healthy"] = healthy
+        raw["cluster"]["hosts"][1]["name"] = "h1"
+        raw["jobs"][DENIED]["options"] = [option(2)]
+        raw["jobs"][DENIED]["deadline"]["work_s"] = 1000
+
+    offer = {"option": 0, "at": 11_000, "leases": [[0, 1]]}
+    offered = set_in("sections", 0, "refused", to=[{"job": "refused"}])
+    both_refused = both(offered, add("refused", {"job": "denied", "offer": offer}))
+    found = check(both_refused, failing)
+    assert {violation.rule for violation in found.violations} == rules
+
+
 @pytest.mark.parametrize(("end", "rules"), [(None, set()), (9999, {"displaced_by"})])
 def test_a_job_that_must_leave_one_host_comes_anew_to_the_others(
     end: int | None, rules: set[str]
