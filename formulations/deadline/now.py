@@ -1,7 +1,8 @@
 """The current lease as a round of gangs: who must run now, and who else may.
 
 A job that must run now, since its later leases alone do not keep its promise, comes before all
-others and may take the place of any job that is not pinned. Everybody else takes what is left.
+others and may take the place of any job that is not pinned. Everybody else takes what is left,
+those with a promise before those without; who runs has a small value, so that few have to stop.
 Where spreading a job over hosts slows it, it has a second option, on one host.
 """
 
@@ -18,6 +19,7 @@ from placewright.formulations.deadline.problem import NONE, Bools, Ints, Schedul
 from placewright.formulations.session import Candidate
 from placewright.instances.cluster_references import HOST_LEVEL
 from placewright.instances.deadline import Pace, gain, least_hosts
+from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.health import with_health
 from placewright.instances.job import Job, Option
 from placewright.instances.leases import Leases, away
@@ -25,7 +27,7 @@ from placewright.instances.round import Round
 
 MILLION = 10**6
 FIRST_PRIORITY = 10**9
-"""Of jobs that must run; that of any other job is below."""
+"""Of jobs that must run; other jobs with a promise come next, and then the rest."""
 
 MOST = 10**9
 """Of what all options together count for `progress`: a solver still tells single ones apart."""
@@ -130,8 +132,9 @@ class _Gangs:
         self._largest = largest_of(self._round)
         problem = admission.problem
         fresh = schedule.way[(schedule.way != NONE) & (problem.loss == 0)]
-        # A promise that was made comes before all new ones.
+        # A promise that was made comes before all new ones, and any promise before who runs.
         self._new = int(problem.value[fresh].sum())
+        self._held = 1 + sum(_held(job) for job in self._round.jobs)
         self._gangs: list[tuple[Job, list[_Way]]] = []
         self.jobs: list[int] = []
 
@@ -150,9 +153,10 @@ class _Gangs:
         """Add a job whose promise lets it run now, with the option of its way."""
         number = int(self._admission.option[way])
         problem = self._admission.problem
-        worth = int(problem.value[way]) if must else 0
-        if must and problem.loss[problem.job[way]]:
-            worth += self._new
+        worth = 0 if leaves else _held(self._round.jobs[j])
+        if must:
+            promised = bool(problem.loss[problem.job[way]])
+            worth = self._held * (int(problem.value[way]) + promised * self._new)
         full = max(1, int(self._admission.gains[way]))
         milli = self._round.jobs[j].options[number].milli_gpu
         ways = [
@@ -168,11 +172,18 @@ class _Gangs:
         if job.deadline is not None:
             work = job.deadline.work_s
         ways = [
-            _Way(option, number, 0, job.weight * min(MILLION, MILLION * each // (1000 * work)), 0)
+            _Way(
+                option,
+                number,
+                value=0 if leaves else _held(job),
+                best_effort=job.weight * min(MILLION, MILLION * each // (1000 * work)),
+                early=0,
+            )
             for number in _offered(job)
             for option, each in self._variants(j, number)
         ]
-        self._add(j, ways, leaves, FIRST_PRIORITY - 1)
+        priority = min(self._round.jobs[j].priority, FIRST_PRIORITY - 2)
+        self._add(j, ways, leaves, priority)
 
     def _variants(self, j: int, number: int) -> Iterator[tuple[Option, int]]:
         """Yield an option with its work per lease; if spreading slows it, first on one host."""
@@ -188,13 +199,12 @@ class _Gangs:
         else:
             yield option, gain(pace, length, least)
 
-    def _add(self, j: int, ways: list[_Way], leaves: bool, most: int) -> None:
+    def _add(self, j: int, ways: list[_Way], leaves: bool, priority: int) -> None:
         job = self._round.jobs[j]
         running = None if leaves else job.running
         if running is not None:
             spread = len({task.host for task in running.tasks}) > 1
             running = running.model_copy(update={"option": len(ways) - 1 if spread else 0})
-        priority = FIRST_PRIORITY if most == FIRST_PRIORITY else min(job.priority, most)
         update = {"running": running, "priority": priority, "deadline": None}
         self.jobs.append(j)
         self._gangs.append((job.model_copy(update=update), ways))
@@ -232,6 +242,13 @@ def _weighed(counts: Ints) -> Ints:
         factors = [MOST * part / max(1, sums) for part, sums in zip((1, 0.01), most, strict=False)]
     weighed: Ints = np.ceil(counts * factors).sum(axis=1).astype(np.int64)
     return weighed
+
+
+def _held(job: Job) -> int:
+    """Return the GPUs that a job holds now, shares rounded up."""
+    if job.running is None:
+        return 0
+    return -(-job.options[job.running.option].milli_gpu // WHOLE_GPU)
 
 
 def _offered(job: Job) -> range | tuple[int, ...]:
