@@ -23,7 +23,7 @@ from math import floor
 import numpy as np
 
 from placewright.formulations.deadline import indexed
-from placewright.formulations.deadline.arranging import arrange
+from placewright.formulations.deadline.arranging import arrange, best_of
 from placewright.formulations.deadline.demand import Demands, possible
 from placewright.formulations.deadline.filling import complete, fill, worth
 from placewright.formulations.deadline.problem import NONE, Bools, Problem, Schedule
@@ -193,8 +193,15 @@ class _Search:
         yield from self._leases_for(choice)
         if choice.value(self.problem) > self.best.admitted(self.problem):
             arranged = arrange(self.problem, choice.way, self.session, seconds=ARRANGING_SECONDS)
-            if arranged.schedule is not None:
-                yield from self._better(complete(self.problem, arranged.schedule))
+            found = arranged.schedule
+            if found is None:
+                ways = np.union1d(choice.way, self.best.way)
+                ways = ways[ways != NONE]
+                found = best_of(
+                    self.problem, ways, self.best, self.session, seconds=ARRANGING_SECONDS
+                )
+            if found is not None:
+                yield from self._better(complete(self.problem, found))
 
     def _leases_for(self, choice: Choice) -> Iterator[Schedule]:
         problem = self.problem

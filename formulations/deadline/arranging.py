@@ -1,8 +1,11 @@
-"""Leases for ways that were chosen, all of them, where filling one by one loses some.
+"""Leases for ways that were chosen, where filling one by one loses some of them.
 
-The model of `indexed` with these ways only, each of them promised: a few thousand columns, of which
-those of jobs that ask a single GPU need no branching. With nothing to weigh up a solver finds
-leases for some hundred jobs, or that there are none, in a fraction of a second.
+`arrange` states the model of `indexed` with these ways only, each of them promised: a few thousand
+columns, of which those of jobs that ask a single GPU need no branching. With nothing to weigh up a
+solver finds leases for some hundred jobs, or that there are none, in a fraction of a second.
+
+`best_of` lets it choose among few ways, such as those of a choice that cannot be arranged and those
+of a schedule that can.
 """
 
 from __future__ import annotations
@@ -20,6 +23,9 @@ from placewright.solver.arrays import Floats
 MOST_COLUMNS = 8_000
 """Ways times leases up to which a solver is asked."""
 
+MOST_OF_SEVERAL = 6_000
+"""The same where it also has to choose among ways."""
+
 WHOLE = 1e-6
 """How far from a whole number a value may be and still count as that number."""
 
@@ -35,15 +41,7 @@ class Arranged:
 def arrange(problem: Problem, way: Ints, session: Session, *, seconds: float) -> Arranged:
     """Find leases for all chosen ways, (jobs,): the way of each job, or `NONE`."""
     ways = way[way != NONE]
-    own = replace(
-        problem,
-        job=problem.job[ways],
-        need=problem.need[ways],
-        first=problem.first[ways],
-        end=problem.end[ways],
-        value=problem.value[ways],
-        demand=problem.demand[ways],
-    )
+    own = _only(problem, ways)
     can = indexed.usable(own)
     if not can.any(axis=1).all():
         return Arranged(impossible=True)
@@ -55,14 +53,61 @@ def arrange(problem: Problem, way: Ints, session: Session, *, seconds: float) ->
     lower[model.promised] = 1.0
     arrays = replace(arrays, lower=lower)
     outcome = session.optimise(arrays, most=seconds)
+    found = _read(model, arrays, outcome, session)
+    if found is None:
+        return Arranged(impossible=outcome is not None and outcome.status is Status.INFEASIBLE)
+    return Arranged(Schedule(np.append(ways, NONE)[found.way], found.runs))
+
+
+def best_of(
+    problem: Problem, ways: Ints, known: Schedule, session: Session, *, seconds: float
+) -> Schedule | None:
+    """Find the schedule that admits most and breaks no more than a known one.
+
+    Parameters
+    ----------
+    ways
+        The ways that it may give, those of the known one among them.
+
+    Returns
+    -------
+    The best that was found, or None if nothing was, or the ways are too many.
+    """
+    own = _only(problem, ways)
+    if indexed.usable(own).sum() > MOST_OF_SEVERAL:
+        return None
+    model = indexed.build(own)
+    inside = np.full(problem.ways + 1, NONE, dtype=np.int64)
+    inside[ways] = np.arange(len(ways))
+    start = model.point(Schedule(inside[known.way], known.runs))
+    arrays = model.flowing(model.second_term(known.broken(problem)))
+    outcome = session.optimise(arrays, most=seconds, gap=0.0, start=start)
+    found = _read(model, arrays, outcome, session)
+    return None if found is None else Schedule(np.append(ways, NONE)[found.way], found.runs)
+
+
+def _only(problem: Problem, ways: Ints) -> Problem:
+    """Return the problem with these ways only."""
+    return replace(
+        problem,
+        job=problem.job[ways],
+        need=problem.need[ways],
+        first=problem.first[ways],
+        end=problem.end[ways],
+        value=problem.value[ways],
+        demand=problem.demand[ways],
+    )
+
+
+def _read(
+    model: indexed.Indexed, arrays: Arrays, outcome: Outcome | None, session: Session
+) -> Schedule | None:
+    """Return the schedule of an outcome, if it has one."""
     values = _whole(outcome)
     if values is None and outcome is not None and outcome.values is not None:
         # What flows may lie anywhere on a face of the flow; a vertex of it is whole.
         values = _whole(session.optimise(_fixed(arrays, outcome.values)))
-    if values is None:
-        return Arranged(impossible=outcome is not None and outcome.status is Status.INFEASIBLE)
-    found = indexed.read(model, values)
-    return Arranged(Schedule(np.append(ways, NONE)[found.way], found.runs))
+    return None if values is None else indexed.read(model, values)
 
 
 def _fixed(arrays: Arrays, values: Floats) -> Arrays:

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from placewright.formulations.deadline import indexed
-from placewright.formulations.deadline.arranging import arrange
 from placewright.formulations.deadline.cuts import at_prices, fluid_cut, loaded
 from placewright.formulations.deadline.demand import Demands, possible
 from placewright.formulations.deadline.intervals import alike
-from placewright.formulations.deadline.problem import NONE, Ints, Problem
+from placewright.formulations.deadline.problem import Ints, Problem
 from placewright.formulations.session import Session
 from placewright.solver import InProcess, Limits, Model
 
@@ -113,25 +112,3 @@ def test_a_set_of_leases_that_is_no_window_is_found() -> None:
     assert cut is not None
     assert (cut.weight.tolist(), cut.limit) == ([1, 1, 1], 2)
     assert fluid_cut(demands, np.array([1.0, 1.0, 0.0]), session()) is None
-
-
-def test_all_chosen_ways_are_arranged_where_that_can_be(
-    oracle: ModuleType, tiny: ModuleType
-) -> None:
-    outcomes = []
-    for seed in range(120):
-        for kind in ({}, {"releases": True}, {"gangs": False}, {"rows": 2}):
-            problem = able(tiny.problem(seed, tiny.SHAPES[seed % 4], **kind))
-            way = np.full(problem.jobs, NONE, dtype=np.int64)
-            way[problem.job] = np.arange(problem.ways)
-            arranged = arrange(problem, way, session(), seconds=5)
-            own = only(problem, way[way != NONE])
-            counted = replace(own, value=np.ones_like(own.value))
-            there = oracle.best(counted).admitted == own.ways
-            assert arranged.impossible == (not there), (seed, kind)
-            outcomes.append(there)
-            if there:
-                assert arranged.schedule is not None
-                assert arranged.schedule.fits(problem)
-                assert np.array_equal(arranged.schedule.way, way)
-    assert 50 < sum(outcomes) < len(outcomes) - 50

@@ -1,0 +1,82 @@
+"""Leases of chosen ways, and the best of few ways, are those that enumeration finds."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from types import ModuleType
+
+import numpy as np
+
+from placewright.formulations.deadline.arranging import arrange, best_of
+from placewright.formulations.deadline.demand import possible
+from placewright.formulations.deadline.filling import fill
+from placewright.formulations.deadline.problem import NONE, Ints, Problem
+from placewright.formulations.session import Session
+from placewright.solver import InProcess
+
+KINDS = ({}, {"releases": True}, {"gangs": False}, {"rows": 2})
+
+
+def session() -> Session:
+    solver = InProcess()
+    return Session(
+        lambda backend, arrays, limits, start: solver.solve(backend, arrays, limits, start),
+        deadline=time.monotonic() + 60,
+    )
+
+
+def only(problem: Problem, ways: Ints) -> Problem:
+    return replace(
+        problem,
+        **{
+            name: getattr(problem, name)[ways]
+            for name in ("job", "need", "first", "end", "value", "demand")
+        },
+    )
+
+
+def test_all_chosen_ways_are_arranged_where_that_can_be(
+    oracle: ModuleType, tiny: ModuleType
+) -> None:
+    outcomes = []
+    for seed in range(120):
+        for kind in KINDS:
+            problem = tiny.problem(seed, tiny.SHAPES[seed % 4], **kind)
+            problem = only(problem, np.flatnonzero(possible(problem)))
+            way = np.full(problem.jobs, NONE, dtype=np.int64)
+            way[problem.job] = np.arange(problem.ways)
+            arranged = arrange(problem, way, session(), seconds=5)
+            own = only(problem, way[way != NONE])
+            counted = replace(own, value=np.ones_like(own.value))
+            there = oracle.best(counted).admitted == own.ways
+            assert arranged.impossible == (not there), (seed, kind)
+            outcomes.append(there)
+            if there:
+                assert arranged.schedule is not None
+                assert arranged.schedule.fits(problem)
+                assert np.array_equal(arranged.schedule.way, way)
+    assert 50 < sum(outcomes) < len(outcomes) - 50
+
+
+def test_the_best_of_few_ways_breaks_no_more_and_admits_most(
+    oracle: ModuleType, tiny: ModuleType
+) -> None:
+    better = 0
+    for seed in range(60):
+        for kind in KINDS:
+            problem = tiny.problem(seed, tiny.SHAPES[seed % 4], promises=True, **kind)
+            ways = np.flatnonzero(possible(problem))
+            first = np.full(problem.jobs, NONE, dtype=np.int64)
+            first[problem.job[ways[::-1]]] = ways[::-1]
+            known = fill(problem, first)
+            found = best_of(problem, ways, known, session(), seconds=5)
+            assert found is not None
+            assert found.fits(problem)
+            assert found.broken(problem) <= known.broken(problem)
+            assert found.admitted(problem) >= known.admitted(problem)
+            best = oracle.best(problem)
+            if known.broken(problem) == best.broken:
+                assert found.admitted(problem) == best.admitted, (seed, kind)
+                better += best.admitted > known.admitted(problem)
+    assert better > 10
