@@ -29,7 +29,7 @@ from placewright.formulations.deadline.filling import complete, fill, worth
 from placewright.formulations.deadline.problem import NONE, Bools, Problem, Schedule
 from placewright.formulations.deadline.relaxing import Aim, Program
 from placewright.formulations.deadline.rounding import WHOLE, Choice, floored, searched
-from placewright.formulations.deadline.steering import steer
+from placewright.formulations.deadline.steering import mend, steer
 from placewright.formulations.session import Session, near
 
 BROKEN, ADMITTED = "broken", "admitted"
@@ -157,6 +157,7 @@ class _Search:
     def __init__(self, problem: Problem, able: Bools, best: Schedule, session: Session) -> None:
         self.problem, self.able, self.best, self.session = problem, able, best, session
         self.broken = best.broken(problem)
+        self.tried = set[bytes]()
         self.saved = problem.loss[problem.job] - problem.lost
 
     def steps(self) -> Iterator[Schedule | _Most]:
@@ -167,31 +168,31 @@ class _Search:
             nobody = np.zeros(problem.jobs, dtype=np.bool_)
             aim = Aim(problem.value, self.saved, held)
             program = Program(Demands(problem), self.able, nobody, aim)
-            yield from self._by_rows(program, bounds=True)
+            yield from self._by_rows(program)
         # What jobs have is kept as in the best schedule, which shows that it can be.
         level = np.append(self.saved, 0)[self.best.way]
         allowed = self.able & (self.saved >= level[problem.job])
         aim = Aim(problem.value, self.saved, 0)
         program = Program(Demands(problem), allowed, level > 0, aim)
-        yield from self._by_rows(program, bounds=not self.broken)
+        for step in self._by_rows(program):
+            if isinstance(step, Schedule) or not self.broken:
+                yield step
         if indexed.usable(problem).sum() <= LEASE_COLUMNS:
             yield from self._lease_by_lease()
 
-    def _by_rows(self, program: Program, *, bounds: bool) -> Iterator[Schedule | _Most]:
-        """Yield schedules of choices by rows of demand, and what these prove of all schedules."""
+    def _by_rows(self, program: Program) -> Iterator[Schedule | _Most]:
+        """Yield schedules of choices by rows of demand, and what these prove of all they allow."""
         relaxed = program.relax(self.session)
         if relaxed is None:
             return
-        if bounds:
-            yield _Most(relaxed.priced.bound, certified=True)
+        yield _Most(relaxed.priced.bound, certified=True)
         yield from self._leases_for(floored(program, relaxed.chosen))
-        choice = searched(program, relaxed.priced, self.best.way, self.session)
-        if choice is None:
-            return
-        if bounds and choice.bound is not None:
-            yield _Most(choice.bound, certified=False)
-        yield from self._leases_for(choice)
-        if choice.value(self.problem) > self.best.admitted(self.problem):
+        choice: Choice | None = None
+        for choice in searched(program, relaxed.priced, self.best.way, self.session):
+            if choice.bound is not None:
+                yield _Most(choice.bound, certified=False)
+            yield from self._leases_for(choice)
+        if choice is not None and choice.value(self.problem) > self.best.admitted(self.problem):
             arranged = arrange(self.problem, choice.way, self.session, seconds=ARRANGING_SECONDS)
             found = arranged.schedule
             if found is None:
@@ -204,11 +205,19 @@ class _Search:
                 yield from self._better(complete(self.problem, found))
 
     def _leases_for(self, choice: Choice) -> Iterator[Schedule]:
-        problem = self.problem
-        found = complete(problem, fill(problem, choice.way))
+        problem, key = self.problem, choice.way.tobytes()
+        if key in self.tried:
+            return
+        self.tried.add(key)
+        filled = fill(problem, choice.way)
+        found = complete(problem, filled)
         yield from self._better(found)
-        if problem.loss.any() and (found.way != choice.way).any():
-            yield from self._better(complete(problem, steer(problem, self.best, choice.way)))
+        if not problem.loss.any() or (found.way == choice.way).all():
+            return
+        if found.broken(problem) > self.broken:
+            mended = mend(problem, filled, np.append(self.saved, 0)[self.best.way])
+            yield from self._better(complete(problem, steer(problem, mended, choice.way)))
+        yield from self._better(complete(problem, steer(problem, self.best, choice.way)))
 
     def _lease_by_lease(self) -> Iterator[Schedule | _Most]:
         """Yield what the time-indexed model finds and claims."""

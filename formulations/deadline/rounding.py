@@ -12,6 +12,7 @@ Balas and Zemel, "An algorithm for large zero-one knapsack problems", Operations
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import floor
 
@@ -22,14 +23,14 @@ from placewright.formulations.deadline.problem import NONE, Bools, Ints, Problem
 from placewright.formulations.deadline.relaxing import Priced, Program
 from placewright.formulations.session import Session
 
-CORE = 150
-"""Jobs in doubt of which branch and bound decides."""
+CORES = (40, 150)
+"""Jobs in doubt that branch and bound decides about: few at first, soon and hardly worse."""
 
 SEARCH_SECONDS = 1.0
 """Most time of one branch and bound: the leases decide about the last promises, not this."""
 
-MOST_SEARCHES = 6
-"""Searches in which rows were missing after which a choice is left as it is."""
+MOST_SEARCHES = 4
+"""Searches in which rows were missing, each of half the time of the one before."""
 
 WHOLE = 1e-6
 """How far from a whole number a solver's value may be and still count as that number."""
@@ -57,33 +58,58 @@ def floored(program: Program, chosen: Floats) -> Choice:
     return choice
 
 
-def searched(program: Program, priced: Priced, known: Ints, session: Session) -> Choice | None:
-    """Return the best choice of whole ways, as far as `CORE` jobs in doubt can be told apart.
+def searched(program: Program, priced: Priced, known: Ints, session: Session) -> Iterator[Choice]:
+    """Yield ever better choices of whole ways, as far as the jobs most in doubt can be told apart.
 
-    It breaks no row of a window, nor of `cuts`, if time has allowed. Where something must be kept
-    the choice that is `known` to keep it (jobs,) is looked at, too. None if nothing was found.
+    They break no row of a window, nor of `cuts`, if time has allowed. Where something must be kept
+    the choice that is `known` to keep it (jobs,) is looked at, too.
     """
+    keeping = program.aim.held > 0 or bool(program.must.any())
+    best = known if keeping else None
+    for number in CORES:
+        also = np.zeros(len(known), dtype=np.bool_) if best is None else best != priced.best
+        doubt, lost = priced.in_doubt(number, also)
+        choice = _searched(program, priced, doubt, best, session)
+        if choice is None:
+            continue
+        value = int(program.aim.worth[choice.way[choice.way != NONE]].sum())
+        rest = value if np.isinf(lost) else _whole(priced.most - lost)
+        if choice.bound is not None:
+            choice = Choice(choice.way, max(choice.bound, rest))
+        yield choice
+        if doubt.all() or value == choice.bound:
+            return
+        best = choice.way
+
+
+def _whole(bound: float) -> int:
+    """Return the largest whole number that a solver's bound allows."""
+    return floor(bound * (1 + WHOLE) + WHOLE)
+
+
+def _searched(
+    program: Program, priced: Priced, doubt: Bools, known: Ints | None, session: Session
+) -> Choice | None:
+    """Return the best choice in which jobs that are not in doubt take their best way."""
     problem = program.problem
-    also = known != priced.best
-    if not (program.aim.held or program.must.any()):
-        also[:] = False
-    doubt, lost = priced.in_doubt(CORE, also)
-    start = np.zeros(problem.ways)
-    start[known[known != NONE]] = 1.0
+    start = None
+    if known is not None:
+        start = np.zeros(problem.ways)
+        start[known[known != NONE]] = 1.0
     best: Choice | None = None
-    for _ in range(MOST_SEARCHES):
+    for search in range(MOST_SEARCHES):
         part = program.part(priced.best, doubt)
         if not len(part.ways):
-            return _choice(problem, part.whole(np.zeros(0), problem.ways) > 0.5, priced.bound)
-        outcome = session.optimise(
-            part.arrays, most=SEARCH_SECONDS, gap=0.0, start=start[part.ways]
-        )
-        if outcome is None or outcome.values is None:
-            break
-        bound = None
-        if outcome.bound is not None:
-            bound = floor(max(outcome.bound, priced.most - lost) * (1 + WHOLE) + WHOLE)
-        values = part.whole(outcome.values, problem.ways)
+            values = part.whole(np.zeros(0), problem.ways)
+            bound: int | None = priced.bound
+        else:
+            seconds = SEARCH_SECONDS / 2**search
+            begin = None if start is None else start[part.ways]
+            outcome = session.optimise(part.arrays, most=seconds, gap=0.0, start=begin)
+            if outcome is None or outcome.values is None:
+                break
+            bound = None if outcome.bound is None else _whole(outcome.bound)
+            values = part.whole(outcome.values, problem.ways)
         best = _choice(problem, values > 0.5, bound)
         rows = program.demands.broken(values)
         if not program.require(rows) and not program.sharpen(values, session):

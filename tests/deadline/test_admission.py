@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -15,8 +16,11 @@ import pytest
 
 from placewright.formulations.deadline import admission
 from placewright.formulations.deadline.admission import ADMITTED, BROKEN, AdmissionBound, admit
-from placewright.formulations.deadline.problem import Problem, Schedule
-from placewright.formulations.deadline.steering import steer
+from placewright.formulations.deadline.demand import Demands, possible
+from placewright.formulations.deadline.filling import fill
+from placewright.formulations.deadline.problem import NONE, Problem, Schedule
+from placewright.formulations.deadline.relaxing import Aim, Program
+from placewright.formulations.deadline.steering import mend, steer
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
 
@@ -118,9 +122,47 @@ def test_steering_never_breaks_a_promise(tiny: ModuleType) -> None:
     for seed in range(2 * ROUNDS):
         problem = tiny.problem(seed, tiny.SHAPES[seed % 4], promises=True, releases=True)
         schedule = answer(problem).best
-        choice = np.full(problem.jobs, -1, dtype=np.int64)
-        ways = np.flatnonzero(rng.random(problem.ways) < 0.4)
+        choice = np.full(problem.jobs, NONE, dtype=np.int64)
+        ways = np.flatnonzero((rng.random(problem.ways) < 0.4) & possible(problem))
         choice[problem.job[ways]] = ways
         steered = steer(problem, schedule, choice)
         assert steered.fits(problem)
         assert steered.broken(problem) <= schedule.broken(problem)
+
+
+def test_mending_brings_promises_back_or_leaves_a_schedule_that_fits(tiny: ModuleType) -> None:
+    mended = 0
+    for seed in range(4 * ROUNDS):
+        problem = tiny.problem(seed, tiny.SHAPES[seed % 4], promises=True, gangs=bool(seed % 2))
+        schedule = answer(problem).best
+        saved = np.append(problem.loss[problem.job] - problem.lost, 0)
+        level = saved[schedule.way]
+        # The same round, filled as if nobody had a promise.
+        careless = fill(replace(problem, loss=np.zeros_like(problem.loss)), first_ways(problem))
+        after = mend(problem, careless, level)
+        assert after.fits(problem)
+        assert (after.way != NONE)[level > 0].sum() >= (careless.way != NONE)[level > 0].sum()
+        mended += after.broken(problem) < careless.broken(problem)
+    assert mended
+
+
+def first_ways(problem: Problem) -> Any:
+    """Let the jobs without a promise come first, by their first way."""
+    way = np.full(problem.jobs, NONE, dtype=np.int64)
+    ways = np.flatnonzero(possible(problem) & (problem.loss[problem.job] == 0))[::-1]
+    way[problem.job[ways]] = ways
+    return way
+
+
+def test_what_rows_prove_is_true_at_any_prices(oracle: ModuleType, tiny: ModuleType) -> None:
+    rng = np.random.default_rng(6)
+    for seed in range(2 * ROUNDS):
+        for number, kind in enumerate(KINDS[:3]):
+            problem = tiny.problem(1000 * seed + number, tiny.SHAPES[seed % 4], **kind)
+            aim = Aim(problem.value, np.zeros_like(problem.value), 0)
+            nobody = np.zeros(problem.jobs, dtype=np.bool_)
+            program = Program(Demands(problem), possible(problem), nobody, aim)
+            best = oracle.best(problem).admitted
+            for size in (0.0, 0.1, 1.0, 1e6):
+                priced = program.price(rng.normal(scale=size, size=200))
+                assert priced.bound >= best
