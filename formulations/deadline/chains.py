@@ -176,7 +176,8 @@ class Chains:
         chart = self.chart
         jobs = np.flatnonzero(chart.runs[:, lease])
         asks = chart.asks[chart.kind[chart.way[jobs]]]
-        enough, size = (asks >= lacking).all(axis=1), asks.sum(axis=1)
+        enough: Bools = np.all(asks >= lacking, axis=1)
+        size: Ints = asks.sum(axis=1)
         if partly:
             some = (asks[:, lacking > 0] > 0).any(axis=1)
             jobs, enough, size = jobs[some], enough[some], size[some]
