@@ -35,6 +35,8 @@ class Obstacle(NamedTuple):
         GPUs of the option that comes closest.
     needs
         Leases of work; None if no lease is long enough for any.
+    alone
+        When the work would be done in the first leases that it may use, if nobody held any.
     window
         Leases that it may use: the last of them ends its work in time.
     has
@@ -47,6 +49,7 @@ class Obstacle(NamedTuple):
 
     milli_gpu: int
     needs: int | None
+    alone: int
     window: Interval
     has: int
     fits: int
@@ -67,15 +70,18 @@ class Obstacles:
     def of(self, name: str, by: int, offered: str | None = None) -> Obstacle:
         """Return what stands in the way of ending a job by some time.
 
-        It is about the option that lacks the fewest leases; of several, the one that is offered.
+        Of its options it is one that only the promises are in the way of, if there is any; then
+        the one that lacks the fewest leases, then the one that is offered.
         """
         job = self._reading.jobs[name]
         found = [self._of(job, option, by) for option in range(len(job.options))]
-        best = min(
-            range(len(found)),
-            key=lambda o: (found[o].needs is None, found[o].lacks, job.options[o].name != offered),
-        )
-        return found[best]
+
+        def far(option: int) -> tuple[bool, bool, int, bool]:
+            """Say how far an option is from being promised."""
+            it, other = found[option], job.options[option].name != offered
+            return it.needs is None, it.alone > by or it.has < (it.needs or 0), it.lacks, other
+
+        return found[min(range(len(found)), key=far)]
 
     def _of(self, job: Job, index: int, by: int) -> Obstacle:
         leases, now = self._reading.round.leases, self._reading.round.now
@@ -83,10 +89,11 @@ class Obstacles:
         pace, hosts = deadline.pace(index), least_hosts(option, self._largest)
         needs = need(deadline.work, pace, leases.length_s, hosts)
         if needs is None:
-            return Obstacle(option.milli_gpu, None, (0, 0), 0, 0, ())
+            return Obstacle(option.milli_gpu, None, by, (0, 0), 0, 0, ())
         rest = deadline.work - (needs - 1) * gain(pace, leases.length_s, hosts)
         last = (by - finish(now, rest, pace, hosts)) // leases.length_s
-        first = min(first_usable(self._reading, job, index), leases.horizon)
+        usable = first_usable(self._reading, job, index)
+        first = min(usable, leases.horizon)
         end = min(max(last + 1, first), leases.horizon)
         demand = self._room.demand([(job, index)])[0]
         asks = demand > 0
@@ -98,6 +105,7 @@ class Obstacles:
         return Obstacle(
             option.milli_gpu,
             needs,
+            finish(leases.start(now, usable + needs - 1), rest, pace, hosts),
             (first, end),
             fits(self._room.free),
             fits(self._left),

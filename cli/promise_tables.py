@@ -197,24 +197,29 @@ def _offer(entry: Refused, now: int) -> str:
     if entry.finish is None:
         return "none"
     # Whoever asks for the time that is printed must get it.
-    unit = unit_of(entry.finish - now)
-    text = after(now - (now - entry.finish) // unit * unit, now)
+    text = _no_earlier(entry.finish, now)
     return text if entry.option is None else f"{text}, {entry.option}"
+
+
+def _no_earlier(at: int, now: int) -> str:
+    """Write a time to come, rounded up."""
+    unit = unit_of(at - now)
+    return after(now - (now - at) // unit * unit, now)
 
 
 def why(promises: Promises, obstacle: Obstacle, by: int) -> str:
     """Say what a promise by some time lacks: leases that begin early enough, or room in them."""
     round_ = promises.round
-    first, end = obstacle.window
     if by < round_.now:
         return f"was due {duration(round_.now - by)} ago"
     if obstacle.needs is None:
         return "no lease is long enough for its overhead"
+    first, end = obstacle.window
     if end - first < obstacle.needs:
-        return f"{_of(end - first, obstacle.needs, 'begin')} early enough"
+        return f"even alone not before {_no_earlier(obstacle.alone, round_.now)}"
     if obstacle.has < obstacle.needs:
-        return f"{_of(obstacle.has, obstacle.needs, 'have')} so many GPUs, whoever holds them"
-    room = f"{_of(obstacle.fits, obstacle.needs, 'have')} room"
+        return f"{_have(obstacle.has, obstacle.needs)} so many GPUs, whoever holds them"
+    room = f"{_have(obstacle.fits, obstacle.needs)} room"
     if obstacle.fits >= obstacle.needs:
         return f"{room}, by count"
     # Of many, each holds little.
@@ -222,7 +227,6 @@ def why(promises: Promises, obstacle: Obstacle, by: int) -> str:
     return f"{room}; held by {several(obstacle.holders, named)}" if obstacle.holders else room
 
 
-def _of(leases: int, needs: int, verb: str) -> str:
-    """Write how many of the leases that are needed there are, as the subject of a verb."""
-    one = {"have": "has", "begin": "begins"}[verb]
-    return f"{min(leases, needs):,} of {count(needs, 'lease')} {one if needs == 1 else verb}"
+def _have(leases: int, needs: int) -> str:
+    """Write how many of the leases that are needed have something."""
+    return f"{min(leases, needs):,} of {count(needs, 'lease')} {'has' if needs == 1 else 'have'}"
