@@ -66,10 +66,10 @@ class Case:
 
     def make(self) -> Round:
         """Return the round as a document."""
-        return round_of(f"{self.name}-{self.seed}", self.drawn())
+        return round_of(self.name, self.drawn())
 
-    def methods(self, *, quick: bool) -> Mapping[str, Run]:
-        """Return the methods by name, ours first."""
+    def methods(self, drawn: Drawn, *, quick: bool) -> Mapping[str, Run]:
+        """Return the methods by name, ours first; each makes its document of what was drawn."""
         limit = FEW_SECONDS if self.kind == "few" else SECONDS
         programs: Mapping[str, Program] = {}
         if self.jobs <= PROGRAMMED and self.seed == SEEDS[0]:
@@ -86,9 +86,8 @@ class Case:
                 for backend in ("highs", "cbc")
             },
         }
-        return {
-            name: partial(measured, self.make, function, 1) for name, function in functions.items()
-        }
+        make = partial(round_of, self.name, drawn)
+        return {name: partial(measured, make, function, 1) for name, function in functions.items()}
 
 
 def _programmed(program: Program, backend: str, seconds: float, round_: Round) -> Answer:
@@ -128,4 +127,4 @@ def run(chosen: Iterable[Case | Elastic], *, quick: bool) -> Iterator[Row]:
             continue
         drawn = case.drawn()
         figures = {"GPUs": GPUS_PER_HOST * drawn.hosts, "load": drawn.load}
-        yield from answers(case.name, case.seed, case.methods(quick=quick), figures)
+        yield from answers(case.name, case.seed, case.methods(drawn, quick=quick), figures)
