@@ -35,6 +35,7 @@ RIGHT = ("GPUs", "value", "by", "finish", "slack")
 MAX_INTERVALS = 3
 MAX_HOLDERS = 3
 MAX_AWAY = 3
+MAX_EFFORTS = 8
 
 
 def print_broken(console: Console, promises: Promises) -> None:
@@ -80,6 +81,10 @@ def print_promises(console: Console, promises: Promises) -> None:
     _print_counts(console, promises)
     _print_given(console, promises)
     _print_refused(console, promises)
+    efforts = [f"{effort.job} ({count_gpus(effort.milli_gpu)})" for effort in promises.best_effort]
+    if efforts:
+        console.print(f"Best effort in this lease: {several(efforts, MAX_EFFORTS)}", soft_wrap=True)
+        console.print()
 
 
 def _print_counts(console: Console, promises: Promises) -> None:

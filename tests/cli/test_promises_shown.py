@@ -124,6 +124,10 @@ def test_a_refused_job_has_an_offer_and_what_stands_in_its_way(lost, promising):
     assert "past 8 -1h40 +3h00 was due 1h40 ago" in text
 
 
+def test_best_effort_of_this_lease_is_named(lost):
+    assert "\nBest effort in this lease: batch (4 GPUs)\n" in printed(*lost)
+
+
 @pytest.mark.parametrize(
     ("asks", "says"),
     [
