@@ -35,7 +35,7 @@ from placewright.formulations.session import Session, near
 BROKEN, ADMITTED = "broken", "admitted"
 """The terms that admission decides, the first before the second."""
 
-ARRANGING_SECONDS = 3.0
+ARRANGING_SECONDS = 0.4
 """Most time to ask a solver for leases of a choice that was not filled whole."""
 
 LEASE_COLUMNS = 4_000
