@@ -20,6 +20,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from placewright.instances.files import parse_round
 from placewright.instances.plan import Plan
@@ -687,3 +689,46 @@ def test_a_job_that_must_leave_one_host_comes_anew_to_the_others(
     }
     found = verify(parse_round(copy.deepcopy(raw)), Plan.model_validate(plan))
     assert {violation.rule for violation in found.violations} == rules
+
+
+lease = st.integers(-1, 12)
+number = lease | st.integers(8000, 20_000)
+junk = st.sampled_from([None, True, "x", 1.5, 10**13, 10**30, [], {}])
+interval = st.lists(lease, min_size=2, max_size=2)
+due_time = st.fixed_dictionaries({"at": number, "value": number}) | junk
+name = st.sampled_from([*(one["job"] for one in PLAN["decisions"]), "ghost"])
+some_leases = st.lists(interval | junk, max_size=4) | st.lists(interval, min_size=1, max_size=3)
+FIELDS: Raw = {
+    "jobs": {"option": number, "promise": due_time, "finish": number, "leases": some_leases},
+    "broken": {"promise": due_time},
+    "refused": {
+        "offer": st.fixed_dictionaries({"option": lease, "at": number, "leases": some_leases})
+    },
+}
+
+
+@given(data=st.data())
+def test_no_section_of_leases_makes_the_verifier_stumble(data: st.DataObject) -> None:
+    """Some entries of the valid plan name another job, or have another value in one field."""
+    raw = copy.deepcopy(PLAN)
+    section = raw["sections"][0]
+    for kind, fields in FIELDS.items():
+        for entry in section[kind]:
+            if data.draw(st.booleans()):
+                continue
+            field = data.draw(st.sampled_from(["job", *fields]))
+            entry[field] = data.draw(name if field == "job" else fields[field])
+    for field in data.draw(st.sets(st.sampled_from(sorted(section)), max_size=1)):
+        section[field] = data.draw(junk)
+    found = verify(parse_round(copy.deepcopy(ROUND)), Plan.model_validate(raw))
+    assert list(found.terms) == list(TERMS)
+    assert all("; expected " in violation.message for violation in found.violations)
+
+
+def test_another_scheduler_may_leave_out_offers_and_reasons() -> None:
+    bare = both(
+        drop("decisions", LATER, "reason"),
+        drop("decisions", REFUSED, "reason"),
+        drop("sections", 0, "refused", 0, "offer"),
+    )
+    assert check(bare) == Verification((), TERMS)
