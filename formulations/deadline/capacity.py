@@ -140,7 +140,7 @@ class Rows:
                     there[model][0] += each * stays
                 if running.pinned:
                     until = self._until(job) if healthy[task.host] else 1
-                    leases = sorted(set(range(until)) - away.get(task.host, set()))
+                    leases = sorted(set(range(until)) - away.get(task.host, frozenset()))
                     there[model][leases] -= each * len(task.gpus)
         return there
 
@@ -182,13 +182,13 @@ def _held(job: Job) -> int:
     return 0 if job.running is None else held_by(job.options[job.running.option])["gpu"]
 
 
-def _away(round_: Round) -> Mapping[str, set[int]]:
+def _away(round_: Round) -> Mapping[str, frozenset[int]]:
     """Return the leases of the horizon in which each host is away, for hosts that ever are."""
-    away: dict[str, set[int]] = {}
+    away: dict[str, frozenset[int]] = {}
     for outage in round_.leases.outages:
-        leases = range(*round_.leases.overlapped(outage, round_.now))
+        leases = frozenset(range(*round_.leases.overlapped(outage, round_.now)))
         for host in expand(outage.host) if leases else ():
-            away.setdefault(host, set()).update(leases)
+            away[host] = away[host] | leases if host in away else leases
     return away
 
 
