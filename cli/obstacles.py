@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from placewright.instances.deadline import Deadline, finish, gain, least_hosts, need
 from placewright.instances.verify.lease_room import Room
 from placewright.instances.verify.lease_work import first_usable
-from placewright.instances.verify.promises import timely
 
 if TYPE_CHECKING:
     from placewright.cli.promises import Interval, Promise
@@ -144,7 +143,7 @@ class Obstacles:
         promises = self._reading.promises
         if promises is None:
             raise ValueError("the plan has no section leases")
-        return self._room.free - self._room.taken(promises, timely(self._reading))
+        return self._room.free - self._room.taken(promises)
 
 
 def deadline_of(job: Job) -> Deadline:

@@ -86,12 +86,9 @@ class Room:
             table.append(inside + owned)
         return np.array(table, dtype=np.int64).reshape(len(table), len(self.free))
 
-    def taken(self, promises: Promises, jobs: Mapping[int, Job]) -> Ints:
-        """Return what promises take of each row in each lease (rows, horizon).
-
-        `jobs` are those of the promises that count, by their numbers.
-        """
-        rows, horizon = self.free.shape
+    def taken(self, promises: Promises) -> Ints:
+        """Return what the timely promises take of each row in each lease (rows, horizon)."""
+        jobs, (rows, horizon) = promises.timely, self.free.shape
         asked = np.zeros((len(promises.section.jobs), rows), dtype=np.int64)
         counts = np.zeros(len(asked), dtype=np.bool_)
         for number in jobs:

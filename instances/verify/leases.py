@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from placewright.instances.errors import value_text
 from placewright.instances.lease_section import Interval, LeaseSection
+from placewright.instances.verify.lease_work import first_usable, in_order
 from placewright.instances.verify.reading import Promises, Reading, Spans
 from placewright.instances.verify.result import Finding, Rule
 from placewright.instances.wording import invalid_input
@@ -66,8 +67,16 @@ def with_promises(reading: Reading) -> Reading:
         job = reading.jobs.get(promised.job)
         if job is not None and job.deadline is not None and promised.option < len(job.options):
             numbers.setdefault(promised.job, number)
-    path, timed = ("sections", given[0]), spans(promised.leases for promised in section.jobs)
-    return replace(reading, promises=Promises(path, section, numbers, timed))
+    each = spans(promised.leases for promised in section.jobs)
+    earliest = [0] * len(section.jobs)
+    for name, number in numbers.items():
+        option = section.jobs[number].option
+        earliest[number] = first_usable(reading, reading.jobs[name], option)
+    wrong = ~in_order(each, earliest, reading.round.leases.horizon)
+    out = frozenset(each.owner[wrong].tolist())
+    timely = {number: reading.jobs[name] for name, number in numbers.items() if number not in out}
+    path = ("sections", given[0])
+    return replace(reading, promises=Promises(path, section, numbers, each, timely))
 
 
 def leases(reading: Reading) -> Iterator[Finding]:

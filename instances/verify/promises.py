@@ -11,7 +11,7 @@ from placewright.instances.lease_section import Interval
 from placewright.instances.plan import Reason
 from placewright.instances.ranges import expand
 from placewright.instances.verify.lease_room import Room
-from placewright.instances.verify.lease_work import Pacing, first_usable, in_order
+from placewright.instances.verify.lease_work import Pacing, first_usable
 from placewright.instances.verify.reading import Promises, Reading
 from placewright.instances.verify.result import Finding, Rule
 
@@ -35,11 +35,10 @@ def lease_times(reading: Reading) -> Iterator[Finding]:
 
     A pinned job runs on without a break.
     """
-    reached = timely(reading)
     for promises, number, job in _given(reading):
         promised = promises.section.jobs[number]
         path: Path = (*promises.path, "jobs", number, "leases")
-        if number not in reached:
+        if number not in promises.timely:
             yield times_of(reading, job, promised.option, promised.leases, path)
         elif problem := breaks(job, promised.leases):
             yield Finding(path, problem)
@@ -81,7 +80,7 @@ def lease_work(reading: Reading) -> Iterator[Finding]:
     promises, pacing = reading.promises, Pacing(reading)
     if promises is None:
         return
-    for number, job in timely(reading).items():
+    for number, job in promises.timely.items():
         promised = promises.section.jobs[number]
         path: Path = (*promises.path, "jobs", number)
         found = pacing.finish(job, promised.option, promised.leases, placed=True)
@@ -109,9 +108,9 @@ def lease_capacity(reading: Reading) -> Iterator[Finding]:
     promises = reading.promises
     if promises is None:
         return
-    jobs = timely(reading)
-    room = Room(reading, [(job, promises.section.jobs[n].option) for n, job in jobs.items()])
-    taken = room.taken(promises, jobs)
+    given = promises.timely.items()
+    room = Room(reading, [(job, promises.section.jobs[number].option) for number, job in given])
+    taken = room.taken(promises)
     over = taken > room.free
     over[:, 0] = False
     for row in np.flatnonzero(over.any(axis=1)):
@@ -230,19 +229,6 @@ def _given(reading: Reading) -> Iterator[tuple[Promises, int, Job]]:
     if reading.promises is not None:
         for name, number in reading.promises.numbers.items():
             yield reading.promises, number, reading.jobs[name]
-
-
-def timely(reading: Reading) -> dict[int, Job]:
-    """Return the jobs of the promises whose intervals are in order and in reach, by number."""
-    promises = reading.promises
-    if promises is None:
-        return {}
-    earliest = [0] * len(promises.section.jobs)
-    for _, number, job in _given(reading):
-        earliest[number] = first_usable(reading, job, promises.section.jobs[number].option)
-    wrong = ~in_order(promises.spans, earliest, reading.round.leases.horizon)
-    late = frozenset(promises.spans.owner[wrong].tolist())
-    return {number: job for _, number, job in _given(reading) if number not in late}
 
 
 RULES: tuple[Rule[Reading], ...] = (

@@ -98,12 +98,14 @@ class Promises(NamedTuple):
     """The section `leases` of a plan.
 
     `numbers` says which of its promises is that of a job, and `spans` have them as their owners.
+    `timely` are the jobs of those whose intervals are in order and in reach, by the same numbers.
     """
 
     path: tuple[str | int, ...]
     section: LeaseSection
     numbers: Mapping[str, int]
     spans: Spans
+    timely: Mapping[int, Job]
 
     def of(self, job: str) -> Promised | None:
         """Return the promise of a job, None if it has none."""

@@ -11,7 +11,7 @@ from placewright.instances.lease_section import Offer
 from placewright.instances.verify.lease_room import Room, least_of
 from placewright.instances.verify.lease_work import Pacing, first_usable, in_order
 from placewright.instances.verify.leases import spans
-from placewright.instances.verify.promises import Path, breaks, timely, times_of
+from placewright.instances.verify.promises import Path, breaks, times_of
 from placewright.instances.verify.reading import Promises, Reading
 from placewright.instances.verify.result import Finding, Rule
 
@@ -86,11 +86,12 @@ def offer(reading: Reading) -> Iterator[Finding]:
 def _beside(
     reading: Reading, promises: Promises, offers: list[tuple[Path, Job, Offer]]
 ) -> Iterator[Finding]:
-    jobs = timely(reading)
     asking = [(job, made.option) for _, job, made in offers]
-    beside = [(job, promises.section.jobs[number].option) for number, job in jobs.items()]
+    beside = [
+        (job, promises.section.jobs[number].option) for number, job in promises.timely.items()
+    ]
     room = Room(reading, [*beside, *asking])
-    left = room.free - room.taken(promises, jobs)
+    left = room.free - room.taken(promises)
     left[:, 0] -= room.tolerated
     wanted = spans(made.leases for _, _, made in offers)
     asked = room.demand(asking)[wanted.owner]
