@@ -38,7 +38,7 @@ FEW, FEW_HORIZON = (135, 140, 145, 150, 155, 160), 360
 PROGRAMMED = 400
 """Jobs up to which time-indexed programs are solved, of the first seed."""
 
-SECONDS, FEW_SECONDS = 20.0, 2.0
+SECONDS, FEW_SECONDS = 10.0, 2.0
 PROGRAM_SECONDS, QUICK_SECONDS = 20.0, 2.0
 
 
