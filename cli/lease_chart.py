@@ -147,10 +147,11 @@ def _print_stack(console: Console, chart: Chart) -> None:
         legend.append(AWAY * 2, "red").append(" away")
     console.print(legend)
     console.print()
-    grid = _grid(chart, scale)
-    for row, label in enumerate(labels):
+    # Jobs that ask no GPU can be promised something where there is none to stack.
+    grid = _grid(chart, scale) if chart.total else ()
+    for row, label in zip(grid, labels, strict=False):
         line = Text(f"{'':{INDENT}}{label:>{size}} ", "dim")
-        for mark, style in (_STACK[int(code)] for code in grid[row]):
+        for mark, style in (_STACK[int(code)] for code in row):
             line.append(mark, style)
         _print_line(console, line)
     margin = " " * (INDENT + size + 1)

@@ -181,6 +181,25 @@ def test_a_plan_without_promises_has_a_chart_of_one_lease(promising):
     assert len(drawn(chart(empty, promising.planned(empty, {})))) >= 2
 
 
+def test_where_there_are_no_gpus_only_due_times_are_stacked(promising):
+    round_ = promising.document(
+        [promising.job(f"j{i}", 0, 1, (20 * i + 40, 1)) for i in range(50)],
+        cluster={"hosts": [{"name": "a", "gpus": 0}]},
+    )
+    plan = promising.planned(
+        round_,
+        {},
+        jobs=[
+            promising.promised(f"j{i}", 20 * i + 40, 1, 20 * i + 40, [i + 1, i + 2])
+            for i in range(49)
+        ],
+        refused=[{"job": "j49"}],
+    )
+    lines = drawn(chart(round_, plan))
+    assert not any("×" in line for line in lines)
+    assert lines[-1].endswith("at most 1 in a cell")
+
+
 @pytest.fixture
 def files(tmp_path: Path, promising) -> tuple[Path, Path]:
     paths = tmp_path / "round.json", tmp_path / "plan.json"
