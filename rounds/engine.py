@@ -69,7 +69,6 @@ class Engine:
         self._memory = Memory()
         self._formulation = Warm()
         self._restart_s: dict[str, int] = {}
-        self._ledger = Ledger()
         self._solver: Solver | None = None
 
     def round(self, changes: Changes | None = None) -> Plan:
@@ -103,7 +102,7 @@ class Engine:
         plan = solve.plan(self._solver)
         self._remember_restarts(round_, plan, changes)
         self.state = carried_out(round_, plan, self._restart_s)
-        self._ledger = Ledger.of(plan.sections)
+        self._memory.ledger = Ledger.of(plan.sections)
         if self.round_solved is None:
             self._memory.learn(self.state)
         self.round_solved = round_
@@ -144,7 +143,7 @@ class Engine:
         if self.round_solved is not None:
             now += self.state.leases.length_s
         coming = changed(self.state, Changes(added=(job,), now=now), self._hosts)
-        answer = answered(coming, self._ledger)
+        answer = answered(coming, self._memory.ledger)
         if answer.promise is not None and job.deadline is not None:
             update = {"deadline": job.deadline.model_copy(update={"promise": answer.promise})}
             jobs = (*self.state.jobs, job.model_copy(update=update))

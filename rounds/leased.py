@@ -14,6 +14,7 @@ from placewright.instances.arrays import build_cluster
 from placewright.instances.plan import Decision, Reason
 from placewright.instances.ranges import expand
 from placewright.instances.round import Round
+from placewright.rounds.admitting import Ledger
 from placewright.rounds.communication import collectives_of
 from placewright.rounds.moves import order_of_moves
 from placewright.rounds.reasons import reasons_of
@@ -26,14 +27,15 @@ KIND = "leases"
 class Admitter:
     """Decides a round in which jobs are promised to finish in time."""
 
-    def __init__(self, round_: Round) -> None:
-        self._round = round_
+    def __init__(self, round_: Round, ledger: Ledger | None = None) -> None:
+        self._round, self._ledger = round_, ledger or Ledger()
         self.hosts = tuple(host for entry in round_.cluster.hosts for host in expand(entry.name))
         self.terms: tuple[str, ...] = round_.policy.terms
 
     def steps(self, session: Session) -> Iterator[Candidate | Bound]:
         """Yield what the formulation yields."""
-        return run(self._admission, session, plans_within)
+        known = self._ledger.schedule(self._admission) if self._ledger.leases else None
+        return run(self._admission, session, plans_within, known)
 
     @cached_property
     def _admission(self) -> Admission:

@@ -16,6 +16,7 @@ from placewright.instances.plan import Certificate, Decision, Plan
 from placewright.instances.policy import headline
 from placewright.instances.round import Round
 from placewright.instances.verify import verify, verify_certificate
+from placewright.rounds.admitting import Ledger
 from placewright.rounds.certificate import Bounds, better, headline_gap, refuse_beaten
 from placewright.rounds.deciders import Decider, Formulation, GangDecider
 from placewright.rounds.decisions import Unmoved, decide, waits
@@ -102,6 +103,7 @@ class Memory:
         self.compile = Compiler()
         self.digest = Digester()
         self.unmoved = Unmoved()
+        self.ledger = Ledger()
 
     def learn(self, round_: Round) -> None:
         """Make now what a later round will share with this one."""
@@ -159,7 +161,7 @@ class Solve:
         if self.round.policy.formulation == "interleaving":
             return Interleaver(self.round)
         if self.round.policy.formulation == "deadline":
-            return Admitter(self.round)
+            return Admitter(self.round, self.memory.ledger)
         if own_cells(self.round):
             return Guarantees(self.round, self.memory.compile, self.formulation)
         return GangDecider(self.round, self.memory.compile(self.round), self.formulation)

@@ -56,14 +56,24 @@ class AdmissionBound:
     certified: bool
 
 
-def admit(problem: Problem, session: Session) -> Iterator[Schedule | AdmissionBound]:
+def admit(
+    problem: Problem, session: Session, known: Schedule | None = None
+) -> Iterator[Schedule | AdmissionBound]:
     """Yield ever better schedules, by `broken` and then `admitted`, and bounds of both terms.
 
     The first schedule comes at once. It ends when both terms are proven (within the session's gap),
     nothing more is found, or the session's time is over.
+
+    Parameters
+    ----------
+    known
+        A schedule of promises that the last round has left; the first one breaks no more than it.
     """
     able = possible(problem)
-    best = complete(problem, _kept(problem, able))
+    first = _kept(problem, able)
+    if known is not None and known.broken(problem) < first.broken(problem):
+        first = known
+    best = complete(problem, first)
     yield best
     kept: Schedule | None = None
     for step in _least_broken(problem, able, best, session):
@@ -84,13 +94,20 @@ def admit(problem: Problem, session: Session) -> Iterator[Schedule | AdmissionBo
 
 def _kept(problem: Problem, able: Bools) -> Schedule:
     """Return a schedule of the promises that jobs have, as far as they are easily kept."""
-    way = np.full(problem.jobs, NONE, dtype=np.int64)
     whole = np.flatnonzero(able & (problem.loss[problem.job] > 0) & (problem.lost == 0))
-    # Of the ways that lose nothing the one that asks least, and then the one with most time.
-    area = problem.need * problem.demand.sum(axis=1)
-    order = np.lexsort((problem.end[whole] - problem.first[whole], -area[whole]))
-    way[problem.job[whole[order]]] = whole[order]
-    return fill(problem, way)
+    time = problem.end[whole] - problem.first[whole]
+    # Of the ways that lose nothing the one that asks least, or the one that is done soonest.
+    asked = problem.need[whole] * problem.demand[whole].sum(axis=1)
+    best = fill(problem, np.full(problem.jobs, NONE, dtype=np.int64))
+    for order in (np.lexsort((time, -asked)), np.lexsort((time, -asked, -problem.need[whole]))):
+        way = np.full(problem.jobs, NONE, dtype=np.int64)
+        way[problem.job[whole[order]]] = whole[order]
+        found = fill(problem, way)
+        if found.broken(problem) < best.broken(problem):
+            best = found
+        if not best.broken(problem):
+            break
+    return best
 
 
 def _least_broken(

@@ -42,7 +42,9 @@ AT_ONCE = 1_000
 """Jobs up to which there is a first plan before admission has ended; more take seconds to place."""
 
 
-def run(admission: Admission, session: Session, search: Search) -> Iterator[Candidate | Bound]:
+def run(
+    admission: Admission, session: Session, search: Search, known: Schedule | None = None
+) -> Iterator[Candidate | Bound]:
     """Yield plans, each of better promises, and bounds.
 
     Parameters
@@ -51,6 +53,8 @@ def run(admission: Admission, session: Session, search: Search) -> Iterator[Cand
         What there is to promise.
     search
         Decides rounds of gangs.
+    known
+        A schedule of promises that the last round has left.
     """
     yield from resting_bounds(admission)
     choosing = replace(session, deadline=session.deadline - PLACING * max(0.0, session.remaining()))
@@ -65,7 +69,7 @@ def run(admission: Admission, session: Session, search: Search) -> Iterator[Cand
         yield from _placed(admission, nothing, session, search)
         return
     best: Schedule | None = None
-    for step in admit(problem, choosing):
+    for step in admit(problem, choosing, known):
         session.wall_stopped |= choosing.wall_stopped
         if isinstance(step, AdmissionBound):
             holds = () if step.broken is None else (("broken", step.broken),)
