@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
+from placewright.cli.colours import LATER
 from placewright.cli.deadlines import absences, clock_text, due_text
 from placewright.cli.obstacles import Obstacle
 from placewright.cli.promises import Promise, Promises, Refused
@@ -165,7 +166,8 @@ def _print_given(console: Console, promises: Promises) -> None:
             "due": NONE if promise.rank is None else f"{promise.rank + 1}/{promise.ranks}",
             "promise": standing(promise),
         }
-        made.add_row(*(row[name] for name in columns))
+        style = LOUD if standing(promise) == "later" else LATER if promise.rank else None
+        made.add_row(*(row[name] for name in columns), style=style)
     print_table(console, made)
     print_rest(console, len(given), "more promise")
 

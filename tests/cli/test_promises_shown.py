@@ -83,6 +83,18 @@ def test_a_later_due_time_is_marked(lost, promising):
     assert ["bert", "8", "40", "+2h40", "+1h40", "1h00", "0,4", "2/2", "new"] in lines
 
 
+def test_a_later_due_time_has_the_colour_that_it_has_in_the_chart(lost, monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for bare in (False, True):
+        if bare:
+            monkeypatch.setenv("NO_COLOR", "1")
+        console = Console(width=100, force_terminal=True, color_system="truecolor")
+        with console.capture() as capture:
+            print_promises(console, promises_of(*lost))
+        text = capture.get()
+        assert ("\x1b[38;2;230;159;0m" in text) is not bare
+
+
 def test_promises_are_counted_with_what_they_hold(lost, promising):
     lines = rows(printed(*lost))
     # 8 GPUs in 3 and 2 leases of a third of an hour; 4 GPUs in 3.
