@@ -134,7 +134,8 @@ class Obstacles:
     @cached_property
     def _room(self) -> Room:
         """What the leases have, in the rows that some option of a job asks of."""
-        asking = ((job, o) for job in self._reading.round.jobs for o in range(len(job.options)))
+        jobs = (job for job in self._reading.round.jobs if job.deadline is not None)
+        asking = ((job, o) for job in jobs for o in range(len(job.options)))
         return Room(self._reading, asking)
 
     @cached_property

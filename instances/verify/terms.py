@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.verify.communication import bottleneck
-from placewright.instances.verify.promised import admitted, best_effort, broken, early
+from placewright.instances.verify.promise_terms import admitted, best_effort, broken, early
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.shares import ALL, NAMES, sums
 from placewright.instances.verify.standing import Standing
