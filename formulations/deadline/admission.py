@@ -29,6 +29,7 @@ from placewright.formulations.deadline.filling import complete, fill, worth
 from placewright.formulations.deadline.problem import NONE, Bools, Problem, Schedule
 from placewright.formulations.deadline.relaxing import Aim, Program
 from placewright.formulations.deadline.rounding import WHOLE, Choice, floored, searched
+from placewright.formulations.deadline.search import improve
 from placewright.formulations.deadline.steering import mend, steer
 from placewright.formulations.session import Session, near
 
@@ -202,6 +203,9 @@ class _Search:
                 yield step
         if indexed.usable(problem).sum() <= LEASE_COLUMNS:
             yield from self._lease_by_lease()
+        else:
+            for found in improve(problem, self.best, self.session.expired):
+                yield from self._better(found)
 
     def _by_rows(self, program: Program) -> Iterator[Schedule | _Most]:
         """Yield schedules of choices by rows of demand, and what these prove of all they allow."""

@@ -27,7 +27,11 @@ from placewright.formulations.deadline.spare import Spare, forced
 
 Floats = npt.NDArray[np.float64]
 
-STEPS = 2_000
+WORK = 4_000_000
+"""Ways times leases that all steps together may go through: about a quarter of a CPU second."""
+
+STEPS = 300
+
 NOISE = 0.3
 """How far the ranks of a step are from those of values: the sigma of a factor's logarithm."""
 
@@ -41,10 +45,9 @@ EFFORT = 3_000_000
 def improve(
     problem: Problem,
     schedule: Schedule,
-    bound: int,
     expired: Callable[[], bool],
     *,
-    steps: int = STEPS,
+    steps: int | None = None,
     seed: int = 0,
 ) -> Iterator[Schedule]:
     """Yield ever better schedules.
@@ -53,17 +56,17 @@ def improve(
     ----------
     schedule
         Fits.
-    bound
-        What no schedule that breaks as little as this one admits more than: there it ends.
     expired
         Whether time is up; asked before each step.
     steps
-        After so many it ends, too.
+        After so many it ends, too; None: as many as `WORK` allows, at most `STEPS`.
     """
     walk = _Walk(problem, schedule, np.random.default_rng(seed))
     best = worth(problem, schedule)
+    if steps is None:
+        steps = min(STEPS, WORK // max(1, problem.ways * problem.horizon))
     for _ in range(steps):
-        if best[1] >= bound or expired():
+        if expired():
             return
         if walk.step() > best:
             best = walk.worth
