@@ -94,14 +94,17 @@ def by_worth(problem: Problem, ways: Ints) -> Ints:
 
 def repair(chart: Chart, ways: Ints, effort: int) -> None:
     """Insert ways that found no place, worthiest first, and push out others to keep promises."""
-    chains = Chains(chart, effort)
+    chains, spare = Chains(chart, effort), Spare(chart.problem, chart.way)
     loss = chart.problem.loss[chart.problem.job]
     for way in by_worth(chart.problem, ways).tolist():
-        if not chains.insert(way) and loss[way]:
-            _push_out(chains, way)
+        if spare.has(way) and chains.insert(way):
+            spare.add(way)
+        elif loss[way]:
+            _push_out(chains, spare, way)
+            spare = Spare(chart.problem, chart.way)
 
 
-def _push_out(chains: Chains, way: int) -> None:
+def _push_out(chains: Chains, spare: Spare, way: int) -> None:
     """Insert a way that keeps a promise in the place of jobs that lose less by it, if it can be.
 
     They leave one by one, those first that lose least for the leases that become free by it, until
@@ -113,11 +116,13 @@ def _push_out(chains: Chains, way: int) -> None:
     rivals = _rivals(chart, way)
     for rival in rivals[saved[rivals] < saved[way]].tolist():
         chart.take(int(problem.job[rival]))
+        spare.drop(rival)
         chains.forget()
         left.append(rival)
         # Chains are tried after 1, 2, 4, ... jobs have left.
         fits = len(chart.leases(way)) >= problem.need[way]
-        if (fits or len(left).bit_count() == 1) and chains.insert(way):
+        due = len(left).bit_count() == 1 and spare.has(way)
+        if (fits or due) and chains.insert(way):
             break
     back = by_worth(problem, np.array(left, dtype=np.int64)).tolist()
     lost = [rival for rival in back if not chains.insert(rival)]
