@@ -27,7 +27,7 @@ from placewright.instances.round import Round
 
 MILLION = 10**6
 FIRST_PRIORITY = 10**9
-"""Of jobs that must run; other jobs with a promise come next, and then the rest."""
+"""Of jobs that must run; that of any other job is its own, and below."""
 
 MOST = 10**9
 """Of what all options together count for `progress`: a solver still tells single ones apart."""
@@ -153,7 +153,7 @@ class _Gangs:
         """Add a job whose promise lets it run now, with the option of its way."""
         number = int(self._admission.option[way])
         problem = self._admission.problem
-        worth = 0 if leaves else _held(self._round.jobs[j])
+        worth = 0 if leaves else self._stays(self._round.jobs[j])
         if must:
             promised = bool(problem.loss[problem.job[way]])
             worth = self._held * (int(problem.value[way]) + promised * self._new)
@@ -163,7 +163,8 @@ class _Gangs:
             _Way(option, number, max(min(worth, 1), worth * each // full), 0, milli)
             for option, each in self._variants(j, number)
         ]
-        self._add(j, ways, leaves, FIRST_PRIORITY if must else FIRST_PRIORITY - 1)
+        own = min(self._round.jobs[j].priority, FIRST_PRIORITY - 1)
+        self._add(j, ways, leaves, FIRST_PRIORITY if must else own)
 
     def add_rest(self, j: int, *, leaves: bool) -> None:
         """Add a job without a promise, with all its options."""
@@ -175,15 +176,21 @@ class _Gangs:
             _Way(
                 option,
                 number,
-                value=0 if leaves else _held(job),
+                value=0 if leaves else self._stays(job),
                 best_effort=job.weight * min(MILLION, MILLION * each // (1000 * work)),
                 early=0,
             )
             for number in _offered(job)
             for option, each in self._variants(j, number)
         ]
-        priority = min(self._round.jobs[j].priority, FIRST_PRIORITY - 2)
+        priority = min(self._round.jobs[j].priority, FIRST_PRIORITY - 1)
         self._add(j, ways, leaves, priority)
+
+    def _stays(self, job: Job) -> int:
+        """Return what it counts, before all terms, that a job goes on running."""
+        terms = self._round.policy.terms
+        first = next((term for term in terms if term in (*COUNTED, "disruption")), None)
+        return _held(job) if first == "disruption" else 0
 
     def _variants(self, j: int, number: int) -> Iterator[tuple[Option, int]]:
         """Yield an option with its work per lease; if spreading slows it, first on one host."""

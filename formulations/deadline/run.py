@@ -18,11 +18,10 @@ from typing import TypeAlias
 import numpy as np
 
 from placewright.formulations.deadline.admission import AdmissionBound, admit
-from placewright.formulations.deadline.chart import Chart
 from placewright.formulations.deadline.compile import Admission
 from placewright.formulations.deadline.now import current_lease
 from placewright.formulations.deadline.offers import Offers
-from placewright.formulations.deadline.problem import NONE, Bools, Ints, Problem, Schedule
+from placewright.formulations.deadline.problem import NONE, Ints, Schedule
 from placewright.formulations.deadline.resting import resting_bounds
 from placewright.formulations.deadline.settle import holding, promises, settled
 from placewright.formulations.deadline.waiting import latest
@@ -31,9 +30,6 @@ from placewright.instances.round import Round
 
 Search: TypeAlias = Callable[[Round, Session], Iterator[Candidate]]
 """Yields verified plans of a round of gangs, each better than those before."""
-
-TRIES = 3
-"""How often the current lease is placed again because promises were lost."""
 
 PLACING = 0.3
 """Share of the time that is kept for placing the current lease."""
@@ -85,47 +81,29 @@ def run(
 def _placed(
     admission: Admission, schedule: Schedule, session: Session, search: Search
 ) -> Iterator[Candidate]:
-    """Yield plans that keep a schedule's promises, as far as the current lease can be placed.
-
-    Where a plan loses promises of jobs that had better run now, because too many others found their
-    place, they must run in the next.
-    """
+    """Yield plans that keep a schedule's promises, as far as the current lease can be placed."""
     problem, offers = admission.problem, Offers(admission)
-    must, critical = schedule, np.zeros(problem.jobs, dtype=np.bool_)
+    must = schedule
     if problem.ways:
         must = latest(problem, schedule, _costs(admission), admission.round.leases.headroom)
-        critical = cannot_wait(problem, must)
-    for _ in range(TRIES):
-        lost = np.zeros(problem.jobs, dtype=np.bool_)
-        current = current_lease(admission, must, critical)
-        for found in search(current.round, session):
-            told = current.told(found)
-            now = holding(admission, told.starts, told.preempted)
-            kept = settled(admission, must, now)
-            yield replace(told, promises=promises(admission, kept, now), offers=offers.beside(kept))
-            lost = (must.way != NONE) & (kept.way != must.way) & must.runs[:, 0] & ~critical
-            lost[list(now)] = False
-        if not lost.any() or session.expired():
-            return
-        critical |= lost
-
-
-def cannot_wait(problem: Problem, schedule: Schedule) -> Bools:
-    """Return which jobs run in lease 0 and find no room for that in any later lease (jobs,)."""
-    chart = Chart.of(problem, schedule)
-    now = np.flatnonzero(schedule.runs[:, 0])
-    later = chart.rooms()[chart.kind[schedule.way[now]]] & chart.open[now]
-    critical = np.zeros(problem.jobs, dtype=np.bool_)
-    critical[now] = ~later.any(axis=1)
-    return critical
+    current = current_lease(admission, must, must.runs[:, 0])
+    for found in search(current.round, session):
+        told = current.told(found)
+        now = holding(admission, told.starts, told.preempted)
+        kept = settled(admission, must, now)
+        yield replace(told, promises=promises(admission, kept, now), offers=offers.beside(kept))
 
 
 def _costs(admission: Admission) -> Ints:
-    """Return what it costs to run each job now: to start one costs what to stop it would save."""
+    """Return what it costs that each job must run now: more where it would have to start.
+
+    Whoever runs already is not better off for that: its later leases are free for others only if it
+    runs now as well, and whether it does is for the terms of the policy to say.
+    """
     costs = []
     for j in admission.jobs:
         job = admission.round.jobs[j]
         running = job.running
         option = job.options[0 if running is None else running.option]
-        costs.append(option.milli_gpu * (1 if running is None else -1))
+        costs.append(option.milli_gpu * (2 if running is None else 1))
     return np.array(costs, dtype=np.int64)

@@ -1,0 +1,132 @@
+"""GPUs that are idle between two decisions, and where waiting jobs find room on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.job import Option, TaskGroup
+from placewright.instances.leases import away
+from placewright.instances.plan import Task
+from placewright.instances.ranges import expand
+from placewright.instances.references import hosts_by_name
+from placewright.instances.round import Round
+
+__all__ = ["IdleGpus"]
+
+
+class IdleGpus:
+    """Idle GPUs by host.
+
+    Only options that ask nothing but whole GPUs, of any or some models, find room here; for all
+    others it takes a decision.
+
+    Parameters
+    ----------
+    round_
+        Hosts that are unhealthy or away in its current lease, and GPUs that are reserved, are never
+        idle. Its jobs do not count: see `take`.
+    """
+
+    def __init__(self, round_: Round) -> None:
+        hosts = hosts_by_name(round_.cluster)
+        gone = away(round_.leases, round_.now)
+        self._model = {name: one.gpu_model for name, one in hosts.items()}
+        self._free: dict[str, set[int]] = {}
+        for entry in round_.cluster.hosts:
+            for name in expand(entry.name):
+                if entry.healthy and name not in gone and hosts[name].gpus:
+                    self._free[name] = set(range(hosts[name].gpus))
+        self._largest = max(map(len, self._free.values()), default=0)
+        for reservation in round_.reservations:
+            for name in expand(reservation.host):
+                every = range(hosts[name].gpus)
+                self._free.get(name, set()).difference_update(reservation.gpus or every)
+        self.count = sum(map(len, self._free.values()))
+
+    def take(self, tasks: Iterable[Task]) -> None:
+        """Let tasks hold their GPUs."""
+        for task in tasks:
+            free = self._free.get(task.host)
+            if free is not None:
+                before = len(free)
+                free.difference_update(task.gpus)
+                self.count += len(free) - before
+
+    def give(self, tasks: Iterable[Task]) -> None:
+        """Take back the GPUs of tasks that `find` has placed, or that were taken."""
+        for task in tasks:
+            free = self._free.get(task.host)
+            if free is not None:
+                free.update(task.gpus)
+                self.count += len(task.gpus)
+
+    def find(self, option: Option) -> tuple[Task, ...] | None:
+        """Return places for an option, on one host if any is large enough, or None.
+
+        One host: the one with the fewest idle GPUs. Several: the largest tasks first, each on the
+        host with the fewest.
+        """
+        if option.required is not None or not all(map(_plain, option.groups)):
+            return None
+        asked = sum(group.milli_gpu for group in option.groups) // WHOLE_GPU
+        if asked > self.count:
+            return None
+        numbered = [(g, t) for g, group in enumerate(option.groups) for t in range(group.count)]
+        if asked <= self._largest:
+            host = self._least(asked, option.groups)
+            return None if host is None else self._cut(option, dict.fromkeys(numbered, host))
+        numbered.sort(key=lambda one: -option.groups[one[0]].gpu)
+        return self._apart(option, numbered)
+
+    def _apart(self, option: Option, numbered: list[tuple[int, int]]) -> tuple[Task, ...] | None:
+        found: list[Task] = []
+        for g, t in numbered:
+            group = option.groups[g]
+            host = self._least(group.gpu // WHOLE_GPU, (group,))
+            if host is None:
+                self.give(found)
+                return None
+            placed = self._cut(option, {(g, t): host})
+            self.take(placed)
+            found += placed
+        self.give(found)
+        return tuple(found)
+
+    def _least(self, asked: int, groups: Sequence[TaskGroup]) -> str | None:
+        """Return the host with the fewest idle GPUs that has so many, of a model that suits."""
+        suited = (
+            (len(free), name)
+            for name, free in self._free.items()
+            if len(free) >= asked
+            and all(g.gpu_models is None or self._model[name] in g.gpu_models for g in groups)
+        )
+        return min(suited, default=(0, None))[1]
+
+    def _cut(self, option: Option, on: dict[tuple[int, int], str]) -> tuple[Task, ...]:
+        """Return tasks on their hosts, each with the lowest GPUs that are idle."""
+        left = {host: sorted(self._free[host], reverse=True) for host in on.values()}
+        return tuple(
+            Task(
+                group=g,
+                index=t,
+                host=host,
+                gpus=tuple(
+                    sorted(left[host].pop() for _ in range(option.groups[g].gpu // WHOLE_GPU))
+                ),
+            )
+            for (g, t), host in on.items()
+        )
+
+
+def _plain(group: TaskGroup) -> bool:
+    """Whether a group asks nothing but whole GPUs, of any or some models."""
+    return (
+        group.gpu >= WHOLE_GPU
+        and not (group.cpu or group.memory or group.resources or group.gpu_memory)
+        and group.hosts is None
+        and group.required is None
+        and group.slices is None
+        and group.apart is None
+        and group.mig is None
+    )
