@@ -123,5 +123,6 @@ def _priced(runs: _Runs, prices: Floats, room: float) -> tuple[float, Floats]:
     chosen = np.zeros(len(runs.job), dtype=np.bool_)
     chosen[best] = True
     mine = chosen[way]
-    used = np.bincount(bin_[mine], weights=taken[mine], minlength=len(prices))
+    used = np.zeros(len(prices))
+    np.add.at(used, bin_[mine], taken[mine])
     return float(prices.sum() * room + left[best].sum()), used
