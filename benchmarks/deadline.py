@@ -119,7 +119,7 @@ def run(chosen: Iterable[Case | Elastic], *, quick: bool) -> Iterator[Row]:
     """Yield the rows of each case, as `answers` says."""
     for case in chosen:
         if isinstance(case, Elastic):
-            yield from case.rows(partial(placewright, SECONDS))
+            yield from case.rows()
             continue
         if not TRACE.is_file():
             note = f"{TRACE} not found; expected what cases are drawn from (see README.md)"
