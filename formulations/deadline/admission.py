@@ -99,10 +99,13 @@ def _kept(problem: Problem, able: Bools) -> Schedule:
     time = problem.end[whole] - problem.first[whole]
     # Of the ways that lose nothing the one that asks least, or the one that is done soonest.
     asked = problem.need[whole] * problem.demand[whole].sum(axis=1)
-    best = fill(problem, np.full(problem.jobs, NONE, dtype=np.int64))
+    way = np.full(problem.jobs, NONE, dtype=np.int64)
+    best = fill(problem, way)
     for order in (np.lexsort((time, -asked)), np.lexsort((time, -asked, -problem.need[whole]))):
-        way = np.full(problem.jobs, NONE, dtype=np.int64)
+        before, way = way, np.full(problem.jobs, NONE, dtype=np.int64)
         way[problem.job[whole[order]]] = whole[order]
+        if (way == before).all():
+            break
         found = fill(problem, way)
         if found.broken(problem) < best.broken(problem):
             best = found
