@@ -58,8 +58,8 @@ def test_a_job_gets_the_least_gpus_that_make_its_deadline(bench: SimpleNamespace
 def test_elastic_options_admit_more_than_can_be_admitted_without(bench: SimpleNamespace) -> None:
     (case,) = bench.elastic_deadlines.cases(quick=True)
     asked, elastic = (case.make(elastic=kind) for kind in (False, True))
-    without = bench.lease_answers.placewright(10.0, asked)
-    found = bench.lease_answers.placewright(10.0, elastic)
+    without = bench.lease_answers.placewright(60.0, asked)
+    found = bench.lease_answers.placewright(60.0, elastic)
     assert found.value > without.bound >= without.value
     for rule in (*bench.lease_rules.RULES.values(), bench.lease_rules.least_share):
         for round_, ours in ((asked, without), (elastic, found)):
