@@ -39,6 +39,10 @@ BROKEN, ADMITTED = "broken", "admitted"
 ARRANGING_SECONDS = 0.4
 """Most time to ask a solver for leases of a choice that was not filled whole."""
 
+MENDING_SECONDS = 2.0
+"""Most time to ask a solver for the best of few ways after capacity was lost: filling, which must
+not lose one promise more, is then far from what can be done."""
+
 LEASE_COLUMNS = 4_000
 """Jobs times leases up to which a problem is stated lease by lease."""
 
@@ -228,9 +232,8 @@ class _Search:
             if found is None:
                 ways = np.union1d(choice.way, self.best.way)
                 ways = ways[ways != NONE]
-                found = best_of(
-                    self.problem, ways, self.best, self.session, seconds=ARRANGING_SECONDS
-                )
+                seconds = MENDING_SECONDS if self.broken else ARRANGING_SECONDS
+                found = best_of(self.problem, ways, self.best, self.session, seconds=seconds)
             if found is not None:
                 yield from self._better(complete(self.problem, found))
 
