@@ -56,7 +56,9 @@ def latest(
     lease.enter()
     lease.leave()
     lease.enter()
-    return chart.schedule()
+    dearer = int(cost[chart.runs[:, 0]].sum()) > int(cost[schedule.runs[:, 0]].sum())
+    # Headroom is worth what it costs; without it a schedule is changed for the better only.
+    return schedule if dearer and not headroom else chart.schedule()
 
 
 def _refilled(problem: Problem, schedule: Schedule, cost: Ints, capacity: Ints) -> Chart | None:

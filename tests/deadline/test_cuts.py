@@ -56,18 +56,18 @@ def test_no_schedule_breaks_a_row_at_any_prices(oracle: ModuleType, tiny: Module
                 assert best.admitted <= cut.limit, (seed, kind)
 
 
-def rows_of(problem: Problem) -> tuple[float, int]:
-    """The bound by cuts alone, and how many it takes."""
+def rows_of(problem: Problem, *, whole: bool = False) -> tuple[float, int]:
+    """The most that choices are worth by cuts alone, and how many it takes."""
     demands, cuts = Demands(problem), []
     while True:
         model = Model()
-        chosen = model.variables("way", problem.ways, upper=1, integer=False)
+        chosen = model.variables("way", problem.ways, upper=1, integer=whole)
         one = model.rows("one", problem.jobs, upper=1)
         model.add(one[problem.job], chosen, 1.0)
         for cut in cuts:
             model.add(model.rows("cut", 1, upper=cut.limit), chosen, cut.weight)
         model.term("value", chosen, problem.value, sense="max")
-        outcome = InProcess().solve("highs", model.arrays("value"), Limits(10))
+        outcome = InProcess().solve("highs", model.arrays("value"), Limits(10, gap=0.0))
         assert outcome.values is not None
         assert outcome.objective is not None
         cut = fluid_cut(demands, outcome.values, session())
@@ -91,6 +91,21 @@ def test_the_rows_that_choices_break_end_at_the_fluid_relaxation(tiny: ModuleTyp
             assert value == pytest.approx(most, abs=1e-4), (seed, kind)
             cuts += used
     assert cuts > 10
+
+
+@pytest.mark.parametrize("releases", [False, True])
+def test_the_rows_are_exact_for_jobs_of_one_gpu_whatever_the_capacity_and_whenever_they_begin(
+    oracle: ModuleType, tiny: ModuleType, releases: bool
+) -> None:
+    cuts = 0
+    for seed in range(200):
+        shape = "any" if releases or seed % 2 else "falling"
+        problem = able(tiny.problem(seed, shape, gangs=False, releases=releases, jobs=6))
+        if problem.ways and (problem.first.any() or (np.diff(problem.capacity) < 0).any()):
+            value, used = rows_of(problem, whole=True)
+            assert round(value) == oracle.best(problem).admitted, seed
+            cuts += used
+    assert cuts > 20
 
 
 def test_a_set_of_leases_that_is_no_window_is_found() -> None:
