@@ -14,6 +14,7 @@ from benchmarks.baselines import Answer
 from benchmarks.elastic_deadlines import Elastic
 from benchmarks.elastic_deadlines import cases as elastic_cases
 from benchmarks.lease_answers import answers, placewright, ruled
+from benchmarks.lease_loops import Loop, loop_cases
 from benchmarks.lease_programs import Program, artifact, indexed
 from benchmarks.lease_rounds import GPUS_PER_HOST, TRACE, Drawn, draw, few, round_of
 from benchmarks.lease_rules import RULES
@@ -94,7 +95,7 @@ def _programmed(program: Program, backend: str, seconds: float, round_: Round) -
     return program(backend, seconds, compile_admission(round_).problem)
 
 
-def cases(*, quick: bool) -> list[Case | Elastic]:
+def cases(*, quick: bool) -> list[Case | Elastic | Loop]:
     """Return all cases, seeds of one name together; or few that end within a minute."""
     if quick:
         return [
@@ -112,13 +113,13 @@ def cases(*, quick: bool) -> list[Case | Elastic]:
     ]
     every = [Case(kind, jobs, horizon, seed) for kind, jobs, horizon in kinds for seed in SEEDS]
     small = [Case("few", jobs, FEW_HORIZON, 0) for jobs in FEW]
-    return [*every, *small, *elastic_cases(quick=False)]
+    return [*every, *small, *elastic_cases(quick=False), *loop_cases()]
 
 
-def run(chosen: Iterable[Case | Elastic], *, quick: bool) -> Iterator[Row]:
+def run(chosen: Iterable[Case | Elastic | Loop], *, quick: bool) -> Iterator[Row]:
     """Yield the rows of each case, as `answers` says."""
     for case in chosen:
-        if isinstance(case, Elastic):
+        if isinstance(case, Elastic | Loop):
             yield from case.rows()
             continue
         if not TRACE.is_file():
