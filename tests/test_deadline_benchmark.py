@@ -312,11 +312,19 @@ def test_all_kinds_of_rounds_are_cases_and_programs_are_for_small_ones(
 @needs_trace
 @pytest.mark.parametrize(("kind", "jobs"), [("tight", 100), ("arriving", 60), ("few", 135)])
 def test_ours_is_within_one_percent_and_no_rule_is_better(
-    bench: SimpleNamespace, kind: str, jobs: int
+    bench: SimpleNamespace, kind: str, jobs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = bench.deadline.Case(kind, jobs, 250, 0).make()
-    ours = bench.lease_answers.placewright(20.0, made)
-    assert ours.term == "admitted"
-    assert 0.99 * ours.bound <= ours.value <= ours.bound
-    for rule in bench.lease_rules.RULES.values():
-        assert bench.lease_answers.ruled(rule, made).value <= ours.value
+    def measured(prepare: Any, function: Any, repeats: int) -> list[Any]:
+        return [bench.measure.Measured(function(prepare()), 1.0, 2.0, 3.0)] * repeats
+
+    monkeypatch.setattr(bench.deadline, "measured", measured)
+    monkeypatch.setattr(bench.deadline, "PROGRAMMED", 0)
+    rows = list(bench.deadline.run([bench.deadline.Case(kind, jobs, 250, 0)], quick=True))
+    assert [row.method for row in rows] == ["placewright", *bench.lease_rules.RULES]
+    ours, *others = rows
+    assert (ours.term, ours.figures["broken"]) == ("admitted", 0)
+    assert ours.gap <= 0.01
+    assert 0.6 <= ours.figures["load"] <= 1.4
+    for row in others:
+        assert row.value <= ours.value <= ours.bound
+        assert row.figures["ours better by %"] >= 0
