@@ -27,7 +27,14 @@ from placewright.instances.round import Round
 
 MILLION = 10**6
 FIRST_PRIORITY = 10**9
-"""Of jobs that must run; that of any other job is its own, and below."""
+"""Of jobs that must run, less one for each time that their GPUs could double: the larger, the
+sooner. That of any other job is its own, and below."""
+MAY_WAIT = FIRST_PRIORITY - 32
+
+MUST_WORTH = 16
+"""Worth of a GPU of a job that must run, more than that of what makes way for it."""
+SIZE_WORTH = 8
+"""Doublings after which a GPU of a larger job is worth twice that of a single one."""
 
 MOST = 10**9
 """Of what all options together count for `progress`: a solver still tells single ones apart."""
@@ -90,7 +97,7 @@ def current_lease(admission: Admission, schedule: Schedule, must: Bools) -> Curr
         for j, job in enumerate(round_.jobs)
         if job.running and any(task.host in gone for task in job.running.tasks)
     )
-    gangs = _Gangs(admission, schedule)
+    gangs = _Gangs(admission)
     for j in range(len(round_.jobs)):
         position = number.get(j)
         way = NONE if position is None else int(schedule.way[position])
@@ -127,14 +134,9 @@ class _Way:
 class _Gangs:
     """Gangs being made, and what each counts for in the terms of the round."""
 
-    def __init__(self, admission: Admission, schedule: Schedule) -> None:
+    def __init__(self, admission: Admission) -> None:
         self._admission, self._round = admission, admission.round
         self._largest = largest_of(self._round)
-        problem = admission.problem
-        fresh = schedule.way[(schedule.way != NONE) & (problem.loss == 0)]
-        # A promise that was made comes before all new ones, and any promise before who runs.
-        self._new = int(problem.value[fresh].sum())
-        self._held = 1 + sum(_held(job) for job in self._round.jobs)
         self._gangs: list[tuple[Job, list[_Way]]] = []
         self.jobs: list[int] = []
 
@@ -152,19 +154,20 @@ class _Gangs:
     def add_promised(self, j: int, way: int, *, must: bool, leaves: bool) -> None:
         """Add a job whose promise lets it run now, with the option of its way."""
         number = int(self._admission.option[way])
-        problem = self._admission.problem
-        worth = 0 if leaves else self._stays(self._round.jobs[j])
+        job, full = self._round.jobs[j], max(1, int(self._admission.gains[way]))
+        milli = job.options[number].milli_gpu
+        worth, priority = 0 if leaves else self._stays(job), min(job.priority, MAY_WAIT)
         if must:
-            promised = bool(problem.loss[problem.job[way]])
-            worth = self._held * (int(problem.value[way]) + promised * self._new)
-        full = max(1, int(self._admission.gains[way]))
-        milli = self._round.jobs[j].options[number].milli_gpu
+            # Large jobs take the place of small ones, which find other places more easily.
+            gpus = -(-milli // WHOLE_GPU)
+            doublings = gpus.bit_length() - 1
+            worth = MUST_WORTH * max(1, gpus) * (SIZE_WORTH + max(0, doublings))
+            priority = max(MAY_WAIT + 1, FIRST_PRIORITY - 31 + gpus.bit_length())
         ways = [
             _Way(option, number, max(min(worth, 1), worth * each // full), 0, milli)
             for option, each in self._variants(j, number)
         ]
-        own = min(self._round.jobs[j].priority, FIRST_PRIORITY - 1)
-        self._add(j, ways, leaves, FIRST_PRIORITY if must else own)
+        self._add(j, ways, leaves, min(FIRST_PRIORITY, priority))
 
     def add_rest(self, j: int, *, leaves: bool) -> None:
         """Add a job without a promise, with all its options."""
@@ -183,14 +186,14 @@ class _Gangs:
             for number in _offered(job)
             for option, each in self._variants(j, number)
         ]
-        priority = min(self._round.jobs[j].priority, FIRST_PRIORITY - 1)
+        priority = min(self._round.jobs[j].priority, MAY_WAIT)
         self._add(j, ways, leaves, priority)
 
     def _stays(self, job: Job) -> int:
         """Return what it counts, before all terms, that a job goes on running."""
         terms = self._round.policy.terms
         first = next((term for term in terms if term in (*COUNTED, "disruption")), None)
-        return _held(job) if first == "disruption" else 0
+        return _gpus(job) if first == "disruption" else 0
 
     def _variants(self, j: int, number: int) -> Iterator[tuple[Option, int]]:
         """Yield an option with its work per lease; if spreading slows it, first on one host."""
@@ -251,7 +254,7 @@ def _weighed(counts: Ints) -> Ints:
     return weighed
 
 
-def _held(job: Job) -> int:
+def _gpus(job: Job) -> int:
     """Return the GPUs that a job holds now, shares rounded up."""
     if job.running is None:
         return 0

@@ -1,0 +1,63 @@
+"""The current lease of a schedule, placed: plans that keep its promises as far as hosts allow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+
+from placewright.formulations.deadline.compile import Admission
+from placewright.formulations.deadline.crowding import crowded
+from placewright.formulations.deadline.now import Current, current_lease
+from placewright.formulations.deadline.offers import Offers
+from placewright.formulations.deadline.problem import Ints, Schedule
+from placewright.formulations.deadline.settle import holding, promises, settled
+from placewright.formulations.deadline.waiting import latest
+from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.gang.placing.naming import candidate
+from placewright.formulations.session import Candidate, Session
+from placewright.instances.round import Round
+
+Search: TypeAlias = Callable[[Round, Session], Iterator[Candidate]]
+"""Yields verified plans of a round of gangs, each better than those before."""
+
+
+def placed(
+    admission: Admission, schedule: Schedule, session: Session, search: Search
+) -> Iterator[Candidate]:
+    """Yield plans that keep a schedule's promises, as far as the current lease can be placed."""
+    problem, offers = admission.problem, Offers(admission)
+    must = schedule
+    if problem.ways:
+        must = latest(problem, schedule, _costs(admission), admission.round.leases.headroom)
+    current = current_lease(admission, must, must.runs[:, 0])
+    for found in _plans(current, session, search):
+        told = current.told(found)
+        now = holding(admission, told.starts, told.preempted)
+        kept = settled(admission, must, now)
+        yield replace(told, promises=promises(admission, kept, now), offers=offers.beside(kept))
+
+
+def _plans(current: Current, session: Session, search: Search) -> Iterator[Candidate]:
+    """Yield plans of the gangs: at once one in which large ones come first, then better ones."""
+    gangs = compile_round(current.round)
+    if not gangs.quota:
+        yield candidate(crowded(gangs), "crowding")
+    yield from search(current.round, session)
+
+
+def _costs(admission: Admission) -> Ints:
+    """Return what it costs that each job must run now: more where it would have to start.
+
+    Whoever runs already is not better off for that: its later leases are free for others only if it
+    runs now as well, and whether it does is for the terms of the policy to say.
+    """
+    costs = []
+    for j in admission.jobs:
+        job = admission.round.jobs[j]
+        running = job.running
+        option = job.options[0 if running is None else running.option]
+        costs.append(option.milli_gpu * (2 if running is None else 1))
+    return np.array(costs, dtype=np.int64)
