@@ -25,7 +25,7 @@ import numpy as np
 from placewright.formulations.deadline import indexed
 from placewright.formulations.deadline.arranging import arrange, best_of
 from placewright.formulations.deadline.demand import Demands, possible
-from placewright.formulations.deadline.filling import complete, fill, worth
+from placewright.formulations.deadline.filling import ORDERS, complete, fill, worth
 from placewright.formulations.deadline.problem import NONE, Bools, Problem, Schedule
 from placewright.formulations.deadline.relaxing import Aim, Program
 from placewright.formulations.deadline.rounding import WHOLE, Choice, floored, searched
@@ -104,13 +104,20 @@ def _kept(problem: Problem, able: Bools) -> Schedule:
     # Of the ways that lose nothing the one that asks least, or the one that is done soonest.
     asked = problem.need[whole] * problem.demand[whole].sum(axis=1)
     way = np.full(problem.jobs, NONE, dtype=np.int64)
-    best = fill(problem, way)
+    best, demands = fill(problem, way), Demands(problem)
     for order in (np.lexsort((time, -asked)), np.lexsort((time, -asked, -problem.need[whole]))):
         before, way = way, np.full(problem.jobs, NONE, dtype=np.int64)
         way[problem.job[whole[order]]] = whole[order]
         if (way == before).all():
             break
-        found = fill(problem, way)
+        chosen = np.zeros(problem.ways)
+        chosen[way[way != NONE]] = 1.0
+        if any(demands.broken(chosen)):
+            # They cannot all be kept, so whom to push out is decided with all of them in view.
+            nobody = replace(problem, loss=np.zeros_like(problem.loss))
+            found = fill(nobody, way, orders=ORDERS[:1], effort=0)
+        else:
+            found = fill(problem, way)
         if found.broken(problem) < best.broken(problem):
             best = found
         if not best.broken(problem):
@@ -244,13 +251,14 @@ class _Search:
         self.tried.add(key)
         filled = fill(problem, choice.way)
         found = complete(problem, filled)
-        yield from self._better(found)
-        if not problem.loss.any() or (found.way == choice.way).all():
-            return
-        if found.broken(problem) > self.broken:
-            mended = mend(problem, filled, np.append(self.saved, 0)[self.best.way])
-            yield from self._better(complete(problem, steer(problem, mended, choice.way)))
-        yield from self._better(complete(problem, steer(problem, self.best, choice.way)))
+        if worth(problem, found) > worth(problem, self.best):
+            yield from self._better(found)
+        elif problem.loss.any():
+            saved = np.append(self.saved, 0)
+            if saved[choice.way].sum() >= saved[self.best.way].sum():
+                mended = mend(problem, filled, saved[self.best.way])
+                yield from self._better(complete(problem, steer(problem, mended, choice.way)))
+            yield from self._better(complete(problem, steer(problem, self.best, choice.way)))
 
     def _lease_by_lease(self) -> Iterator[Schedule | _Most]:
         """Yield what the time-indexed model finds and claims."""
