@@ -45,18 +45,15 @@ class _Crowd:
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self.placement = Placement(problem)
-        self._gpus = {
-            job: sum(problem.shape_gpu[g.shape] * g.count for g in self._choice(job).groups)
-            // WHOLE_GPU
-            for job in problem.running
-        }
-        self._on: defaultdict[int, list[int]] = defaultdict(list)
+        self._gpus: Counter[int] = Counter()
+        self._here: defaultdict[int, Counter[int]] = defaultdict(Counter)
         self._may_wait = np.zeros(problem.cluster.num_hosts, dtype=np.int64)
         for job, running in problem.running.items():
-            hosts = {host for _, _, host, _ in running.places}
-            if len(hosts) == 1 and self._gpus[job]:
-                self._on[next(iter(hosts))].append(job)
-                self._may_wait[next(iter(hosts))] += 0 if self._must(job) else self._gpus[job]
+            for group, _, host, _ in running.places:
+                gpus = int(problem.shape_gpu[self._choice(job).groups[group].shape]) // WHOLE_GPU
+                self._gpus[job] += gpus
+                self._here[host][job] += gpus
+            self._count(job, 1)
         self._queue: list[tuple[int, int, int]] = []
         self._aside: list[int] = []
 
@@ -149,36 +146,42 @@ class _Crowd:
             if start is not None:
                 starts.append(start)
                 self.placement.stop(number)
-                if not self._must(job):
-                    self._may_wait[start.puts[0].host] -= self._gpus[job]
+                self._count(job, -1)
         return starts
 
     def _back(self, starts: Sequence[Start]) -> None:
         """Put stopped jobs back."""
         for start in reversed(starts):
             self.placement.restart(start)
-            if not self._must(start.job):
-                self._may_wait[start.puts[0].host] += self._gpus[start.job]
+            self._count(start.job, 1)
 
     def _leaving(self, host: int, lacking: int, rank: int) -> list[int] | None:
         """Return jobs of lower rank on a host that have so many GPUs together; None: too few."""
+        here = self._here[host]
         able = [
             job
-            for job in self._on[host]
-            if self.placement.in_place(job) and self._problem.running[job].level < rank
+            for job, gpus in here.items()
+            if gpus and self.placement.in_place(job) and self._problem.running[job].level < rank
         ]
-        able.sort(key=lambda job: (self._must(job), -self._gpus[job]))
+        able.sort(key=lambda job: (self._must(job), -here[job]))
         chosen: list[int] = []
         for job in able:
-            if lacking <= sum(self._gpus[one] for one in chosen):
+            if lacking <= sum(here[one] for one in chosen):
                 break
             chosen.append(job)
-        spare = sum(self._gpus[one] for one in chosen) - lacking
+        spare = sum(here[one] for one in chosen) - lacking
         for job in reversed(chosen.copy()):  # the last may have made an earlier one needless
-            if self._gpus[job] <= spare:
+            if here[job] <= spare:
                 chosen.remove(job)
-                spare -= self._gpus[job]
+                spare -= here[job]
         return chosen if spare >= 0 else None
+
+    def _count(self, job: int, times: int) -> None:
+        """Keep the book of the GPUs of each host on which somebody runs who may wait."""
+        if not self._must(job):
+            for group, _, host, _ in self._problem.running[job].places:
+                shape = self._choice(job).groups[group].shape
+                self._may_wait[host] += times * (int(self._problem.shape_gpu[shape]) // WHOLE_GPU)
 
     def _ask_again(self, start: Start) -> None:
         if self._must(start.job):

@@ -1,0 +1,109 @@
+"""Whoever must run now finds a place: large gangs first, smaller ones make way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from placewright import Plan, Round, verify
+from placewright.formulations.deadline.crowding import crowded
+from placewright.formulations.deadline.now import FIRST_PRIORITY
+from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.gang.placing.naming import candidate
+from placewright.instances.references import check_round
+from placewright.rounds.decisions import Unmoved, decide
+from placewright.rounds.moves import order_of_moves
+
+HOSTS, GPUS = 3, 8
+
+
+def gang(name: str, gpus: int, must: bool, places: list[tuple[int, int]] | None) -> dict[str, Any]:
+    """Return a job of whole hosts' tasks, or of one; `places` are (host, first GPU) of each."""
+    each = min(gpus, GPUS)
+    job: dict[str, Any] = {
+        "name": name,
+        "priority": FIRST_PRIORITY - 31 + gpus.bit_length() if must else 0,
+        "options": [{"value": 16 * gpus, "groups": [{"count": gpus // each, "gpu": 1000 * each}]}],
+    }
+    if places is not None:
+        job["running"] = {
+            "tasks": [
+                {"index": i, "host": f"h{host}", "gpus": list(range(first, first + each))}
+                for i, (host, first) in enumerate(places)
+            ]
+        }
+    return job
+
+
+def round_of(jobs: list[dict[str, Any]]) -> Round:
+    hosts = [{"name": f"h[0-{HOSTS - 1}]", "gpus": GPUS, "gpu_model": "A100"}]
+    cluster = {"apiVersion": "placewright/v1alpha1", "kind": "Cluster", "hosts": hosts}
+    raw = {"apiVersion": "placewright/v1alpha1", "kind": "Round", "cluster": cluster, "jobs": jobs}
+    round_ = Round.model_validate(raw)
+    check_round(round_)
+    return round_
+
+
+def placed(round_: Round) -> Plan:
+    problem = compile_round(round_)
+    found = candidate(crowded(problem), "crowding")
+    decisions = decide(round_, problem.cluster.hosts, Unmoved()(round_), found)
+    moves = order_of_moves(round_, decisions)
+    plan = Plan.model_construct(decisions=decisions, sections=(moves,) if moves else ())
+    assert verify(round_, plan).violations == ()
+    return plan
+
+
+SIZES = st.sampled_from([1, 1, 2, 4, 8, 16])
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(SIZES, st.booleans(), st.booleans()), max_size=24))
+def test_powers_of_two_that_fit_by_count_all_find_a_place(
+    asked: list[tuple[int, bool, bool]],
+) -> None:
+    free = {host: list(range(GPUS)) for host in range(HOSTS)}
+    jobs, left = [], HOSTS * GPUS
+    for number, (gpus, must, runs) in enumerate(asked):
+        each = min(gpus, GPUS)
+        # Running jobs come to every third host in turn, so that room is scattered.
+        hosts = [h for h in range(HOSTS) if len(free[h]) >= each]
+        hosts = hosts[number % max(1, len(hosts)) :] + hosts[: number % max(1, len(hosts))]
+        places = None
+        if must and gpus > left:
+            continue
+        if runs and len(hosts) >= gpus // each:
+            at = hosts[: gpus // each]
+            if any(free[h][:each] != list(range(free[h][0], free[h][0] + each)) for h in at):
+                continue
+            places = [(h, free[h][0]) for h in at]
+            for h in at:
+                free[h] = free[h][each:]
+        left -= gpus * must
+        jobs.append(gang(f"j{number}", gpus, must, places))
+    round_ = round_of(jobs)
+    plan = placed(round_)
+    for job, decision in zip(round_.jobs, plan.decisions, strict=True):
+        if job.priority:
+            assert decision.decision in ("start", "keep", "migrate"), job.name
+
+
+def test_one_who_may_wait_leaves_before_one_who_must_run_moves() -> None:
+    jobs = [
+        gang("may", 4, False, [(0, 0)]),
+        gang("also", 4, True, [(1, 0)]),
+        gang("third", 8, True, [(2, 0)]),
+        gang("large", 8, True, None),
+    ]
+    decisions = {one.job: str(one.decision) for one in placed(round_of(jobs)).decisions}
+    assert decisions == {"may": "migrate", "also": "keep", "third": "keep", "large": "start"}
+
+
+def test_who_must_run_moves_where_that_makes_room() -> None:
+    jobs = [gang(f"small{h}", 2, True, [(h, 0)]) for h in range(HOSTS)]
+    jobs.append(gang("large", 8, True, None))
+    decisions = {one.job: str(one.decision) for one in placed(round_of(jobs)).decisions}
+    assert decisions.pop("large") == "start"
+    assert sorted(decisions.values()) == ["keep", "keep", "migrate"]
