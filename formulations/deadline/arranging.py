@@ -53,7 +53,7 @@ def arrange(problem: Problem, way: Ints, session: Session, *, seconds: float) ->
     lower[model.promised] = 1.0
     arrays = replace(arrays, lower=lower)
     outcome = session.optimise(arrays, most=seconds)
-    found = _read(model, arrays, outcome, session)
+    found = read_flow(model, arrays, outcome, session)
     if found is None:
         return Arranged(impossible=outcome is not None and outcome.status is Status.INFEASIBLE)
     return Arranged(Schedule(np.append(ways, NONE)[found.way], found.runs))
@@ -82,7 +82,7 @@ def best_of(
     start = model.point(Schedule(inside[known.way], known.runs))
     arrays = model.flowing(model.second_term(known.broken(problem)))
     outcome = session.optimise(arrays, most=seconds, gap=0.0, start=start)
-    found = _read(model, arrays, outcome, session)
+    found = read_flow(model, arrays, outcome, session)
     return None if found is None else Schedule(np.append(ways, NONE)[found.way], found.runs)
 
 
@@ -99,10 +99,10 @@ def _only(problem: Problem, ways: Ints) -> Problem:
     )
 
 
-def _read(
+def read_flow(
     model: indexed.Indexed, arrays: Arrays, outcome: Outcome | None, session: Session
 ) -> Schedule | None:
-    """Return the schedule of an outcome, if it has one."""
+    """Return the schedule of an outcome of a model that is `flowing`, if it has one."""
     values = _whole(outcome)
     if values is None and outcome is not None and outcome.values is not None:
         # What flows may lie anywhere on a face of the flow; a vertex of it is whole.

@@ -6,6 +6,7 @@ How many rounds of each kind are tried says the environment variable PLACEWRIGHT
 from __future__ import annotations
 
 import os
+import time
 from types import ModuleType
 from typing import Any
 
@@ -13,7 +14,9 @@ import numpy as np
 import pytest
 
 from placewright.formulations.deadline import indexed
+from placewright.formulations.deadline.arranging import read_flow
 from placewright.formulations.deadline.problem import Problem, Schedule
+from placewright.formulations.session import Session
 from placewright.solver import InProcess, Limits, Status
 
 ROUNDS = int(os.environ.get("PLACEWRIGHT_TINY_DEADLINES", "24"))
@@ -26,7 +29,7 @@ KINDS: tuple[dict[str, Any], ...] = (
 )
 
 
-def solved(problem: Problem, backend: str, *, flow: bool = False) -> Schedule:
+def solved(problem: Problem, backend: str) -> Schedule:
     model = indexed.build(problem)
     schedule = None
     for term in (indexed.BROKEN, indexed.ADMITTED):
@@ -35,7 +38,6 @@ def solved(problem: Problem, backend: str, *, flow: bool = False) -> Schedule:
         else:
             assert schedule is not None
             arrays = model.second_term(schedule.broken(problem))
-        arrays = model.flowing(arrays) if flow else arrays
         start = None if schedule is None else model.point(schedule)
         outcome = InProcess().solve(backend, arrays, Limits(20, gap=0.0), start)
         assert outcome.status is Status.OPTIMAL, outcome
@@ -86,8 +88,17 @@ def test_jobs_of_one_gpu_need_no_branching(
 ) -> None:
     for seed in range(ROUNDS):
         problem = tiny.problem(seed, "any", **kind)
-        schedule = solved(problem, "highs", flow=True)
-        assert (schedule.broken(problem), schedule.admitted(problem)) == oracle.best(problem), seed
+        best = oracle.best(problem)
+        model = indexed.build(problem)
+        arrays = model.flowing(model.second_term(best.broken))
+        session = Session(InProcess().solve, time.monotonic() + 60)
+        outcome = session.optimise(arrays, gap=0.0)
+        assert outcome is not None
+        assert outcome.objective == pytest.approx(best.admitted)
+        schedule = read_flow(model, arrays, outcome, session)
+        assert schedule is not None
+        assert schedule.fits(problem)
+        assert (schedule.broken(problem), schedule.admitted(problem)) == best, seed
 
 
 @pytest.mark.parametrize(
