@@ -8,7 +8,8 @@ first, for a later lease in which there is room, or in which others make some (`
 heuristic; each change makes the current lease cheaper.
 
 Headroom is capacity of later leases that is left free for jobs that are yet to come, which pulls
-work into the current lease; less of it, or none, where promises would not fit beside it.
+work into the current lease; less of it where promises force more work before some time (`spare`),
+and less of it everywhere, or none, where they do not fit beside it all the same.
 """
 
 from __future__ import annotations
@@ -21,8 +22,15 @@ from placewright.formulations.deadline.chains import Chains
 from placewright.formulations.deadline.chart import Chart
 from placewright.formulations.deadline.filling import EFFORT, sweep
 from placewright.formulations.deadline.problem import NONE, Ints, Problem, Schedule
+from placewright.formulations.deadline.spare import Spare
 
 THOUSAND = 1000
+
+FEW = 0.02
+"""Share of the promises that may be inserted by chains into what is left free."""
+
+TRIES = 10
+"""Fillings that share the effort of one repair."""
 
 
 def latest(
@@ -43,9 +51,7 @@ def latest(
         Leases that chains may look into, in all.
     """
     for share in (headroom, headroom // 2, headroom // 4):
-        left = problem.capacity.copy()
-        left[:, 1:] -= left[:, 1:] * share // THOUSAND
-        chart = _refilled(problem, schedule, cost, left)
+        chart = _refilled(problem, schedule, cost, _left_free(problem, schedule, share))
         if chart is not None:
             break
     else:
@@ -55,10 +61,23 @@ def latest(
     lease = _Now(chart, cost, effort)
     lease.enter()
     lease.leave()
+    lease.trade()
     lease.enter()
     dearer = int(cost[chart.runs[:, 0]].sum()) > int(cost[schedule.runs[:, 0]].sum())
     # Headroom is worth what it costs; without it a schedule is changed for the better only.
     return schedule if dearer and not headroom else chart.schedule()
+
+
+def _left_free(problem: Problem, schedule: Schedule, share: int) -> Ints:
+    """Return the capacity without what is left free: of no prefix more than promises leave."""
+    part = problem.capacity * share // THOUSAND
+    part[:, :1] = 0
+    wanted = part.cumsum(axis=1)
+    most = np.minimum(wanted, np.maximum(0, Spare(problem, schedule.way).left))
+    most = np.minimum.accumulate(most[:, ::-1], axis=1)[:, ::-1]
+    # As much as is wanted of each lease, until some prefix has no more to spare.
+    total = wanted + np.minimum.accumulate(most - wanted, axis=1)
+    return problem.capacity - np.diff(total, prepend=0, axis=1)
 
 
 def _refilled(problem: Problem, schedule: Schedule, cost: Ints, capacity: Ints) -> Chart | None:
@@ -86,13 +105,21 @@ def _refilled(problem: Problem, schedule: Schedule, cost: Ints, capacity: Ints) 
 
 
 def _around(problem: Problem, ways: Ints, stay: Ints, capacity: Ints) -> Chart | None:
-    """Fill all leases around those of the ways, by position, that stay in the current one."""
+    """Fill all leases around those of the ways, by position, that stay in the current one.
+
+    Where that is needed, less than nothing is free in a lease of the chart.
+    """
     need, first, room = problem.need.copy(), problem.first.copy(), capacity.copy()
     need[ways[stay]] -= 1
     first[ways[stay]] = 1
     room[:, 0] -= problem.demand[ways[stay]].sum(axis=0)
     rest = Chart(replace(problem, need=need, first=first), room)
-    if len(sweep(rest, ways, "backwards")):
+    lost = sweep(rest, ways, "backwards")
+    if len(lost) > FEW * len(ways):
+        return None
+    rest.free += problem.capacity - capacity
+    chains = Chains(rest, EFFORT // TRIES)
+    if not all(chains.insert(way) for way in lost.tolist()):
         return None
     schedule = rest.schedule()
     schedule.runs[problem.job[ways[stay]], 0] = True
@@ -130,6 +157,32 @@ class _Now:
             chart.pause(job, 0)
             if self.chains.extend(job, 1, dead[kind]) is None:
                 chart.run(job, 0)
+
+    def trade(self) -> None:
+        """Let cheaper jobs run now in the place of dearer ones, which take a lease of theirs."""
+        inside = np.flatnonzero((self.cost > 0) & self.chart.runs[:, 0])
+        for job in inside[np.argsort(-self.cost[inside], kind="stable")].tolist():
+            if self.chains.effort > 0:
+                self._trade(job)
+
+    def _trade(self, job: int) -> None:
+        chart, cost = self.chart, self.cost
+        ask = chart.asks[chart.kind[chart.way[job]]]
+        others = np.flatnonzero(chart.open[:, 0] & (cost < cost[job]) & (chart.way != NONE))
+        asks = chart.asks[chart.kind[chart.way[others]]]
+        fits = (chart.free[:, 0] + ask >= asks).all(axis=1)
+        others, asks = others[fits], asks[fits]
+        leases = np.flatnonzero(chart.open[job])
+        self.chains.effort -= len(others) * len(leases)
+        left = (chart.free[:, leases].T + asks[:, None] >= ask).all(axis=2)
+        left &= chart.runs[np.ix_(others, leases)]
+        able = np.flatnonzero(left.any(axis=1))
+        if len(able):
+            best = able[cost[others[able]].argmin()]
+            other, lease = int(others[best]), int(leases[left[best].argmax()])
+            chart.pause(job, 0)
+            self._move(other, lease, 0)
+            chart.run(job, lease)
 
     def _move(self, job: int, left: int, entered: int) -> None:
         self.chart.pause(job, left)

@@ -103,3 +103,19 @@ def test_headroom_pulls_work_forward_only_where_nothing_is_lost_by_it() -> None:
     assert len(now(latest(problem, schedule, np.ones(4, dtype=np.int64), 250))) == 1
     full, packed = lanes([4, 4], [(4, 2, 2)])
     assert latest(full, packed, np.ones(1, dtype=np.int64), 250).runs.all()
+
+
+def test_headroom_is_left_where_there_is_some() -> None:
+    # The first two leases are full whatever is done; of the other two the four jobs want one.
+    problem, schedule = lanes([4, 4, 4, 4], [(4, 2, 2), *[(1, 1, 4)] * 8])
+    used = latest(problem, schedule, np.ones(9, dtype=np.int64), 250).used(problem)
+    assert used.tolist() == [[4, 4, 4, 4]]
+    problem, schedule = lanes([4, 4, 4, 4], [(4, 2, 2), *[(1, 1, 4)] * 6])
+    used = latest(problem, schedule, np.ones(7, dtype=np.int64), 250).used(problem)
+    assert used.tolist() == [[4, 4, 3, 3]]
+
+
+def test_a_running_job_takes_the_place_of_one_that_would_have_to_start() -> None:
+    problem, schedule = lanes([1, 1], [(1, 1, 2), (1, 1, 2)])
+    assert now(latest(problem, schedule, np.array([2, 1]))) == [1]
+    assert now(latest(problem, schedule, np.array([1, 2]))) == [0]
