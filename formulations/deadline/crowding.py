@@ -63,8 +63,9 @@ class _Crowd:
         self._queue = [
             (-max(group.milli_gpu for group in job_class.choices[0].groups), c, ANY)
             for c, job_class in enumerate(problem.classes)
-            if not job_class.running and self._must(job_class.jobs[0])
-            for _ in job_class.jobs
+            if not job_class.running
+            for job in job_class.jobs
+            if self._must(job)  # those of a class that start are those of highest priority
         ]
         heapify(self._queue)
         while self._queue:
