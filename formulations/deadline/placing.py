@@ -37,7 +37,19 @@ def placed(
         told = current.told(found)
         now = holding(admission, told.starts, told.preempted)
         kept = settled(admission, must, now)
+        if _for_nothing(admission, kept, told):
+            continue
         yield replace(told, promises=promises(admission, kept, now), offers=offers.beside(kept))
+
+
+def _for_nothing(admission: Admission, kept: Schedule, told: Candidate) -> bool:
+    """Whether a job made way for one whose promise could not be kept where it came."""
+    jobs = admission.round.jobs
+    promised = {j for number, j in enumerate(admission.jobs) if kept.way[number] != NONE}
+    return any(
+        above != NONE and above not in promised and jobs[above].priority <= jobs[victim].priority
+        for victim, above in told.preempted.items()
+    )
 
 
 def _plans(current: Current, session: Session, search: Search) -> Iterator[Candidate]:
