@@ -12,7 +12,7 @@ from placewright.formulations.deadline.compile import Admission
 from placewright.formulations.deadline.crowding import crowded
 from placewright.formulations.deadline.now import Current, current_lease
 from placewright.formulations.deadline.offers import Offers
-from placewright.formulations.deadline.problem import Ints, Schedule
+from placewright.formulations.deadline.problem import NONE, Ints, Schedule
 from placewright.formulations.deadline.settle import holding, promises, settled
 from placewright.formulations.deadline.waiting import latest
 from placewright.formulations.gang.compile import compile_round
