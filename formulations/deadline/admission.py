@@ -43,6 +43,9 @@ MENDING_SECONDS = 2.0
 """Most time to ask a solver for the best of few ways after capacity was lost: filling, which must
 not lose one promise more, is then far from what can be done."""
 
+CLOSE = 0.01
+"""Gap at which it is not asked again, after promises were broken, what the others could have."""
+
 LEASE_COLUMNS = 4_000
 """Jobs times leases up to which a problem is stated lease by lease."""
 
@@ -197,16 +200,23 @@ class _Search:
         problem = self.problem
         each = np.zeros(problem.jobs, dtype=np.int64)
         np.maximum.at(each, problem.job[self.able], problem.value[self.able])
-        if self.best.admitted(problem) == each.sum():
+        bound = int(each.sum())
+        if self.best.admitted(problem) == bound:
             # Everybody has the best promise that there is, as often happens.
-            yield _Most(int(each.sum()), certified=True)
+            yield _Most(bound, certified=True)
             return
         if self.broken:
             held = int(problem.loss.sum()) - self.broken
             nobody = np.zeros(problem.jobs, dtype=np.bool_)
             aim = Aim(problem.value, self.saved, held)
             program = Program(Demands(problem), self.able, nobody, aim)
-            yield from self._by_rows(program)
+            for step in self._by_rows(program):
+                if isinstance(step, _Most):
+                    bound = step.value
+                yield step
+            small = indexed.usable(problem).sum() <= LEASE_COLUMNS
+            if not small and near(bound, self.best.admitted(problem), CLOSE):
+                return
         # What jobs have is kept as in the best schedule, which shows that it can be.
         level = np.append(self.saved, 0)[self.best.way]
         allowed = self.able & (self.saved >= level[problem.job])

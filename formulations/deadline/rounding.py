@@ -65,8 +65,15 @@ def searched(program: Program, priced: Priced, known: Ints, session: Session) ->
     the choice that is `known` to keep it (jobs,) is looked at, too.
     """
     keeping = program.aim.held > 0 or bool(program.must.any())
-    best = known if keeping else None
-    for number in CORES:
+    tries = [(number, False) for number in CORES]
+    # Only if nobody else than those in doubt can do what must be kept.
+    tries += [(number, True) for number in CORES if keeping]
+    best: Ints | None = None
+    for number, falling_back in tries:
+        if falling_back and best is None:
+            best = known
+        elif falling_back and best is not known:
+            return
         also = np.zeros(len(known), dtype=np.bool_) if best is None else best != priced.best
         doubt, lost = priced.in_doubt(number, also)
         choice = _searched(program, priced, doubt, best, session)
