@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
+from math import log2
 from typing import TypeAlias
 
 from placewright.instances.deadline import UNIT, Deadline, Due, relative
@@ -33,8 +34,8 @@ from placewright.rounds.settings import Isolation
 
 __all__ = ["Served", "decide_leases"]
 
-CLASSES = 64
-"""Of priority among jobs of equal priority: by the logarithm of their work, in GPU-seconds."""
+CLASSES, STEPS = 1000, 8
+"""Classes among jobs of equal priority, and how many of them for each factor of two in work."""
 
 Watch: TypeAlias = Callable[[Round, Plan], None]
 
@@ -120,6 +121,7 @@ class _Record:
     asked: Deadline
     came: int
     left: int
+    level: int
     overhead: int = 0
     running: Running | None = None
     since: int = 0
@@ -150,9 +152,9 @@ class _Record:
         one.
         """
         if self.promise is not None or (self.asked.due and not self.known):
-            return self.job.priority * CLASSES
+            return self.level
         gpus = min(option.milli_gpu for option in self.job.options)
-        return (self.job.priority + 1) * CLASSES - min(CLASSES - 1, (self.left * gpus).bit_length())
+        return self.level + CLASSES - round(STEPS * log2(max(1, self.left * gpus)))
 
     @property
     def rate(self) -> int:
@@ -228,7 +230,9 @@ class _Loop:
 
     def __post_init__(self) -> None:
         self.now = self.round.now
-        self.records = [_record(job, self.now) for job in self.round.jobs]
+        own = sorted({job.priority for job in self.round.jobs})
+        level = {priority: CLASSES * number for number, priority in enumerate(own)}
+        self.records = [_record(job, self.now, level[job.priority]) for job in self.round.jobs]
         self._limited = frozenset(tenant.name for tenant in self.round.tenants)
         self._coming = deque(sorted(self.records, key=lambda record: record.came))
 
@@ -334,12 +338,12 @@ class _Loop:
             self._removed.append(record.job.name)
 
 
-def _record(job: Job, now: int) -> _Record:
+def _record(job: Job, now: int, level: int) -> _Record:
     asked = job.deadline
     if asked is None or job.running is not None:
         raise ValueError(f"job {job.name}: expected a deadline, and that it does not run yet")
     came = now if asked.ready is None else max(now, asked.ready)
-    return _Record(job, asked, came, asked.work)
+    return _Record(job, asked, came, asked.work, level)
 
 
 def _decide(record: _Record, decision: Decision) -> None:
