@@ -101,18 +101,19 @@ def repair(chart: Chart, ways: Ints, effort: int) -> None:
             spare.add(way)
         elif loss[way]:
             _push_out(chains, spare, way)
-            spare = Spare(chart.problem, chart.way)
 
 
 def _push_out(chains: Chains, spare: Spare, way: int) -> None:
     """Insert a way that keeps a promise in the place of jobs that lose less by it, if it can be.
 
     They leave one by one, those first that lose least for the leases that become free by it, until
-    the way fits, and come back where they can.
+    the way fits, and come back where they can. `spare` stays what the chart leaves.
     """
     chart, problem = chains.chart, chains.chart.problem
     saved = problem.loss[problem.job] - problem.lost
-    before, left = chart.copy(), list[int]()
+    if not (saved[chart.way[chart.way != NONE]] < saved[way]).any():
+        return
+    before, room, left = chart.copy(), spare.left.copy(), list[int]()
     rivals = _rivals(chart, way)
     for rival in rivals[saved[rivals] < saved[way]].tolist():
         chart.take(int(problem.job[rival]))
@@ -124,11 +125,18 @@ def _push_out(chains: Chains, spare: Spare, way: int) -> None:
         due = len(left).bit_count() == 1 and spare.has(way)
         if (fits or due) and chains.insert(way):
             break
-    back = by_worth(problem, np.array(left, dtype=np.int64)).tolist()
-    lost = [rival for rival in back if not chains.insert(rival)]
+    lost = []
+    for rival in by_worth(problem, np.array(left, dtype=np.int64)).tolist():
+        if chains.insert(rival):
+            spare.add(rival)
+        else:
+            lost.append(rival)
     if chart.way[problem.job[way]] == NONE or saved[lost].sum() >= saved[way]:
         chart.restore(before)
+        spare.left = room
         chains.forget()
+    else:
+        spare.add(way)
 
 
 def _rivals(chart: Chart, way: int) -> Ints:
