@@ -23,6 +23,9 @@ Move = tuple[int, int, int]
 
 NOWHERE = -1
 
+PATIENCE = 6
+"""How often a job may try leases that can be emptied in part only, before it is turned down."""
+
 LOOK = 100
 """What it costs to look into a lease, as if so many jobs more could leave it."""
 
@@ -76,13 +79,18 @@ class Chains:
         short = np.maximum(0, ask[:, None] - chart.free[:, untried]).sum(axis=0)
         # Those that lack least first, of them the latest.
         order = np.lexsort((-untried, short))
+        patience = PATIENCE
         for position, lease in enumerate(untried[order].tolist()):
-            if not left or len(untried) - position < left or self.effort <= 0:
+            if not left or len(untried) - position < left or self.effort <= 0 or not patience:
                 break
-            if not dead[lease] and chart.open[job, lease] and self._empty(lease, ask, dead, moves):
+            if dead[lease] or not chart.open[job, lease]:
+                continue
+            if self._empty(lease, ask, dead, moves):
                 chart.run(job, lease)
                 moves.append((job, NOWHERE, lease))
                 left -= 1
+            elif not dead[lease]:
+                patience -= 1
         if left:
             self.undo(moves, 0)
             return None
