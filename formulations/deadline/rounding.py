@@ -61,12 +61,12 @@ def floored(program: Program, chosen: Floats) -> Choice:
 def searched(program: Program, priced: Priced, known: Ints, session: Session) -> Iterator[Choice]:
     """Yield ever better choices of whole ways, as far as the jobs most in doubt can be told apart.
 
-    They break no row of a window, nor of `cuts`, if time has allowed. Where something must be kept
-    the choice that is `known` to keep it (jobs,) is looked at, too.
+    They break no row of a window, nor of `cuts`, if time has allowed. The choice that is `known`
+    (jobs,) keeps what must be kept.
     """
     keeping = program.aim.held > 0 or bool(program.must.any())
     tries = [(number, False) for number in CORES]
-    # Only if nobody else than those in doubt can do what must be kept.
+    # With all others at their best maybe nothing keeps what must be kept; then from `known`.
     tries += [(number, True) for number in CORES if keeping]
     best: Ints | None = None
     for number, falling_back in tries:
