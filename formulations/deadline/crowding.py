@@ -75,9 +75,11 @@ class _Crowd:
             self._seat(problem.running[job].job_class, job, self._free)
 
     def _seat(self, c: int, job: int, found: _Finder) -> None:
-        choices = self._problem.classes[c].choices
+        problem, choices = self._problem, self._problem.classes[c].choices
+        left = self.placement.quota_left()
         for o in sorted(range(len(choices)), key=lambda o: -choices[o].value):
-            puts = found(choices[o])
+            within = problem.within_quota(left, problem.classes[c].tenant, choices[o])
+            puts = found(choices[o]) if within else None
             if puts is not None:
                 self.placement.start(c, o, puts, job)
                 return

@@ -54,9 +54,7 @@ def _for_nothing(admission: Admission, kept: Schedule, told: Candidate) -> bool:
 
 def _plans(current: Current, session: Session, search: Search) -> Iterator[Candidate]:
     """Yield plans of the gangs: at once one in which large ones come first, then better ones."""
-    gangs = compile_round(current.round)
-    if not gangs.quota:
-        yield candidate(crowded(gangs), "crowding")
+    yield candidate(crowded(compile_round(current.round)), "crowding")
     yield from search(current.round, session)
 
 
