@@ -1,10 +1,11 @@
 """Lease by lease: an `Engine` decides at every boundary, knowing only the jobs that have come.
 
-Between boundaries nobody is stopped: jobs that wait take GPUs that are idle, as soon as there are
-enough of them, those without a promise first (`IdleGpus`). Time passes in whole seconds. A job that
-runs does its work at the pace of its option on the hosts that it has; the overhead of its pace
-passes first each time it goes on after a stop or a move, and not in every lease, as promises count
-on. A job leaves once it is done, or once no deadline of its own can be met any more.
+Between boundaries jobs that wait take GPUs that are idle, as soon as there are enough of them, and
+those without a promise first (`IdleGpus`). Nobody is stopped then but a job without a deadline, for
+one that comes and would be late if it waited for the next boundary. Time passes in whole seconds. A
+job that runs does its work at the pace of its option on the hosts that it has; the overhead of its
+pace passes first each time it goes on after a stop or a move, and not in every lease, as promises
+count on. A job leaves once it is done, or once no deadline of its own can be met any more.
 
 References
 ----------
@@ -127,6 +128,7 @@ class _Record:
     since: int = 0
     known: bool = False
     told: int = 0
+    ran: bool = False
     finish: int | None = None
     stops: int = 0
     moves: int = 0
@@ -135,8 +137,8 @@ class _Record:
 
     @property
     def changed(self) -> bool:
-        """Whether a round does not yet say how it is."""
-        return self.running is not None or self.told != self.priority
+        """Whether a round does not yet say how it is; `ran`: it did when the last one ended."""
+        return self.running is not None or self.ran or self.told != self.priority
 
     @property
     def urgency(self) -> tuple[bool, int, str]:
@@ -270,6 +272,7 @@ class _Loop:
             record.promise = promises.get(decision.job)
             record.had_promise |= record.promise is not None
             _decide(record, decision)
+            record.ran = record.running is not None
 
     def pass_lease(self) -> None:
         """Go to the next boundary; jobs come, jobs end, and waiting ones take what is idle."""
@@ -297,6 +300,7 @@ class _Loop:
                 self._alive[record.job.name] = record
                 insort(waiting, record.urgency)
             if now < end:
+                self._make_way(waiting, idle, ends, now)
                 self._start(waiting, idle, ends, now)
         for record in self._alive.values():
             if record.running is not None:
@@ -323,14 +327,74 @@ class _Loop:
             for number, option in enumerate(record.job.options):
                 tasks = idle.find(option)
                 if tasks is not None:
-                    idle.take(tasks)
-                    record.running = Running(option=number, tasks=tasks)
-                    record.since = now
-                    heappush(ends, (record.end(now), entry[-1]))
+                    self._run(record, Running(option=number, tasks=tasks), idle, ends, now)
                     waiting.remove(entry)
                     break
             if not idle.count:
                 break
+
+    def _make_way(
+        self,
+        waiting: list[tuple[bool, int, str]],
+        idle: IdleGpus,
+        ends: list[tuple[int, str]],
+        now: int,
+    ) -> None:
+        """Stop jobs without a deadline for jobs that ask for a promise and cannot wait for it."""
+        end = self.now + self.round.leases.length_s
+        for entry in list(waiting):
+            record = self._alive[entry[-1]]
+            late = bool(record.asked.due) and not record.known and record.hopeless(end)
+            if not late or record.hopeless(now) or record.job.tenant in self._limited:
+                continue
+            for number, option in enumerate(record.job.options):
+                if idle.find(option) is None:
+                    self._stop_one(option.milli_gpu, waiting, idle, ends, now)
+                tasks = idle.find(option)
+                if tasks is not None:
+                    self._run(record, Running(option=number, tasks=tasks), idle, ends, now)
+                    waiting.remove(entry)
+                    break
+
+    def _stop_one(
+        self,
+        milli_gpu: int,
+        waiting: list[tuple[bool, int, str]],
+        idle: IdleGpus,
+        ends: list[tuple[int, str]],
+        now: int,
+    ) -> None:
+        """Stop the smallest job without a deadline that has so many GPUs, and most work left."""
+        able = [
+            (record.job.options[record.running.option].milli_gpu, -record.left, record.job.name)
+            for record in self._alive.values()
+            if record.running is not None and not record.asked.due
+        ]
+        chosen = min((one for one in able if one[0] >= milli_gpu), default=None)
+        if chosen is None:
+            return
+        record = self._alive[chosen[-1]]
+        idle.give(() if record.running is None else record.running.tasks)
+        record.work(now - record.since)
+        record.stops += 1
+        record.restart()
+        record.running = None
+        ends[:] = [one for one in ends if one[1] != record.job.name]
+        heapify(ends)
+        insort(waiting, record.urgency)
+
+    def _run(
+        self,
+        record: _Record,
+        running: Running,
+        idle: IdleGpus,
+        ends: list[tuple[int, str]],
+        now: int,
+    ) -> None:
+        idle.take(running.tasks)
+        record.running = running
+        record.since = now
+        heappush(ends, (record.end(now), record.job.name))
 
     def _leave(self, record: _Record) -> None:
         del self._alive[record.job.name]
