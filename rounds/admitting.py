@@ -17,10 +17,10 @@ from placewright.instances.deadline import Due
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.job import Job
 from placewright.instances.round import Round
+from placewright.rounds.leasing import KIND
 
 __all__ = ["Admitted", "Ledger", "answered", "check_asks"]
 
-KIND = "leases"
 MOST_NAMED = 5
 """Jobs that are named as standing in the way."""
 

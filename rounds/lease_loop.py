@@ -31,6 +31,7 @@ from placewright.instances.round import Round
 from placewright.rounds.changes import Changes
 from placewright.rounds.engine import Engine
 from placewright.rounds.idle_gpus import IdleGpus
+from placewright.rounds.leasing import promised
 from placewright.rounds.settings import Isolation
 
 __all__ = ["Served", "decide_leases"]
@@ -184,6 +185,12 @@ class _Record:
         fastest = max(self.asked.pace(o).speed for o in range(len(self.job.options)))
         return now + self.overhead - (-self.left // fastest) > due[-1].at
 
+    def stop(self) -> None:
+        """Take it off its GPUs."""
+        self.stops += 1
+        self.restart()
+        self.running = None
+
     def restart(self) -> None:
         """Charge what going on somewhere else costs."""
         option = 0 if self.running is None else self.running.option
@@ -265,8 +272,7 @@ class _Loop:
 
     def carry_out(self, plan: Plan) -> None:
         """Let jobs run where the plan says, and remember its promises."""
-        (leases,) = (section for section in plan.sections if section["kind"] == "leases")
-        promises = {entry["job"]: Due.model_validate(entry["promise"]) for entry in leases["jobs"]}
+        promises = promised(plan.sections)
         for decision in plan.decisions:
             record = self._alive[decision.job]
             record.promise = promises.get(decision.job)
@@ -324,11 +330,8 @@ class _Loop:
             record = self._alive[entry[-1]]
             if record.hopeless(now) or record.job.tenant in self._limited:
                 continue
-            for number, option in enumerate(record.job.options):
-                tasks = idle.find(option)
-                if tasks is not None:
-                    self._run(record, Running(option=number, tasks=tasks), idle, ends, now)
-                    waiting.remove(entry)
+            for number in range(len(record.job.options)):
+                if self._started(entry, number, waiting, idle, ends, now):
                     break
             if not idle.count:
                 break
@@ -350,10 +353,7 @@ class _Loop:
             for number, option in enumerate(record.job.options):
                 if idle.find(option) is None:
                     self._stop_one(option.milli_gpu, waiting, idle, ends, now)
-                tasks = idle.find(option)
-                if tasks is not None:
-                    self._run(record, Running(option=number, tasks=tasks), idle, ends, now)
-                    waiting.remove(entry)
+                if self._started(entry, number, waiting, idle, ends, now):
                     break
 
     def _stop_one(
@@ -376,25 +376,31 @@ class _Loop:
         record = self._alive[chosen[-1]]
         idle.give(() if record.running is None else record.running.tasks)
         record.work(now - record.since)
-        record.stops += 1
-        record.restart()
-        record.running = None
+        record.stop()
         ends[:] = [one for one in ends if one[1] != record.job.name]
         heapify(ends)
         insort(waiting, record.urgency)
 
-    def _run(
+    def _started(
         self,
-        record: _Record,
-        running: Running,
+        entry: tuple[bool, int, str],
+        option: int,
+        waiting: list[tuple[bool, int, str]],
         idle: IdleGpus,
         ends: list[tuple[int, str]],
         now: int,
-    ) -> None:
-        idle.take(running.tasks)
-        record.running = running
+    ) -> bool:
+        """Start a waiting job with an option, if there are idle GPUs for it; return whether so."""
+        record = self._alive[entry[-1]]
+        tasks = idle.find(record.job.options[option])
+        if tasks is None:
+            return False
+        idle.take(tasks)
+        record.running = Running(option=option, tasks=tasks)
         record.since = now
         heappush(ends, (record.end(now), record.job.name))
+        waiting.remove(entry)
+        return True
 
     def _leave(self, record: _Record) -> None:
         del self._alive[record.job.name]
@@ -414,9 +420,7 @@ def _decide(record: _Record, decision: Decision) -> None:
     """Let a job run as a plan says."""
     kind = decision.decision
     if kind is DecisionKind.PREEMPT:
-        record.stops += 1
-        record.restart()
-        record.running = None
+        record.stop()
     elif kind in (DecisionKind.START, DecisionKind.MIGRATE):
         record.running = Running(option=decision.option or 0, tasks=decision.tasks)
         if kind is DecisionKind.MIGRATE:

@@ -16,12 +16,11 @@ from placewright.instances.ranges import expand
 from placewright.instances.round import Round
 from placewright.rounds.admitting import Ledger
 from placewright.rounds.communication import collectives_of
+from placewright.rounds.leasing import KIND
 from placewright.rounds.moves import order_of_moves
 from placewright.rounds.reasons import reasons_of
 from placewright.rounds.within import plans_within
 from placewright.topology import Cluster
-
-KIND = "leases"
 
 
 class Admitter:

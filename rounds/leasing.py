@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from placewright.instances.deadline import Deadline, Due, gain
+from placewright.instances.deadline import Due, gain
 from placewright.instances.job import Job
 from placewright.instances.leases import Leases
 from placewright.instances.round import Round
@@ -17,13 +17,18 @@ def remembered(round_: Round, sections: Iterable[Mapping[str, Any]]) -> tuple[Jo
     """Return the jobs of a round with the promises that a valid plan for it gives and breaks."""
     if round_.policy.formulation != "deadline":
         return round_.jobs
-    given = {
+    given = promised(sections)
+    return tuple(_promised(job, given.get(job.name)) for job in round_.jobs)
+
+
+def promised(sections: Iterable[Mapping[str, Any]]) -> dict[str, Due]:
+    """Return what the sections of a valid plan promise each job, by name."""
+    return {
         entry["job"]: Due.model_validate(entry["promise"])
         for section in sections
         if section["kind"] == KIND
         for entry in section["jobs"]
     }
-    return tuple(_promised(job, given.get(job.name)) for job in round_.jobs)
 
 
 def _promised(job: Job, promise: Due | None) -> Job:
@@ -38,16 +43,12 @@ def worked(jobs: Iterable[Job], leases: Leases, seconds: int) -> tuple[Job, ...]
 
     Whoever should be done by then has one second of work left until it is removed.
     """
-    return tuple(
-        job
-        if job.deadline is None or job.running is None
-        else _after(job, job.deadline, leases, seconds)
-        for job in jobs
-    )
+    return tuple(_after(job, leases, seconds) for job in jobs)
 
 
-def _after(job: Job, deadline: Deadline, leases: Leases, seconds: int) -> Job:
-    if job.running is None:
+def _after(job: Job, leases: Leases, seconds: int) -> Job:
+    deadline = job.deadline
+    if deadline is None or job.running is None:
         return job
     pace = deadline.pace(job.running.option)
     hosts = len({task.host for task in job.running.tasks})

@@ -8,7 +8,6 @@ what jobs hold already where nothing new may arrive.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations
 
 import numpy as np
 
@@ -17,14 +16,12 @@ from placewright.formulations.gang.quotas import held_by
 from placewright.instances.deadline import need
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.job import Job
+from placewright.instances.lease_references import unions
 from placewright.instances.ranges import expand
 from placewright.instances.references import hosts_by_name
 from placewright.instances.round import Round
 
 Models = frozenset[str]
-
-MAX_ROWS = 64
-"""Sets of GPU models beyond these are left out: a row less relaxes."""
 
 
 class Rows:
@@ -41,7 +38,7 @@ class Rows:
         self._hosts = hosts_by_name(round_.cluster)
         self._every = Models(one.gpu_model for one in self._hosts.values() if one.gpu_model)
         asking = list(asking)
-        self._sets = _unions(
+        sets = unions(
             {
                 self._allowed(group.gpu_models)
                 for job in asking
@@ -50,6 +47,7 @@ class Rows:
                 if group.gpu
             }
         )
+        self._sets = sorted(sets, key=lambda one: (len(one), sorted(one)))
         owners = {job.tenant for job in asking}
         self._quotas = {
             tenant.name: tenant.quota["gpu"]
@@ -190,14 +188,3 @@ def _away(round_: Round) -> Mapping[str, frozenset[int]]:
         for host in expand(outage.host) if leases else ():
             away[host] = away[host] | leases if host in away else leases
     return away
-
-
-def _unions(sets: set[Models]) -> list[Models]:
-    """Return the sets and the unions of those that overlap, the smallest first."""
-    known = set(sets)
-    growing = True
-    while growing and len(known) < MAX_ROWS:
-        more = {a | b for a, b in combinations(known, 2) if a & b} - known
-        growing = bool(more)
-        known |= more
-    return sorted(known, key=lambda one: (len(one), sorted(one)))[-MAX_ROWS:]

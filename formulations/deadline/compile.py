@@ -10,7 +10,7 @@ import numpy as np
 from placewright.formulations.deadline.capacity import Rows, largest_of
 from placewright.formulations.deadline.problem import Ints, Problem
 from placewright.instances.deadline import Deadline, Due, Pace, finish, gain, least_hosts, need
-from placewright.instances.job import Job
+from placewright.instances.job import Job, Option
 from placewright.instances.round import Round
 
 
@@ -102,8 +102,11 @@ def compile_admission(round_: Round) -> Admission:
 @dataclass(frozen=True, slots=True)
 class _Way:
     numbers: tuple[int, int, int, int, int, int, int, int]
-    option: int
     due: Due
+
+    @property
+    def option(self) -> int:
+        return self.numbers[5]
 
 
 def _ways(round_: Round, number: int, j: int, largest: Mapping[str, int]) -> Iterator[_Way]:
@@ -116,10 +119,7 @@ def _ways(round_: Round, number: int, j: int, largest: Mapping[str, int]) -> Ite
     for o, option in enumerate(job.options):
         if job.running is not None and job.running.option != o:
             continue
-        pace, hosts = deadline.pace(o), least_hosts(option, largest)
-        pinned = job.running is not None and job.running.pinned
-        if job.running is not None and pinned:
-            hosts = len({task.host for task in job.running.tasks})
+        pace, hosts = deadline.pace(o), hosts_of(job, option, largest)
         count = need(deadline.work, pace, leases.length_s, hosts)
         if count is None:
             continue
@@ -129,12 +129,19 @@ def _ways(round_: Round, number: int, j: int, largest: Mapping[str, int]) -> Ite
         known: dict[int, Due] = {}
         for due in dues_of(job):
             end = min((due.at - last) // leases.length_s + 1, leases.horizon)
-            if pinned:
+            if job.running is not None and job.running.pinned:
                 end = min(end, count)
             if end - first >= count and (end not in known or known[end].value < due.value):
                 known[end] = due
         for end, due in known.items():
-            yield _Way((number, count, first, end, due.value, o, each, hosts), o, due)
+            yield _Way((number, count, first, end, due.value, o, each, hosts), due)
+
+
+def hosts_of(job: Job, option: Option, largest: Mapping[str, int]) -> int:
+    """Return on how many hosts a job is counted: the fewest, or those where it is pinned."""
+    if job.running is not None and job.running.pinned:
+        return len({task.host for task in job.running.tasks})
+    return least_hosts(option, largest)
 
 
 def at_any_time(round_: Round, jobs: Collection[int]) -> Round:

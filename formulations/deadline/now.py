@@ -2,7 +2,8 @@
 
 A job that must run now, since its later leases alone do not keep its promise, comes before all
 others and may take the place of any job that is not pinned. Everybody else takes what is left,
-those with a promise before those without; who runs has a small value, so that few have to stop.
+by the policy's terms and by priority; with `disruption` first, who runs has a small value, so that
+few have to stop.
 Where spreading a job over hosts slows it, it has a second option, on one host.
 """
 

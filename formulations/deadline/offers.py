@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from placewright.formulations.deadline.capacity import Rows, largest_of
-from placewright.formulations.deadline.compile import Admission
+from placewright.formulations.deadline.compile import Admission, hosts_of
 from placewright.formulations.deadline.problem import NONE, Bools, Ints, Schedule
 from placewright.formulations.deadline.settle import intervals
 from placewright.formulations.session import Promise
-from placewright.instances.deadline import Deadline, finish, gain, least_hosts, need
+from placewright.instances.deadline import Deadline, finish, gain, need
 from placewright.instances.job import Job
 
 
@@ -75,11 +75,9 @@ class Offers:
         for o, option in enumerate(job.options):
             if running is not None and running.option != o:
                 continue
-            pace, hosts = deadline.pace(o), least_hosts(option, largest)
+            pace, hosts = deadline.pace(o), hosts_of(job, option, largest)
             first = round_.leases.first_usable(deadline.ready, round_.now)
-            if running is not None and running.pinned:
-                hosts = len({task.host for task in running.tasks})
-            else:
+            if running is None or not running.pinned:
                 first = max(first, self._earliest)
             count = need(deadline.work, pace, length, hosts)
             if count is None:
