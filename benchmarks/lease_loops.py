@@ -42,7 +42,7 @@ BINS = {SAMPLE: 600, WHOLE: 1800}
 """Seconds of a bin of the bound."""
 
 SECONDS = 20.0
-HEADROOM = 300
+HEADROOM = 400
 TERMS = ("broken", "admitted", "best_effort", "disruption", "early")
 
 

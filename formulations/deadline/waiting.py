@@ -9,7 +9,8 @@ heuristic; each change makes the current lease cheaper.
 
 Headroom is capacity of later leases that is left free for jobs that are yet to come, which pulls
 work into the current lease; less of it where promises force more work before some time (`spare`),
-and less of it everywhere, or none, where they do not fit beside it all the same.
+and jobs without a promise have a part of what they leave; and less of it everywhere, or none, where
+they do not fit beside it all the same.
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ THOUSAND = 1000
 
 FEW = 0.02
 """Share of the promises that may be inserted by chains into what is left free."""
+
+KEPT = 0.8
+"""Share of what promises leave of the time until each lease that headroom may hold free. The rest
+is for jobs without a promise: where many promises are due soon, they would wait for headroom."""
 
 TRIES = 10
 """Fillings that share the effort of one repair."""
@@ -69,11 +74,12 @@ def latest(
 
 
 def _left_free(problem: Problem, schedule: Schedule, share: int) -> Ints:
-    """Return the capacity without what is left free: of no prefix more than promises leave."""
+    """Return the capacity without what is left free: of a prefix a part of what promises leave."""
     part = problem.capacity * share // THOUSAND
     part[:, :1] = 0
     wanted = part.cumsum(axis=1)
-    most = np.minimum(wanted, np.maximum(0, Spare(problem, schedule.way).left))
+    spare = np.maximum(0, Spare(problem, schedule.way).left)
+    most = np.minimum(wanted, (KEPT * spare).astype(np.int64))
     most = np.minimum.accumulate(most[:, ::-1], axis=1)[:, ::-1]
     # As much as is wanted of each lease, until some prefix has no more to spare.
     total = wanted + np.minimum.accumulate(most - wanted, axis=1)

@@ -88,6 +88,20 @@ def test_a_promise_may_wait_for_a_short_job_and_is_charged_for_the_stop() -> Non
     assert not served["first"].broken
 
 
+def test_who_is_early_makes_way_at_once_for_a_job_without_a_deadline() -> None:
+    first, early = job("first", 40), job("early", 80, (400, 1), came=10)
+    served = play(trace(first, early, job("short", 20, came=60)))
+    # `early` takes the GPU at 40 and would keep it until 120, but its promise can wait for `short`.
+    assert (served["short"].finish, served["early"].finish) == (80, 140)
+    assert served["early"].stops == 1
+
+
+def test_who_cannot_wait_for_the_boundary_takes_the_place_of_a_job_without_a_deadline() -> None:
+    served = play(trace(job("long", 90), job("late", 30, (50, 1), came=10)))
+    assert (served["late"].finish, served["long"].finish) == (40, 120)
+    assert served["long"].stops == 1
+
+
 def test_a_job_leaves_once_its_last_deadline_cannot_be_met() -> None:
     served = play(trace(job("first", 300, (300, 5)), job("second", 150, (250, 4), came=10)))
     assert served["first"].finish == 300

@@ -1,0 +1,145 @@
+"""From one boundary to the next: jobs come and end, and waiting ones take GPUs that are idle.
+
+Those without a promise come first, and the least work among them. Two kinds of jobs stop for
+others: one without a deadline, for a job that asks for a promise and would be late if it waited for
+the boundary; and one that took idle GPUs since the last boundary although its promise can wait, for
+a job without a deadline. Leases after the boundary keep the promise of the latter without that.
+
+References
+----------
+Gao et al., "Chronus: a novel deadline-aware scheduler for deep learning training jobs", SoCC'21:
+waiting jobs on idle GPUs between the boundaries of leases.
+"""
+
+from __future__ import annotations
+
+import sys
+from bisect import insort
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
+
+from placewright.instances.job import Running
+from placewright.instances.round import Round
+from placewright.rounds.idle_gpus import IdleGpus
+from placewright.rounds.lease_records import Record
+
+
+class Between:
+    """The time from a boundary to the next.
+
+    Parameters
+    ----------
+    round_
+        Its clock is at the boundary.
+    records
+        Jobs that are there, with where they run.
+    end
+        The next boundary.
+    """
+
+    def __init__(self, round_: Round, records: Iterable[Record], end: int) -> None:
+        self._limited = frozenset(tenant.name for tenant in round_.tenants)
+        self._records: dict[str, Record] = {}
+        self._idle = IdleGpus(round_)
+        self._end = end
+        self._ends: list[tuple[int, str]] = []
+        self._waiting: list[tuple[bool, int, str]] = []
+        self._early: set[str] = set()
+        for record in records:
+            self._records[record.job.name] = record
+            if record.running is None:
+                self._waiting.append(record.urgency)
+            else:
+                self._runs(record, round_.now)
+        self._waiting.sort()
+
+    @property
+    def next_end(self) -> int:
+        """Return when the next job is done, if nobody is stopped before."""
+        return self._ends[0][0] if self._ends else sys.maxsize
+
+    def done(self, now: int) -> list[Record]:
+        """Take the jobs that are done now off their GPUs, and return them."""
+        found = []
+        while self.next_end == now:
+            record = self._records.pop(heappop(self._ends)[1])
+            self._idle.give(() if record.running is None else record.running.tasks)
+            record.finish = now
+            self._early.discard(record.job.name)
+            found.append(record)
+        return found
+
+    def come(self, record: Record) -> None:
+        """Let a job wait from now on."""
+        self._records[record.job.name] = record
+        insort(self._waiting, record.urgency)
+
+    def serve(self, now: int) -> None:
+        """Let waiting jobs start where GPUs are idle or others make way, the most urgent first."""
+        for entry in list(self._waiting):
+            record = self._records[entry[-1]]
+            if record.hopeless(now) or record.job.tenant in self._limited:
+                continue
+            for number in range(len(record.job.options)):
+                if self._start(record, number, now):
+                    break
+
+    def close(self) -> None:
+        """Let those that run do their work until the boundary."""
+        for record in self._records.values():
+            if record.running is not None:
+                record.work(self._end - record.since)
+
+    def _start(self, record: Record, number: int, now: int) -> bool:
+        """Start a waiting job with an option, if there is room for it; return whether so."""
+        option = record.job.options[number]
+        tasks = self._idle.find(option)
+        if tasks is None:
+            self._make_way(record, option.milli_gpu, now)
+            tasks = self._idle.find(option)
+        if tasks is None:
+            return False
+        self._waiting.remove(record.urgency)
+        record.running = Running(option=number, tasks=tasks)
+        self._runs(record, now)
+        if record.asked.due and not record.hopeless(self._end):
+            self._early.add(record.job.name)
+        return True
+
+    def _make_way(self, record: Record, milli_gpu: int, now: int) -> None:
+        """Stop the smallest job that has so many GPUs and may stop for this one, if there is one.
+
+        Of equal ones that with most work left.
+        """
+        able = [
+            (self._held(other), -other.left, other.job.name) for other in self._stopping_for(record)
+        ]
+        chosen = min((one for one in able if one[0] >= milli_gpu), default=None)
+        if chosen is not None:
+            self._stop(self._records[chosen[-1]], now)
+
+    def _stopping_for(self, record: Record) -> list[Record]:
+        """Return the jobs that run and may stop for one that waits."""
+        if not record.asked.due:
+            return [self._records[name] for name in sorted(self._early)]
+        if record.known or not record.hopeless(self._end):
+            return []
+        every = self._records.values()
+        return [one for one in every if one.running is not None and not one.asked.due]
+
+    def _held(self, record: Record) -> int:
+        return 0 if record.running is None else record.job.options[record.running.option].milli_gpu
+
+    def _stop(self, record: Record, now: int) -> None:
+        self._idle.give(() if record.running is None else record.running.tasks)
+        self._early.discard(record.job.name)
+        self._ends = [one for one in self._ends if one[1] != record.job.name]
+        heapify(self._ends)
+        record.work(now - record.since)
+        record.stop()
+        insort(self._waiting, record.urgency)
+
+    def _runs(self, record: Record, now: int) -> None:
+        self._idle.take(() if record.running is None else record.running.tasks)
+        record.since = now
+        heappush(self._ends, (record.end(now), record.job.name))
