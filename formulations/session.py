@@ -71,6 +71,35 @@ class Promise:
 
 
 @dataclass(frozen=True, slots=True)
+class Flow:
+    """A part of a copy: dataset, regions on its path, GiB, and its time on the round's clock."""
+
+    dataset: int
+    path: tuple[int, ...]
+    gib: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class DataPlan:
+    """What a plan says of data, by indices of jobs, datasets, regions and GPU models.
+
+    `homes` has the region and GPU model of each job that can run, `creates` and `drops` the
+    dataset, the region and the time of each replica that comes or goes. `reads` has, for a job that
+    runs, the datasets that it reads from another region, with that region, and `waits` the region
+    where a job will have its data, and when. What is counted how: `wan.compile.Wan`.
+    """
+
+    homes: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    creates: tuple[tuple[int, int, int], ...] = ()
+    drops: tuple[tuple[int, int, int], ...] = ()
+    flows: tuple[Flow, ...] = ()
+    reads: Mapping[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    waits: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """A plan to verify, by the jobs' indices in the round.
 
@@ -79,6 +108,7 @@ class Candidate:
     `final` one is the last that the formulation means to yield. `slots` has, for jobs with MIG
     slices, where they are, and `groups` are all that share GPUs after the round. `promises` are all
     that hold after the round, and `offers` what refused jobs could be promised on top.
+    `data` is for rounds with regions.
     """
 
     starts: Mapping[int, tuple[int, tuple[Place, ...]]]
@@ -89,6 +119,7 @@ class Candidate:
     groups: tuple[Group, ...] = ()
     promises: tuple[Promise, ...] = ()
     offers: tuple[Promise, ...] = ()
+    data: DataPlan | None = None
 
 
 @dataclass(frozen=True, slots=True)

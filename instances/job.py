@@ -23,6 +23,7 @@ from placewright.instances.documents import (
     Name,
     Resources,
 )
+from placewright.instances.geo import MAX_REGIONS, Read
 from placewright.instances.plan import Task
 from placewright.instances.profile import Profile
 from placewright.instances.sensitivity import written_out
@@ -118,7 +119,8 @@ class Job(Document):
     label of `anti_affinity` keep out of each other's domains. With a `profile` a job can take turns
     with others on its GPUs; if that has a sensitivity, and the job one option, then more options
     are written out as it is read. `deadline` is for the policy of that name: the work that is left
-    and by when it is due.
+    and by when it is due. `reads` and `regions` are for `geo` and `replicas`: the data that it
+    needs, and the regions in which it may run (None: all).
     """
 
     name: Name
@@ -131,6 +133,8 @@ class Job(Document):
     anti_affinity: AntiAffinity | None = None
     profile: Profile | None = None
     deadline: Deadline | None = None
+    reads: Many[Read] = Field(default=(), max_length=64)
+    regions: Many[Name] | None = Field(default=None, min_length=1, max_length=MAX_REGIONS)
 
     @model_validator(mode="before")
     @classmethod

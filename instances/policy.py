@@ -41,8 +41,15 @@ TermName = Literal[
     "admitted",
     "best_effort",
     "early",
+    "remote_reads",
+    "egress_cost",
+    "gpu_cost",
+    "overload",
+    "copies",
+    "imbalance",
+    "hottest",
 ]
-FormulationName = Literal["gang", "interleaving", "deadline"]
+FormulationName = Literal["gang", "interleaving", "deadline", "geo", "replicas"]
 DEFAULT_TERMS: tuple[TermName, ...] = ("value", "disruption", "spread", "opened")
 INTERLEAVING_TERMS: tuple[TermName, ...] = (
     "weighted_throughput",
@@ -59,22 +66,40 @@ DEADLINE_TERMS: tuple[TermName, ...] = (
     "spread",
     "opened",
 )
+GEO_TERMS: tuple[TermName, ...] = ("value", "remote_reads", "disruption", "spread", "opened")
+REPLICAS_TERMS: tuple[TermName, ...] = (
+    "overload",
+    "remote_reads",
+    "copies",
+    "imbalance",
+    "hottest",
+)
 _RATES: tuple[TermName, ...] = ("throughput", "weighted_throughput", "efficiency")
 _PROMISES: tuple[TermName, ...] = ("broken", "admitted", "best_effort", "early")
+_COSTS: tuple[TermName, ...] = ("remote_reads", "egress_cost", "gpu_cost")
+_DATA: tuple[TermName, ...] = ("overload", "copies", "imbalance", "hottest")
 _PLACES: tuple[TermName, ...] = ("disruption", "spread", "proximity", "opened")
 LEGAL_TERMS: dict[FormulationName, tuple[TermName, ...]] = {
-    "gang": tuple(term for term in get_args(TermName) if term not in (*_RATES, *_PROMISES)),
+    "gang": tuple(
+        term for term in get_args(TermName) if term not in (*_RATES, *_PROMISES, *_COSTS, *_DATA)
+    ),
     "interleaving": (*_RATES, *_PLACES),
     "deadline": (*_PROMISES, *_PLACES),
+    "geo": ("value", *_COSTS, *_PLACES),
+    "replicas": REPLICAS_TERMS,
 }
 LEADING_TERMS: dict[FormulationName, tuple[TermName, ...]] = {
     "gang": LEGAL_TERMS["gang"],
     "interleaving": (*_RATES, "disruption"),
     "deadline": ("broken",),
+    "geo": ("value",),
+    "replicas": ("overload",),
 }
 _USUAL_TERMS: dict[str, tuple[TermName, ...]] = {
     "interleaving": INTERLEAVING_TERMS,
     "deadline": DEADLINE_TERMS,
+    "geo": GEO_TERMS,
+    "replicas": REPLICAS_TERMS,
 }
 DEFAULT_SPREAD_WEIGHTS = {"rack": 1, "block": 4}
 
@@ -122,8 +147,10 @@ class Policy(Document):
     """What is decided, and by which objective terms, in lexicographic order.
 
     Each formulation has terms of its own, and its own default: of `interleaving` they are
-    `weighted_throughput`, `disruption`, `spread`, `opened`, and of `deadline` `broken`, `admitted`,
-    `disruption`, `best_effort`, `early`, `spread`, `opened`.
+    `weighted_throughput`, `disruption`, `spread`, `opened`, of `deadline` `broken`, `admitted`,
+    `disruption`, `best_effort`, `early`, `spread`, `opened`, of `geo` `value`, `remote_reads`,
+    `disruption`, `spread`, `opened`, and of `replicas`, which decides where data lives, `overload`,
+    `remote_reads`, `copies`, `imbalance`, `hottest`.
 
     `vacate` lists hosts (or ranges) to empty: nothing arrives there, and the term `remaining`
     counts what stays. `freeing` is what the term `freed` needs. `mix` are the kinds of tasks to

@@ -17,6 +17,7 @@ from placewright.instances.documents import (
     Many,
     Name,
 )
+from placewright.instances.geo import Geo
 from placewright.instances.job import Job
 from placewright.instances.leases import Leases
 from placewright.instances.policy import DEFAULT_SPREAD_WEIGHTS, Policy, Tenant
@@ -45,7 +46,8 @@ class Round(Document):
     """One scheduling round. `now` is in seconds on the caller's clock.
 
     `bindings` are those of the last plan; they hold while guaranteed jobs run in their domains.
-    `sharing` is for the policy `interleaving`, `leases` for `deadline`.
+    `sharing` is for the policy `interleaving`, `leases` for `deadline`, `geo`
+    for `geo` and `replicas`.
     """
 
     apiVersion: Literal["placewright/v1alpha1"] = API_VERSION  # noqa: N815
@@ -59,6 +61,7 @@ class Round(Document):
     bindings: Many[Binding] = ()
     sharing: Sharing = Sharing()
     leases: Leases = Leases()
+    geo: Geo = Geo()
     policy: Policy = Policy()
     limits: RoundLimits = RoundLimits()
 

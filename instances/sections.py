@@ -11,11 +11,16 @@ from pydantic import ValidationError
 
 from placewright.instances.documents import Document
 from placewright.instances.errors import InvalidInputError, value_text
+from placewright.instances.geo import Geo
 from placewright.instances.leases import Leases
 from placewright.instances.sharing import Sharing
 
-SECTION_POLICIES = {"sharing": "interleaving", "leases": "deadline", "geo": "geo"}
-_DOCUMENTS: dict[str, type[Document]] = {"sharing": Sharing, "leases": Leases}
+SECTION_POLICIES = {
+    "sharing": ("interleaving",),
+    "leases": ("deadline",),
+    "geo": ("geo", "replicas"),
+}
+_DOCUMENTS: dict[str, type[Document]] = {"sharing": Sharing, "leases": Leases, "geo": Geo}
 
 
 def refuse_unused_sections(raw: Any) -> Any:
@@ -28,8 +33,8 @@ def refuse_unused_sections(raw: Any) -> Any:
     """
     if isinstance(raw, dict):
         formulation = _formulation(raw.get("policy"))
-        for section, owner in SECTION_POLICIES.items():
-            if section in raw and formulation != owner and not _says_nothing(section, raw):
+        for section, owners in SECTION_POLICIES.items():
+            if section in raw and formulation not in owners and not _says_nothing(section, raw):
                 raise InvalidInputError(
                     f"section not used by policy {value_text(formulation)}; "
                     "expected the round without it",
