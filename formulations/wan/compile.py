@@ -1,0 +1,187 @@
+"""From a round to arrays of regions, links, datasets and reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.instances.arrays import build_cluster
+from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.job import Option
+from placewright.instances.ranges import expand
+from placewright.instances.round import Round
+from placewright.topology import Cluster
+
+Ints: TypeAlias = NDArray[np.int64]
+Bools: TypeAlias = NDArray[np.bool_]
+
+NONE = -1
+UNLIMITED = 2**50
+"""GiB of a region without a limit of storage."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Wan:
+    """What a round says of regions and data.
+
+    Regions are counted in the order of the cluster's domains of their level, GPU models in that of
+    the cluster, datasets and jobs in that of the round.
+
+    Attributes
+    ----------
+    regions, models, datasets : tuple of str
+        Names.
+    host_region : Ints
+        (hosts,): the region of each host.
+    supply : Ints
+        (regions, models): milli-GPU of healthy hosts that are not reserved.
+    storage : Ints
+        (regions,): GiB, `UNLIMITED` without a limit.
+    bandwidth, budget, egress : Ints
+        (regions, regions), from the first to the second: Mbit/s, GiB of copies in the window, and
+        micro-dollars per GiB; 0 without a link.
+    size : Ints
+        (datasets,): GiB.
+    holds, arriving : Bools
+        (datasets, regions): where a replica is, and where one will be that is under way.
+    ready : Ints
+        (datasets, regions): when a copy under way is complete, NONE elsewhere.
+    may_hold : Bools
+        (datasets, regions): where it may be.
+    demand : Ints
+        (jobs,): milli-GPU of the first option.
+    may_use : Bools
+        (jobs, models): models that the first option may have, all of its tasks one model.
+    may_run : Bools
+        (jobs, regions): where the job and all its data may be, as far as names tell.
+    read_job, read_dataset, read_gib : Ints
+        (reads,): each read of each job, by job.
+    read_remote : Bools
+        (reads,): whether it may be from another region.
+    """
+
+    round: Round
+    regions: tuple[str, ...]
+    models: tuple[str, ...]
+    datasets: tuple[str, ...]
+    host_region: Ints
+    supply: Ints
+    storage: Ints
+    bandwidth: Ints
+    budget: Ints
+    egress: Ints
+    size: Ints
+    holds: Bools
+    arriving: Bools
+    ready: Ints
+    may_hold: Bools
+    demand: Ints
+    may_use: Bools
+    may_run: Bools
+    read_job: Ints
+    read_dataset: Ints
+    read_gib: Ints
+    read_remote: Bools
+
+    def within(self, dataset: int) -> Bools:
+        """Return the links (regions, regions) that may carry a dataset, for reads and copies."""
+        may: Bools = self.may_hold[dataset]
+        return (self.bandwidth > 0) & may[:, None] & may[None, :]
+
+
+def compile_wan(round_: Round) -> Wan:
+    """Return the arrays of a round of policy `geo` or `replicas`."""
+    cluster, geo = build_cluster(round_.cluster), round_.geo
+    level = cluster.levels.index(geo.level)
+    regions, host_region = cluster.names[level], cluster.domain[level].astype(np.int64)
+    index = {name: r for r, name in enumerate(regions)}
+    data = {dataset.name: d for d, dataset in enumerate(geo.datasets)}
+    count, links = len(regions), np.zeros((3, len(regions), len(regions)), dtype=np.int64)
+    for link in geo.links:
+        links[:, index[link.source], index[link.target]] = (
+            link.bandwidth,
+            geo.budget(link),
+            link.egress,
+        )
+    storage = np.full(count, UNLIMITED, dtype=np.int64)
+    for region in geo.regions:
+        if region.storage is not None:
+            storage[index[region.name]] = region.storage
+    ready = np.full((len(data), count), NONE, dtype=np.int64)
+    for copy in geo.copying:
+        ready[data[copy.dataset], index[copy.region]] = copy.ready
+    may_hold = _named((dataset.regions for dataset in geo.datasets), index)
+    may_run = _named((job.regions for job in round_.jobs), index)
+    reads = [(j, read) for j, job in enumerate(round_.jobs) for read in job.reads]
+    for j, read in reads:
+        may_run[j] &= may_hold[data[read.dataset]]
+    return Wan(
+        round=round_,
+        regions=regions,
+        models=cluster.gpu_models,
+        datasets=tuple(data),
+        host_region=host_region,
+        supply=_supply(round_, cluster, host_region, count),
+        storage=storage,
+        bandwidth=links[0],
+        budget=links[1],
+        egress=links[2],
+        size=np.array([dataset.size for dataset in geo.datasets], dtype=np.int64),
+        holds=_named((dataset.replicas for dataset in geo.datasets), index),
+        arriving=ready != NONE,
+        ready=ready,
+        may_hold=may_hold,
+        demand=np.array([job.options[0].milli_gpu for job in round_.jobs], dtype=np.int64),
+        may_use=_models([job.options[0] for job in round_.jobs], cluster.gpu_models),
+        may_run=may_run,
+        read_job=np.array([j for j, _ in reads], dtype=np.int64),
+        read_dataset=np.array([data[read.dataset] for _, read in reads], dtype=np.int64),
+        read_gib=np.array([read.gib for _, read in reads], dtype=np.int64),
+        read_remote=np.array([read.remote for _, read in reads], dtype=np.bool_),
+    )
+
+
+def _named(lists: Iterable[Iterable[str] | None], index: Mapping[str, int]) -> Bools:
+    """Return which regions each list names (lists, regions); None names all."""
+    rows = [
+        np.ones(len(index), dtype=np.bool_)
+        if names is None
+        else np.isin(np.arange(len(index)), [index[name] for name in names])
+        for names in lists
+    ]
+    return np.array(rows, dtype=np.bool_).reshape(len(rows), len(index))
+
+
+def _models(options: Iterable[Option], models: tuple[str, ...]) -> Bools:
+    """Return the models that each option may have for all its tasks (options, models)."""
+    rows = [
+        [all(g.gpu_models is None or m in g.gpu_models for g in option.groups) for m in models]
+        for option in options
+    ]
+    return np.array(rows, dtype=np.bool_).reshape(len(rows), len(models))
+
+
+def _supply(round_: Round, cluster: Cluster, host_region: Ints, regions: int) -> Ints:
+    """Return the milli-GPU of each model that a region has (regions, models)."""
+    gpus = np.where(_healthy(round_), cluster.gpu_count, 0).astype(np.int64)
+    for reservation in round_.reservations:
+        for name in expand(reservation.host):
+            host = cluster.host_index[name]
+            kept = cluster.gpu_count[host] if reservation.gpus is None else len(reservation.gpus)
+            gpus[host] = max(0, gpus[host] - int(kept))
+    supply = np.zeros((regions, len(cluster.gpu_models)), dtype=np.int64)
+    usable = np.flatnonzero(gpus)
+    where = host_region[usable], cluster.gpu_model[usable]
+    np.add.at(supply, where, gpus[usable] * WHOLE_GPU)
+    return supply
+
+
+def _healthy(round_: Round) -> Bools:
+    """Return which hosts are healthy (hosts,)."""
+    entries = round_.cluster.hosts
+    counts = [len(expand(entry.name)) for entry in entries]
+    return np.repeat(np.array([entry.healthy for entry in entries], dtype=np.bool_), counts)
