@@ -1,0 +1,142 @@
+"""From a round to workloads and groups of datasets."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+
+from placewright.formulations.replicas.problem import Problem, dense
+from placewright.formulations.wan.compile import Bools, Ints, Wan, compile_wan
+from placewright.instances.round import Round
+
+
+def compile_replicas(round_: Round) -> Problem:
+    """Return the arrays of a round of policy `replicas`."""
+    return problem_of(compile_wan(round_))
+
+
+def problem_of(wan: Wan) -> Problem:
+    """Return the problem of a compiled round."""
+    workload = _workloads(wan)
+    group = _groups(wan, workload)
+    first = np.unique(workload, return_index=True)[1]
+    head = np.unique(group, return_index=True)[1]
+    now = (wan.holds | wan.arriving)[head]
+    may_hold = _reachable(wan)[head] | now
+    read_workload, read_group, read_gib, read_remote = _reads(wan, workload, group)
+    linked = wan.bandwidth > 0
+    may = wan.may_run[first][:, :, None] & wan.may_use[first][:, None, :] & (wan.supply > 0)[None]
+    served = may_hold | ((may_hold.astype(np.int64) @ linked.astype(np.int64)) > 0)
+    for w, p, remote in zip(read_workload, read_group, read_remote, strict=True):
+        may[w] &= (served if remote else may_hold)[p][:, None]
+    return Problem(
+        wan=wan,
+        workload=workload,
+        group=group,
+        count=np.bincount(workload, minlength=len(first)).astype(np.int64),
+        demand=wan.demand[first],
+        may=may,
+        supply=wan.supply,
+        size=_totals(group, wan.size, len(head)),
+        now=now,
+        may_hold=may_hold,
+        storage=wan.storage,
+        incoming=wan.budget.sum(axis=0),
+        outgoing=wan.budget.sum(axis=1),
+        linked=linked,
+        read_workload=read_workload,
+        read_group=read_group,
+        read_gib=read_gib,
+        read_remote=read_remote,
+    )
+
+
+def _workloads(wan: Wan) -> Ints:
+    """Return the workload of each job (jobs,): the same demand, models, regions and reads."""
+    reads: dict[int, list[tuple[int, int, bool]]] = defaultdict(list)
+    for job, dataset, gib, remote in zip(
+        wan.read_job.tolist(),
+        wan.read_dataset.tolist(),
+        wan.read_gib.tolist(),
+        wan.read_remote.tolist(),
+        strict=True,
+    ):
+        reads[job].append((dataset, gib, remote))
+    return dense(
+        [
+            (demand, wan.may_use[job].tobytes(), wan.may_run[job].tobytes(), *sorted(reads[job]))
+            for job, demand in enumerate(wan.demand.tolist())
+        ]
+    )
+
+
+def _groups(wan: Wan, workload: Ints) -> Ints:
+    """Return the group of each dataset (datasets,)."""
+    readers: dict[int, set[tuple[int, int, bool]]] = defaultdict(set)
+    for job, dataset, gib, remote in zip(
+        workload[wan.read_job].tolist(),
+        wan.read_dataset.tolist(),
+        wan.read_gib.tolist(),
+        wan.read_remote.tolist(),
+        strict=True,
+    ):
+        readers[dataset].add((job, gib, remote))
+    labels: list[object] = []
+    for dataset, size in enumerate(wan.size.tolist()):
+        # GiB read in proportion to the size: compared as reduced fractions.
+        shares = []
+        for reader, gib, remote in sorted(readers[dataset]):
+            common = int(np.gcd(gib, size))
+            shares.append((reader, gib // common, size // common, remote))
+        labels.append(
+            (
+                wan.holds[dataset].tobytes(),
+                wan.ready[dataset].tobytes(),
+                wan.may_hold[dataset].tobytes(),
+                tuple(shares),
+            )
+        )
+    return dense(labels)
+
+
+def _reads(wan: Wan, workload: Ints, group: Ints) -> tuple[Ints, Ints, Ints, Bools]:
+    """Return the reads of one job of each workload, by workload and group."""
+    first = np.unique(workload, return_index=True)[1]
+    mine = np.flatnonzero(first[workload[wan.read_job]] == wan.read_job)
+    reader, read = workload[wan.read_job[mine]], group[wan.read_dataset[mine]]
+    groups = int(group.max(initial=-1)) + 1
+    keys, place = np.unique(reader * max(groups, 1) + read, return_inverse=True)
+    gib = _totals(place, wan.read_gib[mine], len(keys))
+    remote = np.ones(len(keys), dtype=np.bool_)
+    np.logical_and.at(remote, place, wan.read_remote[mine])
+    return keys // max(groups, 1), keys % max(groups, 1), gib, remote
+
+
+def _totals(place: Ints, amounts: Ints, count: int) -> Ints:
+    """Return the sum of the amounts at each place (count,)."""
+    totals = np.zeros(count, dtype=np.int64)
+    np.add.at(totals, place, amounts)
+    return totals
+
+
+def _reachable(wan: Wan) -> Bools:
+    """Return where a copy of each dataset could come at all (datasets, regions)."""
+    known: dict[bytes, Bools] = {}
+    reach: Bools = wan.holds | wan.arriving
+    rows = []
+    for dataset, holders in enumerate(reach):
+        may = wan.may_hold[dataset]
+        key = may.tobytes()
+        if key not in known:
+            known[key] = _closure(wan.within(dataset) & (wan.budget > 0))
+        rows.append(known[key][holders].any(axis=0) & may)
+    return np.array(rows, dtype=np.bool_).reshape(reach.shape)
+
+
+def _closure(links: Bools) -> Bools:
+    """Return which regions data gets to from each region, over any number of links."""
+    reach: Bools = links | np.eye(len(links), dtype=np.bool_)
+    for via in range(len(links)):
+        reach |= reach[:, via, None] & reach[None, via, :]
+    return reach

@@ -1,0 +1,137 @@
+"""Where data may live and jobs may run: workloads of alike jobs, and groups of alike datasets.
+
+All terms are minimised, one after the other: `overload`, `remote_reads`, `copies`, `imbalance`,
+`hottest` (`values.values` has the formulas).
+
+References
+----------
+Choudhury et al., "MAST: global scheduling of ML training across geo-distributed datacenters at
+hyperscale", OSDI'24: its slow path, Tetris, balances demand and places data once a day. Tables
+with the same readers are moved together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from placewright.formulations.wan.compile import Bools, Ints, Wan
+
+HOMELESS = 3
+"""What a milli-GPU of a job without a home adds to `overload`."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Problem:
+    """Workloads (w), groups of datasets (p), regions (r) and GPU models (m) as arrays.
+
+    The jobs of a workload have the same demand, models, regions and reads. The datasets of a group
+    have the same replicas, residency and readers, and the GiB read are in proportion to their
+    sizes; it is one group for a relaxation, and the search moves it as a whole.
+
+    Attributes
+    ----------
+    workload : Ints
+        (jobs,): the workload of each job.
+    group : Ints
+        (datasets,): the group of each dataset.
+    count, demand : Ints
+        (workloads,): jobs, and milli-GPU of one of them.
+    may : Bools
+        (workloads, regions, models): where its jobs may have their home, as far as one workload
+        alone can tell: allowed, with supply, and all data could be there or be read from afar.
+    supply : Ints
+        (regions, models): milli-GPU.
+    size : Ints
+        (groups,): GiB.
+    now : Bools
+        (groups, regions): where a replica is or arrives.
+    may_hold : Bools
+        (groups, regions): where one is, arrives, or could be copied to.
+    storage, incoming, outgoing : Ints
+        (regions,): GiB that may be held, and that may be copied in and out over all its links.
+    linked : Bools
+        (regions, regions): whether the second may read from the first one's replicas.
+    read_workload, read_group, read_gib : Ints
+        (reads,): GiB that each job of a workload reads of a group, by workload.
+    read_remote : Bools
+        (reads,): whether it may be from another region.
+    """
+
+    wan: Wan
+    workload: Ints
+    group: Ints
+    count: Ints
+    demand: Ints
+    may: Bools
+    supply: Ints
+    size: Ints
+    now: Bools
+    may_hold: Bools
+    storage: Ints
+    incoming: Ints
+    outgoing: Ints
+    linked: Bools
+    read_workload: Ints
+    read_group: Ints
+    read_gib: Ints
+    read_remote: Bools
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """The policy's terms."""
+        return self.wan.round.policy.terms
+
+    @property
+    def regions(self) -> int:
+        """The number of regions."""
+        return len(self.storage)
+
+    @property
+    def workloads(self) -> int:
+        """The number of workloads."""
+        return len(self.count)
+
+    @property
+    def groups(self) -> int:
+        """The number of groups of datasets."""
+        return len(self.size)
+
+    @property
+    def homeless(self) -> Bools:
+        """Which workloads cannot run anywhere, whatever is copied (workloads,)."""
+        never: Bools = np.logical_not(self.may.any(axis=(1, 2)))
+        return never
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """Where replicas are in the end, and where each job is to run.
+
+    Attributes
+    ----------
+    replicas : Bools
+        (datasets, regions).
+    homes : Ints
+        (jobs, 2): region and GPU model, `NONE` without a home.
+    """
+
+    replicas: Bools
+    homes: Ints
+
+    def creates(self, wan: Wan) -> Bools:
+        """Return the replicas that are new (datasets, regions)."""
+        new: Bools = self.replicas & ~(wan.holds | wan.arriving)
+        return new
+
+    def drops(self, wan: Wan) -> Bools:
+        """Return the replicas that go (datasets, regions)."""
+        gone: Bools = wan.holds & ~self.replicas
+        return gone
+
+
+def dense(labels: list[object]) -> Ints:
+    """Return a number for each label, counted from 0 in the order in which they appear."""
+    seen: dict[object, int] = {}
+    return np.array([seen.setdefault(label, len(seen)) for label in labels], dtype=np.int64)

@@ -1,0 +1,70 @@
+"""The terms of a layout, exactly, in whole numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placewright.formulations.replicas.problem import HOMELESS, Layout
+from placewright.formulations.wan.compile import NONE, UNLIMITED, Ints, Wan
+from placewright.instances.documents import WHOLE_GPU
+
+
+def values(wan: Wan, layout: Layout) -> dict[str, int]:
+    """Return the value of each term of the policy `replicas`.
+
+    With D and S as milli-GPU of demand and supply per region and model: `overload` is the sum of
+    max(0, D - S) + max(0, D - 1.2 S), and three times the demand of each job without a home;
+    `remote_reads` the GiB that homes read from elsewhere, and all that jobs without a home read;
+    `copies` the GiB of new replicas; `imbalance` the GiB that regions with a limit of storage hold
+    beyond their share; `hottest` the largest D / S of a region, in thousandths, rounded up.
+    """
+    demand = demand_of(wan, layout.homes)
+    return {
+        "overload": overload_of(demand, wan.supply)
+        + HOMELESS * int(wan.demand[layout.homes[:, 0] == NONE].sum()),
+        "remote_reads": _remote_reads(wan, layout),
+        "copies": int((layout.creates(wan) * wan.size[:, None]).sum()),
+        "imbalance": imbalance_of(layout.replicas.T.astype(np.int64) @ wan.size, wan.storage),
+        "hottest": hottest_of(demand, wan.supply),
+    }
+
+
+def demand_of(wan: Wan, homes: Ints) -> Ints:
+    """Return the milli-GPU that homes ask of each region and model (regions, models)."""
+    demand = np.zeros_like(wan.supply)
+    housed = homes[:, 0] != NONE
+    np.add.at(demand, (homes[housed, 0], homes[housed, 1]), wan.demand[housed])
+    return demand
+
+
+def overload_of(demand: Ints, supply: Ints) -> int:
+    """Return the soft, convex overload of regions and models."""
+    first = np.maximum(0, demand - supply)
+    second = -(-np.maximum(0, 5 * demand - 6 * supply) // 5)
+    return int((first + second).sum())
+
+
+def imbalance_of(used: Ints, storage: Ints) -> int:
+    """Return the GiB beyond each limited region's share of all that these regions hold."""
+    limited = storage < UNLIMITED
+    total, used, limits = int(storage[limited].sum()), used[limited], storage[limited]
+    if total == 0:
+        return 0
+    held = int(used.sum())
+    return sum(
+        max(0, int(mine) - held * int(limit) // total)
+        for mine, limit in zip(used, limits, strict=True)
+    )
+
+
+def hottest_of(demand: Ints, supply: Ints) -> int:
+    """Return the largest demand over supply of a region, in thousandths, rounded up."""
+    asked, given = demand.sum(axis=1), supply.sum(axis=1)
+    given = np.where(given == 0, WHOLE_GPU, given)
+    return int((-(-1000 * asked // given)).max(initial=0))
+
+
+def _remote_reads(wan: Wan, layout: Layout) -> int:
+    region = layout.homes[wan.read_job, 0]
+    local = layout.replicas[wan.read_dataset, region] & (region != NONE)
+    return int(wan.read_gib[~local].sum())
