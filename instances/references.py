@@ -11,6 +11,7 @@ from placewright.instances.cluster import ClusterDocument
 from placewright.instances.cluster_references import HOST_LEVEL, check_cluster
 from placewright.instances.documents import CORE_RESOURCES
 from placewright.instances.errors import InvalidInputError, Path
+from placewright.instances.geo_references import check_data, check_geo
 from placewright.instances.hardware import Hardware, hardware
 from placewright.instances.lease_references import check_deadlines, check_leases
 from placewright.instances.naming import check_known, check_unique, known_hosts
@@ -67,6 +68,7 @@ def check_jobs(round_: Round, hosts: Mapping[str, Hardware]) -> None:
     check_profiles(round_)
     check_deadlines(round_)
     check_running(round_, hosts)
+    check_data(round_)
 
 
 def check_limits(round_: Round, hosts: Mapping[str, Hardware]) -> None:
@@ -75,6 +77,7 @@ def check_limits(round_: Round, hosts: Mapping[str, Hardware]) -> None:
         _check_unused(round_)
     check_sharing(round_)
     check_leases(round_, hosts)
+    check_geo(round_, hosts)
     _check_quotas(round_)
     _check_reservations(round_, hosts)
     _check_policy(round_.policy, hosts, (*round_.cluster.levels, HOST_LEVEL))
