@@ -118,9 +118,8 @@ def _job(rng: np.random.Generator, name: str, drawn: Entry, *, gangs: bool) -> E
     if gangs:
         group["count"] = int(rng.choice((1, 1, 2)))
     if rng.random() < 0.25:
-        group["gpu_models"] = [str(rng.choice(MODELS))]
-    if group.get("gpu_models", ["A"])[0] not in {h["gpu_model"] for h in drawn["cluster"]["hosts"]}:
-        del group["gpu_models"]
+        models = sorted({h["gpu_model"] for h in drawn["cluster"]["hosts"]})
+        group["gpu_models"] = [str(rng.choice(models))]
     job: Entry = {
         "name": name,
         "priority": int(rng.integers(0, 3)),
