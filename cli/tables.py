@@ -14,6 +14,8 @@ from placewright.cli.groups import sizes_of
 from placewright.cli.moves import Move, moves_of
 from placewright.cli.promise_tables import print_broken, print_promises
 from placewright.cli.promises import promises_of
+from placewright.cli.region_plan import region_plan_of
+from placewright.cli.region_tables import print_region_tables
 from placewright.cli.summary import MOVES, OUTCOMES
 from placewright.cli.tabular import MAX_ROWS, print_rest, print_table, table
 from placewright.cli.tenants import cells_of, shares_of
@@ -33,6 +35,9 @@ REASONS = {
     Reason.NOT_CHOSEN: "could have started; others were worth more",
     Reason.PROMISED_LATER: "will be done as promised in later leases",
     Reason.REFUSED: "could be promised none of its due times",
+    Reason.DATA: "a region has room for it, and its data is on the way there",
+    Reason.NO_REGION: "no region may run it with all of its data",
+    Reason.NOT_ASKED: "the policy decides where data lives, and starts nobody",
 }
 
 
@@ -49,6 +54,9 @@ def print_plan(console: Console, round_: Round, plan: Plan) -> None:
         print_table(console, terms_table(plan.certificate.terms))
     if promises is not None:
         print_promises(console, promises)
+    regions = region_plan_of(round_, plan)
+    if regions is not None:
+        print_region_tables(console, regions)
     moves = moves_of(jobs, plan)
     if moves:
         _print_moves(console, moves)
@@ -58,7 +66,8 @@ def print_plan(console: Console, round_: Round, plan: Plan) -> None:
     waiting = [d for d in plan.decisions if d.decision is DecisionKind.WAIT]
     if waiting:
         print_table(console, waiting_table(jobs, waiting))
-    _print_jobs(console, jobs, plan)
+    if regions is None or not regions.slow:
+        _print_jobs(console, jobs, plan)
     if plan.certificate is not None:
         console.print(certificate_line(plan.certificate), soft_wrap=True)
 

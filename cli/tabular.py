@@ -32,7 +32,12 @@ def print_table(console: Console, made: Table) -> None:
 
 
 def print_rest(console: Console, rows: int, noun: str) -> None:
-    """Say how many rows a table left out."""
-    if rows > MAX_ROWS:
-        console.print(f"... and {count(rows - MAX_ROWS, noun)}")
+    """Say how many rows a table of at most `MAX_ROWS` left out."""
+    print_more(console, rows - MAX_ROWS, noun)
+
+
+def print_more(console: Console, left_out: int, noun: str) -> None:
+    """Say how many rows a table left out, if any."""
+    if left_out > 0:
+        console.print(f"... and {count(left_out, noun)}")
         console.print()

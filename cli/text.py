@@ -12,6 +12,7 @@ NONE = "-"
 WHOLE_GPU = 1000
 MINUTE, HOUR, DAY, TEN_DAYS = 60, 3600, 86_400, 864_000
 MILLION = 1_000_000
+KIBI = 1024
 MAX_NAME = 48
 SMALL_FRACTION = 1e-5
 SEPARATORS = tuple("-._:/")
@@ -38,6 +39,32 @@ def gpu_time(milli: float) -> str:
 def milliseconds(microseconds: float) -> str:
     """Write microseconds as milliseconds: 780459 is `780.459 ms`."""
     return f"{_decimal(microseconds / 1000)} ms"
+
+
+def gib(amount: float) -> str:
+    """Write GiB in the largest unit that they fill: `512 GiB`, `1.5 TiB`, `2.34 PiB`."""
+    for unit in ("GiB", "TiB"):
+        if abs(amount) < KIBI:
+            return f"{_short(amount)} {unit}"
+        amount /= KIBI
+    return f"{_short(amount)} PiB"
+
+
+def money(micro: float) -> str:
+    """Write micro-dollars as dollars: 1234560000 is `$1,234.56`."""
+    return f"${micro / MILLION:,.2f}"
+
+
+def load(asked: float, there: float) -> str:
+    """Write what is asked over what is there, to two decimals: `0.95`, `2.63`."""
+    if there:
+        return f"{asked / there:.2f}"
+    return "no GPUs" if asked else NONE
+
+
+def thousandths(value: float) -> str:
+    """Write thousandths as what they are parts of: 2630 is `2.63`."""
+    return _decimal(value / WHOLE_GPU)
 
 
 def duration(seconds: int) -> str:
@@ -160,8 +187,20 @@ UNITS: Mapping[str, Callable[[float], str]] = {
     "efficiency": millionths,
     "best_effort": millionths,
     "early": count_gpus,
+    "remote_reads": gib,
+    "egress_cost": money,
+    "gpu_cost": money,
+    "overload": count_gpus,
+    "copies": gib,
+    "imbalance": gib,
+    "hottest": thousandths,
 }
 
 
 def _decimal(value: float) -> str:
     return f"{value:,.3f}".rstrip("0").rstrip(".")
+
+
+def _short(amount: float) -> str:
+    """Write an amount below 1024 to three digits or more."""
+    return f"{amount:,.0f}" if float(amount).is_integer() or amount >= 100 else f"{amount:.3g}"

@@ -35,8 +35,19 @@ from placewright.topology import Cluster, State
 
 @pytest.fixture(scope="session")
 def promising() -> ModuleType:
-    """Load the helper module of rounds with promises; no folder of tests is a package."""
-    spec = spec_from_file_location("cli_promising", Path(__file__).with_name("promising.py"))
+    """Load the helper module of rounds with promises."""
+    return _helper("promising")
+
+
+@pytest.fixture(scope="session")
+def regional() -> ModuleType:
+    """Load the helper module of rounds with regions."""
+    return _helper("regional")
+
+
+def _helper(name: str) -> ModuleType:
+    """Load a module beside this one; no folder of tests is a package."""
+    spec = spec_from_file_location(f"cli_{name}", Path(__file__).with_name(f"{name}.py"))
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
