@@ -37,3 +37,9 @@ def replicas_oracle() -> ModuleType:
 def geo_tiny() -> ModuleType:
     """`geo(seed)` and `replicas(seed)`: rounds that the oracles enumerate."""
     return _helper("geo_tiny")
+
+
+@pytest.fixture(scope="session")
+def flow_replay() -> ModuleType:
+    """`line(...)`, regions of one letter, and `broken(...)`, the rules that transfers break."""
+    return _helper("flow_replay")

@@ -1,0 +1,221 @@
+"""When routed copies pass: one after another, each as early as links, regions and sources allow.
+
+A copy starts once its sources are complete and its region has room for all of it, and a replica is
+dropped once nothing reads it any more and another one is complete: both wait for each other, so the
+list of copies is gone through until nothing more can start. What is left then waits for itself, in
+a circle of regions without room, and one copy of it is given up.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from placewright.formulations.session import Flow
+from placewright.formulations.wan.compile import Wan
+from placewright.formulations.wan.routing import Part
+from placewright.formulations.wan.steps import Steps, earliest, pass_through, pieces
+
+Replica = tuple[int, int]
+"""Dataset and region."""
+
+
+@dataclass(slots=True, eq=False)
+class Timetable:
+    """Copies with their times, under construction.
+
+    Attributes
+    ----------
+    end : int
+        When the window ends.
+    routed : dict
+        The parts of each copy that has no times yet, most urgent first.
+    unwanted : dict
+        The replicas of each dataset that are to be dropped, as regions.
+    complete : dict
+        Per dataset the regions with a replica, and since when it can be read.
+    links, room : dict and list of Steps
+        What each link leaves (Mbit/s), and each region (GiB).
+    read_until : dict
+        When the last flow from a replica ends.
+    """
+
+    wan: Wan
+    end: int
+    routed: dict[Replica, tuple[Part, ...]]
+    unwanted: dict[int, list[int]]
+    complete: dict[int, dict[int, int]]
+    links: dict[Replica, Steps]
+    room: list[Steps]
+    read_until: dict[Replica, int] = field(default_factory=dict)
+    ready: dict[Replica, int] = field(default_factory=dict)
+    flows: list[Flow] = field(default_factory=list)
+    dropped: dict[Replica, int] = field(default_factory=dict)
+    refused: list[Replica] = field(default_factory=list)
+
+    @property
+    def now(self) -> int:
+        """The time of the round."""
+        return self.wan.round.now
+
+
+def open_timetable(
+    wan: Wan, routed: Mapping[Replica, tuple[Part, ...]], drops: Iterable[Replica]
+) -> Timetable:
+    """Return a timetable in which no copy has times yet."""
+    now = wan.round.now
+    unwanted: dict[int, list[int]] = defaultdict(list)
+    for d, r in drops:
+        unwanted[d].append(r)
+    complete: dict[int, dict[int, int]] = defaultdict(dict)
+    for d, r in zip(*(wan.holds | wan.arriving).nonzero(), strict=True):
+        complete[int(d)][int(r)] = now if wan.holds[d, r] else max(now, int(wan.ready[d, r]))
+    used = wan.size @ (wan.holds | wan.arriving)
+    return Timetable(
+        wan=wan,
+        end=now + wan.round.geo.window_s,
+        routed=dict(routed),
+        unwanted=unwanted,
+        complete=complete,
+        links={},
+        room=[Steps([now], [float(free)]) for free in wan.storage - used],
+    )
+
+
+def fill(table: Timetable) -> None:
+    """Give times to all copies and drops that can have them; the others are refused."""
+    for dataset in list(table.unwanted):
+        _drop(table, dataset)
+    while table.routed:
+        before = len(table.routed), len(table.dropped)
+        for copy in list(table.routed):
+            if copy in table.routed and _starts(table, copy):
+                _drop(table, copy[0])
+        if (len(table.routed), len(table.dropped)) == before:
+            _refuse(table, _given_up(table))
+
+
+def _starts(table: Timetable, copy: Replica) -> bool:
+    """Give times to a copy if its sources and its region allow it; whether it is settled now."""
+    dataset, region = copy
+    complete, parts = table.complete[dataset], table.routed[copy]
+    if any(part.path[0] not in complete for part in parts):
+        return False
+    begin = table.room[region].since(float(table.wan.size[dataset]))
+    if begin is None:
+        return False
+    flows = list(_pass(table, dataset, parts, begin))
+    if sum(flow.gib for flow in flows) < table.wan.size[dataset]:
+        for flow in flows:
+            pass_through(_steps(table, flow.path), -flow.gib, flow.start, flow.end)
+        _refuse(table, copy)
+        return True
+    del table.routed[copy]
+    table.flows.extend(flows)
+    table.room[region].add(-float(table.wan.size[dataset]), min(flow.start for flow in flows))
+    complete[region] = table.ready[copy] = max(flow.end for flow in flows)
+    for flow in flows:
+        source = dataset, flow.path[0]
+        table.read_until[source] = max(table.read_until.get(source, 0), flow.end)
+    return True
+
+
+def _pass(table: Timetable, dataset: int, parts: Sequence[Part], begin: int) -> Iterator[Flow]:
+    """Put the parts of a copy on their links, the largest first, until one does not fit."""
+    for part in sorted(parts, key=lambda part: -part.gib):
+        links = _steps(table, part.path)
+        start = max(begin, table.complete[dataset][part.path[0]])
+        whole = earliest(links, part.gib, start, table.end)
+        found = pieces(links, part.gib, start, table.end) if whole is None else [(part.gib, *whole)]
+        if not found:
+            return
+        for gib, first, last in found:
+            pass_through(links, gib, first, last)
+            yield Flow(dataset, part.path, gib, first, last)
+
+
+def _steps(table: Timetable, path: Sequence[int]) -> list[Steps]:
+    """Return what the links of a path leave."""
+    for link in pairwise(path):
+        if link not in table.links:
+            table.links[link] = Steps([table.now], [float(table.wan.bandwidth[link])])
+    return [table.links[link] for link in pairwise(path)]
+
+
+def _drop(table: Timetable, dataset: int) -> None:
+    """Drop what is unwanted of a dataset, where nothing is to read it any more."""
+    unwanted, complete = table.unwanted[dataset], table.complete[dataset]
+    stays = [since for region, since in complete.items() if region not in unwanted]
+    if not stays:
+        return
+    sources = {
+        part.path[0] for copy, parts in table.routed.items() if copy[0] == dataset for part in parts
+    }
+    for region in unwanted:
+        replica = dataset, region
+        if replica in table.dropped or region in sources:
+            continue
+        at = max(min(stays), table.read_until.get(replica, table.now))
+        if at <= table.end:
+            table.dropped[replica] = at
+            table.room[region].add(float(table.wan.size[dataset]), at)
+
+
+def _refuse(table: Timetable, copy: Replica) -> None:
+    """Give up a copy, and those that were to be made from it.
+
+    The last replica of a dataset then stays where it is.
+    """
+    dataset, region = copy
+    table.refused.append(copy)
+    del table.routed[copy]
+    made_from_it = [
+        other
+        for other, parts in table.routed.items()
+        if other[0] == dataset and any(part.path[0] == region for part in parts)
+    ]
+    for other in made_from_it:
+        if other in table.routed:
+            _refuse(table, other)
+    unwanted = table.unwanted[dataset]
+    coming = any(other[0] == dataset for other in table.routed)
+    if unwanted and not coming and not set(table.complete[dataset]) - set(unwanted):
+        unwanted.pop()
+    _drop(table, dataset)
+
+
+def _given_up(table: Timetable) -> Replica:
+    """Return the copy to give up so that others may go on.
+
+    It is the smallest that no room can ever come to, else the smallest after which some replica can
+    be dropped, else the last.
+    """
+    size = table.wan.size
+    hopeless = [copy for copy in table.routed if size[copy[0]] > _room_at_last(table, copy[1])]
+    if hopeless:
+        return min(hopeless, key=lambda copy: int(size[copy[0]]))
+    readers: dict[Replica, set[Replica]] = defaultdict(set)
+    for copy, parts in table.routed.items():
+        for part in parts:
+            readers[copy[0], part.path[0]].add(copy)
+    freeing = [
+        next(iter(readers[dataset, region]))
+        for dataset, regions in table.unwanted.items()
+        for region in regions
+        if len(readers[dataset, region]) == 1 and set(table.complete[dataset]) - set(regions)
+    ]
+    if freeing:
+        return min(freeing, key=lambda copy: int(size[copy[0]]))
+    return list(table.routed)[-1]
+
+
+def _room_at_last(table: Timetable, region: int) -> float:
+    """Return the room of a region once all that may be dropped there has been."""
+    waits = (
+        int(table.wan.size[dataset])
+        for dataset, regions in table.unwanted.items()
+        if region in regions and (dataset, region) not in table.dropped
+    )
+    return table.room[region].amounts[-1] + sum(waits)

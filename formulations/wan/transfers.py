@@ -1,0 +1,172 @@
+"""Copies between regions: which can be made in the window, over which paths, and when.
+
+The most urgent copy is routed first, on a cheapest flow under what budgets leave. Where a copy is
+refused because others took the links that it needs, those links cost more in the next attempt, and
+it comes earlier: negotiated congestion (McMurchie and Ebeling, "PathFinder", FPGA'95).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from placewright.formulations.session import Flow
+from placewright.formulations.wan.compile import Bools, Wan
+from placewright.formulations.wan.routing import Floats, Part, Roads, route
+from placewright.formulations.wan.timing import Replica, Timetable, fill, open_timetable
+
+_ATTEMPTS = 6
+_COMPETED = 0.75
+"""By how much a link without budget left becomes dearer: two attempts pay for one more link."""
+
+_UNWANTED, _PLANNED = 0.2, 0.4
+"""Replicas that are to be dropped, or that only come, are read from when others do not do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transfers:
+    """Copies and drops with their times, the flows in the order of their start.
+
+    `creates` are (dataset, region, ready), `drops` (dataset, region, at); `refused` copies cannot
+    be made beside the others, and drops that are not listed would have taken the last replica.
+    """
+
+    creates: tuple[tuple[int, int, int], ...] = ()
+    drops: tuple[tuple[int, int, int], ...] = ()
+    flows: tuple[Flow, ...] = ()
+    refused: tuple[Replica, ...] = ()
+
+
+def reachable(wan: Wan, dataset: int) -> Bools:
+    """Return the regions to which a copy of a dataset could come at all (regions,).
+
+    Those that hold it or get it already are among them; budgets count where they are 0.
+    """
+    links = wan.within(dataset) & (wan.budget > 0)
+    found: Bools = _sources(wan, dataset)
+    while (more := links[found].any(axis=0) & ~found).any():
+        found |= more
+    found |= wan.arriving[dataset]
+    return found
+
+
+def schedule(wan: Wan, creates: Sequence[Replica], drops: Sequence[Replica]) -> Transfers:
+    """Return when and how copies are made and replicas dropped, as far as everything allows.
+
+    Parameters
+    ----------
+    wan
+        The regions and what they hold.
+    creates
+        (dataset, region) of each new replica, most urgent first.
+    drops
+        (dataset, region) of each replica to delete.
+
+    Raises
+    ------
+    ValueError
+        When a replica is to come where one is or may not be, or to go where none is complete, or
+        is named twice.
+    """
+    _check(wan, creates, drops)
+    dear = np.zeros(wan.budget.shape)
+    order, best, least = list(creates), None, -1
+    for _ in range(_ATTEMPTS):
+        routed, left = _route(wan, order, drops, dear)
+        table = open_timetable(wan, routed, drops)
+        fill(table)
+        lost = [copy for copy in order if copy not in table.ready]
+        gib = sum(int(wan.size[dataset]) for dataset, _ in lost)
+        if best is None or gib < least:
+            best, least = table, gib
+        blocked = [copy for copy in lost if copy not in routed]
+        if not blocked:
+            break
+        dear += _COMPETED * ((left == 0) & (wan.budget > 0))
+        order = blocked + [copy for copy in order if copy not in set(blocked)]
+    return _transfers(best, creates) if best else Transfers()
+
+
+def _check(wan: Wan, creates: Sequence[Replica], drops: Sequence[Replica]) -> None:
+    """Refuse copies and drops that contradict what is."""
+    if len(set(creates)) < len(creates) or len(set(drops)) < len(drops):
+        raise ValueError("a replica is named twice")
+    for replica in creates:
+        if wan.holds[replica] or wan.arriving[replica] or not wan.may_hold[replica]:
+            raise ValueError(f"a replica {replica} cannot come: one is there, or may not be")
+    for replica in drops:
+        if not _sources(wan, replica[0], wan.round.now)[replica[1]]:
+            raise ValueError(f"a replica {replica} cannot go: none is complete there")
+
+
+def _sources(wan: Wan, dataset: int, by: int | None = None) -> Bools:
+    """Return where a dataset is complete by a time, the end of the window if None (regions,)."""
+    by = wan.round.now + wan.round.geo.window_s - 1 if by is None else by
+    found: Bools = wan.holds[dataset] | (wan.arriving[dataset] & (wan.ready[dataset] <= by))
+    return found
+
+
+def _route(
+    wan: Wan, order: Sequence[Replica], drops: Sequence[Replica], dear: Floats
+) -> tuple[dict[Replica, tuple[Part, ...]], np.ndarray]:
+    """Return the parts of all copies that budgets and storage carry, and what budgets leave."""
+    scale = 1.0 + float(wan.egress.max(initial=0))
+    roads = Roads(
+        left=wan.budget.copy(),
+        bandwidth=wan.bandwidth,
+        cost=1.0 + wan.egress / scale / 2 + dear,
+        queued=np.zeros(wan.budget.shape),
+    )
+    used = wan.size @ (wan.holds | wan.arriving)
+    for dataset, region in drops:
+        used[region] -= wan.size[dataset]
+    room = wan.storage - used
+    routed: dict[Replica, tuple[Part, ...]] = {}
+    entries: dict[int, Floats] = {}
+    waiting = list(order)
+    while waiting:
+        again = []
+        for copy in waiting:
+            dataset, region = copy
+            size = int(wan.size[dataset])
+            if dataset not in entries:
+                entries[dataset] = _entry(wan, dataset, drops)
+            parts = None
+            if size <= room[region]:
+                parts = route(roads, size, entries[dataset], region, wan.within(dataset))
+            if parts is None:
+                again.append(copy)
+                continue
+            routed[copy] = parts
+            roads.take(parts)
+            room[region] -= size
+            entries[dataset][region] = _PLANNED
+        if len(again) == len(waiting):
+            break
+        waiting = again
+    return {copy: routed[copy] for copy in order if copy in routed}, roads.left
+
+
+def _entry(wan: Wan, dataset: int, drops: Sequence[Replica]) -> Floats:
+    """Return what it costs to read a dataset in each region, infinite where it is not."""
+    entry = np.where(_sources(wan, dataset), 0.0, np.inf)
+    entry[~wan.holds[dataset] & (wan.ready[dataset] > wan.round.now)] += _PLANNED
+    for other, region in drops:
+        if other == dataset:
+            entry[region] += _UNWANTED
+    return entry
+
+
+def _transfers(table: Timetable, creates: Sequence[Replica]) -> Transfers:
+    """Return what a timetable says."""
+    kept = [copy for copy in creates if copy in table.ready]
+    return Transfers(
+        creates=tuple((*copy, table.ready[copy]) for copy in kept),
+        drops=tuple((*replica, at) for replica, at in table.dropped.items()),
+        flows=tuple(
+            sorted(table.flows, key=lambda flow: (flow.start, flow.end, flow.dataset, flow.path))
+        ),
+        refused=tuple(copy for copy in creates if copy not in table.ready),
+    )
