@@ -196,7 +196,7 @@ def test_long_lists_are_cut_with_a_count(regional):
                     "flows": [
                         {
                             "dataset": name,
-                            "path": "east west",
+                            "path": ["east", "west"],
                             "gib": 1,
                             "start": regional.NOW,
                             "end": regional.at(1),
