@@ -24,3 +24,8 @@ def expand(name: str) -> list[str]:
     prefix, first, last = match.groups()
     width = len(first)
     return [f"{prefix}{number:0{width}d}" for number in range(int(first), int(last) + 1)]
+
+
+def of_size(prefix: str, number: int) -> str:
+    """Return the name or range of so many hosts: `h[0-7]`, or `h0` for one."""
+    return f"{prefix}[0-{number - 1}]" if number > 1 else f"{prefix}0"

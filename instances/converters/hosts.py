@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from placewright.instances import ranges
 from placewright.instances.cluster import ClusterDocument, HostEntry
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.job import TaskGroup
@@ -15,16 +16,11 @@ def hosts_of_eight(name: str, gpus: int, model: str) -> ClusterDocument:
     entries = []
     if full:
         entries.append(
-            HostEntry(name=host_range("node-", full), gpus=GPUS_PER_HOST, gpu_model=model)
+            HostEntry(name=ranges.of_size("node-", full), gpus=GPUS_PER_HOST, gpu_model=model)
         )
     if rest:
         entries.append(HostEntry(name=f"node-{full}", gpus=rest, gpu_model=model))
     return ClusterDocument(name=name, hosts=tuple(entries))
-
-
-def host_range(prefix: str, number: int) -> str:
-    """Return the name or range of so many hosts."""
-    return f"{prefix}[0-{number - 1}]" if number > 1 else f"{prefix}0"
 
 
 def largest_task(gpus: int, most: int = GPUS_PER_HOST) -> int:

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from placewright.instances import ranges
 from placewright.instances.cluster import (
     MAX_GPUS_PER_HOST,
     ClusterDocument,
@@ -24,7 +25,6 @@ from placewright.instances.cluster import (
 )
 from placewright.instances.converters.conversion import Conversion
 from placewright.instances.converters.hosts import (
-    host_range,
     hosts_of_eight,
     largest_task,
     whole_tasks,
@@ -243,7 +243,7 @@ def _cluster_of(table: Table) -> ClusterDocument:
             racks.append(DomainEntry(name=rack, level="rack"))
             hosts.append(
                 HostEntry(
-                    name=host_range(f"{rack}-node-", nodes),
+                    name=ranges.of_size(f"{rack}-node-", nodes),
                     parent=rack,
                     gpus=gpus,
                     gpu_model=GPU_MODEL,
