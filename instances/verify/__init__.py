@@ -18,6 +18,12 @@ from placewright.instances.verify import (
     certificate,
     communication,
     conflicts,
+    data_copies,
+    data_flows,
+    data_homes,
+    data_jobs,
+    data_reads,
+    data_sections,
     decisions,
     groups,
     leases,
@@ -33,6 +39,7 @@ from placewright.instances.verify import (
     tasks,
     turns,
 )
+from placewright.instances.verify.data_sections import with_data
 from placewright.instances.verify.leases import with_promises
 from placewright.instances.verify.reading import Reading, read
 from placewright.instances.verify.result import Rule, Verification, Violation
@@ -63,6 +70,12 @@ _PLAN_RULES: tuple[Rule[Reading], ...] = (
     *leases.RULES,
     *promises.RULES,
     *refusals.RULES,
+    *data_sections.RULES,
+    *data_jobs.RULES,
+    *data_reads.RULES,
+    *data_homes.RULES,
+    *data_copies.RULES,
+    *data_flows.RULES,
 )
 
 RULE_IDS = tuple([rule.id for rule in _PLAN_RULES] + [rule.id for rule in certificate.RULES])
@@ -88,7 +101,7 @@ def verify(round: Round, plan: Plan) -> Verification:  # noqa: A002
     -----
     Time and memory grow with jobs, tasks and hosts, not with GPUs.
     """
-    reading = with_promises(with_groups(read(round, plan)))
+    reading = with_data(with_promises(with_groups(read(round, plan))))
     terms: dict[str, int] = {}
     for name in round.policy.terms:
         if name == shares.TERM:

@@ -15,6 +15,7 @@ from placewright.instances.lease_section import LeaseSection, Promised
 from placewright.instances.plan import Decision, DecisionKind, Plan, Task
 from placewright.instances.ranges import expand
 from placewright.instances.round import Round
+from placewright.instances.verify.data_facts import Data
 from placewright.instances.verify.facts import ClusterFacts, HostFacts, read_cluster
 
 
@@ -130,7 +131,8 @@ class Reading:
     it. `running` says by job name what runs before the round; every migrated and preempted job is
     in it. `vacated` are the hosts that the policy empties. `sliced`: some job has or gets a MIG
     slice. `groups` are those of the plan, and `held` what all tasks hold if there are some.
-    `promises` are None where the plan has none that can be read.
+    `promises` are None where the plan has none that can be read, and `data` where the policy has no
+    regions.
     """
 
     round: Round
@@ -147,6 +149,7 @@ class Reading:
     groups: tuple[Group, ...] = ()
     held: tuple[PlacedTask, ...] | None = None
     promises: Promises | None = None
+    data: Data | None = None
 
     @property
     def placed(self) -> tuple[Placed, ...]:

@@ -9,6 +9,7 @@ from placewright.instances.errors import value_text
 from placewright.instances.verify import (
     cells,
     communication,
+    data_sections,
     groups,
     leases,
     moves,
@@ -28,6 +29,7 @@ SECTIONS: dict[str, SectionCheck] = {
     communication.KIND: communication.form,
     together.KIND: groups.form,
     leases.KIND: leases.form,
+    **data_sections.FORMS,
 }
 
 

@@ -14,6 +14,15 @@ from typing import Literal, NamedTuple
 
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.verify.communication import bottleneck
+from placewright.instances.verify.data_terms import (
+    copies,
+    egress_cost,
+    gpu_cost,
+    hottest,
+    imbalance,
+    overload,
+    remote_reads,
+)
 from placewright.instances.verify.promise_terms import admitted, best_effort, broken, early
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.shares import ALL, NAMES, sums
@@ -192,5 +201,12 @@ TERMS: Mapping[str, Term] = {
     "admitted": Term("max", admitted),
     "best_effort": Term("max", best_effort),
     "early": Term("max", early),
+    "remote_reads": Term("min", remote_reads),
+    "egress_cost": Term("min", egress_cost),
+    "gpu_cost": Term("min", gpu_cost),
+    "overload": Term("min", overload),
+    "copies": Term("min", copies),
+    "imbalance": Term("min", imbalance),
+    "hottest": Term("min", hottest),
     **{name: Term("max", partial(share, name=name)) for name in (*NAMES, ALL)},
 }
