@@ -22,6 +22,13 @@ def plans_within(round_: Round, session: Session) -> Iterator[Candidate]:
 
     The session is that of the whole decision: its best plan and bounds are another round's.
     """
+    for step in steps_within(round_, session):
+        if isinstance(step, Candidate):
+            yield step
+
+
+def steps_within(round_: Round, session: Session) -> Iterator[Candidate | Bound]:
+    """Yield plans as `plans_within` does, and the bounds of that round."""
     problem = compile_round(round_)
     inner = replace(session, best=None, first_bound=None, proven=False)
     unmoved = Unmoved()(round_)
@@ -29,6 +36,7 @@ def plans_within(round_: Round, session: Session) -> Iterator[Candidate]:
     for step in gang.run(problem, inner):
         if isinstance(step, Bound):
             bounds.add(step)
+            yield step
         else:
             decisions = decide(round_, problem.cluster.hosts, unmoved, step)
             sections = (

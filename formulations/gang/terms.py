@@ -33,5 +33,12 @@ SENSE: dict[str, Literal["max", "min"]] = {
     "admitted": "max",
     "best_effort": "max",
     "early": "max",
+    "remote_reads": "min",
+    "egress_cost": "min",
+    "gpu_cost": "min",
+    "overload": "min",
+    "copies": "min",
+    "imbalance": "min",
+    "hottest": "min",
     **dict.fromkeys(SHARE_TERMS, "max"),
 }

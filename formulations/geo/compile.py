@@ -1,0 +1,129 @@
+"""From a round of policy `geo` to arrays: who may run where now, and what that reads over links."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from placewright.formulations.wan.compile import NONE, Bools, Ints, Wan, compile_wan
+from placewright.instances.arrays import build_cluster
+from placewright.instances.round import Round
+from placewright.topology import Cluster
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Problem:
+    """What the choice of regions sees of a round.
+
+    Attributes
+    ----------
+    wan : Wan
+        Regions, links, data and jobs.
+    cluster : Cluster
+        The hosts.
+    has : Bools
+        (datasets, regions): where a replica can be read now.
+    source : Ints
+        (datasets, regions): the region from which a job there reads the data over a direct link,
+        the cheapest and of these the one of the most bandwidth; NONE without one.
+    can : Bools
+        (jobs, regions): where a job may start now as far as data goes; of one that runs its region.
+    remote, egress : Ints
+        (jobs, regions): GiB that a job reads from other regions there, and what that costs in
+        micro-dollars.
+    at : Ints
+        (jobs,): the region where a job runs, NONE of a pending one.
+    price : Ints
+        (regions, models): micro-dollars per GPU-hour.
+    quota : dict of (region, tenant) to int
+        Milli-GPU that a tenant's jobs may hold in a region.
+    """
+
+    wan: Wan
+    cluster: Cluster
+    has: Bools
+    source: Ints
+    can: Bools
+    remote: Ints
+    egress: Ints
+    at: Ints
+    price: Ints
+    quota: dict[tuple[int, str], int]
+
+    @property
+    def round(self) -> Round:
+        """The round."""
+        return self.wan.round
+
+    def reads_of(self, job: int, region: int) -> tuple[tuple[int, int], ...]:
+        """Return the datasets that a job in a region reads over links, each with its source.
+
+        Data that can be read nowhere is left out: a job that runs already goes on without it.
+        """
+        wan = self.wan
+        first, last = np.searchsorted(wan.read_job, (job, job + 1)).tolist()
+        reads = ((d, int(self.source[d, region])) for d in wan.read_dataset[first:last].tolist())
+        return tuple((d, s) for d, s in reads if not self.has[d, region] and s != NONE)
+
+
+def compile_geo(round_: Round) -> Problem:
+    """Return the arrays of a checked round of policy `geo`."""
+    wan, cluster = compile_wan(round_), build_cluster(round_.cluster)
+    regions = {name: r for r, name in enumerate(wan.regions)}
+    models = {name: m for m, name in enumerate(wan.models)}
+    price = np.zeros((len(regions), len(models)), dtype=np.int64)
+    quota = {}
+    for region in round_.geo.regions:
+        for model, amount in region.prices.items():
+            if model in models:
+                price[regions[region.name], models[model]] = amount
+        quota |= {(regions[region.name], t): amount for t, amount in region.quotas.items()}
+    has = wan.holds | (wan.arriving & (wan.ready <= round_.now))
+    source = _sources(wan, has)
+    can, remote, egress = _reading(wan, has, source)
+    at = _running(wan, cluster)
+    running = np.flatnonzero(at != NONE)
+    can[running] = at[running, None] == np.arange(len(regions))
+    return Problem(wan, cluster, has, source, can, remote, egress, at, price, quota)
+
+
+def _sources(wan: Wan, has: Bools) -> Ints:
+    """Return from where each region reads each dataset over a link (datasets, regions)."""
+    source = np.full(has.shape, NONE, dtype=np.int64)
+    known: dict[bytes, Ints] = {}
+    most = int(wan.bandwidth.max(initial=0)) + 1
+    for d in range(len(has)):
+        key = has[d].tobytes() + wan.may_hold[d].tobytes()
+        if key not in known:
+            links = wan.within(d) & has[d][:, None]
+            np.fill_diagonal(links, val=False)
+            worth = np.where(links, wan.egress * most - wan.bandwidth, np.iinfo(np.int64).max)
+            known[key] = np.where(links.any(axis=0), worth.argmin(axis=0), NONE)
+        source[d] = known[key]
+    return source
+
+
+def _reading(wan: Wan, has: Bools, source: Ints) -> tuple[Bools, Ints, Ints]:
+    """Return where jobs can read all their data, the GiB over links, and their cost."""
+    data, far = wan.read_dataset, ~has[wan.read_dataset]
+    from_there = source[data]
+    stuck = far & ((from_there == NONE) | ~wan.read_remote[:, None])
+    can = wan.may_run.copy()
+    np.logical_and.at(can, wan.read_job, ~stuck)
+    gib = far * wan.read_gib[:, None]
+    here = np.arange(len(wan.regions))
+    cost = np.where(from_there == NONE, 0, wan.egress[from_there, here]) * gib
+    remote, egress = np.zeros((2, *can.shape), dtype=np.int64)
+    np.add.at(remote, wan.read_job, gib)
+    np.add.at(egress, wan.read_job, cost)
+    return can, remote, egress
+
+
+def _running(wan: Wan, cluster: Cluster) -> Ints:
+    """Return the region where each job runs, NONE of pending ones (jobs,)."""
+    index = cluster.host_index
+    hosts = [None if j.running is None else j.running.tasks[0].host for j in wan.round.jobs]
+    return np.array(
+        [NONE if host is None else wan.host_region[index[host]] for host in hosts], dtype=np.int64
+    )

@@ -1,0 +1,44 @@
+"""The fast path: small rounds as one round of gangs, others region by region."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TypeAlias
+
+from placewright.formulations.geo.compile import Problem
+from placewright.formulations.geo.united import United, united
+from placewright.formulations.geo.waiting import with_data
+from placewright.formulations.session import Bound, Candidate, Session
+from placewright.instances.round import Round
+
+Within: TypeAlias = Callable[[Round, Session], Iterator[Candidate | Bound]]
+"""A round of gangs inside this one: its plans, verified, and its bounds."""
+
+SMALL = 4_000
+"""Jobs times hosts of a round that is decided as a whole."""
+
+
+def run(problem: Problem, session: Session, within: Within) -> Iterator[Candidate | Bound]:
+    """Yield plans and bounds of a round of policy `geo`."""
+    yield from _together(problem, united(problem), session, within)
+
+
+def _together(
+    problem: Problem, gangs: United, session: Session, within: Within
+) -> Iterator[Candidate | Bound]:
+    """Yield what a round of gangs says of the whole round."""
+    known: list[Bound] = []
+    # What costs count for is less than any gap of worth that one would ask for.
+    inner = replace(session, gap=0.0)
+    for step in within(gangs.round, inner):
+        if isinstance(step, Bound):
+            known.append(step)
+            yield from gangs.bounds(step, session.best)
+        else:
+            yield with_data(problem, gangs.told(step))
+            for bound in known:
+                if bound.term == "value":
+                    yield from gangs.bounds(bound, session.best)
+        session.wall_stopped |= inner.wall_stopped
+        inner.deadline = session.deadline

@@ -1,0 +1,298 @@
+"""A small round as one round of gangs, in which each option stands once for each region.
+
+An option of a job in a region is worth its value less what it reads over links there, so far apart
+that the first decides: with X_k the most that term k can be in all and W_k = W_(k+1) (X_(k+1) + 1),
+
+    worth = W_0 value - W_1 remote_reads - W_2 egress_cost - ...
+
+From worth in all each of the terms can be read, and a bound of worth bounds each of them: the first
+of all plans, and the k-th of those that are as good in the ones before,
+
+    term_k  >=  (W_0 value - W_1 term_1 - ... - worth - what the terms after k can be at most) / W_k
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+
+from placewright.formulations.geo.compile import Problem
+from placewright.formulations.session import Bound, Candidate
+from placewright.formulations.wan.compile import NONE
+from placewright.instances.geo import Geo
+from placewright.instances.job import Job, Option
+from placewright.instances.ranges import expand
+from placewright.instances.round import Round
+
+PLACES = ("disruption", "spread", "proximity", "opened")
+"""Terms that rounds of gangs have from the policy."""
+
+COSTS = ("remote_reads", "egress_cost", "gpu_cost")
+
+MOST = 10**10
+"""Of worth in all: a solver still tells single units apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """What worth is made of.
+
+    `terms` are `value` and the costs that count, `weights` the W, and `most` the X; `unit` is what
+    divides all values. `before` is what running jobs cost in each before the round.
+    """
+
+    terms: tuple[str, ...]
+    weights: tuple[int, ...]
+    most: tuple[int, ...]
+    unit: int
+    before: tuple[int, ...]
+
+    def worth(self, value: int, costs: Sequence[int]) -> int:
+        """Return the worth of a value with these costs."""
+        lost = sum(w * c for w, c in zip(self.weights[1:], costs, strict=False))
+        return self.weights[0] * (value // self.unit) - lost
+
+    @property
+    def _start(self) -> int:
+        return sum(w * c for w, c in zip(self.weights[1:], self.before, strict=True))
+
+    def read(self, worth: int) -> tuple[tuple[str, int], ...]:
+        """Return the terms of the plans whose worth in all this is."""
+        rest = worth - self._start
+        value = -(-rest // self.weights[0])
+        found, rest = [value * self.unit], value * self.weights[0] - rest
+        for weight in self.weights[1:]:
+            found.append(rest // weight)
+            rest %= weight
+        return tuple(zip(self.terms, found, strict=True))
+
+    def bounds(self, worth: int, best: Mapping[str, int] | None) -> Iterator[Bound]:
+        """Yield what a bound of worth proves of each term, at the values of the best plan."""
+        rest = worth - self._start
+        slack = [0]
+        for weight, most in zip(self.weights[:0:-1], self.most[::-1], strict=True):
+            slack.insert(0, slack[0] + weight * most)
+        yield Bound("value", (rest + slack[0]) // self.weights[0] * self.unit)
+        if best is None:
+            return
+        held = self.weights[0] * (best["value"] // self.unit)
+        for k, term in enumerate(self.terms[1:], 1):
+            least = -(-(held - rest - slack[k]) // self.weights[k])
+            holds = tuple((t, best[t]) for t in self.terms[:k])
+            yield Bound(term, max(0, least), holds)
+            held -= self.weights[k] * best[term]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class United:
+    """The round of gangs.
+
+    Attributes
+    ----------
+    jobs : tuple of int
+        Index in the whole round of each gang.
+    options : tuple of tuple of int
+        Option in the whole round of each option of each gang.
+    """
+
+    round: Round
+    jobs: tuple[int, ...]
+    options: tuple[tuple[int, ...], ...]
+    scale: Scale
+
+    def told(self, found: Candidate) -> Candidate:
+        """Tell a plan for the gangs as one for the whole round, without its data."""
+        return Candidate(
+            {
+                self.jobs[gang]: (self.options[gang][option], places)
+                for gang, (option, places) in found.starts.items()
+            },
+            found.source,
+            {self.jobs[g]: self.jobs[above] for g, above in found.preempted.items()},
+            slots={self.jobs[gang]: slots for gang, slots in found.slots.items()},
+        )
+
+    def bounds(self, found: Bound, best: Mapping[str, int] | None) -> Iterator[Bound]:
+        """Tell a bound for the gangs as bounds for the whole round, at the best plan's values."""
+        if found.term == "value":
+            for bound in self.scale.bounds(int(np.floor(found.value)), best):
+                yield Bound(bound.term, bound.value, bound.holds, found.certified)
+            return
+        holds: list[tuple[str, int]] = []
+        for term, value in found.holds:
+            holds += self.scale.read(value) if term == "value" else [(term, value)]
+        yield Bound(found.term, found.value, tuple(holds), found.certified)
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """An option in a region, on some GPU models, and what it costs in each of the terms."""
+
+    number: int
+    option: Option
+    value: int
+    costs: tuple[int, ...]
+
+
+def united(problem: Problem) -> United:
+    """Return the gangs of a whole round; jobs that can run nowhere now are left out."""
+    return _Uniting(problem).united()
+
+
+class _Uniting:
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.round = problem, problem.round
+        self.terms = _counted(problem)
+
+    @cached_property
+    def _hosts(self) -> list[frozenset[str]]:
+        names, region = self.problem.cluster.hosts, self.problem.wan.host_region
+        return [
+            frozenset(names[h] for h in np.flatnonzero(region == r).tolist())
+            for r in range(len(self.problem.wan.regions))
+        ]
+
+    def united(self) -> United:
+        """Return the gangs."""
+        ways = {j: list(self._ways(j, job)) for j, job in enumerate(self.round.jobs)}
+        scale = self._scale(ways, self.terms)
+        if any(scale.worth(way.value, way.costs) < 0 for mine in ways.values() for way in mine):
+            # Rounds of gangs have no options that are worth less than nothing.
+            scale = self._scale(ways, self.terms[:1])
+        gangs: dict[int, Job] = {}
+        numbers: list[tuple[int, ...]] = []
+        for j, mine in ways.items():
+            job = self.round.jobs[j]
+            if not mine:
+                continue
+            options = tuple(
+                way.option.model_copy(update={"value": scale.worth(way.value, way.costs)})
+                for way in mine
+            )
+            update = {"options": options, "reads": (), "regions": None}
+            if job.running:
+                update["running"] = job.running.model_copy(update={"option": 0})
+            gangs[j] = job.model_copy(update=update)
+            numbers.append(tuple(way.number for way in mine))
+        terms = ("value", *(t for t in self.round.policy.terms if t in PLACES))
+        policy = self.round.policy.model_copy(update={"formulation": "gang", "terms": terms})
+        update = {"jobs": tuple(gangs.values()), "policy": policy, "geo": Geo()}
+        return United(
+            self.round.model_copy(update=update), tuple(gangs), tuple(numbers), scale
+        )
+
+    def _ways(self, j: int, job: Job) -> Iterator[_Way]:
+        """Yield the options of a job in each region where it may run now."""
+        at = int(self.problem.at[j])
+        offered = range(len(job.options)) if job.running is None else (job.running.option,)
+        for r in np.flatnonzero(self.problem.can[j]).tolist() if at == NONE else (at,):
+            for number in offered:
+                option, value = job.options[number], job.value_of(number)
+                for part, price in self._parts(option, r):
+                    yield _Way(number, part, value, self._costs(j, r, price))
+
+    def _costs(self, j: int, r: int, price: int) -> tuple[int, ...]:
+        each = {
+            "remote_reads": int(self.problem.remote[j, r]),
+            "egress_cost": int(self.problem.egress[j, r]),
+            "gpu_cost": price,
+        }
+        return tuple(each[term] for term in self.terms[1:])
+
+    def _parts(self, option: Option, r: int) -> Iterator[tuple[Option, int]]:
+        """Yield an option in a region, apart by the prices of GPU models if these count."""
+        here = self._hosts[r]
+        variants = []
+        for group in option.groups:
+            named = (
+                here
+                if group.hosts is None
+                else here & {host for name in group.hosts for host in expand(name)}
+            )
+            if not named:
+                return
+            placed = group.model_copy(update={"hosts": tuple(sorted(named))})
+            if "gpu_cost" not in self.terms:
+                variants.append([(placed, 0)])
+                continue
+            variants.append(
+                [
+                    (placed.model_copy(update={"gpu_models": models}), price)
+                    for price, models in self._prices(group.gpu_models, r).items()
+                ]
+            )
+        for parts in product(*variants):
+            groups = tuple(group for group, _ in parts)
+            price = sum(group.milli_gpu * price for group, price in parts) // 1000
+            yield option.model_copy(update={"groups": groups}), price
+
+    def _prices(
+        self, allowed: Sequence[str] | None, r: int
+    ) -> dict[int, tuple[str, ...]]:
+        """Return the GPU models that a group may have in a region, by their price."""
+        found: dict[int, tuple[str, ...]] = {}
+        for m, model in enumerate(self.problem.wan.models):
+            if allowed is None or model in allowed:
+                price = int(self.problem.price[r, m])
+                found[price] = (*found.get(price, ()), model)
+        return found
+
+    def _scale(self, ways: Mapping[int, list[_Way]], terms: tuple[str, ...]) -> Scale:
+        """Return weights of as many terms as a solver can tell apart."""
+        values = [way.value for mine in ways.values() for way in mine]
+        unit = int(np.gcd.reduce(values, initial=0)) or 1
+        count = len(terms) - 1
+        most = [
+            sum(max(way.costs[k] for way in mine) for mine in ways.values() if mine)
+            for k in range(count)
+        ]
+        in_all = sum(max(way.value for way in mine) // unit for mine in ways.values() if mine)
+        while most and in_all * _product(m + 1 for m in most) > MOST:
+            most.pop()
+        weights = [1]
+        for x in reversed(most):
+            weights.insert(0, weights[0] * (x + 1))
+        before = [
+            sum(mine[0].costs[k] for j, mine in ways.items() if self.round.jobs[j].running)
+            for k in range(len(most))
+        ]
+        return Scale(
+            terms[: len(most) + 1], tuple(weights), tuple(most), unit, tuple(before)
+        )
+
+
+def _product(factors: Iterator[int]) -> int:
+    result = 1
+    for factor in factors:
+        result *= factor
+    return result
+
+
+def _counted(problem: Problem) -> tuple[str, ...]:
+    """Return `value` and the costs that follow it at once, as far as options tell them."""
+    counted = ["value"]
+    for term in problem.round.policy.terms[1:]:
+        if term not in COSTS or (term == "gpu_cost" and not _fixed(problem)):
+            break
+        counted.append(term)
+    return tuple(counted)
+
+
+def _fixed(problem: Problem) -> bool:
+    """Whether no running job may change to GPUs of another price."""
+    for j, job in enumerate(problem.round.jobs):
+        if job.running is not None and not job.running.pinned:
+            r = int(problem.at[j])
+            for group in job.options[job.running.option].groups:
+                allowed = [
+                    problem.price[r, m]
+                    for m, model in enumerate(problem.wan.models)
+                    if group.gpu_models is None or model in group.gpu_models
+                ]
+                if len(set(allowed)) > 1:
+                    return False
+    return True

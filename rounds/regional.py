@@ -1,0 +1,92 @@
+"""What decides a round of policy `geo`, and how its plans speak of data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.geo.compile import Problem, compile_geo
+from placewright.formulations.geo.run import run
+from placewright.formulations.session import Bound, Candidate, Session
+from placewright.instances.geo import Geo
+from placewright.instances.plan import Decision, Reason
+from placewright.instances.round import Round
+from placewright.rounds.communication import collectives_of
+from placewright.rounds.data import flow_section, replica_section
+from placewright.rounds.moves import order_of_moves
+from placewright.rounds.reasons import reasons_of
+from placewright.rounds.within import steps_within
+
+
+class Regional:
+    """Decides a round in which regions hold data, and jobs run where they can read theirs."""
+
+    def __init__(self, round_: Round) -> None:
+        self._round = round_
+        self.terms: tuple[str, ...] = round_.policy.terms
+
+    @cached_property
+    def _problem(self) -> Problem:
+        return compile_geo(self._round)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Names of the hosts, as places in candidates count them."""
+        return self._problem.cluster.hosts
+
+    def steps(self, session: Session) -> Iterator[Candidate | Bound]:
+        """Yield what the formulation yields."""
+        return run(self._problem, session, steps_within)
+
+    def reasons(self, candidate: Candidate) -> Mapping[int, Reason]:
+        """Return the reason of every pending job that a candidate does not start."""
+        policy = self._round.policy.model_copy(
+            update={"formulation": "gang", "terms": ("value",)}
+        )
+        gangs = self._round.model_copy(update={"policy": policy, "geo": Geo()})
+        reasons = dict(reasons_of(compile_round(gangs), candidate))
+        nowhere = ~self._problem.can.any(axis=1)
+        waits = {} if candidate.data is None else candidate.data.waits
+        for j in reasons:
+            if j in waits:
+                reasons[j] = Reason.DATA
+            elif nowhere[j]:
+                reasons[j] = Reason.NO_REGION
+        return reasons
+
+    def sections(
+        self, candidate: Candidate, decisions: Sequence[Decision]
+    ) -> Iterator[dict[str, Any] | None]:
+        """Yield reads, replicas, flows, moves and collectives."""
+        wan, data = self._problem.wan, candidate.data
+        if data is not None:
+            yield self._reads(candidate)
+            yield replica_section(wan, data) if data.creates else None
+            yield flow_section(wan, data) if data.flows else None
+        yield order_of_moves(self._round, decisions)
+        yield collectives_of(self._round, self._problem.cluster, candidate)
+
+    def _reads(self, candidate: Candidate) -> dict[str, Any] | None:
+        data, wan, jobs = candidate.data, self._problem.wan, self._round.jobs
+        if data is None:
+            return None
+        return {
+            "kind": "reads",
+            "readers": [
+                {
+                    "job": jobs[j].name,
+                    "reads": [
+                        {"dataset": wan.datasets[d], "source": wan.regions[s]} for d, s in reads
+                    ],
+                }
+                for j, reads in sorted(data.reads.items())
+            ],
+            "waiting": [
+                {"job": jobs[j].name, "region": wan.regions[r], "ready": ready}
+                for j, (r, ready) in sorted(data.waits.items())
+            ],
+        }
