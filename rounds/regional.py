@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from placewright.formulations.gang.compile import compile_round
 from placewright.formulations.geo.compile import Problem, compile_geo
 from placewright.formulations.geo.run import run
@@ -44,12 +42,10 @@ class Regional:
 
     def reasons(self, candidate: Candidate) -> Mapping[int, Reason]:
         """Return the reason of every pending job that a candidate does not start."""
-        policy = self._round.policy.model_copy(
-            update={"formulation": "gang", "terms": ("value",)}
-        )
+        policy = self._round.policy.model_copy(update={"formulation": "gang", "terms": ("value",)})
         gangs = self._round.model_copy(update={"policy": policy, "geo": Geo()})
         reasons = dict(reasons_of(compile_round(gangs), candidate))
-        nowhere = ~self._problem.can.any(axis=1)
+        nowhere = (self._problem.can.sum(axis=1) == 0).tolist()
         waits = {} if candidate.data is None else candidate.data.waits
         for j in reasons:
             if j in waits:

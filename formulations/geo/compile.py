@@ -73,7 +73,7 @@ def compile_geo(round_: Round) -> Problem:
     regions = {name: r for r, name in enumerate(wan.regions)}
     models = {name: m for m, name in enumerate(wan.models)}
     price = np.zeros((len(regions), len(models)), dtype=np.int64)
-    quota = {}
+    quota: dict[tuple[int, str], int] = {}
     for region in round_.geo.regions:
         for model, amount in region.prices.items():
             if model in models:

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +33,9 @@ PLACES = ("disruption", "spread", "proximity", "opened")
 """Terms that rounds of gangs have from the policy."""
 
 COSTS = ("remote_reads", "egress_cost", "gpu_cost")
+
+PLENTY = 2**40
+"""Of a resource that only quotas limit, on each host."""
 
 MOST = 10**10
 """Of worth in all: a solver still tells single units apart."""
@@ -156,6 +160,11 @@ class _Uniting:
             for r in range(len(self.problem.wan.regions))
         ]
 
+    @cached_property
+    def _quotas_of(self) -> frozenset[int]:
+        """Regions in which tenants have quotas."""
+        return frozenset(r for r, _ in self.problem.quota)
+
     def united(self) -> United:
         """Return the gangs."""
         ways = {j: list(self._ways(j, job)) for j, job in enumerate(self.round.jobs)}
@@ -173,17 +182,44 @@ class _Uniting:
                 way.option.model_copy(update={"value": scale.worth(way.value, way.costs)})
                 for way in mine
             )
-            update = {"options": options, "reads": (), "regions": None}
+            update: dict[str, Any] = {"options": options, "reads": (), "regions": None}
             if job.running:
                 update["running"] = job.running.model_copy(update={"option": 0})
             gangs[j] = job.model_copy(update=update)
             numbers.append(tuple(way.number for way in mine))
         terms = ("value", *(t for t in self.round.policy.terms if t in PLACES))
         policy = self.round.policy.model_copy(update={"formulation": "gang", "terms": terms})
-        update = {"jobs": tuple(gangs.values()), "policy": policy, "geo": Geo()}
-        return United(
-            self.round.model_copy(update=update), tuple(gangs), tuple(numbers), scale
+        made = {"jobs": tuple(gangs.values()), "policy": policy, "geo": Geo()}
+        inner = self.round.model_copy(update=made | self._capped())
+        return United(inner, tuple(gangs), tuple(numbers), scale)
+
+    def _capped(self) -> dict[str, Any]:
+        """Return tenants whose quotas in regions are of resources, and hosts that have these."""
+        quota = self.problem.quota
+        if not quota:
+            return {}
+        tenants = tuple(
+            tenant.model_copy(
+                update={
+                    "quota": tenant.quota
+                    | {
+                        _resource(r): most
+                        for (r, name), most in quota.items()
+                        if name == tenant.name
+                    }
+                }
+            )
+            for tenant in self.round.tenants
         )
+        plenty = {_resource(r): PLENTY for r in self._quotas_of}
+        hosts = tuple(
+            entry.model_copy(update={"resources": entry.resources | plenty})
+            for entry in self.round.cluster.hosts
+        )
+        return {
+            "tenants": tenants,
+            "cluster": self.round.cluster.model_copy(update={"hosts": hosts}),
+        }
 
     def _ways(self, j: int, job: Job) -> Iterator[_Way]:
         """Yield the options of a job in each region where it may run now."""
@@ -215,7 +251,10 @@ class _Uniting:
             )
             if not named:
                 return
-            placed = group.model_copy(update={"hosts": tuple(sorted(named))})
+            update: dict[str, Any] = {"hosts": tuple(sorted(named))}
+            if r in self._quotas_of:
+                update["resources"] = group.resources | {_resource(r): group.gpu}
+            placed = group.model_copy(update=update)
             if "gpu_cost" not in self.terms:
                 variants.append([(placed, 0)])
                 continue
@@ -230,9 +269,7 @@ class _Uniting:
             price = sum(group.milli_gpu * price for group, price in parts) // 1000
             yield option.model_copy(update={"groups": groups}), price
 
-    def _prices(
-        self, allowed: Sequence[str] | None, r: int
-    ) -> dict[int, tuple[str, ...]]:
+    def _prices(self, allowed: Sequence[str] | None, r: int) -> dict[int, tuple[str, ...]]:
         """Return the GPU models that a group may have in a region, by their price."""
         found: dict[int, tuple[str, ...]] = {}
         for m, model in enumerate(self.problem.wan.models):
@@ -260,9 +297,12 @@ class _Uniting:
             sum(mine[0].costs[k] for j, mine in ways.items() if self.round.jobs[j].running)
             for k in range(len(most))
         ]
-        return Scale(
-            terms[: len(most) + 1], tuple(weights), tuple(most), unit, tuple(before)
-        )
+        return Scale(terms[: len(most) + 1], tuple(weights), tuple(most), unit, tuple(before))
+
+
+def _resource(region: int) -> str:
+    """Return the resource by which quotas in a region are those of the whole round."""
+    return f"milli-GPU in region {region}"
 
 
 def _product(factors: Iterator[int]) -> int:
