@@ -3,7 +3,8 @@
 Final replicas are enumerated, then homes. Whether the copies can be carried is tried by order: one
 copy after the other, each split over all paths, drops between them. That loses nothing where links
 are so fast that the window is no limit, as it must be in these rounds: copies at the same time
-need no less room than the same copies one after the other in the order of their ends.
+need no less room than the same copies one after the other in the order of their ends. What is under
+way can be copied on in time, too.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ class Enumeration:
                 for create in todo:
                     if not self.fits(held | {create}):
                         continue
-                    sources = frozenset(r for d, r in held if d == create[0])
+                    sources = frozenset(r for d, r in held | self.arriving if d == create[0])
                     for rest in self.carry(*create, sources, left):
                         after.add((held | {create}, todo - {create}, gone, rest))
             states = after
