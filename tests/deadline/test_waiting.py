@@ -106,13 +106,14 @@ def test_headroom_pulls_work_forward_only_where_nothing_is_lost_by_it() -> None:
 
 
 def test_headroom_is_left_where_there_is_some() -> None:
-    # The first two leases are full whatever is done; of the other two the four jobs want one.
-    problem, schedule = lanes([4, 4, 4, 4], [(4, 2, 2), *[(1, 1, 4)] * 8])
+    # The first two leases are full whatever is done; the other two have two GPUs more than the jobs
+    # want. Jobs without a promise have a fifth of these two, so that headroom is 0.6 and 1 of them.
+    problem, schedule = lanes([4000] * 4, [(4000, 2, 2), *[(1000, 1, 4)] * 8])
     used = latest(problem, schedule, np.ones(9, dtype=np.int64), 250).used(problem)
-    assert used.tolist() == [[4, 4, 4, 4]]
-    problem, schedule = lanes([4, 4, 4, 4], [(4, 2, 2), *[(1, 1, 4)] * 6])
+    assert used.tolist() == [[4000, 4000, 4000, 4000]]
+    problem, schedule = lanes([4000] * 4, [(4000, 2, 2), *[(1000, 1, 4)] * 6])
     used = latest(problem, schedule, np.ones(7, dtype=np.int64), 250).used(problem)
-    assert used.tolist() == [[4, 4, 3, 3]]
+    assert used.tolist() == [[4000, 4000, 3000, 3000]]
 
 
 def test_a_running_job_takes_the_place_of_one_that_would_have_to_start() -> None:
