@@ -48,11 +48,9 @@ def imbalance_of(used: Ints, storage: Ints) -> int:
     """Return the GiB beyond each limited region's share of all that these regions hold."""
     limited = storage < UNLIMITED
     total, used, limits = int(storage[limited].sum()), used[limited], storage[limited]
-    if total == 0:
-        return 0
     held = int(used.sum())
     return sum(
-        max(0, int(mine) - held * int(limit) // total)
+        max(0, int(mine) - (held * int(limit) // total if total else 0))
         for mine, limit in zip(used, limits, strict=True)
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -168,11 +169,14 @@ def _models(options: Iterable[Option], models: tuple[str, ...]) -> Bools:
 def _supply(round_: Round, cluster: Cluster, host_region: Ints, regions: int) -> Ints:
     """Return the milli-GPU of each model that a region has (regions, models)."""
     gpus = np.where(_healthy(round_), cluster.gpu_count, 0).astype(np.int64)
+    reserved: defaultdict[int, set[int]] = defaultdict(set)  # reservations may overlap
     for reservation in round_.reservations:
         for name in expand(reservation.host):
             host = cluster.host_index[name]
-            kept = cluster.gpu_count[host] if reservation.gpus is None else len(reservation.gpus)
-            gpus[host] = max(0, gpus[host] - int(kept))
+            every = range(int(cluster.gpu_count[host]))
+            reserved[host].update(every if reservation.gpus is None else reservation.gpus)
+    for host, kept in reserved.items():
+        gpus[host] = max(0, gpus[host] - len(kept))
     supply = np.zeros((regions, len(cluster.gpu_models)), dtype=np.int64)
     usable = np.flatnonzero(gpus)
     where = host_region[usable], cluster.gpu_model[usable]

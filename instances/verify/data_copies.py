@@ -81,7 +81,7 @@ def copy(reading: Reading) -> Iterator[Finding]:
 
 
 def drop(reading: Reading) -> Iterator[Finding]:
-    """Require that what is deleted was there before the plan, once, and within the window."""
+    """Require that what is deleted is complete now, that it goes once, and within the window."""
     data = reading.data
     if data is None:
         return
@@ -92,11 +92,10 @@ def drop(reading: Reading) -> Iterator[Finding]:
         if dataset is None or region is None:
             continue
         path: Path = (*data.paths["replicas"], "drops", number)
-        held = dataset.now >> region & 1 or dataset.arriving.get(region, last + 1) <= one.at
         if (one.dataset, one.region) in seen:
             problem = "is deleted already; expected each replica once"
-        elif not held:
-            problem = "is not there; expected a replica of before, or a copy that is complete"
+        elif not dataset.now >> region & 1:
+            problem = "is not there now; expected one that is complete"
         else:
             seen.add((one.dataset, one.region))
             if not first <= one.at <= last:
