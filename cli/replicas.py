@@ -9,6 +9,8 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from pydantic import ValidationError
+
 from placewright.cli.regions import Regions
 from placewright.instances.documents import Document
 from placewright.instances.geo_section import FlowSection, ReadsSection, ReplicaSection
@@ -174,11 +176,14 @@ def links_used(
 
 
 def section_of(plan: Plan, section: type[Section], **empty: object) -> Section:
-    """Return a section of a valid plan, one with nothing but what is given if it has none."""
+    """Return a section of a plan; one of nothing but `empty` if it has none that can be read."""
     kind = section.model_fields["kind"].default
     for found in plan.sections:
         if found.get("kind") == kind:
-            return section.model_validate(found)
+            try:
+                return section.model_validate(found)
+            except ValidationError:
+                break
     return section.model_validate(empty)
 
 

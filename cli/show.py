@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from placewright.cli.promises import Promises
+    from placewright.cli.region_plan import RegionPlan
     from placewright.instances.cluster import ClusterDocument
     from placewright.instances.plan import Plan
     from placewright.instances.round import Round
@@ -37,7 +38,7 @@ def show(
 
     A plan is drawn on the cluster of its round, and only if it is valid (else exit 7). Below the
     map is a timeline of each group of jobs that take turns, or a chart of the leases in which jobs
-    do what was promised of them.
+    do what was promised of them, or the load of regions and links, before and after.
 
     Example: placewright show round.yaml --plan plan.json -o plan.png
     """
@@ -50,6 +51,7 @@ def show(
     document, plan = _read(file, plan_file, round_file)
     from placewright.cli.occupancy import occupancy_of
     from placewright.cli.promises import promises_of
+    from placewright.cli.region_plan import region_plan_of
     from placewright.cli.summary import document_text
     from placewright.cli.turns import timelines_of
     from placewright.instances.round import Round
@@ -57,6 +59,7 @@ def show(
     round_ = document if isinstance(document, Round) else Round(cluster=document)
     occupancy = occupancy_of(round_, plan)
     promises = promises_of(round_, plan)
+    regions = region_plan_of(round_, plan)
     if picture is not None and not occupancy.cluster.num_gpus:
         raise typer.BadParameter(f"{file} has no GPUs; expected some to draw", param_hint="-o")
     title = f"{'Plan for round' if plan else document.kind} {document.name}"
@@ -77,14 +80,18 @@ def show(
         from placewright.cli import timeline
         from placewright.cli.map import print_map
 
-        print_map(console, occupancy)
+        if regions is None or not regions.slow:
+            print_map(console, occupancy)
         timelines = timelines_of(round_, plan, timeline.MAX_GROUPS)
         if timelines is not None:
             console.print()
             timeline.print_timelines(console, timelines)
         if promises is not None:
             _print_promises(console, promises)
+        if regions is not None:
+            _print_regions(console, regions)
         return
+    from placewright.cli.region_chart import print_regions
     from placewright.cli.tree import cluster_tree
 
     console.print(cluster_tree(occupancy))
@@ -94,6 +101,9 @@ def show(
 
         print_jobs(console, round_)
         print_deadlines(console, round_)
+    if regions is not None:
+        console.print()
+        print_regions(console, regions)
 
 
 def _print_promises(console: Console, promises: Promises) -> None:
@@ -107,6 +117,17 @@ def _print_promises(console: Console, promises: Promises) -> None:
     print_leases(console, chart_of(promises))
     console.print()
     print_promises(console, promises)
+
+
+def _print_regions(console: Console, regions: RegionPlan) -> None:
+    """Print the load of regions and links, below a map if there is one, and the tables."""
+    from placewright.cli.region_chart import print_regions
+    from placewright.cli.region_tables import print_region_tables
+
+    if not regions.slow:
+        console.print()
+    print_regions(console, regions)
+    print_region_tables(console, regions)
 
 
 def _read(

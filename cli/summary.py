@@ -5,8 +5,11 @@ from __future__ import annotations
 from placewright.cli.deadlines import deadlines_text
 from placewright.cli.occupancy import Occupancy, occupancy_of
 from placewright.cli.promises import promised_in
-from placewright.cli.text import count, gpus
+from placewright.cli.regions import POLICIES
+from placewright.cli.replicas import section_of
+from placewright.cli.text import count, gib, gpus
 from placewright.instances.cluster import ClusterDocument
+from placewright.instances.geo_section import ReadsSection, ReplicaSection
 from placewright.instances.plan import DecisionKind, Plan
 from placewright.instances.round import Round
 
@@ -34,7 +37,19 @@ def document_text(document: Round | ClusterDocument | Plan) -> str:
     return (
         f"{capacity_text(occupancy)}, {gpus(occupancy.free_milli)} free; "
         f"{count(len(document.jobs) - len(pending), 'job')} running, {len(pending):,} pending "
-        f"asking {gpus(asked)}{deadlines}"
+        f"asking {gpus(asked)}{deadlines}{_data_text(document)}"
+    )
+
+
+def _data_text(round_: Round) -> str:
+    """Count the datasets of a round with regions, their replicas, and the links."""
+    if round_.policy.formulation not in POLICIES:
+        return ""
+    geo = round_.geo
+    replicas = sum(len(dataset.replicas) for dataset in geo.datasets)
+    return (
+        f"; {count(len(geo.datasets), 'dataset')} of {gib(sum(d.size for d in geo.datasets))}, "
+        f"{count(replicas, 'replica')}, {count(len(geo.links), 'link')}"
     )
 
 
@@ -60,8 +75,19 @@ def plan_text(plan: Plan) -> str:
                 if kind in kinds or kind not in MOVES
             ),
             *promises,
+            *_changes_text(plan),
         ]
     )
+
+
+def _changes_text(plan: Plan) -> list[str]:
+    """Count the replicas that a plan creates and drops, and who waits for data."""
+    replicas, reads = section_of(plan, ReplicaSection), section_of(plan, ReadsSection)
+    return [
+        *([f"{count(len(replicas.creates), 'replica')} created"] if replicas.creates else []),
+        *([f"{len(replicas.drops):,} dropped"] if replicas.drops else []),
+        *([f"{len(reads.waiting):,} waiting for data"] if reads.waiting else []),
+    ]
 
 
 def capacity_text(occupancy: Occupancy) -> str:
