@@ -77,7 +77,7 @@ def _apart(points: Floats, boxes: Floats, page: Floats) -> Floats:
     for _ in range(ROUNDS):
         gap = points[:, None] - points[None, :]
         overlap = need - np.abs(gap)
-        both = (overlap > 1e-6).all(axis=2)
+        both = np.asarray((overlap > 1e-6).all(axis=2))
         np.fill_diagonal(both, False)
         if not both.any():
             break

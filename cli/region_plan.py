@@ -222,16 +222,20 @@ def _short(regions: Regions, places: Iterable[Place]) -> Ints:
 
 
 def _costs(regions: Regions, plan: Plan) -> Iterator[tuple[int, int]]:
-    """Yield the region of each task and what its GPUs cost, in millionths of a thousandth."""
+    """Yield the region of each task and what its GPUs cost, in thousandths of micro-dollars."""
     jobs = {job.name: job for job in regions.round.jobs}
-    prices = regions.prices.tolist()
+    price = {
+        (region, model): int(regions.prices[region, m])
+        for region in range(len(regions.names))
+        for m, model in enumerate(regions.models)
+    }
     for decision in plan.decisions:
         if decision.option is not None:
             groups = jobs[decision.job].options[decision.option].groups
             for task in decision.tasks:
                 region, model = regions.region_of_host[task.host], regions.model_of_host[task.host]
-                if model != NOWHERE:
-                    yield region, groups[task.group].gpu * prices[region][model]
+                if model is not None:
+                    yield region, groups[task.group].gpu * price[region, model]
 
 
 def _waits(regions: Regions, plan: Plan, local: Mapping[str, set[int]]) -> tuple[Waits, ...]:

@@ -9,21 +9,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.instances.arrays import build_cluster, build_state
-from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.ranges import expand
+from placewright.instances.verify.data_facts import POLICIES, read_geo
+from placewright.instances.verify.facts import read_cluster
 
 if TYPE_CHECKING:
     from placewright.instances.geo import WanLink
     from placewright.instances.job import Job
     from placewright.instances.round import Round
-    from placewright.topology import Cluster
 
 Ints = NDArray[np.int64]
 
 NOWHERE = -1
-POLICIES = ("geo", "replicas")
-"""Formulations of rounds with regions."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -47,7 +43,7 @@ class Regions:
     prices
         (regions, models): micro-dollars per GPU-hour.
     links
-        By the indices of their two ends.
+        Those that carry something, by the indices of their two ends.
     size
         GiB of each dataset, by name.
     held
@@ -59,7 +55,7 @@ class Regions:
     index: Mapping[str, int]
     models: tuple[str, ...]
     region_of_host: Mapping[str, int]
-    model_of_host: Mapping[str, int]
+    model_of_host: Mapping[str, str | None]
     supply: Ints
     storage: tuple[int | None, ...]
     prices: Ints
@@ -93,37 +89,37 @@ def regions_of(round_: Round) -> Regions | None:
     """Return the regions of a round of policy `geo` or `replicas`; None for any other."""
     if round_.policy.formulation not in POLICIES:
         return None
-    cluster, geo = build_cluster(round_.cluster), round_.geo
-    depth = cluster.levels.index(geo.level)
-    names = cluster.names[depth]
-    index = {name: region for region, name in enumerate(names)}
-    domain = cluster.domain[depth].tolist()
-    by_name = {region.name: region for region in geo.regions}
-    size = {dataset.name: dataset.size for dataset in geo.datasets}
-    held = np.zeros(len(names), dtype=np.int64)
-    for dataset in geo.datasets:
-        for region in dataset.replicas:
-            held[index[region]] += dataset.size
-    for copy in geo.copying:
-        held[index[copy.region]] += size[copy.dataset]
+    hosts = read_cluster(round_.cluster)
+    facts = read_geo(round_, hosts)
+    shape = len(facts.regions), len(facts.models)
+    model = {name: m for m, name in enumerate(facts.models)}
+    supply, prices = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+    for (region, name), milli in facts.supply.items():
+        supply[region, model[name]] = milli
+    for region, entry in facts.entries.items():
+        for name, price in entry.prices.items():
+            prices[region, model[name]] = price
+    size = {dataset.name: dataset.size for dataset in round_.geo.datasets}
+    held = np.zeros(len(facts.regions), dtype=np.int64)
+    for dataset in round_.geo.datasets:
+        for name in dataset.replicas:
+            held[facts.number[name]] += dataset.size
+    for copy in round_.geo.copying:
+        held[facts.number[copy.region]] += size[copy.dataset]
     return Regions(
         round=round_,
-        names=names,
-        index=index,
-        models=cluster.gpu_models,
-        region_of_host=dict(zip(cluster.hosts, domain, strict=True)),
-        model_of_host=dict(zip(cluster.hosts, cluster.gpu_model.tolist(), strict=True)),
-        supply=_supply(round_, cluster, depth),
-        storage=tuple(by_name[name].storage if name in by_name else None for name in names),
-        prices=np.array(
-            [
-                [by_name[name].prices.get(model, 0) if name in by_name else 0 for model in models]
-                for name in names
-                for models in [cluster.gpu_models]
-            ],
-            dtype=np.int64,
-        ).reshape(len(names), len(cluster.gpu_models)),
-        links={(index[link.source], index[link.target]): link for link in geo.links},
+        names=facts.regions,
+        index=facts.number,
+        models=facts.models,
+        region_of_host={name: facts.region_of(host) for name, host in hosts.hosts.items()},
+        model_of_host={name: host.hardware.gpu_model for name, host in hosts.hosts.items()},
+        supply=supply,
+        storage=tuple(
+            facts.entries[region].storage if region in facts.entries else None
+            for region in range(len(facts.regions))
+        ),
+        prices=prices,
+        links=facts.links,
         size=size,
         held=held,
     )
@@ -150,20 +146,3 @@ def counted_in(regions: Regions) -> list[int]:
             found = min(near, key=lambda region: (-near[region], region), default=NOWHERE)
         counted.append(found)
     return counted
-
-
-def _supply(round_: Round, cluster: Cluster, depth: int) -> Ints:
-    """Return milli-GPU of healthy hosts, reserved GPUs left out (regions, models)."""
-    healthy = build_state(round_, cluster).healthy
-    gpus = np.where(healthy, cluster.gpu_count, 0).astype(np.int64)
-    for reservation in round_.reservations:
-        for name in expand(reservation.host):
-            host = cluster.host_index[name]
-            kept = cluster.gpu_count[host] if reservation.gpus is None else len(reservation.gpus)
-            gpus[host] = max(0, gpus[host] - int(kept))
-    supply = np.zeros((len(cluster.names[depth]), len(cluster.gpu_models)), dtype=np.int64)
-    usable = np.flatnonzero(gpus)
-    np.add.at(
-        supply, (cluster.domain[depth][usable], cluster.gpu_model[usable]), gpus[usable] * WHOLE_GPU
-    )
-    return supply

@@ -5,13 +5,13 @@ from __future__ import annotations
 from placewright.cli.deadlines import deadlines_text
 from placewright.cli.occupancy import Occupancy, occupancy_of
 from placewright.cli.promises import promised_in
-from placewright.cli.regions import POLICIES
 from placewright.cli.replicas import section_of
 from placewright.cli.text import count, gib, gpus
 from placewright.instances.cluster import ClusterDocument
 from placewright.instances.geo_section import ReadsSection, ReplicaSection
 from placewright.instances.plan import DecisionKind, Plan
 from placewright.instances.round import Round
+from placewright.instances.verify.data_facts import POLICIES
 
 OUTCOMES = {
     DecisionKind.START: "started",
