@@ -318,8 +318,7 @@ def _document(deciding: Deciding) -> Plan:
         steps = [deciding.jobs[j].name for j in deciding.preempted]
         sections.append({"kind": "moves", "steps": steps, "needs_spare": []})
     reads = ReadsSection(readers=tuple(_readers(deciding, readers)))
-    if reads.readers:
-        sections.append(reads.model_dump(mode="json"))
+    sections.append(reads.model_dump(mode="json"))
     return Plan(decisions=tuple(decisions), sections=tuple(sections))
 
 
@@ -338,8 +337,9 @@ def _readers(deciding: Deciding, jobs: Iterable[tuple[int, int]]) -> Iterator[Re
     first = np.searchsorted(wan.read_job, np.arange(len(wan.demand) + 1))
     for j, region in jobs:
         reads = []
-        for dataset in wan.read_dataset[first[j] : first[j + 1]].tolist():
-            if deciding.holds[dataset, region]:
+        for read in range(first[j], first[j + 1]):
+            dataset = int(wan.read_dataset[read])
+            if deciding.holds[dataset, region] or not wan.read_remote[read]:
                 continue
             able = np.flatnonzero(deciding.holds[dataset] & wan.within(dataset)[:, region])
             if len(able):
