@@ -14,7 +14,7 @@ import numpy as np
 
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.geo_generator import demand, supply
-from placewright.instances.geo_generator.distributions import Ints, order
+from placewright.instances.geo_generator.distributions import Ints, apportion, order
 from placewright.instances.geo_generator.grid import draw_grid
 from placewright.instances.geo_generator.homes import draw_rules, homes, place_data
 from placewright.instances.geo_generator.readers import draw_readers
@@ -31,9 +31,6 @@ MAX_REGIONS = 64
 MAX_DATASETS = 20_000
 MAX_JOBS = 200_000
 MAX_GPUS = 1_600_000
-
-RUNNING_PER_PENDING = 0.8
-"""Running jobs of policy `geo`: they take about 45 % of what is asked."""
 
 PASSES = Shares((1, 2, 3), (700, 200, 100))
 """How often a window a workload reads its datasets."""
@@ -58,7 +55,8 @@ def generate(
     Parameters
     ----------
     regions, datasets, jobs
-        How many; jobs are pending, under `geo` others run beside them. No fewer jobs than datasets.
+        How many; jobs are pending, under `geo` as many run beside them, as far as there is room.
+        No fewer jobs than datasets.
     gpus
         Of all regions, a multiple of 8; two hosts of 8 for each region at least.
     mix
@@ -81,7 +79,7 @@ def generate(
     if grid is not None and len(grid.regions) < regions:
         raise _argument("regions", regions, f"expected at most {len(grid.regions)}, as in the grid")
     rng = np.random.Generator(np.random.PCG64(seed))
-    running = round(RUNNING_PER_PENDING * jobs) if policy == "geo" else 0
+    running = jobs if policy == "geo" else 0
     title = f"{policy}-{mix}-{regions}-{datasets}-{jobs}-{gpus}-{seed}"
     hosts = supply.supply(rng, regions, gpus // supply.HOST_GPUS)
     wan = draw_grid(rng, regions, grid)
@@ -110,12 +108,14 @@ def _world(
     region = place_data(reads, asked, target * asked.sum() / total)
     here, _ = homes(reads, region, gpus.size)
 
-    sizes, hottest = each[owner], int(np.argmax(target / gpus))
+    sizes, goal = each[owner], apportion(total, target)
     anyone = order(rng, owner.size)
-    there = here[owner[anyone]] == hottest
-    hot = round(target[hottest])
-    demand.settle(sizes, anyone[there], hot, largest)
-    demand.settle(sizes, anyone[~there], total - hot, largest)
+    where = here[owner[anyone]]
+    for r in range(gpus.size):
+        demand.settle(sizes, anyone[where == r], int(goal[r]), largest)
+    elsewhere = anyone[where != np.argmax(target / gpus)]
+    rest = total - int(sizes.sum()) + int(sizes[elsewhere].sum())
+    demand.settle(sizes, elsewhere, rest, largest)
 
     asked = np.bincount(owner, weights=sizes).astype(np.int64)
     most = np.zeros(reads.jobs.size, dtype=np.int64)
