@@ -65,7 +65,8 @@ def _base(rng: np.random.Generator, policy: Literal["geo", "replicas"], seed: in
         for r in regions
         if r in (d.get("regions") or regions) and r not in d["replicas"] and rng.random() < 0.1
     ]
-    entries = [_region(rng, name, datasets, copying) for name in regions]
+    models = sorted({h["gpu_model"] for h in hosts})
+    entries = [_region(rng, name, datasets, copying, models) for name in regions]
     links = [
         {
             "source": source,
@@ -100,12 +101,16 @@ def _dataset(rng: np.random.Generator, name: str, regions: list[str]) -> Entry:
 
 
 def _region(
-    rng: np.random.Generator, name: str, datasets: list[Entry], copying: list[Entry]
+    rng: np.random.Generator,
+    name: str,
+    datasets: list[Entry],
+    copying: list[Entry],
+    models: list[str],
 ) -> Entry:
     held = {d["name"] for d in datasets if name in d["replicas"]}
     held |= {c["dataset"] for c in copying if c["region"] == name}
     used = sum(d["size"] for d in datasets if d["name"] in held)
-    entry: Entry = {"name": name, "prices": {m: int(rng.integers(1, 5)) for m in MODELS}}
+    entry: Entry = {"name": name, "prices": {m: int(rng.integers(1, 5)) for m in models}}
     if rng.random() < 0.7:
         entry["storage"] = used + int(rng.integers(0, 4))
     return entry
