@@ -1,0 +1,70 @@
+"""A layout by workloads and groups, and what it comes to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from placewright.formulations.replicas.problem import HOMELESS, Layout, Problem
+from placewright.formulations.replicas.values import overload_of
+from placewright.formulations.wan.compile import NONE, Bools, Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Draft:
+    """How many jobs of each workload have their home where, and where groups of datasets are.
+
+    Attributes
+    ----------
+    jobs : Ints
+        (workloads, regions, models).
+    replicas : Bools
+        (groups, regions).
+    """
+
+    jobs: Ints
+    replicas: Bools
+
+    def demand(self, problem: Problem) -> Ints:
+        """Return milli-GPU (regions, models)."""
+        asked: Ints = np.tensordot(problem.demand, self.jobs, axes=1)
+        return asked
+
+    def rank(self, problem: Problem) -> tuple[int, int, int]:
+        """Return `overload`, `remote_reads` and `copies`."""
+        homeless = problem.count - self.jobs.sum(axis=(1, 2))
+        there = self.jobs.sum(axis=2)[problem.read_workload]
+        local = np.where(self.replicas[problem.read_group], there, 0).sum(axis=1)
+        away = problem.count[problem.read_workload] - local
+        new = self.replicas & ~problem.now
+        return (
+            overload_of(self.demand(problem), problem.supply)
+            + HOMELESS * int((homeless * problem.demand).sum()),
+            int((away * problem.read_gib).sum()),
+            int((new * problem.size[:, None]).sum()),
+        )
+
+    def trimmed(self, problem: Problem) -> Draft:
+        """Return it without new replicas that nobody reads where they are."""
+        return replace(self, replicas=self.replicas & (problem.now | self.read(problem)))
+
+    def read(self, problem: Problem) -> Bools:
+        """Return where jobs read each group in their own region (groups, regions)."""
+        read = np.zeros_like(problem.now)
+        np.logical_or.at(read, problem.read_group, self.jobs.sum(axis=2)[problem.read_workload] > 0)
+        return read
+
+    def layout(self, problem: Problem) -> Layout:
+        """Return it job by job; jobs of a workload are dealt out in their order."""
+        homes = np.full((len(problem.workload), 2), NONE, dtype=np.int64)
+        order = np.argsort(problem.workload, kind="stable")
+        first = np.concatenate([[0], np.cumsum(problem.count)])
+        w, r, m = np.nonzero(self.jobs)
+        number = self.jobs[w, r, m]
+        before = np.concatenate([[0], np.cumsum(number)])[:-1]
+        start = before - before[np.searchsorted(w, w)] + first[w]
+        at = np.repeat(start, number) + np.arange(number.sum()) - np.repeat(before, number)
+        homes[order[at], 0] = np.repeat(r, number)
+        homes[order[at], 1] = np.repeat(m, number)
+        return Layout(self.replicas[problem.group], homes)

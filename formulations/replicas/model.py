@@ -1,0 +1,259 @@
+"""The exact model of a part of a problem, the rest of a draft held as it is.
+
+With n[w,r,m] jobs of workload w in region r on model m, d[w] of its jobs without a home, and
+x[p,r] in {0, 1} where group p has a replica in the end:
+
+    sum_{r,m} n[w,r,m] + d[w] = count_w
+    sum_r x[p,r] >= 1                                      for a group with a replica now
+    sum_m n[w,r,m] - q[w,p,r] <= count_w x[p,r]            for each read; q = 0 if it must be local
+    sum_m n[w,r,m] <= count_w (x[p,r] + sum of x[p,s] over regions s with a link to r)
+    sum_p size_p x[p,r] <= storage_r                       or what is there now, if that is more
+    sum_p size_p x[p,r] over new replicas <= budgets of all links into r
+    over[r,m] + D <= S,  more[r,m] + D <= 1.2 S            D = sum_w demand_w n[w,r,m]
+
+All five terms are linear in these, `imbalance` and `hottest` with whole variables that stand for
+their rounding. It is a relaxation only as to transfers: which links copies take, and when.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from placewright.formulations.replicas.draft import Draft
+from placewright.formulations.replicas.problem import HOMELESS, Problem
+from placewright.formulations.wan.compile import UNLIMITED, Bools, Ints
+from placewright.instances.documents import WHOLE_GPU
+from placewright.solver import Model
+from placewright.solver.arrays import Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """What is free: workloads, groups, and regions of both.
+
+    Attributes
+    ----------
+    workloads, groups : Bools
+        (workloads,) and (groups,).
+    homes : Bools
+        (workloads, regions, models): homes that free workloads may have.
+    holds : Bools
+        (groups, regions): replicas that free groups may have.
+    local : bool
+        Whether no free workload reads from afar.
+    """
+
+    workloads: Bools
+    groups: Bools
+    homes: Bools
+    holds: Bools
+    local: bool = False
+
+
+def everything(problem: Problem, *, local: bool = False) -> Part:
+    """Return the part that is all of a problem."""
+    return Part(
+        workloads=np.ones(problem.workloads, dtype=np.bool_),
+        groups=np.ones(problem.groups, dtype=np.bool_),
+        homes=problem.may,
+        holds=problem.may_hold,
+        local=local,
+    )
+
+
+class PartModel:
+    """A part of a problem as a `Model` with the terms of the policy."""
+
+    def __init__(self, problem: Problem, part: Part, draft: Draft, terms: tuple[str, ...]) -> None:
+        self._problem, self._part, self._draft = problem, part, draft
+        self.model = Model()
+        self._homes()
+        self._replicas()
+        self._reads()
+        self._overload()
+        if "imbalance" in terms:
+            self._imbalance()
+        if "hottest" in terms:
+            self._hottest()
+
+    def draft(self, values: Floats) -> Draft:
+        """Return the draft that a point of the model stands for."""
+        jobs, replicas = self._draft.jobs.copy(), self._draft.replicas.copy()
+        jobs[self._part.workloads] = 0
+        replicas[self._part.groups] = False
+        jobs[self._at] = np.rint(values[self._n]).astype(np.int64)
+        replicas[self._where] = values[self._x[self._where]] > 0.5
+        return Draft(jobs, replicas)
+
+    def point(self, draft: Draft) -> Floats:
+        """Return the shares and replicas of a draft at their columns, 0 at all others."""
+        values = np.zeros(self.model.columns)
+        values[self._n] = draft.jobs[self._at]
+        values[self._x[self._where]] = draft.replicas[self._where]
+        return values
+
+    def fractions(self, values: Floats) -> tuple[Floats, Floats]:
+        """Return jobs (workloads, regions, models) and replicas (groups, regions) of a point."""
+        jobs, replicas = self._draft.jobs.astype(float), self._draft.replicas.astype(float)
+        jobs[self._part.workloads] = 0
+        replicas[self._part.groups] = 0
+        jobs[self._at] = values[self._n]
+        replicas[self._where] = values[self._x[self._where]]
+        return jobs, replicas
+
+    def _homes(self) -> None:
+        problem, model, part = self._problem, self.model, self._part
+        may = part.homes & part.workloads[:, None, None]
+        self._at = np.nonzero(may)
+        w = self._at[0]
+        self._n = model.variables("jobs", len(w), upper=problem.count[w].astype(float))
+        self._number = np.full(may.shape, -1, dtype=np.int64)
+        self._number[self._at] = self._n
+        free = np.flatnonzero(part.workloads)
+        count = problem.count[free].astype(float)
+        self._none = model.variables("homeless", len(free), upper=count)
+        rows = np.zeros(problem.workloads, dtype=np.int64)
+        rows[free] = model.rows("homes", len(free), lower=count, upper=count)
+        model.add(rows[w], self._n, 1.0)
+        model.add(rows[free], self._none, 1.0)
+        gib = np.bincount(
+            problem.read_workload, weights=problem.read_gib, minlength=problem.workloads
+        )
+        cost = HOMELESS * problem.demand[free].astype(float)
+        model.term("overload", self._none, cost, sense="min")
+        model.term("remote_reads", self._none, gib[free], sense="min")
+
+    def _replicas(self) -> None:
+        problem, model, part = self._problem, self.model, self._part
+        may = part.holds & part.groups[:, None]
+        self._where = np.nonzero(may)
+        p, r = self._where
+        self._x = np.full(may.shape, -1, dtype=np.int64)
+        self._x[self._where] = model.variables("replicas", len(p), upper=1.0)
+        x, size = self._x[self._where], problem.size[p].astype(float)
+        some = np.flatnonzero(part.groups & problem.now.any(axis=1))
+        rows = np.full(problem.groups, -1, dtype=np.int64)
+        rows[some] = model.rows("kept", len(some), lower=1.0)
+        model.add(rows[p], x, 1.0)
+        held = problem.now.T.astype(np.int64) @ problem.size
+        fixed = self._draft.replicas & ~part.groups[:, None]
+        room = np.maximum(problem.storage, held) - fixed.T.astype(np.int64) @ problem.size
+        limited = np.flatnonzero(problem.storage < UNLIMITED)
+        rows = np.full(problem.regions, -1, dtype=np.int64)
+        rows[limited] = model.rows("storage", len(limited), upper=room[limited].astype(float))
+        here = rows[r] >= 0
+        model.add(rows[r[here]], x[here], size[here])
+        arrived = (fixed & ~problem.now).T.astype(np.int64) @ problem.size
+        rows = model.rows(
+            "incoming", problem.regions, upper=(problem.incoming - arrived).astype(float)
+        )
+        new = ~problem.now[p, r]
+        model.add(rows[r[new]], x[new], size[new])
+        model.term("copies", x[new], size[new], sense="min", constant=float(arrived.sum()))
+
+    def _reads(self) -> None:
+        """Jobs beyond those beside a replica read from afar, where they may."""
+        problem, part, fixed = self._problem, self._part, self._draft
+        w, p = problem.read_workload, problem.read_group
+        there = fixed.jobs.sum(axis=2)
+        free = part.workloads[w]
+        settled = ~free & ~part.groups[p]
+        near = np.where(fixed.replicas[p[settled]], there[w[settled]], 0).sum(axis=1)
+        rest = (problem.count[w[settled]] - near) * problem.read_gib[settled]
+        lost = (problem.count - there.sum(axis=1))[w] * problem.read_gib
+        lost = lost[~free & ~settled].sum() + rest.sum()
+        self.model.term("remote_reads", [], [], sense="min", constant=float(lost))
+        # A free workload sends at most all its jobs to a region, a fixed one those that it has.
+        most = np.where(
+            free[:, None],
+            np.where(part.homes.any(axis=2)[w], problem.count[w, None], 0),
+            there[w],
+        )
+        sure: Bools = fixed.replicas[p] & ~part.groups[p, None]
+        i, r = np.nonzero((most > 0) & ~settled[:, None] & ~sure)
+        rows = self._beside(self._mark("local", i, r, most), i, r, most)
+        far = problem.read_remote[i] & ~(free[i] & part.local)
+        gib = problem.read_gib[i[far]].astype(float)
+        away = self.model.variables("away", len(gib), upper=most[i, r][far], integer=False)
+        self.model.add(rows[far], away, -1.0)
+        self.model.term("remote_reads", away, gib, sense="min")
+        # Where every place of a replica has a link to the region, one replica is enough.
+        i, r = i[far], r[far]
+        places = np.where(part.groups[p, None], part.holds[p], fixed.replicas[p])
+        short = (places[i] & ~problem.linked.T[r]).any(axis=1)
+        short &= ~(sure[i] & problem.linked.T[r]).any(axis=1)
+        i, r = i[short], r[short]
+        rows = self._beside(self._mark("linked", i, r, most), i, r, most)
+        for s in range(problem.regions):
+            x = self._x[p[i], s]
+            on = problem.linked[s, r] & (x >= 0)
+            self.model.add(rows[on], x[on], -most[i[on], r[on]])
+
+    def _mark(self, name: str, i: Ints, r: Ints, most: Ints) -> Ints:
+        """Return rows n - ... <= 0, less the jobs that are fixed."""
+        free = self._part.workloads[self._problem.read_workload[i]]
+        return self.model.rows(name, len(i), upper=np.where(free, 0, -most[i, r]).astype(float))
+
+    def _beside(self, rows: Ints, i: Ints, r: Ints, most: Ints) -> Ints:
+        """Add n - most * x to rows of reads and regions, where these are free."""
+        w, p = self._problem.read_workload[i], self._problem.read_group[i]
+        number, x = self._number[w, r], self._x[p, r]
+        for m in range(number.shape[1]):
+            on = number[:, m] >= 0
+            self.model.add(rows[on], number[on, m], 1.0)
+        on = x >= 0
+        self.model.add(rows[on], x[on], -most[i[on], r[on]])
+        return rows
+
+    def _overload(self) -> None:
+        """Demand beyond supply once, beyond 120 % of it once more."""
+        problem, model = self._problem, self.model
+        rest = np.where(self._part.workloads[:, None, None], 0, self._draft.jobs)
+        fixed = np.tensordot(problem.demand, rest, axes=1).ravel().astype(float)
+        supply = problem.supply.ravel().astype(float)
+        w, r, m = self._at
+        cell = r * problem.supply.shape[1] + m
+        for name, most in (("over", supply), ("more", 1.2 * supply)):
+            rows = model.rows(name, len(supply), upper=most - fixed)
+            excess = model.variables(name, len(supply), integer=False)
+            model.add(rows[cell], self._n, problem.demand[w].astype(float))
+            model.add(rows, excess, -1.0)
+            model.term("overload", excess, 1.0, sense="min")
+
+    def _imbalance(self) -> None:
+        problem, model = self._problem, self.model
+        limited = np.flatnonzero(problem.storage < UNLIMITED)
+        total = float(problem.storage[limited].sum())
+        beyond = model.variables("beyond", len(limited))
+        model.term("imbalance", beyond, 1.0, sense="min")
+        if total == 0:
+            return
+        part = problem.storage[limited] / total
+        fixed = (self._draft.replicas & ~self._part.groups[:, None]).T.astype(
+            np.int64
+        ) @ problem.size
+        rows = model.rows(
+            "beyond", len(limited), upper=part * fixed[limited].sum() - fixed[limited]
+        )
+        model.add(rows, beyond, -1.0)
+        p, r = self._where
+        here = np.isin(r, limited)
+        p, r, x = p[here], r[here], self._x[self._where][here]
+        for k, region in enumerate(limited.tolist()):
+            weight = np.where(r == region, 1.0, 0.0) - part[k]
+            model.add(rows[k], x, weight * problem.size[p])
+
+    def _hottest(self) -> None:
+        problem, model = self._problem, self.model
+        supply = problem.supply.sum(axis=1)
+        supply = np.where(supply == 0, WHOLE_GPU, supply).astype(float)
+        rest = np.where(self._part.workloads[:, None, None], 0, self._draft.jobs)
+        fixed = np.tensordot(problem.demand, rest, axes=1).sum(axis=1)
+        most = model.variables("hottest", 1)
+        model.term("hottest", most, 1.0, sense="min")
+        rows = model.rows("hottest", problem.regions, upper=-1000.0 * fixed / supply)
+        model.add(rows, most, -1.0)
+        w, r, _ = self._at
+        model.add(rows[r], self._n, 1000.0 * problem.demand[w] / supply[r])
