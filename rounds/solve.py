@@ -25,6 +25,7 @@ from placewright.rounds.guarantees import Guarantees, own_cells
 from placewright.rounds.interleaved import Interleaver
 from placewright.rounds.leased import Admitter
 from placewright.rounds.regional import Regional
+from placewright.rounds.relocated import Relocator
 from placewright.rounds.settings import Isolation, Settings, Solver
 from placewright.rounds.usage import Meter, versions
 
@@ -163,6 +164,8 @@ class Solve:
             return Interleaver(self.round)
         if self.round.policy.formulation == "deadline":
             return Admitter(self.round, self.memory.ledger)
+        if self.round.policy.formulation == "replicas":
+            return Relocator(self.round)
         if self.round.policy.formulation == "geo":
             return Regional(self.round)
         if own_cells(self.round):

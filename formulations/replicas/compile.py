@@ -8,7 +8,11 @@ import numpy as np
 
 from placewright.formulations.replicas.problem import Problem, dense
 from placewright.formulations.wan.compile import Bools, Ints, Wan, compile_wan
+from placewright.formulations.wan.transfers import reachable
 from placewright.instances.round import Round
+
+FEW = 40
+"""Datasets that are not grouped: so few are decided exactly, each for itself."""
 
 
 def compile_replicas(round_: Round) -> Problem:
@@ -40,6 +44,7 @@ def problem_of(wan: Wan) -> Problem:
         supply=wan.supply,
         size=_totals(group, wan.size, len(head)),
         now=now,
+        fixed=(wan.arriving & ~wan.complete())[head],
         may_hold=may_hold,
         storage=wan.storage,
         incoming=wan.budget.sum(axis=0),
@@ -72,7 +77,9 @@ def _workloads(wan: Wan) -> Ints:
 
 
 def _groups(wan: Wan, workload: Ints) -> Ints:
-    """Return the group of each dataset (datasets,)."""
+    """Return the group of each dataset (datasets,); each is its own where they are few."""
+    if len(wan.size) <= FEW:
+        return np.arange(len(wan.size), dtype=np.int64)
     readers: dict[int, set[tuple[int, int, bool]]] = defaultdict(set)
     for job, dataset, gib, remote in zip(
         workload[wan.read_job].tolist(),
@@ -123,20 +130,12 @@ def _totals(place: Ints, amounts: Ints, count: int) -> Ints:
 def _reachable(wan: Wan) -> Bools:
     """Return where a copy of each dataset could come at all (datasets, regions)."""
     known: dict[bytes, Bools] = {}
-    reach: Bools = wan.holds | wan.arriving
     rows = []
-    for dataset, holders in enumerate(reach):
-        may = wan.may_hold[dataset]
-        key = may.tobytes()
+    for dataset, (holders, may) in enumerate(
+        zip(wan.holds | wan.arriving, wan.may_hold, strict=True)
+    ):
+        key = holders.tobytes() + may.tobytes()
         if key not in known:
-            known[key] = _closure(wan.within(dataset) & (wan.budget > 0))
-        rows.append(known[key][holders].any(axis=0) & may)
-    return np.array(rows, dtype=np.bool_).reshape(reach.shape)
-
-
-def _closure(links: Bools) -> Bools:
-    """Return which regions data gets to from each region, over any number of links."""
-    reach: Bools = links | np.eye(len(links), dtype=np.bool_)
-    for via in range(len(links)):
-        reach |= reach[:, via, None] & reach[None, via, :]
-    return reach
+            known[key] = reachable(wan, dataset) & may
+        rows.append(known[key])
+    return np.array(rows, dtype=np.bool_).reshape(wan.holds.shape)

@@ -46,8 +46,19 @@ class Draft:
         )
 
     def trimmed(self, problem: Problem) -> Draft:
-        """Return it without new replicas that nobody reads where they are."""
-        return replace(self, replicas=self.replicas & (problem.now | self.read(problem)))
+        """Return it without new replicas that nobody reads beside them, and without idle drops.
+
+        What is there now stays where there is room for it, the smallest first.
+        """
+        replicas = self.replicas & (problem.now | self.read(problem))
+        room = problem.storage - replicas.T.astype(np.int64) @ problem.size
+        gone, region = np.nonzero(problem.now & ~replicas)
+        order = np.argsort(problem.size[gone], kind="stable")
+        for p, r in zip(gone[order].tolist(), region[order].tolist(), strict=True):
+            if problem.size[p] <= room[r]:
+                replicas[p, r] = True
+                room[r] -= problem.size[p]
+        return replace(self, replicas=replicas)
 
     def read(self, problem: Problem) -> Bools:
         """Return where jobs read each group in their own region (groups, regions)."""

@@ -131,7 +131,9 @@ class PartModel:
         self._where = np.nonzero(may)
         p, r = self._where
         self._x = np.full(may.shape, -1, dtype=np.int64)
-        self._x[self._where] = model.variables("replicas", len(p), upper=1.0)
+        self._x[self._where] = model.variables(
+            "replicas", len(p), lower=problem.fixed[p, r].astype(float), upper=1.0
+        )
         x, size = self._x[self._where], problem.size[p].astype(float)
         some = np.flatnonzero(part.groups & problem.now.any(axis=1))
         rows = np.full(problem.groups, -1, dtype=np.int64)
@@ -168,11 +170,11 @@ class PartModel:
         # A free workload sends at most all its jobs to a region, a fixed one those that it has.
         most = np.where(
             free[:, None],
-            np.where(part.homes.any(axis=2)[w], problem.count[w, None], 0),
+            np.where(np.sum(part.homes, axis=2)[w], problem.count[w, None], 0),
             there[w],
         )
         sure: Bools = fixed.replicas[p] & ~part.groups[p, None]
-        i, r = np.nonzero((most > 0) & ~settled[:, None] & ~sure)
+        i, r = np.nonzero((most > 0) & np.logical_not(settled)[:, None] & ~sure)
         rows = self._beside(self._mark("local", i, r, most), i, r, most)
         far = problem.read_remote[i] & ~(free[i] & part.local)
         gib = problem.read_gib[i[far]].astype(float)
@@ -181,9 +183,9 @@ class PartModel:
         self.model.term("remote_reads", away, gib, sense="min")
         # Where every place of a replica has a link to the region, one replica is enough.
         i, r = i[far], r[far]
-        places = np.where(part.groups[p, None], part.holds[p], fixed.replicas[p])
+        places: Bools = np.where(part.groups[p, None], part.holds[p], fixed.replicas[p])
         short = (places[i] & ~problem.linked.T[r]).any(axis=1)
-        short &= ~(sure[i] & problem.linked.T[r]).any(axis=1)
+        short &= np.logical_not((sure[i] & problem.linked.T[r]).any(axis=1))
         i, r = i[short], r[short]
         rows = self._beside(self._mark("linked", i, r, most), i, r, most)
         for s in range(problem.regions):
@@ -225,12 +227,9 @@ class PartModel:
     def _imbalance(self) -> None:
         problem, model = self._problem, self.model
         limited = np.flatnonzero(problem.storage < UNLIMITED)
-        total = float(problem.storage[limited].sum())
         beyond = model.variables("beyond", len(limited))
         model.term("imbalance", beyond, 1.0, sense="min")
-        if total == 0:
-            return
-        part = problem.storage[limited] / total
+        part = problem.storage[limited] / max(1.0, float(problem.storage[limited].sum()))
         fixed = (self._draft.replicas & ~self._part.groups[:, None]).T.astype(
             np.int64
         ) @ problem.size

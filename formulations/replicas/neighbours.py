@@ -33,18 +33,23 @@ IDLE = 40
 class Neighbours:
     """A search from a draft; `steps` yields each better one."""
 
-    def __init__(self, problem: Problem, session: Session, draft: Draft, blocked: Bools) -> None:
+    def __init__(self, problem: Problem, session: Session, draft: Draft) -> None:
         self.problem, self.session, self.draft = problem, session, draft
-        self._may_hold = problem.may_hold & ~blocked
+        self._may_hold = problem.may_hold.copy()
         self._random = np.random.default_rng(session.seed)
         self._size = {kind: float(FIRST) for kind in ("regions", "groups")}
         self._readers = _rows(problem.read_group, problem.read_workload, problem.groups)
         self._reads = _rows(problem.read_workload, problem.read_group, problem.workloads)
 
-    def steps(self, until: float) -> Iterator[Draft]:
-        """Yield better drafts until so many seconds are left."""
+    def learn(self, draft: Draft, refused: Bools) -> None:
+        """Go on from a draft that can be carried, without copies that were refused."""
+        self.draft = draft
+        self._may_hold &= ~refused
+
+    def steps(self) -> Iterator[bool]:
+        """Yield after each part whether the draft became better, until nothing helps any more."""
         idle = 0
-        while not self.session.expired(until) and idle < IDLE:
+        while idle < IDLE:
             kind = "regions" if self._random.random() < 0.5 else "groups"
             part = self._regions() if kind == "regions" else self._groups()
             better, solved = self._solve(part)
@@ -52,13 +57,11 @@ class Neighbours:
                 np.clip(self._size[kind] * (1.15 if solved else 0.7), LEAST, MOST)
             )
             idle = 0 if better or solved else idle + 1
-            if better:
-                yield self.draft
+            yield better
 
     def _solve(self, part: Part) -> tuple[bool, bool]:
         """Return whether a part became better, and whether its model was solved to the end."""
         problem, before = self.problem, self.draft.rank(self.problem)
-        terms = ("overload", "remote_reads", "copies")
         held = PartModel(problem, part, self.draft, ())
         model = held.model
         if before[0]:
@@ -69,7 +72,11 @@ class Neighbours:
                 arrays = model.arrays(name)
                 used = np.flatnonzero(arrays.cost)
                 model.term(
-                    goal, used, worth * arrays.cost[used], sense="min", constant=worth * arrays.constant
+                    goal,
+                    used,
+                    worth * arrays.cost[used],
+                    sense="min",
+                    constant=worth * arrays.constant,
                 )
             model.hold("remote_reads", before[1], HOLD_SLACK)
         model.hold("overload", before[0], HOLD_SLACK)
@@ -80,14 +87,13 @@ class Neighbours:
             return False, False
         found = held.draft(outcome.values).trimmed(problem)
         solved = outcome.status == "optimal"
-        del terms
         if found.rank(problem) < before:
             self.draft = found
             return True, solved
         return False, solved
 
     def _regions(self) -> Part:
-        """A few regions, drawn by what is copied there, and all that is in them."""
+        """Return a few regions, drawn by what is copied there, and all that is in them."""
         problem, draft = self.problem, self.draft
         new = (draft.replicas & ~problem.now).T.astype(np.int64) @ problem.size
         weight = new + 0.1 * new.mean() + 1.0
@@ -110,13 +116,15 @@ class Neighbours:
         )
 
     def _groups(self) -> Part:
-        """Groups connected by readers, from one that is copied, with all who read them."""
+        """Return groups connected by readers, from one that is copied, with all who read them."""
         problem, draft = self.problem, self.draft
         cost = ((draft.replicas & ~problem.now) * problem.size[:, None]).sum(axis=1) ** 0.5
         cost += 0.1 * cost.mean() + 1.0
         groups = np.zeros(problem.groups, dtype=np.bool_)
         free = np.zeros(problem.workloads, dtype=np.bool_)
-        order = self._random.choice(problem.groups, problem.groups, replace=False, p=cost / cost.sum())
+        order = self._random.choice(
+            problem.groups, problem.groups, replace=False, p=cost / cost.sum()
+        )
         waiting: list[int] = []
         for start in order.tolist():
             waiting.append(start)

@@ -47,6 +47,8 @@ class Problem:
         (groups,): GiB.
     now : Bools
         (groups, regions): where a replica is or arrives.
+    fixed : Bools
+        (groups, regions): where one arrives that is not complete yet; it stays.
     may_hold : Bools
         (groups, regions): where one is, arrives, or could be copied to.
     storage, incoming, outgoing : Ints
@@ -68,6 +70,7 @@ class Problem:
     supply: Ints
     size: Ints
     now: Bools
+    fixed: Bools
     may_hold: Bools
     storage: Ints
     incoming: Ints
@@ -126,8 +129,8 @@ class Layout:
         return new
 
     def drops(self, wan: Wan) -> Bools:
-        """Return the replicas that go (datasets, regions)."""
-        gone: Bools = wan.holds & ~self.replicas
+        """Return the replicas that go (datasets, regions); copies under way stay."""
+        gone: Bools = wan.complete() & ~self.replicas
         return gone
 
 

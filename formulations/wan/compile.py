@@ -93,6 +93,10 @@ class Wan:
         may: Bools = self.may_hold[dataset]
         return (self.bandwidth > 0) & may[:, None] & may[None, :]
 
+    def complete(self) -> Bools:
+        """Return where a replica is complete now, copies that have just arrived included."""
+        return self.holds | (self.arriving & (self.ready <= self.round.now))
+
 
 def compile_wan(round_: Round) -> Wan:
     """Return the arrays of a round of policy `geo` or `replicas`."""

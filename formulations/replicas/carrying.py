@@ -1,0 +1,84 @@
+"""From a draft to a plan whose copies can be carried."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placewright.formulations.replicas.draft import Draft
+from placewright.formulations.replicas.placing import Placing, usual_order
+from placewright.formulations.replicas.problem import Layout, Problem
+from placewright.formulations.session import DataPlan
+from placewright.formulations.wan.compile import NONE, Bools
+from placewright.formulations.wan.transfers import Transfers, schedule
+
+
+def carry(problem: Problem, draft: Draft) -> tuple[Draft, DataPlan, Bools]:
+    """Return a draft of which every copy is carried, its plan, and what was refused on the way.
+
+    What the links refuse is not copied (groups, regions), and who was to read it there finds a home
+    among the replicas that are left. Each attempt copies less, so there is an end.
+    """
+    refused = np.zeros_like(problem.now)
+    while True:
+        layout = draft.layout(problem)
+        transfers = schedule(problem.wan, *_wishes(problem, layout))
+        lost = _lost(problem, layout, transfers)
+        if not lost.any():
+            return draft, _plan(layout, transfers), refused
+        refused |= lost & ~problem.now
+        draft = without(problem, draft, lost)
+
+
+def without(problem: Problem, draft: Draft, lost: Bools) -> Draft:
+    """Return a draft without some copies; a group of which none is left stays where it was."""
+    replicas = draft.replicas & ~(lost & ~problem.now)
+    # Nobody drops the last replica, and a drop that was not made is none.
+    bare = ~replicas.any(axis=1) | (lost & problem.now).any(axis=1)
+    replicas[bare] |= problem.now[bare]
+    changed = (replicas != draft.replicas).any(axis=1)
+    moved = np.zeros(problem.workloads, dtype=np.bool_)
+    moved[problem.read_workload[changed[problem.read_group]]] = True
+    placing = Placing(problem, replicas, np.zeros_like(replicas))
+    placing.keep(draft, np.flatnonzero(~moved))
+    order = usual_order(problem)
+    placing.place(order[moved[order]].tolist())
+    return placing.draft().trimmed(problem)
+
+
+def _wishes(
+    problem: Problem, layout: Layout
+) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Return the copies, the one that saves most reads per GiB first, and the drops."""
+    wan = problem.wan
+    region = layout.homes[wan.read_job, 0]
+    there = region != NONE
+    reads = np.zeros(layout.replicas.shape, dtype=np.int64)
+    # A read that must be local decides whether a job runs at all.
+    weight = np.where(wan.read_remote, 1, 10**3) * wan.read_gib
+    np.add.at(reads, (wan.read_dataset[there], region[there]), weight[there])
+    d, r = np.nonzero(layout.creates(wan))
+    order = np.argsort(-(reads[d, r] / wan.size[d]), kind="stable")
+    creates = list(zip(d[order].tolist(), r[order].tolist(), strict=True))
+    d, r = np.nonzero(layout.drops(wan))
+    return creates, list(zip(d.tolist(), r.tolist(), strict=True))
+
+
+def _lost(problem: Problem, layout: Layout, transfers: Transfers) -> Bools:
+    """Return the groups and regions with a copy or a drop that is not made (groups, regions)."""
+    lost = layout.creates(problem.wan) | layout.drops(problem.wan)
+    for made in (transfers.creates, transfers.drops):
+        for dataset, region, _ in made:
+            lost[dataset, region] = False
+    found = np.zeros_like(problem.now)
+    d, r = np.nonzero(lost)
+    found[problem.group[d], r] = True
+    return found
+
+
+def _plan(layout: Layout, transfers: Transfers) -> DataPlan:
+    return DataPlan(
+        homes={j: (r, m) for j, (r, m) in enumerate(layout.homes.tolist()) if r != NONE},
+        creates=transfers.creates,
+        drops=transfers.drops,
+        flows=transfers.flows,
+    )

@@ -1,0 +1,50 @@
+"""Small problems by one exact model, term after term."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from placewright.formulations.replicas.draft import Draft
+from placewright.formulations.replicas.model import PartModel, everything
+from placewright.formulations.replicas.problem import Problem
+from placewright.formulations.session import HOLD_SLACK, Bound, Session
+from placewright.solver import Status
+
+MOST_COLUMNS = 3000
+"""Larger models are not solved to the end in a reasonable time."""
+
+
+def is_small(problem: Problem) -> bool:
+    """Whether the exact model of a problem is worth a try."""
+    cells = int(problem.may.sum()) + int(problem.may_hold.sum())
+    return cells + len(problem.read_gib) * problem.regions <= MOST_COLUMNS
+
+
+def exact(problem: Problem, session: Session, draft: Draft) -> Iterator[Draft | Bound]:
+    """Yield the optimum of each term with those before it held, and the solver's bound on it.
+
+    The model leaves out how copies are carried: where all of the last draft's are, it is optimal.
+    """
+    terms = problem.terms
+    whole = PartModel(problem, everything(problem), draft, terms)
+    holds: list[tuple[str, int]] = []
+    for term in terms:
+        outcome = session.optimise(whole.model.arrays(term), share=0.6, gap=0.0)
+        if outcome is None:
+            return
+        if outcome.bound is not None and single(problem):
+            yield Bound(term, outcome.bound, tuple(holds))
+        if outcome.values is None:
+            return
+        draft = whole.draft(outcome.values)
+        yield draft
+        if outcome.status is not Status.OPTIMAL:
+            return
+        value = round(whole.model.value_of(term, outcome.values))
+        holds.append((term, value))
+        whole.model.hold(term, value, HOLD_SLACK)
+
+
+def single(problem: Problem) -> bool:
+    """Whether each dataset is a group of its own, so that the model loses nothing."""
+    return problem.groups == len(problem.wan.size)

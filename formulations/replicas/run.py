@@ -1,0 +1,82 @@
+"""From a problem to candidates and bounds, the quick ones first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from placewright.formulations.replicas.carrying import carry
+from placewright.formulations.replicas.draft import Draft
+from placewright.formulations.replicas.dropping import balanced
+from placewright.formulations.replicas.exact import exact, is_small
+from placewright.formulations.replicas.neighbours import Neighbours
+from placewright.formulations.replicas.placing import greedy
+from placewright.formulations.replicas.problem import Problem
+from placewright.formulations.session import Bound, Candidate, Session
+
+RARELY = 10.0
+"""A plan is shown while showing takes at most one part in so many of the search's time."""
+
+RESERVE = 2.0
+"""Time kept for the last plan, in times of what showing one took."""
+
+PARTS = 2000
+"""Parts that are decided anew, at most."""
+
+
+def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
+    """Yield plans, a greedy one first, and bounds.
+
+    A small problem is solved exactly; the plan is then optimal in all terms if no copy of it was
+    refused by the links. A large one is searched in neighbourhoods until the time is up.
+    """
+    yield from Relocation(problem, session).steps()
+
+
+class Relocation:
+    """The steps of one round."""
+
+    def __init__(self, problem: Problem, session: Session) -> None:
+        self.problem, self.session = problem, session
+        self._draft: Draft
+        self._refused = np.zeros_like(problem.now)
+
+    def steps(self) -> Iterator[Candidate | Bound]:
+        """Yield candidates and bounds."""
+        yield self._candidate(greedy(self.problem, copying=False), "as it lies")
+        draft = greedy(self.problem)
+        yield self._candidate(draft, "greedy")
+        if self.session.expired():
+            return
+        if is_small(self.problem):
+            for step in exact(self.problem, self.session, draft):
+                yield step if isinstance(step, Bound) else self._candidate(step, "exact")
+        else:
+            yield from self._search()
+
+    def _search(self) -> Iterator[Candidate | Bound]:
+        """Search on from the last candidate, and tell of progress now and then."""
+        search = Neighbours(self.problem, self.session, self._draft)
+        search.learn(self._draft, self._refused)
+        cost, told, better = 0.0, time.monotonic(), False
+        for number, found in enumerate(search.steps()):
+            better |= found
+            over = number >= PARTS or self.session.expired(RESERVE * cost)
+            due = not self.session.deterministic and time.monotonic() - told > RARELY * cost
+            if better and (over or due):
+                began = time.monotonic()
+                yield self._candidate(search.draft, "search")
+                search.learn(self._draft, self._refused)
+                told, better = time.monotonic(), False
+                cost = told - began
+            if over:
+                break
+        if better:
+            yield self._candidate(search.draft, "search")
+
+    def _candidate(self, draft: Draft, source: str) -> Candidate:
+        self._draft, plan, refused = carry(self.problem, balanced(self.problem, draft))
+        self._refused |= refused
+        return Candidate({}, source, final=True, data=plan)

@@ -1,0 +1,53 @@
+"""What decides a round of policy `replicas`, and how its plans speak of data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from placewright.formulations.replicas.compile import compile_replicas
+from placewright.formulations.replicas.problem import Problem
+from placewright.formulations.replicas.run import run
+from placewright.formulations.session import Bound, Candidate, DataPlan, Session
+from placewright.instances.plan import Decision, Reason
+from placewright.instances.round import Round
+from placewright.rounds.data import flow_section, replica_section
+
+
+class Relocator:
+    """Decides a round in which data finds its regions; jobs stay as they are."""
+
+    hosts: tuple[str, ...] = ()
+    """No plan places a task."""
+
+    def __init__(self, round_: Round) -> None:
+        self._round = round_
+        self.terms: tuple[str, ...] = round_.policy.terms
+
+    def steps(self, session: Session) -> Iterator[Candidate | Bound]:
+        """Yield what the formulation yields."""
+        return run(self._problem, session)
+
+    @cached_property
+    def _problem(self) -> Problem:
+        return compile_replicas(self._round)
+
+    def reasons(self, candidate: Candidate) -> Mapping[int, Reason]:
+        """Return why each pending job waits: it can run nowhere, or nobody starts in this round."""
+        homes = (candidate.data or DataPlan()).homes
+        return {
+            j: Reason.NOT_ASKED if j in homes else Reason.NO_REGION
+            for j, job in enumerate(self._round.jobs)
+            if job.running is None
+        }
+
+    def sections(
+        self,
+        candidate: Candidate,
+        decisions: Sequence[Decision],  # noqa: ARG002
+    ) -> Iterator[dict[str, Any] | None]:
+        """Yield replicas and flows."""
+        wan, data = self._problem.wan, candidate.data or DataPlan()
+        yield replica_section(wan, data)
+        yield flow_section(wan, data) if data.flows else None
