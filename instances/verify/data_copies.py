@@ -141,7 +141,7 @@ def _gap(data: Data, name: str) -> int | None:
             break
         if until is None:
             return None
-        reach = until if reach is None else max(reach, until)
+        reach = max(until, since if reach is None else reach)
     return reach
 
 
@@ -191,8 +191,11 @@ def _events(data: Data) -> Iterator[tuple[int, int, int]]:
         copied = flow.dataset, flow.path[-1]
         first[copied] = min(first.get(copied, flow.start), flow.start)
     for (name, region), ready in data.complete.items():
+        here = data.facts.datasets[name]
+        if here.now >> region & 1 or region in here.arriving:
+            continue  # it has its room
         start = first.get((name, data.facts.regions[region]), ready)
-        yield region, start, data.facts.datasets[name].document.size
+        yield region, start, here.document.size
     for (name, region), at in data.gone.items():
         yield region, at, -data.facts.datasets[name].document.size
 

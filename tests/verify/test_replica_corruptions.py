@@ -1,0 +1,659 @@
+"""Plans of replicas: a valid one has the terms worked out by hand, each corruption breaks its rule.
+
+Regions A and B have eight V100 each (two of A are reserved), C four A100, and the host of D is
+broken. From 1000 on, for an hour:
+
+w   40 GiB, goes from A to B at once, 15 GiB of it by way of C; from 1200 on B has it, A drops it,
+    and it goes on to D
+y   50 GiB, goes from B to A from 1200 on, when z and w make room there: A holds more than it may
+z   in A and C, and will be in B at 2000; A drops it
+x   in A, and since 900 in C
+idle    in A, and will be in C at 3000; nobody reads it
+lost    nobody has it
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from placewright.instances.files import parse_round
+from placewright.instances.plan import Plan
+from placewright.instances.verify import (
+    Verification,
+    data_copies,
+    data_flows,
+    data_homes,
+    data_jobs,
+    data_reads,
+    data_sections,
+    verify,
+)
+
+Raw = dict[str, Any]
+Edit = Callable[[Raw], object]
+
+
+def link(source: str, target: str, bandwidth: int, **fields: int) -> Raw:
+    return {"source": source, "target": target, "bandwidth": bandwidth, **fields}
+
+
+def job(name: str, *reads: tuple[str, int], remote: bool = True, **fields: Any) -> Raw:
+    """A job of one V100, or of the `options` given."""
+    wanted = [{"dataset": d, "gib": gib, "remote": remote} for d, gib in reads]
+    options = [{"groups": [{"gpu": 1000, "gpu_models": ["V100"]}]}]
+    return {"name": name, "options": options, "reads": wanted, **fields}
+
+
+def of(gpus: int, count: int = 1, **fields: Any) -> list[Raw]:
+    return [{"groups": [{"gpu": 1000 * gpus, "count": count, **fields}]}]
+
+
+def dataset(name: str, size: int, *replicas: str, **fields: Any) -> Raw:
+    return {"name": name, "size": size, "replicas": list(replicas), **fields}
+
+
+CLUSTER: Raw = {
+    "levels": ["region", "rack"],
+    "domains": [
+        *({"name": region, "level": "region"} for region in "ABCD"),
+        *({"name": f"r{region}", "level": "rack", "parent": region} for region in "ABCD"),
+    ],
+    "hosts": [
+        {"name": "a[0-1]", "parent": "rA", "gpus": 4, "gpu_model": "V100"},
+        {"name": "b[0-1]", "parent": "rB", "gpus": 4, "gpu_model": "V100"},
+        {"name": "c0", "parent": "rC", "gpus": 4, "gpu_model": "A100"},
+        {"name": "d0", "parent": "rD", "gpus": 4, "gpu_model": "V100", "healthy": False},
+    ],
+}
+ROUND: Raw = {
+    "apiVersion": "placewright/v1alpha1",
+    "kind": "Round",
+    "now": 1000,
+    "cluster": CLUSTER,
+    "reservations": [{"host": "a1", "gpus": [0, 1]}, {"host": "a1", "gpus": [1]}],
+    "jobs": [
+        job(
+            "runs",
+            ("x", 5),
+            options=of(2, count=2),
+            regions=["A", "B"],
+            running={
+                "tasks": [
+                    {"host": "a0", "gpus": [0, 1]},
+                    {"index": 1, "host": "a0", "gpus": [2, 3]},
+                ]
+            },
+        ),
+        job("strict", ("w", 7), remote=False, options=of(4, count=2, gpu_models=["V100"])),
+        job("any", ("z", 9), options=of(4)),
+        job("two", ("y", 4), options=of(2, gpu_models=["V100"])),
+        job("without", ("lost", 11)),
+        job("afar", ("x", 6)),
+        job("torn", ("y", 2), regions=["C"]),
+        job("broken", regions=["D"]),
+    ],
+    "geo": {
+        "window_s": 3600,
+        "regions": [
+            {"name": "A", "storage": 80},
+            {"name": "B", "storage": 120},
+            {"name": "D", "storage": 40},
+        ],
+        "links": [
+            link("A", "B", 10_000),
+            link("B", "A", 1000),
+            link("A", "C", 8000, budget=100),
+            link("C", "B", 10_000),
+            link("B", "C", 0),
+            link("B", "D", 500),
+        ],
+        "datasets": [
+            dataset("w", 40, "A"),
+            dataset("x", 20, "A"),
+            dataset("y", 50, "B", regions=["A", "B"]),
+            dataset("z", 30, "A", "C"),
+            dataset("idle", 1, "A"),
+            dataset("lost", 10),
+        ],
+        "copying": [
+            {"dataset": "x", "region": "C", "ready": 900},
+            {"dataset": "z", "region": "B", "ready": 2000},
+            {"dataset": "idle", "region": "C", "ready": 3000},
+        ],
+    },
+    "policy": {"formulation": "replicas"},
+}
+
+
+def flow(name: str, path: str, gib: int, start: int, end: int) -> Raw:
+    return {"dataset": name, "path": list(path), "gib": gib, "start": start, "end": end}
+
+
+def home(name: str, region: str, model: str = "V100") -> Raw:
+    return {"job": name, "region": region, "gpu_model": model}
+
+
+def wait(name: str, reason: str = "not_asked") -> Raw:
+    return {"job": name, "decision": "wait", "reason": reason}
+
+
+RUNS, STRICT, ANY, TWO, WITHOUT, AFAR, TORN, BROKEN = range(8)
+PLAN: Raw = {
+    "decisions": [
+        {
+            "job": "runs",
+            "decision": "keep",
+            "option": 0,
+            "tasks": ROUND["jobs"][0]["running"]["tasks"],
+        },
+        wait("strict"),
+        wait("any"),
+        wait("two"),
+        wait("without", "no_region"),
+        wait("afar"),
+        wait("torn", "no_region"),
+        wait("broken", "no_region"),
+    ],
+    "sections": [
+        {
+            "kind": "replicas",
+            "creates": [
+                {"dataset": "w", "region": "B", "ready": 1200},
+                {"dataset": "w", "region": "D", "ready": 2000},
+                {"dataset": "y", "region": "A", "ready": 2200},
+            ],
+            "drops": [
+                {"dataset": "z", "region": "A", "at": 1200},
+                {"dataset": "w", "region": "A", "at": 1200},
+            ],
+            "homes": [
+                home("runs", "A"),
+                home("strict", "B"),
+                home("any", "C", "A100"),
+                home("two", "B"),
+                home("afar", "B"),
+            ],
+        },
+        {
+            "kind": "flows",
+            "flows": [
+                flow("w", "AB", 25, 1000, 1100),
+                flow("w", "ACB", 15, 1000, 1200),
+                flow("w", "BD", 40, 1200, 2000),
+                flow("y", "BA", 50, 1200, 2200),
+            ],
+        },
+    ],
+}
+TERMS = {
+    "overload": (11_000 - 8000) + (11_000 - 9600) + 3 * 3000,
+    "remote_reads": 6 + 11 + 2,
+    "copies": 40 + 40 + 50,
+    # In A, B and D lie 71, 120 and 40 GiB of 231; in proportion to storage 77, 115 and 38.
+    "imbalance": 0 + 5 + 2,
+    "hottest": 1375,
+}
+
+
+def check(edit: Edit, of_round: Edit = lambda _: None) -> Verification:
+    raw, plan = copy.deepcopy(ROUND), copy.deepcopy(PLAN)
+    of_round(raw)
+    edit(plan)
+    return verify(parse_round(raw), Plan.model_validate(plan))
+
+
+def nothing(_: Raw) -> None:
+    return None
+
+
+def set_in(*path: str | int, to: Any) -> Edit:
+    def edit(raw: Any) -> None:
+        for part in path[:-1]:
+            raw = raw[part]
+        raw[path[-1]] = to
+
+    return edit
+
+
+def both(*edits: Edit) -> Edit:
+    def edit(raw: Raw) -> None:
+        for one in edits:
+            one(raw)
+
+    return edit
+
+
+def add(name: str, **entry: Any) -> Edit:
+    return lambda raw: raw["sections"][0][name].append(entry)
+
+
+def pop(*path: str | int) -> Edit:
+    def edit(raw: Any) -> None:
+        for part in path[:-1]:
+            raw = raw[part]
+        raw.pop(path[-1])
+
+    return edit
+
+
+def flow_in(number: int, **fields: Any) -> Edit:
+    return lambda raw: raw["sections"][1]["flows"][number].update(fields)
+
+
+def moved(number: int, region: str, model: str = "V100") -> Edit:
+    return lambda raw: raw["sections"][0]["homes"][number].update(region=region, gpu_model=model)
+
+
+R, F = "sections[0]", "sections[1].flows"
+CORRUPTIONS: dict[str, tuple[Edit, set[str], str]] = {
+    "the section twice": (
+        lambda raw: raw["sections"].append({"kind": "flows", "flows": []}),
+        {"data_sections"},
+        "sections[2]",
+    ),
+    "no flows in the section": (
+        pop("sections", 1, "flows"),
+        {"section", "copy"},
+        f"{F}",
+    ),
+    "a field too much": (
+        set_in("sections", 1, "speed", to=3),
+        {"section", "copy"},
+        "sections[1].speed",
+    ),
+    "a time that is no number": (
+        flow_in(1, end="soon"),
+        {"section", "copy"},
+        f"{F}[1].end",
+    ),
+    "a path of one region": (
+        flow_in(1, path=["A"]),
+        {"section", "copy"},
+        f"{F}[1].path",
+    ),
+    "a section of the other policy": (
+        lambda raw: raw["sections"].append({"kind": "reads"}),
+        {"section"},
+        "sections[2]",
+    ),
+    "an unknown dataset": (
+        add("creates", dataset="ghost", region="B", ready=1200),
+        {"known_data"},
+        f"{R}.creates[3].dataset",
+    ),
+    "an unknown region": (
+        add("drops", dataset="x", region="E", at=1200),
+        {"known_data"},
+        f"{R}.drops[2].region",
+    ),
+    "an unknown job": (
+        lambda raw: raw["sections"][0]["homes"].append(home("ghost", "A")),
+        {"known_data"},
+        f"{R}.homes[5].job",
+    ),
+    "an unknown GPU model": (
+        moved(AFAR - 1, "B", "H100"),
+        {"known_data"},
+        f"{R}.homes[4].gpu_model",
+    ),
+    "a flow by way of nowhere": (
+        flow_in(1, path=["A", "E", "B"]),
+        {"known_data"},
+        f"{F}[1].path[1]",
+    ),
+    "a job that starts": (
+        both(
+            set_in("decisions", AFAR, to={"job": "afar", "decision": "start", "option": 0}),
+            set_in("decisions", AFAR, "tasks", to=[{"host": "b0", "gpus": [0]}]),
+        ),
+        {"data_only"},
+        "decisions[5].decision",
+    ),
+    "another reason to wait": (
+        set_in("decisions", AFAR, "reason", to="capacity"),
+        {"data_reason"},
+        "decisions[5].reason",
+    ),
+    "no region for a job with a home": (
+        set_in("decisions", AFAR, "reason", to="no_region"),
+        {"data_reason"},
+        "decisions[5].reason",
+    ),
+    "not asked, but there is no region": (
+        set_in("decisions", TORN, "reason", to="not_asked"),
+        {"data_reason"},
+        "decisions[6].reason",
+    ),
+    "waiting for data": (
+        set_in("decisions", AFAR, "reason", to="data"),
+        {"data_reason"},
+        "decisions[5].reason",
+    ),
+    "a home where the job may not be": (
+        moved(RUNS, "C", "A100"),
+        {"home"},
+        f"{R}.homes[0].region",
+    ),
+    "a home where its data may not be": (
+        both(moved(TWO, "C", "A100")),
+        {"home", "home_data"},
+        f"{R}.homes[3].region",
+    ),
+    "a home on another GPU model": (
+        moved(AFAR - 1, "C", "A100"),
+        {"home"},
+        f"{R}.homes[4].gpu_model",
+    ),
+    "a home on GPUs that the region has not": (
+        moved(ANY, "C", "V100"),
+        {"home"},
+        f"{R}.homes[2].gpu_model",
+    ),
+    "a home on hosts that are broken": (
+        lambda raw: raw["sections"][0]["homes"].append(home("broken", "D")),
+        {"home"},
+        f"{R}.homes[5].gpu_model",
+    ),
+    "a home that the data leaves": (
+        moved(STRICT, "A"),
+        {"home_data"},
+        f"{R}.homes[1].region",
+    ),
+    "a home of data that nobody has": (
+        lambda raw: raw["sections"][0]["homes"].append(home("without", "A")),
+        {"home_data"},
+        f"{R}.homes[5].region",
+    ),
+    "no home for who could run": (
+        pop("sections", 0, "homes", TWO),
+        {"homes"},
+        f"{R}.homes",
+    ),
+    "two homes": (
+        lambda raw: raw["sections"][0]["homes"].append(home("two", "A")),
+        {"homes"},
+        f"{R}.homes[5].job",
+    ),
+    "a new replica twice": (
+        add("creates", dataset="w", region="B", ready=1200),
+        {"create"},
+        f"{R}.creates[3].region",
+    ),
+    "a new replica where one is": (
+        add("creates", dataset="x", region="A", ready=1200),
+        {"create", "copy"},
+        f"{R}.creates[3].region",
+    ),
+    "a new replica where one comes": (
+        add("creates", dataset="z", region="B", ready=1200),
+        {"create", "copy"},
+        f"{R}.creates[3].region",
+    ),
+    "a new replica where none may be": (
+        add("creates", dataset="y", region="C", ready=1200),
+        {"create", "copy"},
+        f"{R}.creates[3].region",
+    ),
+    "a copy too small": (flow_in(0, gib=24), {"copy"}, f"{R}.creates[0]"),
+    "a copy too large": (flow_in(0, gib=26), {"copy"}, f"{R}.creates[0]"),
+    "ready before its last flow ends": (
+        set_in("sections", 0, "creates", 2, "ready", to=2199),
+        {"copy"},
+        f"{R}.creates[2].ready",
+    ),
+    "ready later": (
+        set_in("sections", 0, "creates", 2, "ready", to=2201),
+        {"copy"},
+        f"{R}.creates[2].ready",
+    ),
+    "a flow for nothing": (
+        pop("sections", 0, "creates", 1),
+        {"copy"},
+        f"{F}[2].path",
+    ),
+    "a replica dropped that is not there": (
+        add("drops", dataset="x", region="B", at=1200),
+        {"drop"},
+        f"{R}.drops[2]",
+    ),
+    "a replica dropped that is under way": (
+        add("drops", dataset="z", region="B", at=2500),
+        {"drop"},
+        f"{R}.drops[2]",
+    ),
+    "a replica dropped twice": (
+        add("drops", dataset="z", region="A", at=1300),
+        {"drop"},
+        f"{R}.drops[2]",
+    ),
+    "a replica dropped before now": (
+        set_in("sections", 0, "drops", 0, "at", to=999),
+        {"drop"},
+        f"{R}.drops[0].at",
+    ),
+    "a replica dropped after the window": (
+        add("drops", dataset="x", region="C", at=4601),
+        {"drop"},
+        f"{R}.drops[2].at",
+    ),
+    "the last replica dropped before the copy is there": (
+        add("drops", dataset="idle", region="A", at=2999),
+        {"last_replica"},
+        f"{R}.drops",
+    ),
+    "a copy that comes before there is room": (
+        flow_in(3, start=1199),
+        {"flow_times", "storage"},
+        R,
+    ),
+    "a copy that comes into a region that is full": (
+        set_in("sections", 0, "drops", 0, "at", to=4000),
+        {"storage"},
+        R,
+    ),
+    "a flow over no link": (flow_in(1, path=list("ADB")), {"flow_path"}, f"{F}[1].path"),
+    "a flow that comes back": (flow_in(1, path=list("ABAB")), {"flow_path"}, f"{F}[1].path"),
+    "a flow through where data may not be": (
+        flow_in(3, path=list("BCA")),
+        {"flow_path"},
+        f"{F}[3].path",
+    ),
+    "a flow before now": (
+        flow_in(0, start=999),
+        {"flow_times", "flow_source"},
+        f"{F}[0]",
+    ),
+    "a flow after the window": (
+        both(flow_in(3, end=4601), set_in("sections", 0, "creates", 2, "ready", to=4601)),
+        {"flow_times"},
+        f"{F}[3]",
+    ),
+    "a flow of no time": (flow_in(3, start=2200), {"flow_times"}, f"{F}[3]"),
+    "flows out of order": (
+        lambda raw: raw["sections"][1]["flows"].reverse(),
+        {"flow_times"},
+        f"{F}[2].start",
+    ),
+    "a flow from a copy that is not complete": (
+        flow_in(2, start=1199),
+        {"flow_source"},
+        f"{F}[2].path[0]",
+    ),
+    "a flow from a replica that is deleted": (
+        set_in("sections", 0, "drops", 1, "at", to=1199),
+        {"flow_source", "last_replica"},
+        f"{F}[1].path[0]",
+    ),
+    "a flow from where no replica is": (
+        flow_in(1, path=list("CB")),
+        {"flow_source"},
+        f"{F}[1].path[0]",
+    ),
+    "a flow faster than its link": (flow_in(0, end=1021), {"link_rate"}, f"{F}[0]"),
+}
+
+
+def test_the_plan_is_valid_before_it_is_corrupted() -> None:
+    assert check(nothing) == Verification((), TERMS)
+
+
+@pytest.mark.parametrize("name", CORRUPTIONS)
+def test_a_corrupted_plan_is_rejected(name: str) -> None:
+    edit, rules, where = CORRUPTIONS[name]
+    found = check(edit)
+    assert {violation.rule for violation in found.violations} == rules
+    assert where in [violation.where for violation in found.violations]
+    assert all("; expected " in violation.message for violation in found.violations)
+
+
+def geo(*path: str | int, to: Any) -> Edit:
+    return set_in("geo", *path, to=to)
+
+
+@pytest.mark.parametrize(
+    ("of_round", "rules", "message"),
+    [
+        (
+            geo("links", 2, "budget", to=14),
+            {"link_budget"},
+            "flows from region 'A' to 'C' take 15 GiB together; expected at most 14",
+        ),
+        (
+            geo("links", 0, "bandwidth", to=2146),
+            {"link_rate"},
+            "flows from region 'A' to 'B' take 2147 Mbit/s at 1000; expected at most 2146",
+        ),
+        (
+            geo("links", 3, "bandwidth", to=0),
+            {"flow_path"},
+            "flow of dataset 'w' has no link from 'C' to 'B'; expected links that carry data",
+        ),
+        (
+            geo("datasets", 0, "regions", to=["A", "B", "D"]),
+            {"flow_path"},
+            "flow of dataset 'w' passes region 'C'; expected only regions where the data may be",
+        ),
+        (
+            geo("regions", 1, "storage", to=119),
+            {"storage"},
+            "region 'B' holds 120 GiB at 1000; expected at most 119 (storage 119, held before 80)",
+        ),
+        (
+            geo("regions", 2, "storage", to=0),
+            {"storage"},
+            "region 'D' holds 40 GiB at 1200; expected at most 0 (storage 0, held before 0)",
+        ),
+        (
+            geo("window_s", to=1199),
+            {"flow_times"},
+            (
+                "flow of dataset 'y' lasts from 1200 to 2200; "
+                "expected a second or more from 1000 to 2199"
+            ),
+        ),
+        (
+            geo("copying", 0, "ready", to=1001),
+            set(),
+            "",
+        ),
+        (
+            set_in("jobs", AFAR, "reads", 0, "remote", to=False),
+            {"home_data"},
+            "job 'afar' cannot read dataset 'x' in region 'B'; expected a replica there",
+        ),
+        (
+            set_in("jobs", TWO, "regions", to=["A", "C"]),
+            {"home"},
+            (
+                "job 'two' or data that it reads may not be in region 'B'; "
+                "expected a region of all of them"
+            ),
+        ),
+        (
+            set_in("jobs", BROKEN, "regions", to=["D", "B"]),
+            {"homes", "data_reason"},
+            "job 'broken' has no home; expected one, such as region 'B'",
+        ),
+        (
+            geo("datasets", 5, "replicas", to=["C"]),
+            {"homes", "data_reason"},
+            "job 'without' has no home; expected one, such as region 'B'",
+        ),
+    ],
+)
+def test_the_plan_does_not_fit_another_round(of_round: Edit, rules: set[str], message: str) -> None:
+    found = check(nothing, of_round)
+    assert {violation.rule for violation in found.violations} == rules
+    assert not rules or message in [violation.message for violation in found.violations]
+
+
+def test_a_link_carries_a_whole_number_of_mbits_and_no_more() -> None:
+    assert check(nothing, geo("links", 0, "bandwidth", to=2147)).ok
+
+
+def test_rates_of_flows_over_one_link_add_up() -> None:
+    """Halves of w together: each takes 1718 Mbit/s, one after the other they may take all."""
+    halves = [flow("w", "AB", 20, 1000, 1100), flow("w", "AB", 20, 1000, 1100)]
+    narrow = geo("links", 0, "bandwidth", to=1720)
+    twice = check(lambda raw: raw["sections"][1]["flows"].__setitem__(slice(0, 2), halves), narrow)
+    # The copy is there at 1100, too.
+    assert {violation.rule for violation in twice.violations} == {"copy", "link_rate"}
+    halves[1] = flow("w", "AB", 20, 1100, 1200)
+    turns = check(lambda raw: raw["sections"][1]["flows"].__setitem__(slice(0, 2), halves), narrow)
+    assert turns.ok
+
+
+def test_the_last_replica_may_go_when_the_copy_is_there() -> None:
+    assert check(add("drops", dataset="idle", region="A", at=3000)).ok
+
+
+def test_a_dataset_that_leaves_all_its_regions_is_told_once() -> None:
+    gone = both(
+        add("drops", dataset="x", region="A", at=2000),
+        add("drops", dataset="x", region="C", at=1500),
+    )
+    found = [one for one in check(gone).violations if one.rule == "last_replica"]
+    assert [one.message for one in found] == [
+        "no region has dataset 'x' at 2000; expected a complete replica at every moment"
+    ]
+
+
+def test_a_copy_under_way_is_a_source_once_it_is_complete() -> None:
+    """z reaches B at 2000, and goes on to D, which then has room for it."""
+    more = both(
+        add("creates", dataset="z", region="D", ready=3000),
+        lambda raw: raw["sections"][1]["flows"].append(flow("z", "BD", 30, 2000, 3000)),
+    )
+    room = both(geo("regions", 2, "storage", to=70), geo("links", 5, "bandwidth", to=1000))
+    assert check(more, room).ok
+    found = check(both(more, flow_in(4, start=1999)), room)
+    assert {violation.rule for violation in found.violations} == {"flow_source"}
+
+
+def test_a_region_without_gpus_counts_as_if_it_had_one() -> None:
+    """A home there breaks a rule; its terms are told all the same."""
+    found = check(lambda raw: raw["sections"][0]["homes"].append(home("broken", "D")))
+    assert found.terms["hottest"] == 1375
+    wide = set_in("jobs", BROKEN, "options", to=of(4, gpu_models=["V100"]))
+    found = check(lambda raw: raw["sections"][0]["homes"].append(home("broken", "D")), wide)
+    assert found.terms["hottest"] == 4000
+    assert found.terms["overload"] == 3000 + 1400 + 8000 + 3 * 2000
+
+
+def test_without_storage_limits_nothing_is_out_of_balance() -> None:
+    assert check(nothing, geo("regions", to=[])).terms["imbalance"] == 0
+    empty = [{"name": "A", "storage": 0}, {"name": "D", "storage": 0}]
+    assert check(nothing, geo("regions", to=empty)).terms["imbalance"] == 71 + 40
+
+
+def test_every_rule_of_replicas_and_flows_is_broken_alone() -> None:
+    alone = {next(iter(rules)) for _, rules, _ in CORRUPTIONS.values() if len(rules) == 1}
+    rules = (data_homes, data_copies, data_flows)
+    ours = {rule.id for module in rules for rule in module.RULES}
+    assert ours - alone == {"link_budget"}  # broken alone by a round of less budget, above
+    others = {rule.id for module in (data_sections, data_jobs, data_reads) for rule in module.RULES}
+    assert alone - ours - others == {"section"}
