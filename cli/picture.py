@@ -16,6 +16,8 @@ from placewright.cli.layout import GPU_LEVEL, Layout, layout_of
 from placewright.cli.lease_picture import add_leases
 from placewright.cli.lease_use import Chart
 from placewright.cli.occupancy import Occupancy
+from placewright.cli.region_picture import TOP, add_regions
+from placewright.cli.region_plan import RegionPlan
 from placewright.cli.text import count, count_gpus, shortened
 from placewright.cli.timeline_picture import add_timelines
 from placewright.cli.turns import Timelines
@@ -24,6 +26,7 @@ from placewright.instances.streams import write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
 SUFFIXES = (".png", ".svg")
@@ -31,6 +34,7 @@ MAX_TITLES = 400
 CELL_INCHES = 0.15
 MIN_INCHES, MAX_INCHES = 3.0, 14.0
 MARGIN_INCHES = 0.2
+NO_MAP_INCHES = 0.01
 DPI = 150
 GAP = 0.14
 """Width of the line between cells, as a fraction of a cell."""
@@ -66,12 +70,14 @@ def draw(
     subtitle: str,
     timelines: Timelines | None = None,
     chart: Chart | None = None,
+    regions: RegionPlan | None = None,
 ) -> None:
-    """Write a picture of a cluster, timelines or leases below; the path's suffix is its format.
+    """Write a picture of a cluster, and timelines, leases or regions below it.
 
-    GPUs are drawn one by one, filled from below as far as they are used, where
-    `layout.MAX_CELLS` allows it; else a cell stands for a host, a rack or more and mixes the
-    colours of what its GPUs do.
+    The path's suffix is the format. GPUs are drawn one by one, filled from below as far as they are
+    used, where `layout.MAX_CELLS` allows it; else a cell stands for a host, a rack or more and
+    mixes the colours of what its GPUs do. A plan that only says where data lives is drawn by its
+    regions alone.
 
     Raises
     ------
@@ -83,37 +89,18 @@ def draw(
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    layout = layout_of(occupancy.cluster)
-    width = min(max(CELL_INCHES * layout.width, MIN_INCHES), MAX_INCHES)
-    height = layout.height * width / layout.width
-    figure = Figure(figsize=(width, height))
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set_xlim(0, layout.width)
-    axes.set_ylim(layout.height, 0)
-    axes.set_axis_off()
-    if layout.level == GPU_LEVEL:
-        _add_gpus(axes, occupancy, layout)
-    else:
-        _add_mixtures(axes, occupancy, layout)
-    _add_labels(axes, layout)
+    data_only = regions is not None and regions.slow and regions.plan is not None
+    figure = Figure(figsize=(MAX_INCHES, NO_MAP_INCHES)) if data_only else _map(occupancy)
+    height = figure.get_size_inches()[1]
     # All else lies outside the axes; the tight bounding box makes room for it.
     figure.text(0, 1 + 0.4 / height, shortened(title), size=11, weight="bold")
     figure.text(0, 1 + 0.2 / height, subtitle, size=9)
-    figure.legend(
-        handles=_legend(occupancy, layout.level),
-        title=f"a cell is one {layout.level}",
-        loc="upper left",
-        bbox_to_anchor=(1 + 0.2 / width, 1),
-        frameon=False,
-        fontsize=8,
-        title_fontsize=8,
-        alignment="left",
-        borderaxespad=0,
-    )
     if timelines is not None:
         add_timelines(figure, timelines)
     if chart is not None:
         add_leases(figure, chart)
+    if regions is not None:
+        add_regions(figure, regions, NO_MAP_INCHES if data_only else TOP)
     content = BytesIO()
     suffix = Path(path).suffix.lower()[1:]
     # A fixed salt and no date: the same plan gives the same bytes.
@@ -127,6 +114,36 @@ def draw(
             metadata={"Date": None} if suffix == "svg" else None,
         )
     write(path, content.getvalue())
+
+
+def _map(occupancy: Occupancy) -> Figure:
+    """Return a figure that is filled by the cluster, with a legend at its side."""
+    from matplotlib.figure import Figure
+
+    layout = layout_of(occupancy.cluster)
+    width = min(max(CELL_INCHES * layout.width, MIN_INCHES), MAX_INCHES)
+    figure = Figure(figsize=(width, layout.height * width / layout.width))
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set_xlim(0, layout.width)
+    axes.set_ylim(layout.height, 0)
+    axes.set_axis_off()
+    if layout.level == GPU_LEVEL:
+        _add_gpus(axes, occupancy, layout)
+    else:
+        _add_mixtures(axes, occupancy, layout)
+    _add_labels(axes, layout)
+    figure.legend(
+        handles=_legend(occupancy, layout.level),
+        title=f"a cell is one {layout.level}",
+        loc="upper left",
+        bbox_to_anchor=(1 + 0.2 / width, 1),
+        frameon=False,
+        fontsize=8,
+        title_fontsize=8,
+        alignment="left",
+        borderaxespad=0,
+    )
+    return figure
 
 
 def _add_gpus(axes: Axes, occupancy: Occupancy, layout: Layout) -> None:

@@ -141,7 +141,10 @@ def _print_grid(console: Console, facts: RegionPlan, order: Sequence[int], grid:
     cell = min(room // len(order), digits + 1)
     if cell < 1:
         sent = count(sum(part > 0 for part in grid.parts.values()), "link")
-        console.print(f"{sent} of {len(facts.regions.links):,} used; too many regions to draw here")
+        console.print(
+            f"{sent} of {len(facts.regions.links):,} used; too many regions to draw here",
+            soft_wrap=True,
+        )
         console.print()
         return
     legend = "   ".join(

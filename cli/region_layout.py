@@ -20,6 +20,10 @@ Floats = NDArray[np.float64]
 
 ROUNDS = 400
 """Passes that push boxes apart."""
+EVEN, FEW = 0.6, 4
+"""How much of a place among many is that in the order of all; among few all of it is distance."""
+BOTH = 5
+"""In every so many passes along both sides."""
 FAR = 1.5
 """Regions that no path of links joins, in the longest distance."""
 
@@ -35,9 +39,13 @@ def positions(regions: Regions, width: float, height: float, boxes: Floats) -> F
         return np.array([[width / 2, height / 2]])
     plane = _plane(_distances(regions))
     low, high = plane.min(axis=0), plane.max(axis=0)
-    room = np.maximum(np.array([width, height]) - boxes.max(axis=0), 0)
-    scaled = (plane - low) / np.maximum(high - low, 1e-9) * room
-    return _apart(scaled + boxes.max(axis=0) / 2, boxes, np.array([width, height]))
+    room = np.maximum(np.array([width, height]) - boxes.max(axis=0), 1e-9)
+    flat = (plane - (low + high) / 2) * (room / np.maximum(high - low, 1e-9)).min() / room
+    # Evenly by rank, in part: one region far away must not squeeze many others together.
+    rank = plane.argsort(axis=0, kind="stable").argsort(axis=0) / (count - 1)
+    even = EVEN * (1 - FEW / max(count, FEW))
+    scaled = (1 - even) * (flat + 0.5) + even * rank
+    return _apart(scaled * room + boxes.max(axis=0) / 2, boxes, np.array([width, height]))
 
 
 def _distances(regions: Regions) -> Floats:
@@ -74,7 +82,7 @@ def _apart(points: Floats, boxes: Floats, page: Floats) -> Floats:
     points = points.copy()
     need = (boxes[:, None] + boxes[None, :]) / 2
     order = np.arange(len(points))
-    for _ in range(ROUNDS):
+    for turn in range(ROUNDS):
         gap = points[:, None] - points[None, :]
         overlap = need - np.abs(gap)
         both = np.asarray((overlap > 1e-6).all(axis=2))
@@ -84,7 +92,8 @@ def _apart(points: Floats, boxes: Floats, page: Floats) -> Floats:
         # Of two points in one place the first one goes left or up.
         side = np.where(gap == 0, np.where(order[:, None] < order, -1, 1)[:, :, None], np.sign(gap))
         across = overlap[:, :, 0] < overlap[:, :, 1]
-        along = np.stack([across, ~across], axis=2)
+        # Now and then along both, or those at the edge of the page never part.
+        along = np.stack([across, ~across], axis=2) | (turn % BOTH == 0)
         push = np.where(both[:, :, None] & along, side * overlap / 2, 0).sum(axis=1)
         points += 0.7 * push
         points = np.clip(points, boxes / 2, np.maximum(page - boxes / 2, boxes / 2))

@@ -71,7 +71,7 @@ def show(
 
         timelines = timelines_of(round_, plan, timeline_picture.MAX_GROUPS)
         chart = chart_of(promises) if promises is not None else None
-        draw(occupancy, picture, title, summary, timelines, chart)
+        draw(occupancy, picture, title, summary, timelines, chart, regions)
         return
     console = out()
     console.print(f"{title}: {summary}", soft_wrap=True)
