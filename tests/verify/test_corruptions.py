@@ -21,6 +21,12 @@ from placewright.instances.verify import (
     cells,
     communication,
     conflicts,
+    data_copies,
+    data_flows,
+    data_homes,
+    data_jobs,
+    data_reads,
+    data_sections,
     groups,
     leases,
     parts,
@@ -633,6 +639,7 @@ def test_every_rule_is_broken_alone_by_some_corruption() -> None:
     # Files of their own beside this one have the others.
     others = (parts, arrangement, cells, communication, conflicts, groups, turns)
     others += (leases, promises, refusals)
+    others += (data_copies, data_flows, data_homes, data_jobs, data_reads, data_sections)
     ours = set(RULE_IDS) - {rule.id for other in others for rule in other.RULES}
     assert alone == {rule for rule in ours if not rule.startswith("certificate_")}
     assert len(set(RULE_IDS)) == len(RULE_IDS)
