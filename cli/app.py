@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 import placewright
-from placewright.cli import check, make, preset, show, solve
+from placewright.cli import check, convert, make, preset, show, solve
 from placewright.cli.streams import note
 from placewright.collection import no_collection
 
@@ -37,7 +37,7 @@ app.command("validate")(check.validate)
 app.command("show")(show.show)
 app.add_typer(preset.preset)
 app.add_typer(make.generate)
-app.add_typer(make.convert)
+app.add_typer(convert.convert)
 app.command("schema")(make.schema)
 
 

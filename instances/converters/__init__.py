@@ -15,6 +15,7 @@ from placewright.instances.converters.elasticflow import (
 from placewright.instances.converters.muri import convert_muri, read_muri
 from placewright.instances.converters.openb import convert_openb, read_openb
 from placewright.instances.converters.synergy import convert_synergy, read_synergy
+from placewright.instances.converters.wan import convert_wan, read_wan
 
 CONVERTERS: Mapping[str, Callable[..., Conversion]] = MappingProxyType(
     {
@@ -23,6 +24,7 @@ CONVERTERS: Mapping[str, Callable[..., Conversion]] = MappingProxyType(
         "muri": read_muri,
         "openb": read_openb,
         "synergy": read_synergy,
+        "wan": read_wan,
     }
 )
 
@@ -35,10 +37,12 @@ __all__ = [
     "convert_muri",
     "convert_openb",
     "convert_synergy",
+    "convert_wan",
     "elasticflow_jobs",
     "read_chronus",
     "read_elasticflow",
     "read_muri",
     "read_openb",
     "read_synergy",
+    "read_wan",
 ]

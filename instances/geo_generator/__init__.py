@@ -5,5 +5,6 @@ The figures are those reported of MAST (Choudhury et al., OSDI'24), as far as th
 
 from placewright.instances.geo_generator.facts import Facts, facts_of
 from placewright.instances.geo_generator.rounds import MIXES, MixName, generate
+from placewright.instances.geo_generator.world import PolicyName
 
-__all__ = ["MIXES", "Facts", "MixName", "facts_of", "generate"]
+__all__ = ["MIXES", "Facts", "MixName", "PolicyName", "facts_of", "generate"]
