@@ -51,8 +51,10 @@ def decide(
     unmoved: Sequence[Decision],
     candidate: Candidate,
 ) -> tuple[Decision, ...]:
-    """One decision per job in the round's order; who waits does so as `not_chosen`."""
+    """One decision per job in the round's order; who waits does so as `not_chosen`, or for data."""
     decisions = list(unmoved)
+    for index in () if candidate.data is None else candidate.data.waits:
+        decisions[index] = waits(round_.jobs[index], Reason.DATA)
     for index, (option, places) in candidate.starts.items():
         job = round_.jobs[index]
         slots = candidate.slots.get(index) or (None,) * len(places)

@@ -9,7 +9,8 @@ from typing import Any
 from placewright.formulations.gang.compile import compile_round
 from placewright.formulations.geo.compile import Problem, compile_geo
 from placewright.formulations.geo.run import run
-from placewright.formulations.session import Bound, Candidate, Session
+from placewright.formulations.geo.waiting import nowhere_with
+from placewright.formulations.session import Bound, Candidate, DataPlan, Session
 from placewright.instances.geo import Geo
 from placewright.instances.plan import Decision, Reason
 from placewright.instances.round import Round
@@ -45,12 +46,12 @@ class Regional:
         policy = self._round.policy.model_copy(update={"formulation": "gang", "terms": ("value",)})
         gangs = self._round.model_copy(update={"policy": policy, "geo": Geo()})
         reasons = dict(reasons_of(compile_round(gangs), candidate))
-        nowhere = (self._problem.can.sum(axis=1) == 0).tolist()
-        waits = {} if candidate.data is None else candidate.data.waits
+        data = candidate.data or DataPlan()
+        nowhere = nowhere_with(self._problem, list(reasons), data.creates)
         for j in reasons:
-            if j in waits:
+            if j in data.waits:
                 reasons[j] = Reason.DATA
-            elif nowhere[j]:
+            elif j in nowhere:
                 reasons[j] = Reason.NO_REGION
         return reasons
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placewright.formulations.session import Candidate
 from placewright.formulations.wan.compile import NONE, Bools, Ints, Wan, compile_wan
 from placewright.instances.arrays import build_cluster
 from placewright.instances.round import Round
@@ -56,15 +57,55 @@ class Problem:
         """The round."""
         return self.wan.round
 
-    def reads_of(self, job: int, region: int) -> tuple[tuple[int, int], ...]:
-        """Return the datasets that a job in a region reads over links, each with its source.
+    def reads_in(self, region: Ints) -> dict[int, tuple[tuple[int, int], ...]]:
+        """Return the datasets that jobs in these regions (jobs,) read over links, with the sources.
 
         Data that can be read nowhere is left out: a job that runs already goes on without it.
         """
         wan = self.wan
-        first, last = np.searchsorted(wan.read_job, (job, job + 1)).tolist()
-        reads = ((d, int(self.source[d, region])) for d in wan.read_dataset[first:last].tolist())
-        return tuple((d, s) for d, s in reads if not self.has[d, region] and s != NONE)
+        where, data = region[wan.read_job], wan.read_dataset
+        source = self.source[data, where]
+        far = (where != NONE) & ~self.has[data, where] & wan.read_remote & (source != NONE)
+        found: dict[int, tuple[tuple[int, int], ...]] = {}
+        every = (wan.read_job[far].tolist(), data[far].tolist(), source[far].tolist())
+        for job, dataset, origin in zip(*every, strict=True):
+            found[job] = (*found.get(job, ()), (dataset, origin))
+        return found
+
+    def roomy(self, job: int, amounts: Ints) -> Bools:
+        """Return the regions that have GPUs for a job, if these are what they have (regions,).
+
+        For all of an option, group by group; `amounts` (regions, models) is in milli-GPU.
+        """
+        found = np.zeros(len(self.wan.regions), dtype=np.bool_)
+        for option in self.round.jobs[job].options:
+            enough = np.ones_like(found)
+            for group in option.groups:
+                allowed = [
+                    group.gpu_models is None or model in group.gpu_models
+                    for model in self.wan.models
+                ]
+                enough &= amounts[:, allowed].sum(axis=1) >= group.milli_gpu
+            found |= enough
+        return found
+
+    def left_by(self, candidate: Candidate) -> Ints:
+        """Return the milli-GPU that a plan leaves free (regions, models)."""
+        left = self.wan.supply.copy()
+        index, model = self.cluster.host_index, self.cluster.gpu_model
+        for j, job in enumerate(self.round.jobs):
+            started = candidate.starts.get(j)
+            if started is not None:
+                groups = job.options[started[0]].groups
+                held = [(groups[g].gpu, host) for g, _, host, _ in started[1]]
+            elif job.running is not None and j not in candidate.preempted:
+                groups = job.options[job.running.option].groups
+                held = [(groups[t.group].gpu, index[t.host]) for t in job.running.tasks]
+            else:
+                continue
+            for gpu, host in held:
+                left[self.wan.host_region[host], model[host]] -= gpu
+        return left
 
 
 def compile_geo(round_: Round) -> Problem:
@@ -113,7 +154,8 @@ def _reading(wan: Wan, has: Bools, source: Ints) -> tuple[Bools, Ints, Ints]:
     np.logical_and.at(can, wan.read_job, ~stuck)
     gib = far * wan.read_gib[:, None]
     here = np.arange(len(wan.regions))
-    cost = np.where(from_there == NONE, 0, wan.egress[from_there, here]) * gib
+    served = (from_there != NONE) & wan.read_remote[:, None]
+    cost = np.where(served, wan.egress[from_there, here], 0) * gib
     remote, egress = np.zeros((2, *can.shape), dtype=np.int64)
     np.add.at(remote, wan.read_job, gib)
     np.add.at(egress, wan.read_job, cost)

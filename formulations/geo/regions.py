@@ -12,7 +12,6 @@ import numpy as np
 from placewright.formulations.geo.compile import Problem
 from placewright.formulations.geo.united import PLACES
 from placewright.formulations.session import Candidate
-from placewright.formulations.wan.compile import NONE
 from placewright.instances.cluster import ClusterDocument, DomainEntry, HostEntry
 from placewright.instances.cluster_references import HOST_LEVEL
 from placewright.instances.geo import Geo
@@ -145,9 +144,7 @@ class Regions:
                     "groups": tuple(
                         group
                         if group.hosts is None
-                        else group.model_copy(
-                            update={"hosts": self._named(group.hosts, region)}
-                        )
+                        else group.model_copy(update={"hosts": self._named(group.hosts, region)})
                         for group in option.groups
                     )
                 }
@@ -159,6 +156,3 @@ class Regions:
     def _named(self, names: Sequence[str], region: int) -> tuple[str, ...]:
         here = self._names[region]
         return tuple(host for name in names for host in expand(name) if host in here)
-
-
-__all__ = ["NONE", "Part", "Quotas", "Regions"]

@@ -21,6 +21,8 @@ SMALL = 4_000
 
 def run(problem: Problem, session: Session, within: Within) -> Iterator[Candidate | Bound]:
     """Yield plans and bounds of a round of policy `geo`."""
+    for term in problem.round.policy.terms[1:]:
+        yield Bound(term, 0, certified=True)
     yield from _together(problem, united(problem), session, within)
 
 

@@ -13,19 +13,20 @@ of all plans, and the k-th of those that are as good in the ones before,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from math import gcd
 from typing import Any
 
 import numpy as np
 
 from placewright.formulations.geo.compile import Problem
 from placewright.formulations.session import Bound, Candidate
-from placewright.formulations.wan.compile import NONE
+from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.geo import Geo
-from placewright.instances.job import Job, Option
+from placewright.instances.job import Job, Option, Running, TaskGroup
 from placewright.instances.ranges import expand
 from placewright.instances.round import Round
 
@@ -33,9 +34,6 @@ PLACES = ("disruption", "spread", "proximity", "opened")
 """Terms that rounds of gangs have from the policy."""
 
 COSTS = ("remote_reads", "egress_cost", "gpu_cost")
-
-PLENTY = 2**40
-"""Of a resource that only quotas limit, on each host."""
 
 MOST = 10**10
 """Of worth in all: a solver still tells single units apart."""
@@ -46,7 +44,8 @@ class Scale:
     """What worth is made of.
 
     `terms` are `value` and the costs that count, `weights` the W, and `most` the X; `unit` is what
-    divides all values. `before` is what running jobs cost in each before the round.
+    divides all values. `before` is what running jobs cost in each before the round. `proves` are
+    the terms that bounds speak of: not what GPUs cost if that is not an option's own.
     """
 
     terms: tuple[str, ...]
@@ -54,6 +53,7 @@ class Scale:
     most: tuple[int, ...]
     unit: int
     before: tuple[int, ...]
+    proves: int
 
     def worth(self, value: int, costs: Sequence[int]) -> int:
         """Return the worth of a value with these costs."""
@@ -84,7 +84,7 @@ class Scale:
         if best is None:
             return
         held = self.weights[0] * (best["value"] // self.unit)
-        for k, term in enumerate(self.terms[1:], 1):
+        for k, term in enumerate(self.terms[1 : self.proves], 1):
             least = -(-(held - rest - slack[k]) // self.weights[k])
             holds = tuple((t, best[t]) for t in self.terms[:k])
             yield Bound(term, max(0, least), holds)
@@ -126,6 +126,8 @@ class United:
             for bound in self.scale.bounds(int(np.floor(found.value)), best):
                 yield Bound(bound.term, bound.value, bound.holds, found.certified)
             return
+        if self.scale.proves < len(self.scale.terms):
+            return
         holds: list[tuple[str, int]] = []
         for term, value in found.holds:
             holds += self.scale.read(value) if term == "value" else [(term, value)]
@@ -164,6 +166,27 @@ class _Uniting:
     def _quotas_of(self) -> frozenset[int]:
         """Regions in which tenants have quotas."""
         return frozenset(r for r, _ in self.problem.quota)
+
+    @cached_property
+    def _costs_stay(self) -> bool:
+        """Whether costs are whole, and no way or running job may have GPUs of unlike prices."""
+        if (self.problem.price % WHOLE_GPU).any() and any(
+            group.gpu % WHOLE_GPU
+            for job in self.round.jobs
+            for option in job.options
+            for group in option.groups
+        ):
+            return False
+        return not any(self._costs_vary(j, job) for j, job in enumerate(self.round.jobs))
+
+    def _costs_vary(self, j: int, job: Job) -> bool:
+        if job.running is None:
+            groups = [g for option in job.options for g in option.groups if g.count > 1]
+            regions = np.flatnonzero(self.problem.can[j]).tolist()
+        else:
+            groups = [] if job.running.pinned else [*job.options[job.running.option].groups]
+            regions = [int(self.problem.at[j])]
+        return any(len(self._prices(g.gpu_models, r)) > 1 for g in groups for r in regions)
 
     def united(self) -> United:
         """Return the gangs."""
@@ -211,7 +234,9 @@ class _Uniting:
             )
             for tenant in self.round.tenants
         )
-        plenty = {_resource(r): PLENTY for r in self._quotas_of}
+        # As much as the GPUs of a host: only quotas limit it.
+        most = WHOLE_GPU * int(self.problem.cluster.gpu_count.max(initial=0))
+        plenty = {_resource(r): most for r in self._quotas_of}
         hosts = tuple(
             entry.model_copy(update={"resources": entry.resources | plenty})
             for entry in self.round.cluster.hosts
@@ -223,13 +248,47 @@ class _Uniting:
 
     def _ways(self, j: int, job: Job) -> Iterator[_Way]:
         """Yield the options of a job in each region where it may run now."""
-        at = int(self.problem.at[j])
-        offered = range(len(job.options)) if job.running is None else (job.running.option,)
-        for r in np.flatnonzero(self.problem.can[j]).tolist() if at == NONE else (at,):
-            for number in offered:
-                option, value = job.options[number], job.value_of(number)
+        if job.running is not None:
+            r, number = int(self.problem.at[j]), job.running.option
+            paid = self._paid(job, job.running, r)
+            costs = self._costs(j, r, paid)
+            yield _Way(number, self._staying(job, job.running, r), job.value_of(number), costs)
+            return
+        for r in np.flatnonzero(self.problem.can[j]).tolist():
+            for number, option in enumerate(job.options):
                 for part, price in self._parts(option, r):
-                    yield _Way(number, part, value, self._costs(j, r, price))
+                    yield _Way(number, part, job.value_of(number), self._costs(j, r, price))
+
+    def _staying(self, job: Job, running: Running, r: int) -> Option:
+        """Return the option of a running job, which may move within its region."""
+        option = job.options[running.option]
+        groups = []
+        for g, group in enumerate(option.groups):
+            hosts = self._named(group, r) or {t.host for t in running.tasks if t.group == g}
+            groups.append(self._placed(group, hosts, r))
+        return option.model_copy(update={"groups": tuple(groups)})
+
+    def _named(self, group: TaskGroup, r: int) -> Collection[str]:
+        """Return the hosts of a region that a group may be on by name."""
+        if group.hosts is None:
+            return self._hosts[r]
+        return self._hosts[r] & {host for name in group.hosts for host in expand(name)}
+
+    def _placed(self, group: TaskGroup, hosts: Collection[str], r: int) -> TaskGroup:
+        """Return a group on some hosts of a region, which counts in the quotas there."""
+        update: dict[str, Any] = {"hosts": tuple(sorted(hosts))}
+        if r in self._quotas_of:
+            update["resources"] = group.resources | {_resource(r): group.gpu}
+        return group.model_copy(update=update)
+
+    def _paid(self, job: Job, running: Running, r: int) -> int:
+        """Return what a running job pays for its GPUs where they are."""
+        cluster, groups = self.problem.cluster, job.options[running.option].groups
+        milli = 0
+        for task in running.tasks:
+            model = int(cluster.gpu_model[cluster.host_index[task.host]])
+            milli += groups[task.group].gpu * int(self.problem.price[r, model])
+        return milli // WHOLE_GPU
 
     def _costs(self, j: int, r: int, price: int) -> tuple[int, ...]:
         each = {
@@ -241,32 +300,29 @@ class _Uniting:
 
     def _parts(self, option: Option, r: int) -> Iterator[tuple[Option, int]]:
         """Yield an option in a region, apart by the prices of GPU models if these count."""
-        here = self._hosts[r]
         variants = []
         for group in option.groups:
-            named = (
-                here
-                if group.hosts is None
-                else here & {host for name in group.hosts for host in expand(name)}
-            )
-            if not named:
+            hosts = self._named(group, r)
+            if not hosts:
                 return
-            update: dict[str, Any] = {"hosts": tuple(sorted(named))}
-            if r in self._quotas_of:
-                update["resources"] = group.resources | {_resource(r): group.gpu}
-            placed = group.model_copy(update=update)
+            placed = self._placed(group, hosts, r)
             if "gpu_cost" not in self.terms:
                 variants.append([(placed, 0)])
+                continue
+            prices = self._prices(group.gpu_models, r)
+            if group.count > 1 and len(prices) > 1:
+                # Its tasks may be on unlike GPUs.
+                variants.append([(placed, min(prices))])
                 continue
             variants.append(
                 [
                     (placed.model_copy(update={"gpu_models": models}), price)
-                    for price, models in self._prices(group.gpu_models, r).items()
+                    for price, models in prices.items()
                 ]
             )
         for parts in product(*variants):
             groups = tuple(group for group, _ in parts)
-            price = sum(group.milli_gpu * price for group, price in parts) // 1000
+            price = sum(group.milli_gpu * price for group, price in parts) // WHOLE_GPU
             yield option.model_copy(update={"groups": groups}), price
 
     def _prices(self, allowed: Sequence[str] | None, r: int) -> dict[int, tuple[str, ...]]:
@@ -281,7 +337,7 @@ class _Uniting:
     def _scale(self, ways: Mapping[int, list[_Way]], terms: tuple[str, ...]) -> Scale:
         """Return weights of as many terms as a solver can tell apart."""
         values = [way.value for mine in ways.values() for way in mine]
-        unit = int(np.gcd.reduce(values, initial=0)) or 1
+        unit = gcd(*values) or 1
         count = len(terms) - 1
         most = [
             sum(max(way.costs[k] for way in mine) for mine in ways.values() if mine)
@@ -297,7 +353,9 @@ class _Uniting:
             sum(mine[0].costs[k] for j, mine in ways.items() if self.round.jobs[j].running)
             for k in range(len(most))
         ]
-        return Scale(terms[: len(most) + 1], tuple(weights), tuple(most), unit, tuple(before))
+        told = terms[: len(weights)]
+        proves = len(told) - ("gpu_cost" in told and not self._costs_stay)
+        return Scale(told, tuple(weights), tuple(most), unit, tuple(before), proves)
 
 
 def _resource(region: int) -> str:
@@ -316,23 +374,7 @@ def _counted(problem: Problem) -> tuple[str, ...]:
     """Return `value` and the costs that follow it at once, as far as options tell them."""
     counted = ["value"]
     for term in problem.round.policy.terms[1:]:
-        if term not in COSTS or (term == "gpu_cost" and not _fixed(problem)):
+        if term not in COSTS:
             break
         counted.append(term)
     return tuple(counted)
-
-
-def _fixed(problem: Problem) -> bool:
-    """Whether no running job may change to GPUs of another price."""
-    for j, job in enumerate(problem.round.jobs):
-        if job.running is not None and not job.running.pinned:
-            r = int(problem.at[j])
-            for group in job.options[job.running.option].groups:
-                allowed = [
-                    problem.price[r, m]
-                    for m, model in enumerate(problem.wan.models)
-                    if group.gpu_models is None or model in group.gpu_models
-                ]
-                if len(set(allowed)) > 1:
-                    return False
-    return True

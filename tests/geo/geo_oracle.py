@@ -230,7 +230,9 @@ class Enumeration:
             for read in job.reads:
                 if region not in self.held[read.dataset]:
                     remote += read.gib
-                    egress += read.gib * (self.costs[read.dataset, region] or 0)
+                    # Who runs already goes on without what it could not read from elsewhere.
+                    cost = self.costs[read.dataset, region] if read.remote else None
+                    egress += read.gib * (cost or 0)
             prices = self.prices.get(region, {})
             price += sum(self.gpus(job) * prices.get(self.hosts[h].model, 0) for h in fate.after)
         return value, remote, egress, price

@@ -1,0 +1,51 @@
+"""Tiny rounds of policy `geo`: plans are the best of all, and no bound is beaten by any plan."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import pytest
+
+from placewright.instances.plan import Plan, Reason
+from placewright.instances.round import Round
+from placewright.rounds import solve_round
+
+TERMS = ("value", "remote_reads", "egress_cost", "gpu_cost")
+
+
+def solved(round_: Round) -> Plan:
+    return solve_round(round_, time_limit=10, isolation="none")
+
+
+@pytest.mark.parametrize("first", range(0, 120, 20))
+def test_plans_are_the_best_of_all(
+    geo_oracle: ModuleType, geo_tiny: ModuleType, first: int
+) -> None:
+    for seed in range(first, first + 20):
+        round_ = geo_tiny.geo(seed, terms=TERMS)
+        value, *costs = max(
+            (value, *(-cost for cost in costs)) for value, *costs in geo_oracle.vectors(round_)
+        )
+        best = (value, *(-cost for cost in costs))
+        plan = solved(round_)
+        assert plan.certificate is not None
+        assert not plan.certificate.degraded
+        results = plan.certificate.terms
+        # Costs of GPUs come last: jobs that run are not moved to cheaper ones.
+        assert tuple(result.value for result in results[:3]) == best[:3], seed
+        assert all(result.gap == 0 for result in results[:3]), seed
+        for result, reached in zip(results, best, strict=True):
+            assert result.bound is not None
+            worse = result.bound < reached if result.sense == "max" else result.bound > reached
+            assert not worse, (seed, result)
+
+
+def test_a_job_without_its_data_waits_for_the_copy_that_is_ordered(geo_tiny: ModuleType) -> None:
+    ordered = 0
+    for seed in range(60):
+        plan = solved(geo_tiny.geo(seed))
+        sections = {section["kind"]: section for section in plan.sections}
+        waiting = {one["job"] for one in sections["reads"]["waiting"]}
+        assert waiting == {d.job for d in plan.decisions if d.reason is Reason.DATA}
+        ordered += len(sections.get("replicas", {}).get("creates", ()))
+    assert ordered
