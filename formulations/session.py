@@ -198,11 +198,12 @@ class Session:
         most: float = float("inf"),
         gap: float | None = None,
         start: NDArray[np.float64] | None = None,
+        interior: bool = False,
     ) -> Outcome | None:
         """Solve with at most `share` of the time left and `most` seconds.
 
         Returns None when no time is left. A failure is recorded in `degraded`. Continuous models go
-        to HiGHS, which alone tells the prices.
+        to HiGHS, which alone tells the prices; `interior` as in `Limits`.
         """
         if self.expired():
             return None
@@ -214,6 +215,7 @@ class Session:
             seed=self.seed,
             work=min(most, WORK) * share if self.deterministic else None,
             memory_mib=self.memory_mib,
+            interior=interior,
         )
         try:
             outcome = self.solve(backend, arrays, limits, start)

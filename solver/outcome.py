@@ -43,6 +43,9 @@ class Limits:
         HiGHS and CBC. With it, `seconds` is only a backstop. None: no such limit.
     memory_mib
         Resident memory of the worker process and its children; None: no limit.
+    interior
+        Of continuous models only the multipliers are asked, and they need only be nearly optimal:
+        an interior-point method finds them for models whose vertices are far to seek.
 
     Raises
     ------
@@ -56,6 +59,7 @@ class Limits:
     threads: int = 1
     work: float | None = None
     memory_mib: int | None = None
+    interior: bool = False
 
     def __post_init__(self) -> None:
         for name, value in (("seconds", self.seconds), ("gap", self.gap), ("seed", self.seed)):

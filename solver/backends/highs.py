@@ -29,6 +29,9 @@ infeasible, or a worse point optimal (tests/solver/test_known_optima.py holds on
 of 32,000 random models went wrong.
 """
 
+INTERIOR = 1e-6
+"""How near to an optimum an interior-point method stops, relative to the objective."""
+
 _STOPPED = "stopped"
 
 # OPTIMAL and INFEASIBLE are claims; _STOPPED becomes FEASIBLE or NO_SOLUTION.
@@ -79,6 +82,8 @@ def solve(
     highs.run()
     code = highs.getModelStatus()
     outcome = _outcome(arrays, highs, code, trace)
+    if limits.interior and not arrays.integer.any():
+        outcome = _interior(arrays, outcome, highs)
     if code == highspy.HighsModelStatus.kUnboundedOrInfeasible:
         outcome = _which(arrays, limits, outcome, trace)
     outcome = replace(
@@ -96,7 +101,7 @@ def _loaded(plain: Arrays, limits: Limits) -> Any:
     # The thread pool is global to the process and keeps its first size unless it is reset.
     highspy.Highs.resetGlobalScheduler(True)
     highs = highspy.Highs()
-    options: dict[str, bool | int | float] = {
+    options: dict[str, bool | int | float | str] = {
         "output_flag": False,
         "threads": limits.threads,
         "random_seed": limits.seed % 2**31,
@@ -105,6 +110,8 @@ def _loaded(plain: Arrays, limits: Limits) -> Any:
         "mip_abs_gap": 1e-6,
         "presolve_rule_off": UNSOUND_PRESOLVE,
     }
+    if limits.interior and not plain.integer.any():
+        options |= {"solver": "ipm", "run_crossover": "off", "ipm_optimality_tolerance": INTERIOR}
     if limits.work is not None:
         options["mip_max_nodes"] = max(1, round(min(limits.work * NODES_PER_WORK, 2**31 - 1)))
     for name, value in options.items():
@@ -195,6 +202,20 @@ def _outcome(arrays: Arrays, highs: Any, code: highspy.HighsModelStatus, trace: 
         row_duals=duals,
         message=message,
     )
+
+
+def _interior(arrays: Arrays, outcome: Outcome, highs: Any) -> Outcome:
+    """Give the multipliers of a method that stops near an optimum, and no bound on its word.
+
+    Its point may miss rows by more than is tolerated; then there is none.
+    """
+    solution = highs.getSolution()
+    if outcome.status in (Status.INFEASIBLE, Status.UNBOUNDED) or not solution.dual_valid:
+        return replace(outcome, bound=None)
+    duals = np.asarray(solution.row_dual)
+    if outcome.values is None or settled(arrays, outcome.values) is None:
+        return Outcome(Status.NO_SOLUTION, row_duals=duals, message=outcome.message)
+    return replace(outcome, bound=None, row_duals=duals)
 
 
 def _which(arrays: Arrays, limits: Limits, outcome: Outcome, trace: Trace) -> Outcome:

@@ -1,0 +1,194 @@
+"""What bounds know of a round: classes of jobs that a relaxation need not tell apart.
+
+Jobs that read the same datasets and may be in the same places differ only in how much they ask and
+read. A linear relaxation gives each class so much of each region; which of its jobs read over a
+link it chooses by GiB per milli-GPU, cheapest first (`Pool.step_gib`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from placewright.formulations.wan.compile import Bools, Ints, Wan
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pool:
+    """Classes of jobs, what they read, and where replicas could be.
+
+    Attributes
+    ----------
+    job_class : Ints
+        (jobs,): the class of each job.
+    demand, weight : Ints
+        (classes,): milli-GPU that a class asks, and what its shares are counted in: the same, or
+        jobs where none of them asks for GPUs.
+    homes : Bools
+        (classes, regions, models): where it could run after some plan.
+    sure : Bools
+        (classes,): whether each of its jobs can run after every plan.
+    read_class, read_dataset : Ints
+        (reads,): what classes read.
+    near : Bools
+        (reads, regions): where the class can run only beside a replica.
+    served : Bools
+        (reads, regions, regions): from where a region could read, itself included.
+    step_read, step_weight, step_gib : Ints
+        (steps,): the jobs of a class that read alike much per weight: which read it is, their
+        weight, and how much they read.
+    possible, fresh, there : Bools
+        (datasets, regions): where a replica could be after some plan, those of them that are
+        copies to make, and where one is or is under way.
+    kept : Bools
+        (datasets,): which have a replica, and so keep one.
+    room, ingress, egress : Ints
+        (regions,): GiB of replicas after the plan at most, and of copies that come and leave.
+    """
+
+    wan: Wan
+    job_class: Ints
+    demand: Ints
+    weight: Ints
+    homes: Bools
+    sure: Bools
+    read_class: Ints
+    read_dataset: Ints
+    near: Bools
+    served: Bools
+    step_read: Ints
+    step_weight: Ints
+    step_gib: Ints
+    possible: Bools
+    fresh: Bools
+    there: Bools
+    kept: Bools
+    room: Ints
+    ingress: Ints
+    egress: Ints
+
+    @property
+    def classes(self) -> int:
+        """The number of classes."""
+        return len(self.demand)
+
+
+def pool_of(wan: Wan) -> Pool:
+    """Return the classes of a round and where its data could be."""
+    there = wan.holds | wan.arriving
+    room = np.maximum(wan.storage, wan.size @ there)
+    possible = there | _reachable(wan, there, room)
+    job, dataset, gib, remote = _reads(wan)
+    job_class, first = _classes(wan, job, dataset, remote)
+    classes = len(first)
+    weight = np.maximum(wan.demand, np.where(wan.demand > 0, 0, 1))
+    demand_of, weight_of = np.zeros((2, classes), dtype=np.int64)
+    np.add.at(demand_of, job_class, wan.demand)
+    np.add.at(weight_of, job_class, weight)
+
+    # A class reads what its first job reads.
+    own = np.flatnonzero(first[job_class[job]] == job)
+    read_class, read_dataset, read_remote = job_class[job[own]], dataset[own], remote[own]
+    linked = (wan.bandwidth > 0).T
+    np.fill_diagonal(linked, val=True)
+    # served[k, r, s]: region r could read from region s.
+    served = linked[None, :, :] & (possible & wan.may_hold)[read_dataset][:, None, :]
+    local = np.eye(len(wan.regions), dtype=np.bool_)[None, :, :]
+    served &= read_remote[:, None, None] | local
+    near = served.sum(axis=2) == np.diagonal(served, axis1=1, axis2=2)
+
+    allowed = wan.may_run[first].copy()
+    np.logical_and.at(allowed, read_class, served.any(axis=2))
+    homes = allowed[:, :, None] & wan.may_use[first][:, None, :] & (wan.supply > 0)
+    # Whoever reads from wherever the replicas are has a home after every plan.
+    always = (served | ~possible[read_dataset][:, None, :]).all(axis=2)
+    kept: Bools = np.logical_or.reduce(there, axis=1)
+    always &= kept[read_dataset][:, None]
+    anywhere = np.ones((classes, len(wan.regions)), dtype=np.bool_)
+    np.logical_and.at(anywhere, read_class, always)
+    sure: Bools = np.logical_or.reduce(anywhere & np.logical_or.reduce(homes, axis=2), axis=1)
+
+    # The read of its class that each read of a job is.
+    span = max(1, len(wan.datasets))
+    key = read_class * span + read_dataset
+    order = np.argsort(key)
+    read = order[np.searchsorted(key[order], job_class[job] * span + dataset)]
+    step_read, step_weight, step_gib = _steps(read, weight[job], gib)
+    inwards = wan.budget * (wan.bandwidth > 0)
+    return Pool(
+        wan=wan,
+        job_class=job_class,
+        demand=demand_of,
+        weight=weight_of,
+        homes=homes,
+        sure=sure,
+        read_class=read_class,
+        read_dataset=read_dataset,
+        near=near,
+        served=served,
+        step_read=step_read,
+        step_weight=step_weight,
+        step_gib=step_gib,
+        possible=possible,
+        fresh=possible & ~there,
+        there=there,
+        kept=kept,
+        room=room,
+        ingress=inwards.sum(axis=0),
+        egress=inwards.sum(axis=1),
+    )
+
+
+def _reachable(wan: Wan, there: Bools, room: Ints) -> Bools:
+    """Return where copies could come, as far as budgets of links one by one and room say."""
+    reached = there.copy()
+    for p in range(len(wan.datasets)):
+        links = wan.within(p) & (wan.budget > 0)
+        fits = (wan.budget * links).sum(axis=0) >= wan.size[p]
+        into = links & (fits & (room >= wan.size[p]))[None, :]
+        # A region that cannot hold a replica may still be on the path of one.
+        passed = reached[p].copy()
+        while (new := links[passed].any(axis=0) & ~passed).any():
+            passed |= new
+        reached[p] |= into[passed].any(axis=0)
+    return reached
+
+
+def _reads(wan: Wan) -> tuple[Ints, Ints, Ints, Bools]:
+    """Return job, dataset, GiB and whether it may be remote, of each dataset that a job reads."""
+    span = max(1, len(wan.datasets))
+    key, at = np.unique(wan.read_job * span + wan.read_dataset, return_inverse=True)
+    gib = np.zeros(len(key), dtype=np.int64)
+    np.add.at(gib, at, wan.read_gib)
+    remote = np.ones(len(key), dtype=np.bool_)
+    np.logical_and.at(remote, at, wan.read_remote)
+    return key // span, key % span, gib, remote
+
+
+def _classes(wan: Wan, job: Ints, dataset: Ints, remote: Bools) -> tuple[Ints, Ints]:
+    """Return the class of each job, and the first job of each class."""
+    number = len(wan.demand)
+    start = np.searchsorted(job, np.arange(number + 1))
+    reads = dataset * 2 + remote
+    known: dict[bytes, int] = {}
+    first: list[int] = []
+    job_class = np.zeros(number, dtype=np.int64)
+    flags = np.column_stack([wan.may_run, wan.may_use, wan.demand > 0])
+    for j in range(number):
+        key = flags[j].tobytes() + reads[start[j] : start[j + 1]].tobytes()
+        job_class[j] = known.setdefault(key, len(first))
+        if job_class[j] == len(first):
+            first.append(j)
+    return job_class, np.array(first, dtype=np.int64)
+
+
+def _steps(read: Ints, weight: Ints, gib: Ints) -> tuple[Ints, Ints, Ints]:
+    """Add up the reads of jobs of a class that are alike in GiB per weight."""
+    common = np.gcd(weight, gib)
+    parts = np.column_stack([read, weight // common, gib // common])
+    kinds, at = np.unique(parts, axis=0, return_inverse=True)
+    total = np.zeros((2, len(kinds)), dtype=np.int64)
+    np.add.at(total[0], at.reshape(-1), weight)
+    np.add.at(total[1], at.reshape(-1), gib)
+    return kinds[:, 0], total[0], total[1]

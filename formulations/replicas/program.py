@@ -1,0 +1,237 @@
+"""The linear program of where data lives and which classes of jobs run beside it.
+
+    x[p,r] in 0..1     replica of dataset p after the plan; fixed where there can be none
+    a[c,r,m] in 0..1   share of class c in region r on model m;   none[c] without a home
+    q[k,r] in 0..1     what of the share of a class in r reads k (a class and a dataset) remotely
+    y[s] in 0..1       which of the jobs of step s (of a read) read remotely or not at all
+
+    sum_rm a[c,r,m] + none[c] = 1
+    sum_m a[c,r,m] - q[k,r]  <= x[p,r]           read k is of class c and dataset p
+    sum_m a[c,r,m]           <= sum_s x[p,s]     over regions s from where r can read
+    sum_s weight[s] y[s]     >= weight[c] (sum_r q[k,r] + none[c])
+    sum_r x[p,r] >= 1                            where there is a replica now
+    sum_p size[p] x[p,r]     <= room[r]
+    sum_p size[p] x[p,r]     <= ingress[r]       over copies
+    z[p] >= x[p,r],  sum_p size[p] z[p] <= egress[s]     copies of what s alone has
+
+With x whole, y says exactly how few GiB shares of jobs must read remotely: where a class has
+replicas, any of its jobs may run. Hence a program of classes is as good as one of jobs, as long as
+jobs may be split. Storage and budgets are those after the plan, summed over links: that is less
+than plans must keep, so every plan is a point of the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from placewright.formulations.replicas.pool import Pool
+from placewright.formulations.replicas.problem import HOMELESS
+from placewright.formulations.wan.compile import UNLIMITED, Bools, Ints
+from placewright.instances.documents import WHOLE_GPU
+from placewright.solver import Arrays, Model
+
+TOGETHER = "remote_reads+copies"
+"""The sum of two terms: what data costs."""
+
+FINE = 1 << 20
+"""Parts of which coefficients are whole multiples, so that bounds can be certified."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """The program of a pool, with its columns where they exist, -1 elsewhere.
+
+    Attributes
+    ----------
+    replica : Ints
+        (datasets, regions).
+    share : Ints
+        (classes, regions, models).
+    load_rows : Ints
+        (regions, models, 2): the rows of demand beyond supply, and beyond 120 % of it.
+    room_rows, ingress_rows : Ints
+        (regions,).
+    unit : int
+        Milli-GPU that load rows count in.
+    """
+
+    pool: Pool
+    model: Model
+    replica: Ints
+    share: Ints
+    load_rows: Ints
+    room_rows: Ints
+    ingress_rows: Ints
+    unit: int
+
+    def arrays(self, term: str, holds: Mapping[str, int], *, relax: bool = True) -> Arrays:
+        """Return the program that minimises a term, with others held at a value or better."""
+        for name, value in holds.items():
+            self.model.hold(name, float(value))
+        without = set(self.model.held) - {f"hold:{name}" for name in holds}
+        return self.model.arrays(term, relax=relax, without=without)
+
+
+def program_of(pool: Pool) -> Program:
+    """Return the program of a pool."""
+    model = Model()
+    wan = pool.wan
+    replica = _replicas(pool, model)
+    share = _columns(model, "share", pool.homes)
+    none = model.variables(
+        "none",
+        pool.classes,
+        lower=np.where(pool.homes.any(axis=(1, 2)), 0.0, 1.0),
+        upper=np.where(pool.sure, 0.0, 1.0),
+        integer=False,
+    )
+    one = model.rows("one", pool.classes, lower=1.0, upper=1.0)
+    model.add(one, none, 1.0)
+    c, r, m = np.nonzero(pool.homes)
+    model.add(one[c], share[c, r, m], 1.0)
+    _reads(pool, model, replica, share, none)
+    room_rows, ingress_rows = _storage(pool, model, replica)
+    unit, load_rows = _load(pool, model, share, none)
+    _hottest(pool, model, share, unit)
+    _imbalance(pool, model, replica)
+    p, r = np.nonzero(pool.fresh)
+    for term in ("copies", TOGETHER):
+        model.term(term, replica[p, r], wan.size[p], sense="min")
+    return Program(pool, model, replica, share, load_rows, room_rows, ingress_rows, unit)
+
+
+def _columns(model: Model, name: str, where: Bools) -> Ints:
+    """Append a continuous column in 0..1 for each true entry; -1 marks the others."""
+    columns = np.full(where.shape, -1, dtype=np.int64)
+    columns[where] = model.variables(name, int(where.sum()), upper=1.0, integer=False)
+    return columns
+
+
+def _replicas(pool: Pool, model: Model) -> Ints:
+    replica = np.full(pool.possible.shape, -1, dtype=np.int64)
+    replica[pool.possible] = model.variables("replica", int(pool.possible.sum()), upper=1.0)
+    kept = np.flatnonzero(pool.kept)
+    rows = np.full(len(pool.kept), -1, dtype=np.int64)
+    rows[kept] = model.rows("kept", len(kept), lower=1.0)
+    p, r = np.nonzero(pool.possible & pool.kept[:, None])
+    model.add(rows[p], replica[p, r], 1.0)
+    return replica
+
+
+def _reads(pool: Pool, model: Model, replica: Ints, share: Ints, none: Ints) -> None:
+    """Add the rows of reads, and the term `remote_reads`."""
+    reads, regions = pool.near.shape
+    lives: Bools = np.logical_or.reduce(pool.homes, axis=2)[pool.read_class]
+    far = _columns(model, "far", lives & ~pool.near)
+    local = np.full((reads, regions), -1, dtype=np.int64)
+    local[lives] = model.rows("local", int(lives.sum()), upper=0.0)
+    k, r = np.nonzero(lives)
+    for kind in range(share.shape[2]):
+        columns = share[pool.read_class[k], r, kind]
+        used = columns >= 0
+        model.add(local[k, r][used], columns[used], 1.0)
+    held = replica[pool.read_dataset[k], r]
+    model.add(local[k, r][held >= 0], held[held >= 0], -1.0)
+    k, r = np.nonzero(far >= 0)
+    model.add(local[k, r], far[k, r], -1.0)
+
+    # Only where some replica would be out of reach.
+    possible = pool.possible[pool.read_dataset]
+    partly = (far >= 0) & (possible[:, None, :] & ~pool.served).any(axis=2)
+    source = np.full((reads, regions), -1, dtype=np.int64)
+    source[partly] = model.rows("source", int(partly.sum()), upper=0.0)
+    k, r = np.nonzero(partly)
+    for kind in range(share.shape[2]):
+        columns = share[pool.read_class[k], r, kind]
+        used = columns >= 0
+        model.add(source[k, r][used], columns[used], 1.0)
+    k, r, s = np.nonzero(pool.served & partly[:, :, None])
+    model.add(source[k, r], replica[pool.read_dataset[k], s], -1.0)
+
+    remotely = model.variables("remotely", len(pool.step_read), upper=1.0, integer=False)
+    steps = model.rows("steps", reads, lower=0.0)
+    model.add(steps[pool.step_read], remotely, pool.step_weight)
+    weight = pool.weight[pool.read_class]
+    k, r = np.nonzero(far >= 0)
+    model.add(steps[k], far[k, r], -weight[k])
+    model.add(steps, none[pool.read_class], -weight)
+    for term in ("remote_reads", TOGETHER):
+        model.term(term, remotely, pool.step_gib, sense="min")
+
+
+def _storage(pool: Pool, model: Model, replica: Ints) -> tuple[Ints, Ints]:
+    """Add the rows of storage and copies; return those of room and ingress (regions,)."""
+    size, regions = pool.wan.size, len(pool.room)
+    limit = np.where(pool.room < UNLIMITED, pool.room, np.inf)
+    room = model.rows("room", regions, upper=limit)
+    p, r = np.nonzero(pool.possible)
+    model.add(room[r], replica[p, r], size[p])
+    ingress = model.rows("ingress", regions, upper=pool.ingress)
+    p, r = np.nonzero(pool.fresh)
+    model.add(ingress[r], replica[p, r], size[p])
+    # What one region alone has leaves it once at least, if it is copied at all.
+    only = pool.there & (pool.there.sum(axis=1) == 1)[:, None]
+    copied: Bools = np.logical_or.reduce(pool.fresh, axis=1)
+    tight = np.flatnonzero((size * copied) @ only > pool.egress)
+    for s in tight:
+        mine = np.flatnonzero(only[:, s])
+        moved = np.full(len(size), -1, dtype=np.int64)
+        moved[mine] = model.variables("moved", len(mine), upper=1.0, integer=False)
+        p, r = np.nonzero(pool.fresh & only[:, s, None])
+        rows = model.rows("moves", len(p), upper=0.0)
+        model.add(rows, replica[p, r], 1.0)
+        model.add(rows, moved[p], -1.0)
+        model.add(model.rows("egress", 1, upper=pool.egress[s]), moved[mine], size[mine])
+    return room, ingress
+
+
+def _load(pool: Pool, model: Model, share: Ints, none: Ints) -> tuple[int, Ints]:
+    """Add demand over supply, and the term `overload`; return the unit and the rows."""
+    supply = pool.wan.supply
+    unit = max(1, int(np.gcd.reduce(np.concatenate([pool.demand, supply.ravel()]), initial=0)))
+    demand, most = pool.demand // unit, int(pool.demand.sum()) // unit
+    rows = np.full((*supply.shape, 2), -1, dtype=np.int64)
+    where = supply > 0
+    c, r, m = np.nonzero(pool.homes)
+    for piece, (times, limit) in enumerate(((1, supply // unit), (5, 6 * (supply // unit)))):
+        rows[where, piece] = model.rows("load", int(where.sum()), upper=limit[where])
+        over = model.variables("over", int(where.sum()), upper=float(most), integer=False)
+        model.add(rows[where, piece], over, -times)
+        model.add(rows[r, m, piece], share[c, r, m], times * demand[c])
+        model.term("overload", over, unit, sense="min")
+    model.term("overload", none, HOMELESS * pool.demand, sense="min")
+    return unit, rows
+
+
+def _hottest(pool: Pool, model: Model, share: Ints, unit: int) -> None:
+    supply = pool.wan.supply.sum(axis=1)
+    least = min(int(supply[supply > 0].min(initial=WHOLE_GPU)), WHOLE_GPU)
+    most = 1000 * int(pool.demand.sum()) // least + 1
+    hottest = model.variables("hottest", 1, upper=float(most), integer=False)
+    rows = model.rows("heat", len(supply), upper=0.0)
+    c, r, m = np.nonzero(pool.homes)
+    model.add(rows[r], share[c, r, m], 1000 * (pool.demand[c] // unit))
+    given = np.flatnonzero(supply)
+    model.add(rows[given], hottest, -(supply[given] // unit))
+    model.term("hottest", hottest, 1.0, sense="min")
+
+
+def _imbalance(pool: Pool, model: Model, replica: Ints) -> None:
+    size, storage = pool.wan.size, pool.wan.storage
+    limited = storage < UNLIMITED
+    total = int(storage[limited].sum())
+    beyond = model.variables("beyond", len(storage), upper=float(size.sum()), integer=False)
+    model.term("imbalance", beyond, 1.0, sense="min")
+    if total == 0:
+        return
+    rows = model.rows("balance", len(storage), upper=np.where(limited, 0.0, np.inf))
+    p, r = np.nonzero(pool.possible & limited)
+    for s in np.flatnonzero(limited):
+        # A share of all, rounded up: no region is said to be further beyond it than it is.
+        share = -(-int(storage[s]) * FINE // total)
+        model.add(rows[s], replica[p, r], -size[p] * (share / FINE))
+    model.add(rows[r], replica[p, r], size[p])
+    model.add(rows, beyond, -1.0)
