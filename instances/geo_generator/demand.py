@@ -55,13 +55,11 @@ def settle(sizes: Ints, jobs: Ints, total: int, largest: int) -> None:
     short = total - int(sizes[jobs].sum())
     while short:
         own = sizes[jobs]
-        step = own if short > 0 else own // 2
-        may = (step > 0) & (step <= max(1, abs(short) // 4))
-        if short > 0:
-            may &= 2 * own <= largest
-        if not may.any():
+        step = own * (2 * own <= largest) if short > 0 else own // 2
+        gentle = step * (step <= max(1, abs(short) // 4))
+        step = gentle if gentle.any() else step * (step <= abs(short))
+        if not step.any():
             return
-        step = np.where(may, step, 0)
         job = int(np.argmax(step))
         change = int(step[job]) if short > 0 else -int(step[job])
         sizes[jobs[job]] += change

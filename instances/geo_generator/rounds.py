@@ -55,8 +55,8 @@ def generate(
     Parameters
     ----------
     regions, datasets, jobs
-        How many; jobs are pending, under `geo` as many run beside them, as far as there is room.
-        No fewer jobs than datasets.
+        How many; jobs are pending, under `geo` as many run beside them, or more are pending where
+        room is short. No fewer jobs than datasets.
     gpus
         Of all regions, a multiple of 8; two hosts of 8 for each region at least.
     mix
