@@ -14,7 +14,7 @@ MINUTE, HOUR, DAY, TEN_DAYS = 60, 3600, 86_400, 864_000
 MILLION = 1_000_000
 KIBI = 1024
 MAX_NAME = 48
-SMALL_FRACTION = 1e-5
+SMALL_FRACTION, MANY_TIMES = 1e-5, 9.99
 SEPARATORS = tuple("-._:/")
 
 
@@ -63,8 +63,8 @@ def load(asked: float, there: float) -> str:
 
 
 def thousandths(value: float) -> str:
-    """Write thousandths as what they are parts of: 2630 is `2.63`."""
-    return _decimal(value / WHOLE_GPU)
+    """Write thousandths as what they are parts of, to three decimals: 2630 is `2.630`."""
+    return f"{value / WHOLE_GPU:.3f}"
 
 
 def duration(seconds: int) -> str:
@@ -132,7 +132,9 @@ def percent(fraction: float | None) -> str:
     """Write a fraction as a percentage of three significant digits: 0.00012 is `0.012 %`."""
     if fraction is None:
         return NONE
-    return "< 0.001 %" if 0 < fraction < SMALL_FRACTION else f"{100 * fraction:.3g} %"
+    if 0 < fraction < SMALL_FRACTION:
+        return "< 0.001 %"
+    return f"{100 * fraction:.3g} %" if fraction < MANY_TIMES else f"{100 * fraction:,.0f} %"
 
 
 def count(amount: int, noun: str) -> str:
