@@ -7,13 +7,13 @@ the fewest.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Sequence
 from typing import TypeAlias
 
 import numpy as np
 
 from placewright import Round
-from placewright.formulations.wan.compile import Wan
+from placewright.formulations.wan.compile import NONE, Wan
 from placewright.instances.arrays import build_cluster, build_state
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.job import Job
@@ -22,26 +22,28 @@ from placewright.topology import Cluster
 
 __all__ = ["Hosts", "Need", "Placed", "need_of"]
 
-Need: TypeAlias = tuple[tuple[int, int, int], ...]
-"""(group, tasks, GPUs of one) of an option, the widest tasks first."""
+Need: TypeAlias = tuple[tuple[int, int, int, int], ...]
+"""(group, tasks, GPUs of one, level whose domain they share) of an option, widest tasks first."""
 
 Placed: TypeAlias = list[tuple[int, int, tuple[int, ...]]]
 """(group, host, GPUs) of each task."""
 
 
-def need_of(job: Job, option: int) -> Need:
+def need_of(job: Job, option: int, levels: Sequence[str]) -> Need:
     """Return what an option asks.
 
     Raises
     ------
     ValueError
-        If it asks anything but whole GPUs of some models.
+        If it asks anything but whole GPUs of some models, in a domain of some level.
     """
-    for group in job.options[option].groups:
-        other = group.cpu or group.memory or group.resources or group.required or group.hosts
-        if group.gpu < WHOLE_GPU or other or group.slices or group.apart or group.gpu_memory:
+    asked, needs = job.options[option], []
+    for number, group in enumerate(asked.groups):
+        other = group.cpu or group.memory or group.resources or group.hosts or group.gpu_memory
+        if group.gpu < WHOLE_GPU or other or group.slices or group.apart or asked.required:
             raise ValueError(f"job {job.name!r} asks for more than whole GPUs of some models")
-    needs = [(g, x.count, x.gpu // WHOLE_GPU) for g, x in enumerate(job.options[option].groups)]
+        level = NONE if group.required is None else levels.index(group.required)
+        needs.append((number, group.count, group.gpu // WHOLE_GPU, level))
     return tuple(sorted(needs, key=lambda need: -need[2]))
 
 
@@ -80,12 +82,12 @@ class Hosts:
 
     def fits(self, need: Need, region: int, model: int) -> bool:
         """Whether the free GPUs are there, one group at a time."""
-        if self.idle[region, model] < sum(count * gpus for _, count, gpus in need):
+        if self.idle[region, model] < sum(count * gpus for _, count, gpus, _ in need):
             return False
         pool = self.pools[region][model]
         return all(
             sum(len(pool[n]) * (n // gpus) for n in range(gpus, len(pool))) >= count
-            for _, count, gpus in need
+            for _, count, gpus, _ in need
         )
 
     def take(self, need: Need, region: int, model: int, priority: int) -> Placed | None:
@@ -93,9 +95,10 @@ class Hosts:
         if not self.fits(need, region, model):
             return None
         placed: Placed = []
-        for group, count, gpus in need:
+        for group, count, gpus, level in need:
+            within = self._domain(region, model, count, gpus, level)
             for _ in range(count):
-                host = self._host(region, model, gpus, priority)
+                host = self._host(region, model, gpus, priority, within)
                 if host is None:
                     self.give(placed)
                     return None
@@ -118,10 +121,30 @@ class Hosts:
                 self.free[host] = [gpu for gpu in self.free[host] if gpu not in gpus]
                 self._enter(host, len(self.free[host]))
 
-    def _host(self, region: int, model: int, gpus: int, priority: int) -> int | None:
+    def _domain(
+        self, region: int, model: int, count: int, gpus: int, level: int
+    ) -> Container[int] | None:
+        """Return the hosts of a domain that all tasks fit into with least to spare; None: all."""
+        if level == NONE:
+            return None
+        domain = self.cluster.domain[level]
+        hosts: dict[int, list[int]] = {}
         for bucket in self.pools[region][model][gpus:]:
             for host in bucket:
-                if not self.floor or self.floor.get(host, priority - 1) < priority:
+                hosts.setdefault(int(domain[host]), []).append(host)
+        if len(hosts) == 1:
+            return None
+        room = {d: sum(len(self.free[h]) // gpus for h in mine) for d, mine in hosts.items()}
+        able = [d for d in hosts if room[d] >= count]
+        return set(hosts[min(able, key=room.__getitem__)]) if able else ()
+
+    def _host(
+        self, region: int, model: int, gpus: int, priority: int, within: Container[int] | None
+    ) -> int | None:
+        for bucket in self.pools[region][model][gpus:]:
+            for host in bucket:
+                welcome = not self.floor or self.floor.get(host, priority - 1) < priority
+                if welcome and (within is None or host in within):
                     return host
         return None
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import TypeAlias
 
 import numpy as np
@@ -27,6 +28,7 @@ import numpy as np
 from benchmarks.region_hosts import Hosts, Need, Placed, need_of
 from placewright import Plan, Round
 from placewright.formulations.wan.compile import NONE, Bools, Ints, Wan, compile_wan
+from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.geo_section import Reader, ReadsSection, RemoteRead
 from placewright.instances.job import Job
 from placewright.instances.plan import Decision, Task
@@ -66,6 +68,8 @@ class Deciding:
         (regions, models): micro-dollars per GPU-hour.
     movable
         Running jobs that may be preempted, by site: (value per milli-GPU, priority, job), sorted.
+    lowest
+        The lowest priority of a running job.
     """
 
     wan: Wan
@@ -76,6 +80,7 @@ class Deciding:
     price: Ints
     running: dict[int, Holding]
     movable: Mapping[Site, Sequence[tuple[float, int, int]]]
+    lowest: float
     started: dict[int, Holding] = field(default_factory=dict)
     preempted: dict[int, int] = field(default_factory=dict)
 
@@ -177,11 +182,11 @@ RULES: Mapping[str, Rule] = {
 def plan_of(rule: Rule, round_: Round) -> Plan:
     """Return the plan of a rule, without a certificate."""
     deciding = _prepared(compile_wan(round_))
-    jobs = deciding.jobs
+    jobs, levels = deciding.jobs, deciding.hosts.cluster.levels
     pending = [j for j, job in enumerate(jobs) if job.running is None]
     for j in sorted(pending, key=lambda j: -jobs[j].priority):
         for option in range(len(jobs[j].options)):
-            if rule(deciding, j, option, need_of(jobs[j], option)):
+            if rule(deciding, j, option, need_of(jobs[j], option, levels)):
                 break
     return _document(deciding)
 
@@ -211,7 +216,8 @@ def _prepared(wan: Wan) -> Deciding:
         running[j] = Holding(job.running.option, region, placed, job.value_of(job.running.option))
         hosts.quotas.add(job.tenant, region, job.options[job.running.option].milli_gpu)
     movable = _movable(round_.jobs, hosts, running)
-    return Deciding(wan, hosts, holds, may, remote, price, running, movable)
+    lowest = min((round_.jobs[j].priority for j in running), default=inf)
+    return Deciding(wan, hosts, holds, may, remote, price, running, movable, lowest)
 
 
 def _victims(
@@ -220,11 +226,16 @@ def _victims(
     """Return what is lost, and whom to preempt at a site so that the job fits; or nobody."""
     hosts, document = deciding.hosts, deciding.jobs[job]
     asked = document.options[option].milli_gpu
+    if not document.priority > deciding.lowest:
+        return 0, []
     if not hosts.quotas.admits(document.tenant, site[0], asked):
         return 0, []
+    missing = asked - WHOLE_GPU * int(hosts.idle[site])
     chosen: list[int] = []
     lost, found = 0, False
-    for _, priority, victim in deciding.movable.get(site, ()):
+    for worth, priority, victim in deciding.movable.get(site, ()):
+        if missing * worth >= document.value_of(option):
+            break
         if priority >= document.priority or victim not in deciding.running:
             continue
         lost += deciding.running[victim].value
