@@ -81,6 +81,14 @@ def earliest(free: Sequence[Steps], gib: int, begin: int, end: int) -> tuple[int
     return best
 
 
+def evenly(free: Sequence[Steps], gib: int, begin: int, end: int) -> tuple[int, int] | None:
+    """Return the whole time if so many GiB can pass at an even rate all that time, else None."""
+    fits = (
+        begin < end and gib * MEGABITS <= min(_least(free, begin, end)[1]) * (end - begin) + _DUST
+    )
+    return (begin, end) if fits else None
+
+
 def pieces(free: Sequence[Steps], gib: int, begin: int, end: int) -> list[tuple[int, int, int]]:
     """Return so many GiB in pieces (GiB, start, end) that fill what links leave, soonest first.
 

@@ -16,10 +16,20 @@ from itertools import pairwise
 from placewright.formulations.session import Flow
 from placewright.formulations.wan.compile import Wan
 from placewright.formulations.wan.routing import Part
-from placewright.formulations.wan.steps import Steps, earliest, pass_through, pieces
+from placewright.formulations.wan.steps import (
+    MEGABITS,
+    Steps,
+    earliest,
+    evenly,
+    pass_through,
+    pieces,
+)
 
 Replica = tuple[int, int]
 """Dataset and region."""
+
+_CROWDED = 0.8
+"""Of the window."""
 
 
 @dataclass(slots=True, eq=False)
@@ -30,6 +40,9 @@ class Timetable:
     ----------
     end : int
         When the window ends.
+    crowded : frozenset
+        Links that are busy nearly all the time. Copies over them take all the time that there is,
+        before the others: bursts leave seconds in which one link of a path waits for another.
     routed : dict
         The parts of each copy that has no times yet, most urgent first.
     unwanted : dict
@@ -44,6 +57,7 @@ class Timetable:
 
     wan: Wan
     end: int
+    crowded: frozenset[Replica]
     routed: dict[Replica, tuple[Part, ...]]
     unwanted: dict[int, list[int]]
     complete: dict[int, dict[int, int]]
@@ -62,7 +76,10 @@ class Timetable:
 
 
 def open_timetable(
-    wan: Wan, routed: Mapping[Replica, tuple[Part, ...]], drops: Iterable[Replica]
+    wan: Wan,
+    routed: Mapping[Replica, tuple[Part, ...]],
+    drops: Iterable[Replica],
+    crowded: frozenset[Replica] = frozenset(),
 ) -> Timetable:
     """Return a timetable in which no copy has times yet."""
     now = wan.round.now
@@ -76,6 +93,7 @@ def open_timetable(
     return Timetable(
         wan=wan,
         end=now + wan.round.geo.window_s,
+        crowded=crowded,
         routed=dict(routed),
         unwanted=unwanted,
         complete=complete,
@@ -84,10 +102,24 @@ def open_timetable(
     )
 
 
+def crowded_links(wan: Wan, routed: Mapping[Replica, tuple[Part, ...]]) -> frozenset[Replica]:
+    """Return the links that routed copies keep busy nearly all the time."""
+    busy: dict[Replica, float] = defaultdict(float)
+    for parts in routed.values():
+        for part in parts:
+            for link in pairwise(part.path):
+                busy[link] += part.gib * MEGABITS / float(wan.bandwidth[link])
+    most = _CROWDED * wan.round.geo.window_s
+    return frozenset(link for link, seconds in busy.items() if seconds > most)
+
+
 def fill(table: Timetable) -> None:
     """Give times to all copies and drops that can have them; the others are refused."""
     for dataset in list(table.unwanted):
         _drop(table, dataset)
+    for copy in [copy for copy, parts in table.routed.items() if _crowded(table, parts)]:
+        if copy in table.routed and _starts(table, copy):
+            _drop(table, copy[0])
     while table.routed:
         before = len(table.routed), len(table.dropped)
         for copy in list(table.routed):
@@ -127,13 +159,22 @@ def _pass(table: Timetable, dataset: int, parts: Sequence[Part], begin: int) -> 
     for part in sorted(parts, key=lambda part: -part.gib):
         links = _steps(table, part.path)
         start = max(begin, table.complete[dataset][part.path[0]])
-        whole = earliest(links, part.gib, start, table.end)
+        whole = None
+        if _crowded(table, parts):
+            whole = evenly(links, part.gib, start, table.end)
+        if whole is None:
+            whole = earliest(links, part.gib, start, table.end)
         found = pieces(links, part.gib, start, table.end) if whole is None else [(part.gib, *whole)]
         if not found:
             return
         for gib, first, last in found:
             pass_through(links, gib, first, last)
             yield Flow(dataset, part.path, gib, first, last)
+
+
+def _crowded(table: Timetable, parts: Sequence[Part]) -> bool:
+    """Whether some part of a copy takes a crowded link."""
+    return any(link in table.crowded for part in parts for link in pairwise(part.path))
 
 
 def _steps(table: Timetable, path: Sequence[int]) -> list[Steps]:

@@ -7,15 +7,21 @@ it comes earlier: negotiated congestion (McMurchie and Ebeling, "PathFinder", FP
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from placewright.formulations.session import Flow
-from placewright.formulations.wan.compile import Bools, Wan
+from placewright.formulations.wan.compile import UNLIMITED, Bools, Ints, Wan
 from placewright.formulations.wan.routing import Floats, Part, Roads, route
-from placewright.formulations.wan.timing import Replica, Timetable, fill, open_timetable
+from placewright.formulations.wan.timing import (
+    Replica,
+    Timetable,
+    crowded_links,
+    fill,
+    open_timetable,
+)
 
 _ATTEMPTS = 6
 _COMPETED = 0.75
@@ -71,22 +77,50 @@ def schedule(wan: Wan, creates: Sequence[Replica], drops: Sequence[Replica]) -> 
         is named twice.
     """
     _check(wan, creates, drops)
-    dear = np.zeros(wan.budget.shape)
-    order, best, least = list(creates), None, -1
-    for _ in range(_ATTEMPTS):
-        routed, left = _route(wan, order, drops, dear)
-        table = open_timetable(wan, routed, drops)
-        fill(table)
-        lost = [copy for copy in order if copy not in table.ready]
-        gib = sum(int(wan.size[dataset]) for dataset, _ in lost)
-        if best is None or gib < least:
-            best, least = table, gib
-        blocked = [copy for copy in lost if copy not in routed]
-        if not blocked:
+    best, lost = Transfers(), UNLIMITED
+    for routed in _routings(wan, creates, drops):
+        crowded = crowded_links(wan, routed)
+        for evenly in (frozenset[Replica](), crowded) if crowded else (crowded,):
+            table = open_timetable(wan, routed, drops, evenly)
+            fill(table)
+            refused = _gib(wan, (copy for copy in creates if copy not in table.ready))
+            if refused < lost:
+                best, lost = _transfers(table, creates), refused
+            if len(table.ready) == len(routed):
+                break
+        if not lost:
             break
+    return best
+
+
+def _routings(
+    wan: Wan, creates: Sequence[Replica], drops: Sequence[Replica]
+) -> Iterator[dict[Replica, tuple[Part, ...]]]:
+    """Yield ways for as many copies as budgets and storage carry, until all have one.
+
+    The order is that of the copies, then by size, since a large copy finds room in fewer ways, then
+    those first that found none; detours come last in every other attempt, since they take budgets
+    twice. Links without budget left become dearer each time.
+    """
+    dear = np.zeros(wan.budget.shape)
+    large = sorted(creates, key=lambda copy: -int(wan.size[copy[0]]))
+    least, order = UNLIMITED, list(creates)
+    for attempt in range(_ATTEMPTS):
+        tried = (list(creates), large, order)[min(attempt // 2, 2)]
+        routed, left = _route(wan, tried, drops, dear, relays_late=attempt % 2 == 1)
+        yield routed
+        blocked = [copy for copy in tried if copy not in routed]
+        if not blocked:
+            return
         dear += _COMPETED * ((left == 0) & (wan.budget > 0))
-        order = blocked + [copy for copy in order if copy not in set(blocked)]
-    return _transfers(best, creates) if best else Transfers()
+        if _gib(wan, blocked) < least:
+            least = _gib(wan, blocked)
+            order = blocked + [copy for copy in tried if copy in routed]
+
+
+def _gib(wan: Wan, copies: Iterable[Replica]) -> int:
+    """Return the GiB of copies."""
+    return sum(int(wan.size[dataset]) for dataset, _ in copies)
 
 
 def _check(wan: Wan, creates: Sequence[Replica], drops: Sequence[Replica]) -> None:
@@ -109,7 +143,7 @@ def _sources(wan: Wan, dataset: int, by: int | None = None) -> Bools:
 
 
 def _route(
-    wan: Wan, order: Sequence[Replica], drops: Sequence[Replica], dear: Floats
+    wan: Wan, order: Sequence[Replica], drops: Sequence[Replica], dear: Floats, *, relays_late: bool
 ) -> tuple[dict[Replica, tuple[Part, ...]], np.ndarray]:
     """Return the parts of all copies that budgets and storage carry, and what budgets leave."""
     scale = 1.0 + float(wan.egress.max(initial=0))
@@ -119,34 +153,56 @@ def _route(
         cost=1.0 + wan.egress / scale / 2 + dear,
         queued=np.zeros(wan.budget.shape),
     )
-    used = wan.size @ (wan.holds | wan.arriving)
-    for dataset, region in drops:
-        used[region] -= wan.size[dataset]
-    room = wan.storage - used
+    room = _Room(wan, drops)
     routed: dict[Replica, tuple[Part, ...]] = {}
     entries: dict[int, Floats] = {}
-    waiting = list(order)
-    while waiting:
-        again = []
-        for copy in waiting:
-            dataset, region = copy
-            size = int(wan.size[dataset])
-            if dataset not in entries:
-                entries[dataset] = _entry(wan, dataset, drops)
-            parts = None
-            if size <= room[region]:
-                parts = route(roads, size, entries[dataset], region, wan.within(dataset))
-            if parts is None:
-                again.append(copy)
-                continue
-            routed[copy] = parts
-            roads.take(parts)
-            room[region] -= size
-            entries[dataset][region] = _PLANNED
-        if len(again) == len(waiting):
-            break
-        waiting = again
+    for relayed in (False, True) if relays_late else (True,):
+        progress = True
+        while progress:
+            progress = False
+            for copy in order:
+                dataset, region = copy
+                size = int(wan.size[dataset])
+                if copy in routed or size > room.left[region]:
+                    continue
+                if dataset not in entries:
+                    entries[dataset] = _entry(wan, dataset, drops)
+                within = wan.within(dataset)
+                if not relayed:
+                    within &= np.arange(len(within)) == region
+                parts = route(roads, size, entries[dataset], region, within)
+                if parts is not None:
+                    routed[copy], progress = parts, True
+                    roads.take(parts)
+                    room.take(copy)
+                    entries[dataset][region] = _PLANNED
     return {copy: routed[copy] for copy in order if copy in routed}, roads.left
+
+
+class _Room:
+    """The room of each region once all that can be dropped has been."""
+
+    def __init__(self, wan: Wan, drops: Sequence[Replica]) -> None:
+        self.wan = wan
+        self.left: Ints = wan.storage - wan.size @ (wan.holds | wan.arriving)
+        self.unwanted: dict[int, list[int]] = {}
+        for dataset, region in drops:
+            self.unwanted.setdefault(dataset, []).append(region)
+        for dataset in list(self.unwanted):
+            stays = _sources(wan, dataset)
+            stays[self.unwanted[dataset]] = False
+            if stays.any():
+                self._drop(dataset)
+
+    def take(self, copy: Replica) -> None:
+        """Let a copy come; what it replaces can go."""
+        dataset, region = copy
+        self.left[region] -= self.wan.size[dataset]
+        self._drop(dataset)
+
+    def _drop(self, dataset: int) -> None:
+        for region in self.unwanted.pop(dataset, ()):
+            self.left[region] += self.wan.size[dataset]
 
 
 def _entry(wan: Wan, dataset: int, drops: Sequence[Replica]) -> Floats:
