@@ -13,8 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+import numpy as np
+
 from placewright.formulations.session import Flow
-from placewright.formulations.wan.compile import Wan
+from placewright.formulations.wan.compile import Ints, Wan
 from placewright.formulations.wan.routing import Part
 from placewright.formulations.wan.steps import (
     MEGABITS,
@@ -89,7 +91,6 @@ def open_timetable(
     complete: dict[int, dict[int, int]] = defaultdict(dict)
     for d, r in zip(*(wan.holds | wan.arriving).nonzero(), strict=True):
         complete[int(d)][int(r)] = now if wan.holds[d, r] else max(now, int(wan.ready[d, r]))
-    used = wan.size @ (wan.holds | wan.arriving)
     return Timetable(
         wan=wan,
         end=now + wan.round.geo.window_s,
@@ -98,8 +99,14 @@ def open_timetable(
         unwanted=unwanted,
         complete=complete,
         links={},
-        room=[Steps([now], [float(free)]) for free in wan.storage - used],
+        room=[Steps([now], [float(free)]) for free in room_left(wan)],
     )
+
+
+def room_left(wan: Wan) -> Ints:
+    """Return the GiB that each region has room for; one that exceeds its storage has none."""
+    left: Ints = np.maximum(wan.storage - wan.size @ (wan.holds | wan.arriving), 0)
+    return left
 
 
 def crowded_links(wan: Wan, routed: Mapping[Replica, tuple[Part, ...]]) -> frozenset[Replica]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from placewright.formulations.session import Flow
-from placewright.formulations.wan.compile import UNLIMITED, Bools, Ints, Wan
+from placewright.formulations.wan.compile import UNLIMITED, Bools, Wan
 from placewright.formulations.wan.routing import Floats, Part, Roads, route
 from placewright.formulations.wan.timing import (
     Replica,
@@ -21,6 +21,7 @@ from placewright.formulations.wan.timing import (
     crowded_links,
     fill,
     open_timetable,
+    room_left,
 )
 
 _ATTEMPTS = 6
@@ -184,7 +185,7 @@ class _Room:
 
     def __init__(self, wan: Wan, drops: Sequence[Replica]) -> None:
         self.wan = wan
-        self.left: Ints = wan.storage - wan.size @ (wan.holds | wan.arriving)
+        self.left = room_left(wan)
         self.unwanted: dict[int, list[int]] = {}
         for dataset, region in drops:
             self.unwanted.setdefault(dataset, []).append(region)
