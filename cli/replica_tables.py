@@ -99,7 +99,7 @@ def _paths_text(change: Change) -> str:
     if not change.paths:
         return NONE
     more = len(change.paths) - 1
-    return ARROW.join(change.paths[0]) + (f" and {count(more, 'more path')}" if more else "")
+    return ARROW.join(change.paths[0]) + (f" and {more:,} more" if more else "")
 
 
 def _print_copies(console: Console, facts: RegionPlan) -> None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from rich.console import Console
 
+from placewright.cli.region_chart import print_regions
 from placewright.cli.region_plan import RegionPlan, region_plan_of
 from placewright.cli.region_tables import print_region_tables
 from placewright.cli.replicas import ChangeKind
 from placewright.cli.tables import print_plan
+from placewright.cli.text import gib, load, percent, term_text
 from placewright.instances.plan import Certificate, Plan, TermResult
 from placewright.instances.round import Round
+
+PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 
 
 def facts_of(round_: Round, plan: Plan | None) -> RegionPlan:
@@ -78,7 +84,7 @@ def test_replicas_are_created_moved_and_dropped_in_order(regional):
         "moved 1 512 GiB",
         "dropped 1 512 GiB",
         "1 books dropped 512 GiB east - now now",
-        "2 web created 1 TiB west east > west and 1 more path now +5h00",
+        "2 web created 1 TiB west east > west and 1 more now +5h00",
         "3 code moved from east 512 GiB south east > south +2h00 +6h40",
         "4 code dropped, moved to south 512 GiB east - +6h40 +6h40",
     ):
@@ -211,3 +217,38 @@ def test_long_lists_are_cut_with_a_count(regional):
     assert "... and 10 more changes" in text
     assert "New homes: 30 jobs asking 30 GPUs" in text
     assert "... and 10 more jobs" in text
+
+
+def test_the_page_shows_what_is_printed(regional):
+    page = [line.strip() for line in PAGE.read_text().splitlines()]
+    console = Console(width=100, highlight=False, markup=False)
+    with console.capture() as capture:
+        print_regions(console, facts_of(*regional.slow()))
+    for shown, first in (
+        (capture.get(), "Load of regions"),
+        (printed(*regional.slow(), 100), "GPUs by region"),
+        (printed(*regional.fast(), 100), "GPUs by region"),
+    ):
+        lines = shown[shown.index(first) :].splitlines()
+        assert [line for line in lines if line.strip() and line.strip() not in page] == []
+
+
+def test_parts_beyond_a_thousand_percent_and_loads_are_plain_numbers():
+    assert [percent(part) for part in (0.5, 9.9, 26.54)] == ["50 %", "990 %", "2,654 %"]
+    assert [load(*pair) for pair in ((2630, 1000), (0, 5), (5, 0), (0, 0))] == [
+        "2.63",
+        "0.00",
+        "no GPUs",
+        "-",
+    ]
+    assert [gib(amount) for amount in (0, 1023, 1024, 190_331, 3 * 2**20)] == [
+        "0 GiB",
+        "1,023 GiB",
+        "1 TiB",
+        "186 TiB",
+        "3 PiB",
+    ]
+    assert [term_text("hottest", 2630), term_text("gpu_cost", 1_234_560_000)] == [
+        "2.630",
+        "$1,234.56",
+    ]
