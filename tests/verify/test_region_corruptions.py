@@ -16,6 +16,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from placewright.instances.files import parse_round
 from placewright.instances.plan import Plan
@@ -523,3 +525,31 @@ def test_every_rule_of_regions_and_reads_is_broken_alone() -> None:
     alone = {next(iter(rules)) for _, rules, _ in CORRUPTIONS.values() if len(rules) == 1}
     modules = (data_sections, data_jobs, data_reads)
     assert alone == {rule.id for module in modules for rule in module.RULES}
+
+
+NAMES = st.sampled_from([*"ABCDE", *"wxyz", "lost", "near", "far", "kept", "waits", "plain", "no"])
+READS = st.lists(st.tuples(NAMES, NAMES), min_size=1, max_size=3)
+
+
+@given(data=st.data())
+def test_no_section_of_reads_makes_the_verifier_stumble(data: st.DataObject) -> None:
+    """Some names in the valid plan are others, jobs are elsewhere, or entries say anything."""
+    raw = copy.deepcopy(PLAN)
+    section = raw["sections"][0]
+    for entry in section["readers"]:
+        if data.draw(st.booleans()):
+            entry["job"] = data.draw(NAMES)
+        if data.draw(st.booleans()):
+            entry["reads"] = reader("any", *data.draw(READS))["reads"]
+    for entry in section["waiting"]:
+        field = data.draw(st.sampled_from(["job", "region", "ready"]))
+        entry[field] = data.draw(st.integers(0, 3000) if field == "ready" else NAMES)
+    for index in data.draw(st.sets(st.integers(0, 8), max_size=3)):
+        kind = data.draw(st.sampled_from(["start", "keep", "migrate", "preempt", "wait"]))
+        host = data.draw(st.sampled_from(["a0", "b1", "c0", "d0", "nowhere"]))
+        raw["decisions"][index] = placed(PLAN["decisions"][index]["job"], kind, (host, [3]))
+        if data.draw(st.booleans()):
+            raw["decisions"][index]["tasks"] = []
+    found = verify(parse_round(copy.deepcopy(ROUND)), Plan.model_validate(raw))
+    assert list(found.terms) == list(TERMS)
+    assert all("; expected " in violation.message for violation in found.violations)

@@ -19,6 +19,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from placewright.instances.files import parse_round
 from placewright.instances.plan import Plan
@@ -657,3 +659,36 @@ def test_every_rule_of_replicas_and_flows_is_broken_alone() -> None:
     assert ours - alone == {"link_budget"}  # broken alone by a round of less budget, above
     others = {rule.id for module in (data_sections, data_jobs, data_reads) for rule in module.RULES}
     assert alone - ours - others == {"section"}
+
+
+NAMES = st.sampled_from([*"ABCDE", *"wxyz", "idle", "lost", "runs", "torn", "V100", "A100", "no"])
+TIMES = st.integers(0, 5000)
+JUNK = st.sampled_from([None, True, "soon", -1, 1.5, [], [1000], {"at": 5}])
+
+
+@given(data=st.data())
+def test_no_section_of_data_makes_the_verifier_stumble(data: st.DataObject) -> None:
+    """Entries of the valid plan have another name or time in one field, or anything at all."""
+    raw = copy.deepcopy(PLAN)
+    for section, kind in ((0, "creates"), (0, "drops"), (0, "homes"), (1, "flows")):
+        for entry in raw["sections"][section][kind]:
+            if data.draw(st.booleans()):
+                continue
+            field = data.draw(st.sampled_from(sorted(entry)))
+            if isinstance(entry[field], int):
+                entry[field] = data.draw(TIMES)
+            elif isinstance(entry[field], str):
+                entry[field] = data.draw(NAMES)
+            else:
+                entry[field] = data.draw(st.lists(NAMES, min_size=2, max_size=4))
+    for section in data.draw(st.sets(st.sampled_from([0, 1]), max_size=1)):
+        field = data.draw(st.sampled_from(sorted(raw["sections"][section])))
+        raw["sections"][section][field] = data.draw(JUNK)
+    found = verify(parse_round(copy.deepcopy(ROUND)), Plan.model_validate(raw))
+    assert list(found.terms) == list(TERMS)
+    assert all("; expected " in violation.message for violation in found.violations)
+
+
+def test_another_scheduler_may_leave_out_reasons() -> None:
+    silent = both(*(pop("decisions", index, "reason") for index in range(1, 8)))
+    assert check(silent) == Verification((), TERMS)
