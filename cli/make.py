@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from placewright.cli.making import Gpus, Output, Seed
+from placewright.cli.making import Gpus, Output, RegionPolicy, Seed
 from placewright.cli.streams import STANDARD, check_output, note, wrong_argument
 
 if TYPE_CHECKING:
@@ -29,13 +29,6 @@ class Mix(StrEnum):
     TIGHT = "tight"
     SPARE = "spare"
     SCARCE = "scarce"
-
-
-class RegionPolicy(StrEnum):
-    """The policies of rounds of regions."""
-
-    GEO = "geo"
-    REPLICAS = "replicas"
 
 
 class Kind(StrEnum):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +18,13 @@ Seed = Annotated[int, typer.Option(metavar="S", min=0, help="Same seed, same doc
 Output = Annotated[
     str, typer.Option("-o", "--output", metavar="FILE", help="Where to write it; - is stdout.")
 ]
+
+
+class RegionPolicy(StrEnum):
+    """The policies of rounds of regions."""
+
+    GEO = "geo"
+    REPLICAS = "replicas"
 
 
 def write_conversion(read: Callable[[], Conversion], output: str) -> None:

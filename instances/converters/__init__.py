@@ -12,6 +12,7 @@ from placewright.instances.converters.elasticflow import (
     elasticflow_jobs,
     read_elasticflow,
 )
+from placewright.instances.converters.itp import read_itp
 from placewright.instances.converters.muri import convert_muri, read_muri
 from placewright.instances.converters.openb import convert_openb, read_openb
 from placewright.instances.converters.synergy import convert_synergy, read_synergy
@@ -21,6 +22,7 @@ CONVERTERS: Mapping[str, Callable[..., Conversion]] = MappingProxyType(
     {
         "chronus": read_chronus,
         "elasticflow": read_elasticflow,
+        "itp": read_itp,
         "muri": read_muri,
         "openb": read_openb,
         "synergy": read_synergy,
@@ -41,6 +43,7 @@ __all__ = [
     "elasticflow_jobs",
     "read_chronus",
     "read_elasticflow",
+    "read_itp",
     "read_muri",
     "read_openb",
     "read_synergy",

@@ -31,7 +31,7 @@ def tilted_sizes(mean: float, largest: int) -> Floats:
         weights = base * kept**tilt
         return np.asarray(weights / weights.sum())
 
-    tilt = _solve(lambda t: float(likely(t) @ kept), mean, -20.0, 20.0)
+    tilt = solve(lambda t: float(likely(t) @ kept), mean, -20.0, 20.0)
     return np.concatenate([likely(tilt), np.zeros(len(SIZES) - kept.size)])
 
 
@@ -115,10 +115,10 @@ def heat(rng: np.random.Generator, supply: Ints, ratio: float) -> Floats:
         heat[ranks] = top * factor ** np.arange(supply.size)
         return heat
 
-    return fall(_solve(lambda q: float(fall(q) @ share), ratio, 0.0, 1.0))
+    return fall(solve(lambda q: float(fall(q) @ share), ratio, 0.0, 1.0))
 
 
-def _solve(rising: Callable[[float], float], value: float, low: float, high: float) -> float:
+def solve(rising: Callable[[float], float], value: float, low: float, high: float) -> float:
     """Return where a rising function has a value, by bisection."""
     for _ in range(80):
         middle = (low + high) / 2

@@ -43,17 +43,27 @@ class Readers:
     dataset: Ints
 
 
-def draw_readers(rng: np.random.Generator, datasets: int, jobs: int) -> Readers:
+def draw_datasets(rng: np.random.Generator, datasets: int) -> tuple[Ints, Ints]:
+    """Draw the GiB of each dataset, and how many workloads read it if there are as many."""
+    size = as_counts(MEDIAN_GIB * log_normal(datasets, SIGMA))
+    return size[order(rng, datasets)], readers(datasets)[order(rng, datasets)]
+
+
+def draw_readers(rng: np.random.Generator, size: Ints, readers: Ints, jobs: int) -> Readers:
     """Draw the reads of so many jobs, no fewer than datasets.
 
     Five workloads for each dataset, as long as there are jobs and reads for so many. The first read
     of each is drawn from all reads, the other reads fall on workloads at random. The numbers of
     jobs are log-normal.
+
+    Parameters
+    ----------
+    size, readers
+        As `draw_datasets` draws them.
     """
-    size = as_counts(MEDIAN_GIB * log_normal(datasets, SIGMA))
-    size = size[order(rng, datasets)]
+    datasets = size.size
     most = min(WORKLOADS_PER_DATASET * datasets, jobs)
-    many = np.minimum(readers(datasets)[order(rng, datasets)], most)
+    many = np.minimum(readers, most)
     workloads = min(most, int(many.sum()))
     many = np.minimum(many, workloads)
 

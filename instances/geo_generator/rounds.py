@@ -16,10 +16,9 @@ from placewright.instances.errors import InvalidInputError
 from placewright.instances.geo_generator import demand, supply
 from placewright.instances.geo_generator.distributions import Ints, apportion, order
 from placewright.instances.geo_generator.grid import draw_grid
-from placewright.instances.geo_generator.homes import draw_rules, homes, place_data
-from placewright.instances.geo_generator.readers import draw_readers
-from placewright.instances.geo_generator.world import TENANTS, PolicyName, World, round_of
-from placewright.instances.mixes import WEIGHTS, Shares
+from placewright.instances.geo_generator.homes import homes, place_data
+from placewright.instances.geo_generator.readers import draw_datasets, draw_readers
+from placewright.instances.geo_generator.world import PolicyName, World, draw_world, round_of
 from placewright.instances.round import Round
 from placewright.instances.wan_grid import WanGrid
 
@@ -31,9 +30,6 @@ MAX_REGIONS = 64
 MAX_DATASETS = 20_000
 MAX_JOBS = 200_000
 MAX_GPUS = 1_600_000
-
-PASSES = Shares((1, 2, 3), (700, 200, 100))
-"""How often a window a workload reads its datasets."""
 
 _LARGEST = 256
 _LARGEST_PART = 8
@@ -99,7 +95,7 @@ def _world(
         expected = f"expected {jobs / ratio:,.0f} to {jobs * largest / ratio:,.0f}"
         raise _argument("gpus", int(gpus.sum()), f"{expected} for so many jobs and regions")
 
-    reads = draw_readers(rng, datasets, jobs)
+    reads = draw_readers(rng, *draw_datasets(rng, datasets), jobs)
     owner = np.repeat(np.arange(reads.jobs.size), reads.jobs)
     likely = demand.tilted_sizes(total / jobs, largest)
     each = demand.draw_sizes(rng, reads.jobs.size, likely)
@@ -121,21 +117,7 @@ def _world(
     most = np.zeros(reads.jobs.size, dtype=np.int64)
     np.maximum.at(most, owner, sizes)
     models = demand.draw_models(rng, most, asked, hosts)
-    usable = np.array([(hosts[:, own] > 0).any(axis=1) for own in models])
-    return World(
-        wan=wan,
-        hosts=hosts,
-        layout=supply.racks(wan.regions, hosts),
-        reads=reads,
-        region=region,
-        models=models,
-        rules=draw_rules(rng, reads, region, usable, wan.rtt_us),
-        tenant=TENANTS.pick(rng.random(reads.jobs.size)),
-        weight=WEIGHTS.pick(rng.random(reads.jobs.size)),
-        passes=PASSES.pick(rng.random(reads.jobs.size)),
-        owner=owner,
-        gpus=sizes,
-    )
+    return draw_world(rng, wan, hosts, reads, region, models, owner, sizes)
 
 
 def _check(regions: int, datasets: int, jobs: int, gpus: int, seed: int) -> None:

@@ -13,11 +13,11 @@ from placewright.instances.generator import NOW
 from placewright.instances.geo import Dataset, Geo, Read, Region
 from placewright.instances.geo_generator import supply
 from placewright.instances.geo_generator.distributions import Ints, order
-from placewright.instances.geo_generator.homes import Bools, Rules, homes
+from placewright.instances.geo_generator.homes import Bools, Rules, draw_rules, homes
 from placewright.instances.geo_generator.hosting import Hosting
 from placewright.instances.geo_generator.readers import Readers
 from placewright.instances.job import Job, Option, Running, TaskGroup
-from placewright.instances.mixes import RESTART_S, SINCE_CHECKPOINT_S, Shares
+from placewright.instances.mixes import RESTART_S, SINCE_CHECKPOINT_S, WEIGHTS, Shares
 from placewright.instances.plan import Task
 from placewright.instances.policy import Policy, Tenant
 from placewright.instances.round import Round
@@ -35,6 +35,9 @@ FULLEST = 0.8
 TENANTS = Shares((0, 1, 2, 3, 4, 5, 6, 7), (300, 200, 150, 100, 100, 50, 50, 50))
 CAPPED_TENANTS = 2
 """The largest tenants, which hold half of a region at most."""
+
+PASSES = Shares((1, 2, 3), (700, 200, 100))
+"""How often a window a workload reads its datasets."""
 
 PRICES = (4_000_000, 2_500_000, 1_200_000)
 PRICE_STEP = 10_000
@@ -79,6 +82,41 @@ class World:
     rules: Rules
     owner: Ints
     gpus: Ints
+
+
+def draw_world(
+    rng: np.random.Generator,
+    wan: WanGrid,
+    hosts: Ints,
+    reads: Readers,
+    region: Ints,
+    models: Sequence[Ints],
+    owner: Ints,
+    gpus: Ints,
+) -> World:
+    """Draw the rest of a world: who must stay where, whose a workload is, and what it is worth.
+
+    Parameters
+    ----------
+    wan, hosts, reads, region, models, owner, gpus
+        As in `World`.
+    """
+    usable = np.array([(hosts[:, own] > 0).any(axis=1) for own in models])
+    workloads = reads.jobs.size
+    return World(
+        wan=wan,
+        hosts=hosts,
+        layout=supply.racks(wan.regions, hosts),
+        reads=reads,
+        region=region,
+        models=models,
+        rules=draw_rules(rng, reads, region, usable, wan.rtt_us),
+        tenant=TENANTS.pick(rng.random(workloads)),
+        weight=WEIGHTS.pick(rng.random(workloads)),
+        passes=PASSES.pick(rng.random(workloads)),
+        owner=owner,
+        gpus=gpus,
+    )
 
 
 def round_of(
@@ -200,7 +238,8 @@ def _geo(world: World, policy: PolicyName, rng: np.random.Generator) -> Geo:
                 storage=int(storage[r]),
                 prices={
                     model: price * int(steps[r]) // 100 // PRICE_STEP * PRICE_STEP
-                    for model, price in zip(supply.MODELS, PRICES, strict=True)
+                    for m, (model, price) in enumerate(zip(supply.MODELS, PRICES, strict=True))
+                    if world.hosts[r, m]
                 },
                 quotas={f"tenant-{t}": int(half[r]) for t in range(CAPPED_TENANTS)}
                 if policy == "geo"

@@ -99,3 +99,18 @@ def test_a_wrong_choice_of_regions_is_a_usage_error_that_names_the_option(
     result = run("convert", "wan", *files, *more, "-o", tmp_path / "wan.json")
     assert result.code == 2
     assert f"Invalid value for {more[0]}:" in result.err
+
+
+def test_traces_of_clusters_become_regions(run, tmp_path):
+    trace = tmp_path / "c.csv"
+    rows = "".join(f"j{i},{i},100,{1 + i % 4}\n" for i in range(40))
+    trace.write_text(f"job_id,submission_time,duration,num_gpu\n{rows}")
+    path = tmp_path / "itp.json"
+    words = ("--regions", "3", "--datasets", "9", "--mix", "scarce", "--policy", "geo")
+    result = run("convert", "itp", trace, *words, "-o", path)
+    assert result.code == 0
+    assert " jobs of 1 traces at second 39, 2 regions resampled with seed 0; 3 reg" in result.err
+    assert run("validate", path).code == 0
+    result = run("convert", "itp", trace, "--at", "5000", "-o", path)
+    assert result.code == 2
+    assert "Invalid value for --at:" in result.err
