@@ -18,6 +18,7 @@ from rich.console import Console
 from benchmarks import (
     backends,
     deadline,
+    geo,
     incremental,
     interleaving,
     packing,
@@ -58,6 +59,7 @@ BENCHMARKS = {
         interleaving.cases, interleaving.run, partial(over_cost, "interleaving")
     ),
     "deadline": Benchmark(deadline.cases, deadline.run, partial(over_cost, "deadline")),
+    "geo": Benchmark(geo.cases, geo.run, partial(over_cost, "geo")),
     "presets": Benchmark(presets.cases, presets.run, partial(over_cost, "presets")),
 }
 

@@ -1,9 +1,10 @@
 """Rules that say where data lives: leave it, or climb hills as MAST's slow path does.
 
-Written from their descriptions. Both choose homes for jobs by a weighted sum: a GPU of overload
+Written from their descriptions. They choose homes for jobs by a weighted sum: a GPU of overload
 (the convex one of the term) is dearer than all that its jobs read, a GiB read over links costs 1, a
 GiB copied `COPY`.
 
+- `stay`: replicas stay where they are, and jobs are at home where they read least over links.
 - `leave`: replicas stay where they are; each job is at home where that adds least.
 - `climb`: Tetris. Of all ways to replicate or move a group of datasets (those with the same
   readers) to a region, its readers following as far as that pays, the one that lowers the sum most
@@ -19,7 +20,7 @@ hyperscale", OSDI'24: the slow path is a local search over weighted goals.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -28,7 +29,7 @@ import numpy as np
 from placewright.formulations.replicas.problem import Layout, Problem
 from placewright.formulations.wan.compile import NONE, Bools, Ints
 
-__all__ = ["Climber", "climb", "leave"]
+__all__ = ["RULES", "Climber", "Planner", "at_home", "climb", "leave", "stay"]
 
 COPY = 0.1
 STEPS = 100_000
@@ -51,6 +52,22 @@ Shift: TypeAlias = tuple[int, Place, Place, int]
 """Workload, from where, to where, and how many jobs."""
 
 
+def stay(problem: Problem) -> Layout:
+    """Return homes where the data is, whatever GPUs are there."""
+    climber = Climber(problem, weight=LEAST)
+    climber.settle()
+    return climber.layout()
+
+
+def at_home(problem: Problem, replicas: Bools) -> Ints:
+    """Return homes for these replicas of datasets (jobs, 2)."""
+    climber = Climber(problem)
+    climber.has[:] = True
+    np.logical_and.at(climber.has, problem.group, replicas)
+    climber.settle()
+    return climber.layout().homes
+
+
 def leave(problem: Problem) -> Layout:
     """Return homes for replicas that stay."""
     climber = Climber(problem)
@@ -67,10 +84,18 @@ def climb(problem: Problem) -> Layout:
     return climber.layout()
 
 
-class Climber:
-    """Replicas and homes, and what each step would change."""
+Planner: TypeAlias = Callable[[Problem], Layout]
 
-    def __init__(self, problem: Problem) -> None:
+RULES: Mapping[str, Planner] = {"stay": stay, "leave": leave, "climb": climb}
+
+
+class Climber:
+    """Replicas and homes, and what each step would change.
+
+    `weight` is that of a milli-GPU of overload.
+    """
+
+    def __init__(self, problem: Problem, weight: float | None = None) -> None:
         self.problem, wan = problem, problem.wan
         self.supply = problem.supply.tolist()
         self.demand = [[0] * len(row) for row in self.supply]
@@ -95,7 +120,7 @@ class Climber:
         self.complete[problem.group] = wan.holds
         asked = float((problem.count * problem.demand).sum())
         read = sum(g * int(problem.count[w]) for w, r in enumerate(self.reads) for _, g, _ in r)
-        self.weight = 10.0 * max(1.0, read) / max(1.0, asked)
+        self.weight = 10.0 * max(1.0, read) / max(1.0, asked) if weight is None else weight
         self.homes: list[dict[Place, int]] = [{} for _ in range(problem.workloads)]
 
     def layout(self) -> Layout:

@@ -1,0 +1,112 @@
+"""`geo`: which region runs which job, and where data lives, placewright beside rules.
+
+README.md says how rounds are drawn and what the columns mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, TypeAlias
+
+from benchmarks import region_rules, replica_rules
+from benchmarks.baselines import Answer
+from benchmarks.geo_answers import answers, placed, placewright, ruled
+from benchmarks.measure import measured
+from benchmarks.report import OURS, Row
+from placewright import Round
+from placewright.instances.geo_generator import MixName, generate
+
+__all__ = ["Case", "cases", "run"]
+
+Path: TypeAlias = Literal["fast", "slow"]
+
+FAST = (
+    (10, 100, 1000, 5000),
+    (10, 400, 10_000, 50_000),
+    (20, 1000, 20_000, 100_000),
+    (30, 2000, 50_000, 250_000),
+)
+SLOW = ((10, 100, 1000, 5000), (20, 400, 10_000, 50_000), (30, 2000, 50_000, 250_000))
+"""Regions, datasets, pending jobs and GPUs."""
+
+MIXES: tuple[MixName, ...] = ("spare", "scarce")
+SEEDS = range(3)
+
+FAST_SECONDS = 60.0
+SLOW_SECONDS: Mapping[int, float] = {1000: 60.0, 10_000: 600.0, 50_000: 600.0}
+"""Of wall clock, by jobs; README.md tells CPU seconds."""
+
+QUICK_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A generated round of one of the two paths, and the time limit of its solve in seconds."""
+
+    path: Path
+    regions: int
+    datasets: int
+    jobs: int
+    gpus: int
+    mix: MixName
+    seed: int
+    seconds: float
+
+    @property
+    def name(self) -> str:
+        """What rows call it; the seed is named beside it."""
+        return f"{self.path}-{self.mix}-{self.regions}-{self.jobs}"
+
+    def make(self) -> Round:
+        """Return the round."""
+        return generate(
+            regions=self.regions,
+            datasets=self.datasets,
+            jobs=self.jobs,
+            gpus=self.gpus,
+            mix=self.mix,
+            seed=self.seed,
+            policy="geo" if self.path == "fast" else "replicas",
+        )
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the rows of all methods."""
+        functions: dict[str, Callable[[Round], Answer]] = {OURS: partial(placewright, self.seconds)}
+        if self.path == "fast":
+            rules = region_rules.RULES.items()
+            functions.update((name, partial(ruled, rule)) for name, rule in rules)
+        else:
+            planners = replica_rules.RULES.items()
+            functions.update((name, partial(placed, planner)) for name, planner in planners)
+        methods = {
+            name: partial(measured, self.make, function, 1) for name, function in functions.items()
+        }
+        yield from answers(self.name, self.seed, methods)
+
+
+def cases(*, quick: bool) -> list[Case]:
+    """Return all cases, seeds of one name together; or few that end within a minute."""
+    if quick:
+        paths: tuple[Path, ...] = ("fast", "slow")
+        return [Case(path, *FAST[0], "spare", 0, QUICK_SECONDS) for path in paths]
+    fast = [
+        Case("fast", *size, mix, seed, FAST_SECONDS)
+        for size in FAST
+        for mix in MIXES
+        for seed in SEEDS
+    ]
+    slow = [
+        Case("slow", *size, mix, seed, SLOW_SECONDS[size[2]])
+        for size in SLOW
+        for mix in MIXES
+        for seed in SEEDS
+    ]
+    return [*fast, *slow]
+
+
+def run(chosen: Iterable[Case], *, quick: bool) -> Iterator[Row]:  # noqa: ARG001
+    """Yield the rows of each case."""
+    for case in chosen:
+        yield from case.rows()
