@@ -15,6 +15,7 @@ from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.geo_section import ReadsSection, ReplicaSection
 
 if TYPE_CHECKING:
+    from placewright.instances.geo import Read
     from placewright.instances.plan import Plan, TermResult
     from placewright.instances.round import Round
 
@@ -241,6 +242,13 @@ def _costs(regions: Regions, plan: Plan) -> Iterator[tuple[int, int]]:
 def _waits(regions: Regions, plan: Plan, local: Mapping[str, set[int]]) -> tuple[Waits, ...]:
     """Return who waits for data, the first one that gets it before the others."""
     jobs = {job.name: job for job in regions.round.jobs}
+    facts = regions.facts
+
+    def readable(read: Read, region: int) -> bool:
+        """Whether a region can read a dataset now, there or over a link."""
+        served = read.remote and facts.served(read.dataset, facts.datasets[read.dataset].now)
+        return region in local[read.dataset] or bool(served >> region & 1)
+
     found = [
         Waits(
             entry.job,
@@ -250,7 +258,7 @@ def _waits(regions: Regions, plan: Plan, local: Mapping[str, set[int]]) -> tuple
             tuple(
                 read.dataset
                 for read in jobs[entry.job].reads
-                if not read.remote and regions.index[entry.region] not in local[read.dataset]
+                if not readable(read, regions.index[entry.region])
             ),
         )
         for entry in section_of(plan, ReadsSection).waiting

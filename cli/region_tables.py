@@ -81,10 +81,10 @@ def _remarks(facts: RegionPlan) -> list[str]:
     lines = [hottest_text(facts)] if facts.slow else []
     nowhere = [place for place in facts.places if place.before == NOWHERE]
     if nowhere:
+        asked = count_gpus(sum(place.asked for place in nowhere))
         lines.append(
-            f"{count(len(nowhere), 'job')} asking {count_gpus(sum(p.asked for p in nowhere))} "
-            f"{'reads' if len(nowhere) == 1 else 'read'} nothing that a region has, "
-            "and so are in no row of what is asked before."
+            f"Counted in no region before: {count(len(nowhere), 'job')} asking {asked}, "
+            "since no region has any of what they read."
         )
     return [line for line in lines if line is not None]
 

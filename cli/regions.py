@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.instances.verify.data_facts import POLICIES, read_geo
+from placewright.instances.verify.data_facts import POLICIES, GeoFacts, read_geo
 from placewright.instances.verify.facts import read_cluster
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ class Regions:
 
     Parameters
     ----------
-    round
-        The round.
+    round, facts
+        The round, and what the verifier reads of its section `geo`.
     names, index
         Of the regions.
     models
@@ -51,6 +51,7 @@ class Regions:
     """
 
     round: Round
+    facts: GeoFacts
     names: tuple[str, ...]
     index: Mapping[str, int]
     models: tuple[str, ...]
@@ -108,6 +109,7 @@ def regions_of(round_: Round) -> Regions | None:
         held[facts.number[copy.region]] += size[copy.dataset]
     return Regions(
         round=round_,
+        facts=facts,
         names=facts.regions,
         index=facts.number,
         models=facts.models,

@@ -130,7 +130,7 @@ def test_the_hottest_region_comes_with_its_bound(regional):
 
 def test_jobs_that_nothing_can_be_done_for_are_named(regional):
     text = printed(*regional.slow())
-    assert "2 jobs asking 5 GPUs read nothing that a region has" in text
+    assert "Counted in no region before: 2 jobs asking 5 GPUs, since no region has" in text
     assert "Without a home, since they can run nowhere: orphan asking 4 GPUs" in text
 
 
