@@ -193,29 +193,34 @@ def _steps(table: Timetable, path: Sequence[int]) -> list[Steps]:
 
 
 def _drop(table: Timetable, dataset: int) -> None:
-    """Drop what is unwanted of a dataset, where nothing is to read it any more."""
-    unwanted, complete = table.unwanted[dataset], table.complete[dataset]
-    stays = [since for region, since in complete.items() if region not in unwanted]
-    if not stays:
-        return
+    """Drop what is unwanted of a dataset, where nothing is to read it any more.
+
+    One that is complete must be left at any time; where room is short, replicas go first.
+    """
+    complete = table.complete[dataset]
     sources = {
-        part.path[0] for copy, parts in table.routed.items() if copy[0] == dataset for part in parts
+        part.path[0]
+        for copy, parts in table.routed.items()
+        if copy[0] == dataset
+        for part in parts
     }
-    for region in unwanted:
+    for region in sorted(table.unwanted[dataset], key=lambda r: table.room[r].amounts[-1]):
         replica = dataset, region
-        if replica in table.dropped or region in sources:
+        others = [
+            since
+            for other, since in complete.items()
+            if other != region and (dataset, other) not in table.dropped
+        ]
+        if replica in table.dropped or region in sources or not others:
             continue
-        at = max(min(stays), table.read_until.get(replica, table.now))
+        at = max(min(others), table.read_until.get(replica, table.now))
         if at <= table.end:
             table.dropped[replica] = at
             table.room[region].add(float(table.wan.size[dataset]), at)
 
 
 def _refuse(table: Timetable, copy: Replica) -> None:
-    """Give up a copy, and those that were to be made from it.
-
-    The last replica of a dataset then stays where it is.
-    """
+    """Give up a copy, and those that were to be made from it."""
     dataset, region = copy
     table.refused.append(copy)
     del table.routed[copy]
@@ -227,10 +232,6 @@ def _refuse(table: Timetable, copy: Replica) -> None:
     for other in made_from_it:
         if other in table.routed:
             _refuse(table, other)
-    unwanted = table.unwanted[dataset]
-    coming = any(other[0] == dataset for other in table.routed)
-    if unwanted and not coming and not set(table.complete[dataset]) - set(unwanted):
-        unwanted.pop()
     _drop(table, dataset)
 
 

@@ -189,21 +189,21 @@ class _Room:
         self.unwanted: dict[int, list[int]] = {}
         for dataset, region in drops:
             self.unwanted.setdefault(dataset, []).append(region)
-        for dataset in list(self.unwanted):
-            stays = _sources(wan, dataset)
-            stays[self.unwanted[dataset]] = False
-            if stays.any():
-                self._drop(dataset)
+        for dataset in self.unwanted:
+            self._drop(dataset, int(_sources(wan, dataset).sum()) - 1)
 
     def take(self, copy: Replica) -> None:
-        """Let a copy come; what it replaces can go."""
+        """Let a copy come; one that it replaces can go."""
         dataset, region = copy
         self.left[region] -= self.wan.size[dataset]
-        self._drop(dataset)
+        self._drop(dataset, 1)
 
-    def _drop(self, dataset: int) -> None:
-        for region in self.unwanted.pop(dataset, ()):
-            self.left[region] += self.wan.size[dataset]
+    def _drop(self, dataset: int, most: int) -> None:
+        """Drop so many of a dataset's unwanted replicas, first where room is short."""
+        unwanted = self.unwanted.get(dataset, [])
+        unwanted.sort(key=lambda r: -int(self.left[r]))
+        for _ in range(min(most, len(unwanted))):
+            self.left[unwanted.pop()] += self.wan.size[dataset]
 
 
 def _entry(wan: Wan, dataset: int, drops: Sequence[Replica]) -> Floats:

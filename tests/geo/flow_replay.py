@@ -111,9 +111,10 @@ def _copies(
         yield "no flow without a create"
     for d in range(len(wan.size)):
         gone = {r: at for e, r, at in found.drops if e == d}
-        there = {r: s for r, s in _since(wan, found, d).items() if r not in gone}
-        if any(min(there.values(), default=at + 1) > at for at in gone.values()):
-            yield f"another replica of {d} is complete when one is dropped"
+        since = _since(wan, found, d)
+        for at in gone.values():
+            if not any(since[r] <= at < gone.get(r, at + 1) for r in since):
+                yield f"another replica of {d} is complete at {at}"
 
 
 def _since(wan: Wan, found: Transfers, dataset: int) -> dict[int, int]:
