@@ -53,6 +53,8 @@ class Timetable:
         Per dataset the regions with a replica, and since when it can be read.
     links, room : dict and list of Steps
         What each link leaves (Mbit/s), and each region (GiB).
+    spare : Ints
+        (regions,): GiB of room with all copies and no drops; negative where it lacks some.
     read_until : dict
         When the last flow from a replica ends.
     """
@@ -65,6 +67,7 @@ class Timetable:
     complete: dict[int, dict[int, int]]
     links: dict[Replica, Steps]
     room: list[Steps]
+    spare: Ints
     read_until: dict[Replica, int] = field(default_factory=dict)
     ready: dict[Replica, int] = field(default_factory=dict)
     flows: list[Flow] = field(default_factory=list)
@@ -100,6 +103,7 @@ def open_timetable(
         complete=complete,
         links={},
         room=[Steps([now], [float(free)]) for free in room_left(wan)],
+        spare=spare_room(wan, routed),
     )
 
 
@@ -107,6 +111,14 @@ def room_left(wan: Wan) -> Ints:
     """Return the GiB that each region has room for; one that exceeds its storage has none."""
     left: Ints = np.maximum(wan.storage - wan.size @ (wan.holds | wan.arriving), 0)
     return left
+
+
+def spare_room(wan: Wan, copies: Iterable[Replica]) -> Ints:
+    """Return what regions would have left with these copies and no drops (regions,), or lack."""
+    spare = room_left(wan)
+    for dataset, region in copies:
+        spare[region] -= wan.size[dataset]
+    return spare
 
 
 def crowded_links(wan: Wan, routed: Mapping[Replica, tuple[Part, ...]]) -> frozenset[Replica]:
@@ -199,12 +211,9 @@ def _drop(table: Timetable, dataset: int) -> None:
     """
     complete = table.complete[dataset]
     sources = {
-        part.path[0]
-        for copy, parts in table.routed.items()
-        if copy[0] == dataset
-        for part in parts
+        part.path[0] for copy, parts in table.routed.items() if copy[0] == dataset for part in parts
     }
-    for region in sorted(table.unwanted[dataset], key=lambda r: table.room[r].amounts[-1]):
+    for region in sorted(table.unwanted[dataset], key=lambda r: int(table.spare[r])):
         replica = dataset, region
         others = [
             since

@@ -22,6 +22,7 @@ from placewright.formulations.wan.timing import (
     fill,
     open_timetable,
     room_left,
+    spare_room,
 )
 
 _ATTEMPTS = 6
@@ -154,7 +155,7 @@ def _route(
         cost=1.0 + wan.egress / scale / 2 + dear,
         queued=np.zeros(wan.budget.shape),
     )
-    room = _Room(wan, drops)
+    room = _Room(wan, order, drops)
     routed: dict[Replica, tuple[Part, ...]] = {}
     entries: dict[int, Floats] = {}
     for relayed in (False, True) if relays_late else (True,):
@@ -183,8 +184,9 @@ def _route(
 class _Room:
     """The room of each region once all that can be dropped has been."""
 
-    def __init__(self, wan: Wan, drops: Sequence[Replica]) -> None:
+    def __init__(self, wan: Wan, copies: Sequence[Replica], drops: Sequence[Replica]) -> None:
         self.wan = wan
+        self._spare = spare_room(wan, copies)
         self.left = room_left(wan)
         self.unwanted: dict[int, list[int]] = {}
         for dataset, region in drops:
@@ -201,7 +203,7 @@ class _Room:
     def _drop(self, dataset: int, most: int) -> None:
         """Drop so many of a dataset's unwanted replicas, first where room is short."""
         unwanted = self.unwanted.get(dataset, [])
-        unwanted.sort(key=lambda r: -int(self.left[r]))
+        unwanted.sort(key=lambda r: -int(self._spare[r]))
         for _ in range(min(most, len(unwanted))):
             self.left[unwanted.pop()] += self.wan.size[dataset]
 

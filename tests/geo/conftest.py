@@ -43,3 +43,9 @@ def geo_tiny() -> ModuleType:
 def flow_replay() -> ModuleType:
     """`line(...)`, regions of one letter, and `broken(...)`, the rules that transfers break."""
     return _helper("flow_replay")
+
+
+@pytest.fixture(scope="session")
+def transfer_oracle() -> ModuleType:
+    """`most(...)`: the GiB that can be copied where time does not matter."""
+    return _helper("transfer_oracle")

@@ -199,3 +199,45 @@ def test_transfers_keep_every_rule(flow_replay, made, drawn):
     storage = {r: max(0, gib) for r, gib in arguments.pop("storage").items()}
     wan = flow_replay.line(**arguments, storage=storage)
     made(wan, " ".join(creates), " ".join(drops))
+
+
+def _tiny(flow_replay, seed: int) -> tuple[Wan, list, list]:
+    rng = np.random.default_rng(seed)
+    regions, names = "abc", "xyz"[: int(rng.integers(1, 4))]
+    sizes = {n: int(rng.integers(1, 4)) for n in names}
+    held = {n: "".join(r for r in regions if rng.random() < 0.45) or "a" for n in names}
+    residency = {
+        n: "".join(sorted({*held[n], *(r for r in regions if rng.random() < 0.5)}))
+        for n in names
+        if rng.random() < 0.15
+    }
+    pairs = [a + b for a in regions for b in regions if a != b and rng.random() < 0.85]
+    used = {r: sum(sizes[n] for n in names if r in held[n]) for r in regions}
+    wan = flow_replay.line(
+        sizes,
+        held,
+        dict.fromkeys(pairs, 10**5),
+        storage={r: used[r] + int(rng.integers(0, 4)) for r in regions if rng.random() < 0.8},
+        budget={pair: int(rng.integers(0, 5)) for pair in pairs},
+        residency=residency,
+        regions=regions,
+        window=10**5,
+    )
+    creates = [(d, r) for d, r in np.argwhere(~wan.holds & wan.may_hold).tolist()]
+    drops = [(d, r) for d, r in np.argwhere(wan.holds).tolist() if rng.random() < 0.5]
+    rng.shuffle(creates)
+    return wan, [tuple(copy) for copy in creates if rng.random() < 0.8], drops
+
+
+def test_hardly_more_is_refused_than_must_be(flow_replay, transfer_oracle, made):
+    carried = most = short = 0
+    for seed in range(400):
+        wan, creates, drops = _tiny(flow_replay, seed)
+        found = schedule(wan, creates, drops)
+        gib = sum(int(wan.size[dataset]) for dataset, *_ in found.creates)
+        best = transfer_oracle.most(wan, creates, drops)
+        assert flow_replay.broken(wan, creates, drops, found) == []
+        assert gib <= best
+        carried, most, short = carried + gib, most + best, short + (gib < best)
+    assert short <= 4
+    assert carried >= 0.99 * most
