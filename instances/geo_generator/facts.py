@@ -57,12 +57,12 @@ class Facts:
     def __str__(self) -> str:
         """Return the figures in one line."""
         at = ", ".join(f"{many:,}" for many in self.readers)
+        runs = f"; {self.running / self.gpus:.0%} of the GPUs run" if self.running else ""
         return (
             f"{self.regions:,} regions; {self.datasets:,} datasets of {self.size / 1024:,.0f} TiB "
             f"(median {self.median_size / 1024:.1f}), read by {at} of {self.workloads:,} workloads "
             f"(median, 90th and 99th percentile); demand / supply {self.load:.2f}, "
-            f"{self.hottest:.2f} where it is hottest ({self.hottest_region}); "
-            f"{self.running / self.gpus:.0%} of the GPUs run"
+            f"{self.hottest:.2f} where it is hottest ({self.hottest_region}){runs}"
         )
 
 
