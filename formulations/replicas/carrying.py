@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from placewright.formulations.replicas.draft import Draft
-from placewright.formulations.replicas.placing import Placing, usual_order
+from placewright.formulations.replicas.placing import Placing, housed, usual_order
 from placewright.formulations.replicas.problem import Layout, Problem
 from placewright.formulations.session import DataPlan
 from placewright.formulations.wan.compile import NONE, Bools
@@ -20,6 +20,7 @@ def carry(problem: Problem, draft: Draft) -> tuple[Draft, DataPlan, Bools]:
     """
     refused = np.zeros_like(problem.now)
     while True:
+        draft = housed(problem, draft)
         layout = draft.layout(problem)
         transfers = schedule(problem.wan, *_wishes(problem, layout))
         lost = _lost(problem, layout, transfers)

@@ -142,6 +142,18 @@ def usual_order(problem: Problem) -> Ints:
     return order
 
 
+def housed(problem: Problem, draft: Draft) -> Draft:
+    """Return a draft in which every job has a home that can have one beside these replicas."""
+    homeless = draft.jobs.sum(axis=(1, 2)) < problem.count
+    if not homeless.any():
+        return draft
+    placing = Placing(problem, draft.replicas, np.zeros_like(draft.replicas))
+    placing.keep(draft, np.arange(problem.workloads))
+    order = usual_order(problem)
+    placing.place(order[homeless[order]].tolist())
+    return placing.draft()
+
+
 def greedy(problem: Problem, *, copying: bool = True) -> Draft:
     """Return a draft, with new replicas or without any."""
     placing = Placing(problem, copies=None if copying else np.zeros_like(problem.may_hold))
