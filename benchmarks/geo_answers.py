@@ -30,7 +30,7 @@ TITLES = {"remote_reads": "remote GiB", "copies": "copied GiB", "hottest": "hott
 LATER = ("remote_reads", "copies")
 """The terms that tell plans apart which are equal in the first one."""
 
-DECIDED = "decided in CPU s"
+DECIDED = "own CPU s"
 
 
 def placewright(seconds: float, round_: Round) -> Answer:
@@ -99,7 +99,7 @@ def _beaten(ours: Row, row: Row) -> Iterator[str]:
 
 
 def _at_least(term: str) -> str:
-    return f"{TITLES[term]} >="
+    return f"{TITLES[term].split()[0]} >="
 
 
 def _unproven(round_: Round, decide: Callable[[], Plan]) -> Answer:
@@ -153,7 +153,7 @@ def _homes(round_: Round, plan: Plan) -> dict[str, float]:
     return {
         "GPUs %": 100 * used / int(wan.supply.sum()),
         "homeless": len(round_.jobs) - len(section["homes"]),
-        "new replicas": len(section["creates"]),
+        "new": len(section["creates"]),
     }
 
 
@@ -164,7 +164,7 @@ def _proven(certificate: Certificate) -> dict[str, float]:
         if term.name in TITLES and term.bound is not None:
             figures[_at_least(term.name)] = term.bound
         if term.name in LATER and term.gap is not None:
-            figures[f"{TITLES[term.name]} gap %"] = 100 * term.gap
+            figures[f"{TITLES[term.name].split()[0]} gap %"] = 100 * term.gap
     return figures
 
 
