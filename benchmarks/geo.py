@@ -8,19 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 from benchmarks import region_rules, replica_rules
 from benchmarks.baselines import Answer
 from benchmarks.geo_answers import answers, placed, placewright, ruled
 from benchmarks.measure import measured
-from benchmarks.report import OURS, Row
+from benchmarks.report import OURS, SKIPPED, Row
 from placewright import Round
-from placewright.instances.geo_generator import MixName, generate
+from placewright.instances.converters import read_itp
+from placewright.instances.geo_generator import MixName, PolicyName, generate
 
 __all__ = ["Case", "cases", "run"]
 
-Path: TypeAlias = Literal["fast", "slow"]
+Way: TypeAlias = Literal["fast", "slow"]
 
 FAST = (
     (10, 100, 1000, 5000),
@@ -34,6 +36,11 @@ SLOW = ((10, 100, 1000, 5000), (20, 400, 10_000, 50_000), (30, 2000, 50_000, 250
 MIXES: tuple[MixName, ...] = ("spare", "scarce")
 SEEDS = range(3)
 
+CLUSTERS = Path(__file__).parents[2] / "shared/data/traces/elasticflow/raw"
+NUMBERS = ("03", "06", "10")
+REGIONS, DATASETS = 10, 100
+"""Of the rounds of real clusters."""
+
 FAST_SECONDS = 60.0
 SLOW_SECONDS: Mapping[int, float] = {1000: 60.0, 10_000: 600.0, 50_000: 600.0}
 """Of wall clock, by jobs; README.md tells CPU seconds."""
@@ -45,7 +52,7 @@ QUICK_SECONDS = 10.0
 class Case:
     """A generated round of one of the two paths, and the time limit of its solve in seconds."""
 
-    path: Path
+    path: Way
     regions: int
     datasets: int
     jobs: int
@@ -59,6 +66,11 @@ class Case:
         """What rows call it; the seed is named beside it."""
         return f"{self.path}-{self.mix}-{self.regions}-{self.jobs}"
 
+    @property
+    def policy(self) -> PolicyName:
+        """That of the round."""
+        return "geo" if self.path == "fast" else "replicas"
+
     def make(self) -> Round:
         """Return the round."""
         return generate(
@@ -68,7 +80,7 @@ class Case:
             gpus=self.gpus,
             mix=self.mix,
             seed=self.seed,
-            policy="geo" if self.path == "fast" else "replicas",
+            policy=self.policy,
         )
 
     def rows(self) -> Iterator[Row]:
@@ -86,10 +98,39 @@ class Case:
         yield from answers(self.name, self.seed, methods)
 
 
+@dataclass(frozen=True, slots=True)
+class Clusters(Case):
+    """Real clusters as regions, and others resampled from them; their jobs are as many as run."""
+
+    @property
+    def name(self) -> str:
+        """What rows call it."""
+        return f"{self.path}-{self.mix}-clusters"
+
+    def make(self) -> Round:
+        """Return the round."""
+        return read_itp(
+            [CLUSTERS / f"cluster{number}.csv" for number in NUMBERS],
+            regions=self.regions,
+            datasets=self.datasets,
+            mix=self.mix,
+            seed=self.seed,
+            policy=self.policy,
+        ).round
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the rows of all methods, or that the traces are missing."""
+        if CLUSTERS.is_dir():
+            yield from Case.rows(self)
+            return
+        note = f"{CLUSTERS} not found; expected traces of ElasticFlow's clusters"
+        yield Row(self.name, OURS, self.seed, SKIPPED, note=note)
+
+
 def cases(*, quick: bool) -> list[Case]:
     """Return all cases, seeds of one name together; or few that end within a minute."""
+    paths: tuple[Way, ...] = ("fast", "slow")
     if quick:
-        paths: tuple[Path, ...] = ("fast", "slow")
         return [Case(path, *FAST[0], "spare", 0, QUICK_SECONDS) for path in paths]
     fast = [
         Case("fast", *size, mix, seed, FAST_SECONDS)
@@ -103,7 +144,13 @@ def cases(*, quick: bool) -> list[Case]:
         for mix in MIXES
         for seed in SEEDS
     ]
-    return [*fast, *slow]
+    real = [
+        Clusters(path, REGIONS, DATASETS, 0, 0, mix, seed, FAST_SECONDS)
+        for path in paths
+        for mix in MIXES
+        for seed in SEEDS
+    ]
+    return [*fast, *slow, *real]
 
 
 def run(chosen: Iterable[Case], *, quick: bool) -> Iterator[Row]:  # noqa: ARG001
