@@ -12,7 +12,7 @@ from functools import reduce
 from operator import or_
 
 from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.geo import Dataset, Region, WanLink
+from placewright.instances.geo import Dataset, Read, Region, WanLink
 from placewright.instances.geo_section import FlowSection, ReadsSection, ReplicaSection
 from placewright.instances.job import Job, TaskGroup
 from placewright.instances.ranges import expand
@@ -92,6 +92,9 @@ class Data:
     replica is complete and when one is deleted; what names nothing is left out. `final` are the
     regions that hold a dataset once all of that is done, and all copies under way; `readable` are
     these, and those that read it from them over a link.
+
+    `runs` has the region of each job that runs after the round, by its first task, and `missing`
+    the reads of these jobs of which no replica is there now.
     """
 
     facts: GeoFacts
@@ -103,6 +106,8 @@ class Data:
     gone: Mapping[tuple[str, int], int]
     final: Mapping[str, int]
     readable: Mapping[str, int]
+    runs: Mapping[str, int]
+    missing: tuple[tuple[str, Read], ...]
 
     def since(self, dataset: str, region: int) -> int | None:
         """Return from when on a region holds a dataset, None if it never does."""

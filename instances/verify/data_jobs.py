@@ -9,7 +9,7 @@ from placewright.instances.job import Job
 from placewright.instances.plan import DecisionKind, Reason
 from placewright.instances.verify.data_facts import GEO, REPLICAS, Data, bits
 from placewright.instances.verify.data_homes import possible
-from placewright.instances.verify.reading import Placed, Reading
+from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
 
 _OF_REPLICAS = (Reason.NO_REGION, Reason.NOT_ASKED)
@@ -48,7 +48,7 @@ def residency(reading: Reading) -> Iterator[Finding]:
     if data is None:
         return
     for placed in reading.started:
-        region = region_of(data, placed)
+        region = data.runs.get(placed.job.name)
         if region is not None and not data.facts.allowed(placed.job) >> region & 1:
             yield Finding(
                 (*placed.path, "tasks"),
@@ -58,7 +58,10 @@ def residency(reading: Reading) -> Iterator[Finding]:
 
 
 def region_quota(reading: Reading) -> Iterator[Finding]:
-    """Require that a tenant holds no more in a region than its quota there, or than before."""
+    """Require that a tenant holds no more in a region than its quota there, or than before.
+
+    Jobs migrate within their region, so only where one starts a tenant can come to hold more.
+    """
     data = reading.data
     if data is None or reading.round.policy.formulation != GEO:
         return
@@ -69,24 +72,29 @@ def region_quota(reading: Reading) -> Iterator[Finding]:
     }
     if not quotas:
         return
-    before: defaultdict[tuple[int, str | None], int] = defaultdict(int)
-    after: defaultdict[tuple[int, str | None], int] = defaultdict(int)
-    last: dict[tuple[int, str], Placed] = {}
+    last = {
+        (data.runs.get(placed.job.name), placed.job.tenant): placed for placed in reading.started
+    }
+    before: defaultdict[tuple[int | None, str | None], int] = defaultdict(int)
+    change: defaultdict[tuple[int | None, str | None], int] = defaultdict(int)
+    stopped = {victim.job.name for victim in reading.preempted}
     for name in reading.running:
-        region = region_before(reading, data, name)
-        if region is not None:
-            before[region, reading.jobs[name].tenant] += reading.option_run(name).milli_gpu
-    for placed in reading.placed:
-        region, tenant = region_of(data, placed), placed.job.tenant
-        if region is not None and tenant is not None:
-            after[region, tenant] += placed.option.milli_gpu
-            last[region, tenant] = placed
-    for (region, tenant), quota in quotas.items():
-        held, now = before[region, tenant], after[region, tenant]
-        if now > max(quota, held):
+        where = region_before(reading, data, name), reading.jobs[name].tenant
+        if where in last and where in quotas:
+            held = reading.option_run(name).milli_gpu
+            before[where] += held
+            change[where] -= held * (name in stopped)
+    for placed in reading.started:
+        where = data.runs.get(placed.job.name), placed.job.tenant
+        if where in quotas:
+            change[where] += placed.option.milli_gpu
+    for (region, owner), quota in quotas.items():
+        held = before[region, owner]
+        after = held + change[region, owner]
+        if after > max(quota, held):
             yield Finding(
-                last[region, tenant].path,
-                f"jobs of tenant {tenant!r} hold {now} milli-GPU in region "
+                last[region, owner].path,
+                f"jobs of tenant {owner!r} hold {after} milli-GPU in region "
                 f"{data.facts.regions[region]!r} together; expected at most {max(quota, held)} "
                 f"(quota {quota}, held before the round {held})",
             )
@@ -114,11 +122,6 @@ def data_reason(reading: Reading) -> Iterator[Finding]:
                 ("decisions", index, "reason"),
                 f"reason {given.value!r} of job {job.name!r}, {problem}",
             )
-
-
-def region_of(data: Data, placed: Placed) -> int | None:
-    """Return the region of a job's first task, None if it has none that can be read."""
-    return data.facts.region_of(placed.tasks[0].host) if placed.tasks else None
 
 
 def region_before(reading: Reading, data: Data, job: str) -> int | None:

@@ -12,8 +12,7 @@ from placewright.instances.geo_section import RemoteRead, WaitsForData
 from placewright.instances.job import Job
 from placewright.instances.plan import DecisionKind, Reason
 from placewright.instances.verify.data_facts import GEO, Data, bits
-from placewright.instances.verify.data_jobs import region_of
-from placewright.instances.verify.reading import Placed, Reading
+from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
 
 Path = tuple[str | int, ...]
@@ -24,7 +23,6 @@ def readers(reading: Reading) -> Iterator[Finding]:
     data = reading.data
     if data is None:
         return
-    runs = {placed.job.name for placed in reading.placed}
     seen: set[str] = set()
     for number, reader in enumerate(data.reads.readers):
         path: Path = (*data.paths["reads"], "readers", number)
@@ -32,7 +30,7 @@ def readers(reading: Reading) -> Iterator[Finding]:
             yield Finding(
                 (*path, "job"), f"job {reader.job!r} reads already; expected each job once"
             )
-        elif reader.job in reading.jobs and reader.job not in runs:
+        elif reader.job in reading.jobs and reader.job not in data.runs:
             yield Finding((*path, "job"), f"job {reader.job!r} does not run; expected jobs that do")
         seen.add(reader.job)
         names = [read.dataset for read in reader.reads]
@@ -52,13 +50,11 @@ def remote_read(reading: Reading) -> Iterator[Finding]:
     data = reading.data
     if data is None:
         return
-    places = {placed.job.name: placed for placed in reading.placed}
     for number, reader in enumerate(data.reads.readers):
-        placed = places.get(reader.job)
-        region = None if placed is None else region_of(data, placed)
-        if placed is None or region is None:
+        region = data.runs.get(reader.job)
+        if region is None:
             continue
-        reads = {read.dataset: read for read in placed.job.reads}
+        reads = {read.dataset: read for read in reading.jobs[reader.job].reads}
         for k, one in enumerate(reader.reads):
             if one.dataset not in data.facts.datasets or one.source not in data.facts.number:
                 continue
@@ -81,16 +77,17 @@ def local_data(reading: Reading) -> Iterator[Finding]:
     if data is None or reading.round.policy.formulation != GEO:
         return
     listed = {(reader.job, read.dataset) for reader in data.reads.readers for read in reader.reads}
-    for placed, read, region in missing(reading, data):
-        if (placed.job.name, read.dataset) in listed:
-            continue
+    unlisted = [(name, read) for name, read in data.missing if (name, read.dataset) not in listed]
+    paths = {placed.job.name: placed.path for placed in reading.placed} if unlisted else {}
+    for name, read in unlisted:
+        region = data.runs[name]
         served = data.facts.served(read.dataset, data.facts.datasets[read.dataset].now)
         can = read.remote and served >> region & 1
-        if not can and placed.job.name in reading.running:
+        if not can and name in reading.running:
             continue
         yield Finding(
-            placed.path,
-            f"job {placed.job.name!r} reads dataset {read.dataset!r}, which is not in region "
+            paths[name],
+            f"job {name!r} reads dataset {read.dataset!r}, which is not in region "
             f"{data.facts.regions[region]!r}; expected "
             + ("the region that it comes from" if can else "a region that has it"),
         )
@@ -125,16 +122,6 @@ def waits_for_data(reading: Reading) -> Iterator[Finding]:
         seen.add(job.name)
         if problem is not None:
             yield Finding(path, f"job {one.job!r} {problem}")
-
-
-def missing(reading: Reading, data: Data) -> Iterator[tuple[Placed, Read, int]]:
-    """Yield each read of data that is not where the job runs after the round, and that region."""
-    for placed in reading.placed:
-        region = region_of(data, placed) if placed.job.reads else None
-        if region is not None:
-            for read in placed.job.reads:
-                if not data.facts.datasets[read.dataset].now >> region & 1:
-                    yield placed, read, region
 
 
 def _problem(data: Data, read: Read | None, one: RemoteRead, region: int) -> str | None:

@@ -80,7 +80,20 @@ def with_data(reading: Reading) -> Reading:
             gone.setdefault((drop.dataset, region), drop.at)
             final[drop.dataset] &= ~(1 << region)
     readable = {name: held | facts.served(name, held) for name, held in final.items()}
-    data = Data(facts, paths, reads, replicas, flows, complete, gone, final, readable)
+    runs = {
+        placed.job.name: facts.region_of(placed.tasks[0].host)
+        for placed in reading.placed
+        if placed.tasks
+    }
+    missing = tuple(
+        (name, read)
+        for name, region in runs.items()
+        for read in reading.jobs[name].reads
+        if not facts.datasets[read.dataset].now >> region & 1
+    )
+    data = Data(
+        facts, paths, reads, replicas, flows, complete, gone, final, readable, runs, missing
+    )
     return replace(reading, data=data)
 
 

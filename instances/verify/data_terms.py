@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.verify.data_facts import GEO, Data, bits
-from placewright.instances.verify.data_reads import missing
 from placewright.instances.verify.reading import Reading
 
 HOMELESS = 3
@@ -24,7 +23,7 @@ def remote_reads(reading: Reading) -> int:
     if data is None:
         return 0
     if reading.round.policy.formulation == GEO:
-        return sum(read.gib for _, read, _ in missing(reading, data))
+        return sum(read.gib for _, read in data.missing)
     homes = _homes(reading, data)
     total = 0
     for job in reading.round.jobs:
@@ -46,9 +45,9 @@ def egress_cost(reading: Reading) -> int:
         for read in reader.reads
     }
     total = 0
-    for placed, read, region in missing(reading, data):
-        source = sources.get((placed.job.name, read.dataset))
-        link = None if source is None else data.facts.links.get((source, region))
+    for name, read in data.missing:
+        source = sources.get((name, read.dataset))
+        link = None if source is None else data.facts.links.get((source, data.runs[name]))
         total += 0 if link is None else read.gib * link.egress
     return total
 
