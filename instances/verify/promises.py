@@ -46,6 +46,8 @@ def lease_times(reading: Reading) -> Iterator[Finding]:
 
 def current_lease(reading: Reading) -> Iterator[Finding]:
     """Require that of the promised jobs those run whose leases begin now, and with that option."""
+    if reading.promises is None:
+        return
     runs = {placed.job.name: placed for placed in reading.placed}
     for promises, number, job in _given(reading):
         promised, placed = promises.section.jobs[number], runs.get(job.name)
@@ -77,9 +79,10 @@ def ready(reading: Reading) -> Iterator[Finding]:
 
 def lease_work(reading: Reading) -> Iterator[Finding]:
     """Require leases that do the work, none too many, and the finish that follows, in time."""
-    promises, pacing = reading.promises, Pacing(reading)
+    promises = reading.promises
     if promises is None:
         return
+    pacing = Pacing(reading)
     for number, job in promises.timely.items():
         promised = promises.section.jobs[number]
         path: Path = (*promises.path, "jobs", number)
