@@ -33,6 +33,7 @@ def geo(seed: int, *, terms: tuple[str, ...] | None = None) -> Round:
         drawn["geo"]["regions"][0]["quotas"] = {"t0": 1000 * int(rng.integers(0, 3))}
     if terms is not None:
         drawn["policy"]["terms"] = terms
+    _lose(rng, hosts)
     return Round.model_validate(drawn)
 
 
@@ -41,8 +42,14 @@ def replicas(seed: int) -> Round:
     rng = np.random.default_rng(seed)
     drawn = _base(rng, "replicas", seed)
     drawn["jobs"] = [_job(rng, f"j{j}", drawn, gangs=False) for j in range(int(rng.integers(1, 5)))]
-    for host in drawn["cluster"]["hosts"]:
+    hosts = drawn["cluster"]["hosts"]
+    for host in hosts:
         host["healthy"] = bool(rng.random() < 0.93)
+    room = {h["name"]: list(range(h["gpus"])) for h in hosts}
+    for job in drawn["jobs"]:
+        if rng.random() < 0.2:
+            _run(rng, job, hosts, room)
+    _lose(rng, hosts)
     return Round.model_validate(drawn)
 
 
@@ -65,7 +72,7 @@ def _base(rng: np.random.Generator, policy: Literal["geo", "replicas"], seed: in
         for r in regions
         if r in (d.get("regions") or regions) and r not in d["replicas"] and rng.random() < 0.1
     ]
-    models = sorted({h["gpu_model"] for h in hosts})
+    models = sorted({str(h["gpu_model"]) for h in hosts})
     entries = [_region(rng, name, datasets, copying, models) for name in regions]
     links = [
         {
@@ -169,6 +176,13 @@ def _run(
         free[host] = free[host][need:]
     room.update(free)
     job["running"] = {"tasks": tasks, "pinned": bool(rng.random() < 0.2)}
+
+
+def _lose(rng: np.random.Generator, hosts: list[Entry]) -> None:
+    """Let all hosts of a region be broken, in one round of ten."""
+    if rng.random() < 0.1:
+        for host in hosts:
+            host["healthy"] &= host["parent"] != hosts[0]["parent"]
 
 
 def _some(rng: np.random.Generator, names: list[str]) -> list[str]:
