@@ -110,8 +110,9 @@ def _world(
     for r in range(gpus.size):
         demand.settle(sizes, anyone[where == r], int(goal[r]), largest)
     elsewhere = anyone[where != np.argmax(target / gpus)]
-    rest = total - int(sizes.sum()) + int(sizes[elsewhere].sum())
-    demand.settle(sizes, elsewhere, rest, largest)
+    for jobs_left in (elsewhere, anyone):  # the hottest region only if nothing else helps
+        rest = total - int(sizes.sum()) + int(sizes[jobs_left].sum())
+        demand.settle(sizes, jobs_left, rest, largest)
 
     asked = np.bincount(owner, weights=sizes).astype(np.int64)
     most = np.zeros(reads.jobs.size, dtype=np.int64)

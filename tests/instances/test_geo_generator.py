@@ -52,6 +52,21 @@ def test_a_round_of_the_second_size_keeps_the_same_promises(policy):
     assert facts.readers == (3, 17, 45)
 
 
+def test_the_largest_round_keeps_the_same_promises():
+    round_ = generate(policy="geo", regions=30, datasets=2000, jobs=50_000, gpus=250_000)
+    facts = facts_of(round_)
+    assert (facts.load, facts.hottest) == pytest.approx((0.95, 2.63), abs=0.005)
+    assert (facts.readers, facts.workloads) == ((3, 17, 45), 10_000)
+    assert sum(job.running is None for job in round_.jobs) == 50_000
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_demand_comes_out_where_all_of_it_is_in_one_region(seed):
+    facts = facts_of(generate(regions=6, datasets=1, jobs=200, gpus=800, seed=seed))
+    assert facts.load == pytest.approx(0.95, abs=0.002)
+    assert facts.hottest > 2
+
+
 def test_datasets_are_read_by_3_17_and_45_workloads_and_have_a_median_of_2_tib(made):
     facts = facts_of(made)
     assert facts.readers == (3, 17, 45)
