@@ -58,7 +58,7 @@ class Roads:
 
 
 def route(
-    roads: Roads, gib: int, entry: Floats, target: int, within: Bools
+    roads: Roads, gib: int, entry: Floats, target: int, within: Bools, *, detours: bool = True
 ) -> tuple[Part, ...] | None:
     """Return the parts of a copy by what it costs, or None when budgets do not carry it.
 
@@ -74,18 +74,21 @@ def route(
         The region that gets it.
     within
         (regions, regions): links that may carry it.
+    detours
+        Whether it may pass other regions.
     """
-    open_ = within & (roads.left > 0)
-    sides = open_[:, target] & np.isfinite(entry)
-    direct = np.flatnonzero(sides)
-    if roads.left[direct, target].sum() >= gib and (roads.cost[direct, target] <= 2).all():
+    left = np.where(within, roads.left, 0)
+    held = np.isfinite(entry)
+    if left[:, target].sum() < gib or left[held].sum() < gib:
+        return None
+    direct = np.flatnonzero(held & (left[:, target] > 0))
+    enough = left[direct, target].sum() >= gib
+    if enough and (not detours or (roads.cost[direct, target] <= 2).all()):
         return _share(roads, gib, entry, target, direct)
-    return _flow(np.where(open_, roads.left, 0), roads.cost, gib, entry, target)
+    return _flow(left, roads.cost, gib, entry, target) if detours else None
 
 
-def _share(
-    roads: Roads, gib: int, entry: Floats, target: int, sources: Ints
-) -> tuple[Part, ...] | None:
+def _share(roads: Roads, gib: int, entry: Floats, target: int, sources: Ints) -> tuple[Part, ...]:
     """Return the parts over direct links that are through at the same time, cheapest first.
 
     Sources that cost more are used when the cheaper ones do not have the budget.

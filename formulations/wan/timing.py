@@ -8,7 +8,7 @@ a circle of regions without room, and one copy of it is given up.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -55,6 +55,8 @@ class Timetable:
         What each link leaves (Mbit/s), and each region (GiB).
     spare : Ints
         (regions,): GiB of room with all copies and no drops; negative where it lacks some.
+    readers : Counter
+        Parts of copies without times that are read from each replica.
     read_until : dict
         When the last flow from a replica ends.
     """
@@ -68,6 +70,7 @@ class Timetable:
     links: dict[Replica, Steps]
     room: list[Steps]
     spare: Ints
+    readers: Counter[Replica]
     read_until: dict[Replica, int] = field(default_factory=dict)
     ready: dict[Replica, int] = field(default_factory=dict)
     flows: list[Flow] = field(default_factory=list)
@@ -104,6 +107,7 @@ def open_timetable(
         links={},
         room=[Steps([now], [float(free)]) for free in room_left(wan)],
         spare=spare_room(wan, routed),
+        readers=Counter((d, part.path[0]) for (d, _), parts in routed.items() for part in parts),
     )
 
 
@@ -163,7 +167,7 @@ def _starts(table: Timetable, copy: Replica) -> bool:
             pass_through(_steps(table, flow.path), -flow.gib, flow.start, flow.end)
         _refuse(table, copy)
         return True
-    del table.routed[copy]
+    _settle(table, copy)
     table.flows.extend(flows)
     table.room[region].add(-float(table.wan.size[dataset]), min(flow.start for flow in flows))
     complete[region] = table.ready[copy] = max(flow.end for flow in flows)
@@ -210,9 +214,6 @@ def _drop(table: Timetable, dataset: int) -> None:
     One that is complete must be left at any time; where room is short, replicas go first.
     """
     complete = table.complete[dataset]
-    sources = {
-        part.path[0] for copy, parts in table.routed.items() if copy[0] == dataset for part in parts
-    }
     for region in sorted(table.unwanted[dataset], key=lambda r: int(table.spare[r])):
         replica = dataset, region
         others = [
@@ -220,7 +221,7 @@ def _drop(table: Timetable, dataset: int) -> None:
             for other, since in complete.items()
             if other != region and (dataset, other) not in table.dropped
         ]
-        if replica in table.dropped or region in sources or not others:
+        if replica in table.dropped or table.readers[replica] or not others:
             continue
         at = max(min(others), table.read_until.get(replica, table.now))
         if at <= table.end:
@@ -232,7 +233,7 @@ def _refuse(table: Timetable, copy: Replica) -> None:
     """Give up a copy, and those that were to be made from it."""
     dataset, region = copy
     table.refused.append(copy)
-    del table.routed[copy]
+    _settle(table, copy)
     made_from_it = [
         other
         for other, parts in table.routed.items()
@@ -242,6 +243,12 @@ def _refuse(table: Timetable, copy: Replica) -> None:
         if other in table.routed:
             _refuse(table, other)
     _drop(table, dataset)
+
+
+def _settle(table: Timetable, copy: Replica) -> None:
+    """Take a copy from those that wait; it reads from its sources no more."""
+    for part in table.routed.pop(copy):
+        table.readers[copy[0], part.path[0]] -= 1
 
 
 def _given_up(table: Timetable) -> Replica:

@@ -158,7 +158,8 @@ def _route(
     room = _Room(wan, order, drops)
     routed: dict[Replica, tuple[Part, ...]] = {}
     entries: dict[int, Floats] = {}
-    for relayed in (False, True) if relays_late else (True,):
+    for detours in (False, True) if relays_late else (True,):
+        blocked: dict[Replica, int] = {}  # with so many regions to read from
         progress = True
         while progress:
             progress = False
@@ -169,15 +170,18 @@ def _route(
                     continue
                 if dataset not in entries:
                     entries[dataset] = _entry(wan, dataset, drops)
+                sources = int(np.isfinite(entries[dataset]).sum())
+                if blocked.get(copy) == sources:
+                    continue
                 within = wan.within(dataset)
-                if not relayed:
-                    within &= np.arange(len(within)) == region
-                parts = route(roads, size, entries[dataset], region, within)
-                if parts is not None:
-                    routed[copy], progress = parts, True
-                    roads.take(parts)
-                    room.take(copy)
-                    entries[dataset][region] = _PLANNED
+                parts = route(roads, size, entries[dataset], region, within, detours=detours)
+                if parts is None:
+                    blocked[copy] = sources
+                    continue
+                routed[copy], progress = parts, True
+                roads.take(parts)
+                room.take(copy)
+                entries[dataset][region] = _PLANNED
     return {copy: routed[copy] for copy in order if copy in routed}, roads.left
 
 
