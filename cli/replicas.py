@@ -161,8 +161,14 @@ def links_used(
         for source, target in pairwise(ends):
             link = use(source, target)
             link.copies, link.gib = link.copies + 1, link.gib + flow.gib
-    jobs = {job.name: (job, home) for job, home in zip(regions.round.jobs, homes, strict=True)}
-    for reader in section_of(plan, ReadsSection).readers:
+    readers = section_of(plan, ReadsSection).readers
+    reading = {reader.job for reader in readers}
+    jobs = {
+        job.name: (job, home)
+        for job, home in zip(regions.round.jobs, homes, strict=True)
+        if job.name in reading
+    }
+    for reader in readers:
         job, home = jobs[reader.job]
         gib = {read.dataset: read.gib for read in job.reads}
         for source in {index[read.source] for read in reader.reads}:
