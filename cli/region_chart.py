@@ -11,7 +11,7 @@ from rich.text import Text
 
 from placewright.cli.colours import OFFERED, PLACED
 from placewright.cli.region_plan import Floats, RegionPlan, heat
-from placewright.cli.region_tables import MAX_REGIONS, by_load, hottest_text
+from placewright.cli.region_tables import MAX_REGIONS, by_load
 from placewright.cli.tabular import print_more
 from placewright.cli.text import count, gib, gpus, load, number
 
@@ -69,9 +69,6 @@ def _print_bars(console: Console, facts: RegionPlan, order: Sequence[int]) -> No
     bar = min(room // len(halves) - LOAD - 2 - GAP, MAX_BAR)
     bar = bar if bar >= MIN_BAR else 0
     console.print(Text(load_title(facts), "bold"))
-    text = hottest_text(facts)
-    if text is not None and facts.slow:
-        console.print(text, soft_wrap=True)
     if bar:
         over = f"   {OVER * 2} more than there are" if _most(halves) > 1 else ""
         console.print(Text(f"{WITHIN * 2} load   {FULL} all GPUs{over}", "dim"))

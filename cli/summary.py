@@ -42,14 +42,16 @@ def document_text(document: Round | ClusterDocument | Plan) -> str:
 
 
 def _data_text(round_: Round) -> str:
-    """Count the datasets of a round with regions, their replicas, and the links."""
+    """Count the regions of a round that has some, its datasets, their replicas, and the links."""
     if round_.policy.formulation not in POLICIES:
         return ""
     geo = round_.geo
+    regions = sum(domain.level == geo.level for domain in round_.cluster.domains)
     replicas = sum(len(dataset.replicas) for dataset in geo.datasets)
     return (
-        f"; {count(len(geo.datasets), 'dataset')} of {gib(sum(d.size for d in geo.datasets))}, "
-        f"{count(replicas, 'replica')}, {count(len(geo.links), 'link')}"
+        f"; {count(regions, 'region')}, {count(len(geo.links), 'link')}, "
+        f"{count(len(geo.datasets), 'dataset')} of {gib(sum(d.size for d in geo.datasets))}, "
+        f"{count(replicas, 'replica')}"
     )
 
 
