@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.instances.geo_generator.distributions import Floats, Ints, chosen
+from placewright.instances.geo_generator.distributions import Floats, Ints, apportion, chosen
 from placewright.instances.geo_generator.readers import Readers
 
 Bools = NDArray[np.bool_]
@@ -39,7 +39,8 @@ class Rules:
 def place_data(reads: Readers, asked: Ints, target: Floats) -> Ints:
     """Return the region of each dataset: where the most demand is missing, as demand goes down.
 
-    A dataset counts with what its readers ask of which it is the largest dataset.
+    A dataset counts with what its readers ask of which it is the largest dataset. Those that are
+    the largest of none are spread in proportion to `target`.
 
     Parameters
     ----------
@@ -54,9 +55,12 @@ def place_data(reads: Readers, asked: Ints, target: Floats) -> Ints:
     weight = np.bincount(main, weights=asked, minlength=reads.size.size)
     missing = target.astype(np.float64)
     region = np.empty(reads.size.size, dtype=np.int64)
-    for d in np.argsort(-weight, kind="stable").tolist():
-        region[d] = int(np.argmax(missing)) if weight[d] else int(np.argmax(target))
+    by_weight = np.argsort(-weight, kind="stable")
+    main_ones, others = np.split(by_weight, [np.count_nonzero(weight)])
+    for d in main_ones.tolist():
+        region[d] = int(np.argmax(missing))
         missing[region[d]] -= weight[d]
+    region[others] = np.repeat(np.arange(target.size), apportion(others.size, target))
     return region
 
 
