@@ -1,42 +1,39 @@
 """Bounds of the policy `replicas`: what no plan can do better, term by term.
 
-All but the last kind are certified: multipliers of a linear relaxation (`program.py`), whatever
-they are, prove a bound in whole numbers by weak duality. `docs/formulations/replicas.md` says what
-the relaxations leave out.
+Multipliers of a linear relaxation (`program.py`), whatever they are, prove a bound in whole numbers
+by weak duality, and so do those of each leaf where replicas are made whole (`branching.py`).
+`docs/formulations/replicas.md` says what the relaxations leave out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from math import ceil
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.replicas.branching import Proven, Relaxed, improving, relaxed
 from placewright.formulations.replicas.pool import Pool, pool_of
 from placewright.formulations.replicas.problem import HOMELESS, Problem
 from placewright.formulations.replicas.program import TOGETHER, Program, program_of
 from placewright.formulations.session import SHARPNESS, Bound, Session, near
-from placewright.solver import certified_bound, multipliers
 
 Floats: TypeAlias = NDArray[np.float64]
 
-SEARCH = 0.5
-"""Share of the time left that branching on replicas may take."""
+BRANCHED = ("remote_reads", "copies")
+"""Terms for which it matters much that replicas are whole."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Relaxed:
-    """What a relaxation says: a certified bound, a point that reaches about that much, and prices.
+class Prices:
+    """What a relaxation says of where to look for plans.
 
     Attributes
     ----------
-    bound : int
-        No plan is better, of those that hold what was held.
     replicas : Floats
-        (datasets, regions): how much of a replica.
+        (datasets, regions): how much of a replica it has.
     homes : Floats
         (jobs, regions, models): how much of a job.
     load : Floats
@@ -45,7 +42,6 @@ class Relaxed:
         (regions,): what one more GiB of storage, and of copies that come, would save.
     """
 
-    bound: int
     replicas: Floats
     homes: Floats
     load: Floats
@@ -53,73 +49,8 @@ class Relaxed:
     ingress: Floats
 
 
-@dataclass(slots=True)
-class Bounds:
-    """The relaxations of one round.
-
-    `bounds` serves a formulation; benchmarks and searches ask `relax` themselves.
-    """
-
-    pool: Pool
-    session: Session
-    _whole: Program | None = field(default=None, init=False)
-
-    @property
-    def whole(self) -> Program:
-        """The program of all classes and datasets."""
-        if self._whole is None:
-            self._whole = program_of(self.pool)
-        return self._whole
-
-    def certified(self, program: Program, term: str, held: Mapping[str, int]) -> int | None:
-        """Return what a program proves of a term; None if no time or solver is left."""
-        arrays = program.arrays(term, held)
-        outcome = self.session.optimise(arrays, interior=True)
-        if outcome is None or outcome.row_duals is None:
-            return None
-        bound = certified_bound(arrays, multipliers(arrays, outcome.row_duals))
-        return None if bound is None else max(0, ceil(bound))
-
-    def relax(self, term: str, held: Mapping[str, int]) -> Relaxed | None:
-        """Return the relaxation of a term, or of `TOGETHER`, with others held; None as above."""
-        program = self.whole
-        arrays = program.arrays(term, held)
-        outcome = self.session.optimise(arrays, interior=True)
-        if outcome is None or outcome.row_duals is None or outcome.values is None:
-            return None
-        bound = certified_bound(arrays, multipliers(arrays, outcome.row_duals))
-        if bound is None:
-            return None
-        values, prices = np.append(outcome.values, 0.0), np.append(-outcome.row_duals, 0.0)
-        load = prices[program.load_rows] @ np.array([1.0, 5.0]) / program.unit
-        return Relaxed(
-            bound=max(0, ceil(bound)),
-            replicas=values[program.replica],
-            homes=values[program.share][self.pool.job_class],
-            load=load,
-            room=prices[program.room_rows],
-            ingress=prices[program.ingress_rows],
-        )
-
-    def claimed(self, term: str, held: Mapping[str, int]) -> float | None:
-        """Return what a solver claims where replicas are whole; None as above."""
-        arrays = self.whole.arrays(term, held, relax=False)
-        outcome = self.session.optimise(arrays, share=SEARCH)
-        return None if outcome is None else outcome.bound
-
-    def resting(self) -> dict[str, int]:
-        """Return what jobs without any home cost, for each term that they are part of."""
-        pool = self.pool
-        never = np.logical_not(np.logical_or.reduce(pool.homes, axis=(1, 2)))
-        steps = never[pool.read_class[pool.step_read]]
-        return {
-            "overload": HOMELESS * int(pool.demand[never].sum()),
-            "remote_reads": int(pool.step_gib[steps].sum()),
-        }
-
-
 def bounds(problem: Problem, session: Session, held: Mapping[str, int]) -> Iterator[Bound]:
-    """Yield bounds of every term, the quick ones first.
+    """Yield bounds of every term, the quick ones first, and better ones as long as time is left.
 
     Parameters
     ----------
@@ -128,40 +59,81 @@ def bounds(problem: Problem, session: Session, held: Mapping[str, int]) -> Itera
         before it.
     """
     terms = problem.terms
-    asked = Bounds(pool_of(problem.wan), session)
-    rest = asked.resting()
-    proven = {term: rest.get(term, 0) for term in terms}
+    pool = pool_of(problem.wan)
+    proven = {term: _resting(pool).get(term, 0) for term in terms}
     for term in terms:
         yield Bound(term, float(proven[term]), certified=True)
-    coarse = program_of(without_data(asked.pool))
+    coarse = program_of(without_data(pool))
     for term in ("overload", "hottest"):
-        if term in terms and (value := asked.certified(coarse, term, {})) is not None:
-            proven[term] = max(proven[term], value)
-            yield Bound(term, float(value), certified=True)
-    for earlier, term in enumerate(terms):
-        known = {name: held[name] for name in terms[:earlier] if name in held}
-        if term in held and near(proven[term], held[term], SHARPNESS):
+        if term in terms and (found := _relaxed(coarse, term, {}, session)) is not None:
+            proven[term] = max(proven[term], found.bound)
+            yield Bound(term, float(proven[term]), certified=True)
+    program = program_of(pool)
+    trees: dict[str, Iterator[Proven]] = {}
+    for number, term in enumerate(terms):
+        goal = held.get(term, np.inf)
+        if near(proven[term], goal, SHARPNESS):
             continue
-        value = asked.certified(asked.whole, term, known)
-        if value is not None:
-            proven[term] = max(proven[term], value)
-            yield Bound(term, float(value), tuple(known.items()), certified=True)
-    for earlier, term in enumerate(terms):
-        known = {name: held[name] for name in terms[:earlier] if name in held}
-        if term in held and near(proven[term], held[term], session.gap):
-            continue
-        claim = asked.claimed(term, known)
-        if claim is not None and claim > proven[term]:
-            yield Bound(term, claim, tuple(known.items()))
+        known = {name: held[name] for name in terms[:number] if name in held}
+        trees[term] = improving(program, term, known, session, goal)
+        for step in trees[term]:
+            yield Bound(term, float(step.bound), tuple(known.items()), step.certified)
+            break
+    open_trees = [term for term in BRANCHED if term in trees and term in held]
+    for left, term in zip(range(len(open_trees), 0, -1), open_trees, strict=True):
+        known = {name: held[name] for name in terms[: terms.index(term)] if name in held}
+        until = session.remaining() * (1 - 1 / left)
+        for step in trees[term]:
+            yield Bound(term, float(step.bound), tuple(known.items()), step.certified)
+            late = not session.deterministic and session.expired(until)
+            if late or near(step.bound, held[term], session.gap):
+                break
 
 
-def together(problem: Problem, session: Session, overload: int) -> int | None:
-    """Return a certified bound of the GiB read remotely and copied, at this overload or less.
+def together(
+    problem: Problem, session: Session, overload: int, goal: float = np.inf
+) -> Iterator[Proven]:
+    """Yield better and better bounds of the GiB read remotely and copied, at this overload or less.
 
-    None if no time or solver is left.
+    `goal`: what a plan reaches.
     """
-    asked = Bounds(pool_of(problem.wan), session)
-    return asked.certified(asked.whole, TOGETHER, {"overload": overload})
+    program = program_of(pool_of(problem.wan))
+    yield from improving(program, TOGETHER, {"overload": overload}, session, goal)
+
+
+def prices(problem: Problem, session: Session, overload: int) -> Prices | None:
+    """Return the relaxation of GiB read remotely and copied; None if no time or solver is left."""
+    program = program_of(pool_of(problem.wan))
+    found = _relaxed(program, TOGETHER, {"overload": overload}, session)
+    if found is None or found.point is None:
+        return None
+    point, saved = np.append(found.point, 0.0), np.append(found.prices, 0.0)
+    return Prices(
+        replicas=point[program.replica],
+        homes=point[program.share][program.pool.job_class],
+        load=saved[program.load_rows] @ np.array([1.0, 5.0]) / program.unit,
+        room=saved[program.room_rows],
+        ingress=saved[program.ingress_rows],
+    )
+
+
+def _relaxed(
+    program: Program, term: str, held: Mapping[str, int], session: Session
+) -> Relaxed | None:
+    try:
+        return relaxed(program.arrays(term, held), session)
+    except ArithmeticError:
+        return None
+
+
+def _resting(pool: Pool) -> dict[str, int]:
+    """Return what jobs that cannot have a home cost, for each term that they are part of."""
+    never = np.logical_not(np.logical_or.reduce(pool.homes, axis=(1, 2)))
+    steps = never[pool.read_class[pool.step_read]]
+    return {
+        "overload": HOMELESS * int(pool.demand[never].sum()),
+        "remote_reads": int(pool.step_gib[steps].sum()),
+    }
 
 
 def without_data(pool: Pool) -> Pool:

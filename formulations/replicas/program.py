@@ -54,6 +54,8 @@ class Program:
         (regions, models, 2): the rows of demand beyond supply, and beyond 120 % of it.
     room_rows, ingress_rows : Ints
         (regions,).
+    copy_rows : Ints
+        (datasets,): rows without limits of how many copies are made of each.
     unit : int
         Milli-GPU that load rows count in.
     """
@@ -65,14 +67,15 @@ class Program:
     load_rows: Ints
     room_rows: Ints
     ingress_rows: Ints
+    copy_rows: Ints
     unit: int
 
-    def arrays(self, term: str, holds: Mapping[str, int], *, relax: bool = True) -> Arrays:
-        """Return the program that minimises a term, with others held at a value or better."""
+    def arrays(self, term: str, holds: Mapping[str, int]) -> Arrays:
+        """Return the relaxation that minimises a term, with others held at a value or better."""
         for name, value in holds.items():
             self.model.hold(name, float(value))
         without = set(self.model.held) - {f"hold:{name}" for name in holds}
-        return self.model.arrays(term, relax=relax, without=without)
+        return self.model.arrays(term, relax=True, without=without)
 
 
 def program_of(pool: Pool) -> Program:
@@ -80,6 +83,25 @@ def program_of(pool: Pool) -> Program:
     model = Model()
     wan = pool.wan
     replica = _replicas(pool, model)
+    share, none = _homes(pool, model)
+    _reads(pool, model, replica, share, none)
+    room_rows, ingress_rows = _storage(pool, model, replica)
+    unit, load_rows = _load(pool, model, share, none)
+    _hottest(pool, model, share, unit)
+    _imbalance(pool, model, replica)
+    p, r = np.nonzero(pool.fresh)
+    copy_rows = model.rows("number", len(wan.size))
+    model.add(copy_rows[p], replica[p, r], 1.0)
+    for term in ("copies", TOGETHER):
+        model.term(term, replica[p, r], wan.size[p], sense="min")
+    return Program(pool, model, replica, share, load_rows, room_rows, ingress_rows, copy_rows, unit)
+
+
+def _homes(pool: Pool, model: Model) -> tuple[Ints, Ints]:
+    """Add shares of classes, and none of them; return both (classes, regions, models), (classes,).
+
+    -1 where a class cannot be.
+    """
     share = _columns(model, "share", pool.homes)
     none = model.variables(
         "none",
@@ -92,15 +114,27 @@ def program_of(pool: Pool) -> Program:
     model.add(one, none, 1.0)
     c, r, m = np.nonzero(pool.homes)
     model.add(one[c], share[c, r, m], 1.0)
-    _reads(pool, model, replica, share, none)
-    room_rows, ingress_rows = _storage(pool, model, replica)
-    unit, load_rows = _load(pool, model, share, none)
-    _hottest(pool, model, share, unit)
-    _imbalance(pool, model, replica)
-    p, r = np.nonzero(pool.fresh)
-    for term in ("copies", TOGETHER):
-        model.term(term, replica[p, r], wan.size[p], sense="min")
-    return Program(pool, model, replica, share, load_rows, room_rows, ingress_rows, unit)
+    return share, none
+
+
+def _steps(pool: Pool, model: Model, none: Ints, read: Ints, far: Ints) -> None:
+    """Add the steps that are read remotely, and their terms.
+
+    Parameters
+    ----------
+    none
+        (classes,): columns of shares without a home.
+    read, far
+        (n,): reads, and columns of shares that read them remotely.
+    """
+    remotely = model.variables("remotely", len(pool.step_read), upper=1.0, integer=False)
+    steps = model.rows("steps", len(pool.read_class), lower=0.0)
+    model.add(steps[pool.step_read], remotely, pool.step_weight)
+    weight = pool.weight[pool.read_class]
+    model.add(steps[read], far, -weight[read])
+    model.add(steps, none[pool.read_class], -weight)
+    for term in ("remote_reads", TOGETHER):
+        model.term(term, remotely, pool.step_gib, sense="min")
 
 
 def _columns(model: Model, name: str, where: Bools) -> Ints:
@@ -151,15 +185,8 @@ def _reads(pool: Pool, model: Model, replica: Ints, share: Ints, none: Ints) -> 
     k, r, s = np.nonzero(pool.served & partly[:, :, None])
     model.add(source[k, r], replica[pool.read_dataset[k], s], -1.0)
 
-    remotely = model.variables("remotely", len(pool.step_read), upper=1.0, integer=False)
-    steps = model.rows("steps", reads, lower=0.0)
-    model.add(steps[pool.step_read], remotely, pool.step_weight)
-    weight = pool.weight[pool.read_class]
     k, r = np.nonzero(far >= 0)
-    model.add(steps[k], far[k, r], -weight[k])
-    model.add(steps, none[pool.read_class], -weight)
-    for term in ("remote_reads", TOGETHER):
-        model.term(term, remotely, pool.step_gib, sense="min")
+    _steps(pool, model, none, k, far[k, r])
 
 
 def _storage(pool: Pool, model: Model, replica: Ints) -> tuple[Ints, Ints]:
@@ -189,7 +216,11 @@ def _storage(pool: Pool, model: Model, replica: Ints) -> tuple[Ints, Ints]:
 
 
 def _load(pool: Pool, model: Model, share: Ints, none: Ints) -> tuple[int, Ints]:
-    """Add demand over supply, and the term `overload`; return the unit and the rows."""
+    """Add demand over supply, and the term `overload`.
+
+    Return the milli-GPU that rows count in, and the rows (regions, models, 2), -1 where there are
+    none.
+    """
     supply = pool.wan.supply
     unit = max(1, int(np.gcd.reduce(np.concatenate([pool.demand, supply.ravel()]), initial=0)))
     demand, most = pool.demand // unit, int(pool.demand.sum()) // unit

@@ -39,8 +39,9 @@ def test_no_bound_is_better_than_the_best_plan(
                 least = min(v[TERMS.index(bound.term)] for v in at_least)
                 assert bound.value <= least + 1e-6, (seed, bound, least)
             least = min(v[1] + v[2] for v in vectors if v[0] <= plan[0])
-            proven = together(problem, fresh(), plan[0])
-            assert proven is not None
-            assert proven <= least, (seed, proven, least)
-            reached += proven == least
-    assert reached >= 2 * ROUNDS * 0.8
+            proven = [step.bound for step in together(problem, fresh(), plan[0], least)]
+            assert proven == sorted(proven)
+            assert proven[-1] <= least, (seed, proven, least)
+            reached += proven[-1] == least
+    # Jobs may be split, and links are added up: few bounds are off for that.
+    assert reached >= 2 * ROUNDS * 0.9

@@ -1,0 +1,165 @@
+"""Replicas are whole: bounds of a program by branching, each leaf certified on its own.
+
+A large dataset is copied or not, and to a region or not. The relaxation copies it by halves, and a
+half of all that its readers read with it. A leaf of the tree says how many copies of a dataset
+there are at least and at most, or that one is in a region or is not; the least bound of all leaves
+holds for every plan, since each plan is in one of them.
+
+The leaf of the least bound is split next, at the count or the copy of which most GiB are in doubt:
+a count first where it has as many as a copy, since that leaves no way out by another region.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
+from math import ceil
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.replicas.program import Program
+from placewright.formulations.session import Session
+from placewright.solver import Arrays, Status, certified_bound, multipliers
+
+Floats: TypeAlias = NDArray[np.float64]
+
+WHOLE = 1e-4
+"""How far from a whole number a copy may be and count as one: there is nothing to split then."""
+
+MOST_SPLITS = 30
+"""Leaves that are split where the clock must not decide."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Least and most of a row or a column of the program."""
+
+    row: bool
+    index: int
+    least: float
+    most: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Relaxed:
+    """What the relaxation of a leaf says: a certified bound, a point, and prices of its rows.
+
+    `point` is None where the solver has none, `prices` are what one more unit of a row's limit
+    would save.
+    """
+
+    bound: int
+    point: Floats | None
+    prices: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """A bound; `certified` unless a solver called some leaf infeasible."""
+
+    bound: int
+    certified: bool
+
+
+@dataclass(order=True, slots=True)
+class _Leaf:
+    bound: int
+    number: int
+    limits: tuple[Limit, ...] = field(compare=False)
+    point: Floats | None = field(compare=False)
+
+
+def relaxed(arrays: Arrays, session: Session) -> Relaxed | None:
+    """Solve a relaxation; None if no time or solver is left, or nothing is proven.
+
+    Raises
+    ------
+    ArithmeticError
+        When the solver says that no point exists.
+    """
+    outcome = session.optimise(arrays, interior=True)
+    if outcome is not None and outcome.status is Status.INFEASIBLE:
+        raise ArithmeticError("no point")
+    if outcome is None or outcome.row_duals is None:
+        return None
+    bound = certified_bound(arrays, multipliers(arrays, outcome.row_duals))
+    return None if bound is None else Relaxed(ceil(bound), outcome.values, -outcome.row_duals)
+
+
+def improving(
+    program: Program, term: str, held: Mapping[str, int], session: Session, goal: float
+) -> Iterator[Proven]:
+    """Yield better and better bounds of a term, the relaxation's first.
+
+    It ends at the goal, which a plan reaches, where nothing is left to split, or without time.
+    """
+    arrays = program.arrays(term, held)
+    certified, number = True, count()
+    try:
+        root = relaxed(arrays, session)
+    except ArithmeticError:
+        return
+    if root is None:
+        return
+    best = root.bound
+    yield Proven(best, certified)
+    leaves = [_Leaf(root.bound, next(number), (), root.point)]
+    splits = range(MOST_SPLITS) if session.deterministic else count()
+    for _ in splits:
+        if not leaves or leaves[0].bound >= goal:
+            return
+        leaf = leaves[0]
+        split = None if leaf.point is None else _split(program, leaf.point)
+        if split is None:
+            return
+        children = []
+        for limit in split:
+            limits = (*leaf.limits, limit)
+            try:
+                child = relaxed(_limited(arrays, limits), session)
+            except ArithmeticError:
+                certified = False
+                continue
+            if child is None:
+                return
+            bound = max(leaf.bound, child.bound)
+            children.append(_Leaf(bound, next(number), limits, child.point))
+        heapq.heappop(leaves)
+        for child_leaf in children:
+            heapq.heappush(leaves, child_leaf)
+        if leaves and leaves[0].bound > best:
+            best = leaves[0].bound
+            yield Proven(best, certified)
+
+
+def _split(program: Program, point: Floats) -> tuple[Limit, Limit] | None:
+    """Return two limits of which every plan keeps one, and the point neither."""
+    pool = program.pool
+    copies = np.where(pool.fresh, np.append(point, 0.0)[program.replica], 0.0)
+    numbers = copies.sum(axis=1)
+    size = pool.wan.size
+    by_number = size * np.abs(numbers - np.rint(numbers))
+    by_copy = size[:, None] * np.abs(copies - np.rint(copies))
+    if max(by_number.max(initial=0.0), by_copy.max(initial=0.0)) <= WHOLE:
+        return None
+    if by_number.max() >= by_copy.max():
+        p = int(by_number.argmax())
+        row, below = int(program.copy_rows[p]), float(np.floor(numbers[p]))
+        return Limit(True, row, -np.inf, below), Limit(True, row, below + 1.0, np.inf)
+    column = int(program.replica.ravel()[by_copy.argmax()])
+    return Limit(False, column, 0.0, 0.0), Limit(False, column, 1.0, 1.0)
+
+
+def _limited(arrays: Arrays, limits: tuple[Limit, ...]) -> Arrays:
+    """Return the program within limits, the later of the same row within the earlier."""
+    lower, upper = arrays.lower.copy(), arrays.upper.copy()
+    row_lower, row_upper = arrays.row_lower.copy(), arrays.row_upper.copy()
+    for limit in limits:
+        low, high = (row_lower, row_upper) if limit.row else (lower, upper)
+        low[limit.index] = max(low[limit.index], limit.least)
+        high[limit.index] = min(high[limit.index], limit.most)
+    return replace(arrays, lower=lower, upper=upper, row_lower=row_lower, row_upper=row_upper)
