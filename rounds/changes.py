@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from placewright.instances.cluster import ClusterDocument
 from placewright.instances.documents import MAX_AMOUNT
 from placewright.instances.errors import InvalidInputError, Path
+from placewright.instances.geo import Copying, Dataset, Geo, Region, WanLink
 from placewright.instances.hardware import Hardware
 from placewright.instances.health import with_health
 from placewright.instances.job import Job, Running
@@ -21,6 +22,7 @@ from placewright.instances.references import check_jobs, check_limits, known_hos
 from placewright.instances.round import Reservation, Round
 from placewright.instances.sharing import Sharing
 from placewright.instances.wording import invalid_input
+from placewright.rounds.data_orders import POLICIES, arrived, moved, updated
 from placewright.rounds.guarantees import bindings_of
 from placewright.rounds.leasing import remembered, worked
 
@@ -48,6 +50,12 @@ class Changes:
         Take the place of all reservations; None leaves them.
     outages
         Take the place of all outages of the section `leases`; None leaves them.
+    datasets, links, regions
+        Entries of the section `geo`, of policies `geo` and `replicas`: each takes the place of the
+        one of that name, of a link with these ends, or is new.
+    copying
+        Take the place of all copies under way; None leaves them. They are those that the plans
+        ordered: replicas once the round's time has come.
     now
         The time of the next round, no earlier than the last one; None leaves it. Jobs with a
         deadline that run have done work by then, at the pace of their option; those that did more
@@ -61,6 +69,10 @@ class Changes:
     quotas: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     reservations: Sequence[Reservation] | None = None
     outages: Sequence[Outage] | None = None
+    datasets: Sequence[Dataset] = ()
+    links: Sequence[WanLink] = ()
+    regions: Sequence[Region] = ()
+    copying: Sequence[Copying] | None = None
     now: int | None = None
 
 
@@ -89,8 +101,8 @@ def carried_out(round_: Round, plan: Plan, restart_s: Mapping[str, int]) -> Roun
         else:
             continue
         jobs[index] = jobs[index].model_copy(update={"running": running})
-    bindings = bindings_of(plan.sections)
-    return round_.model_copy(update={"jobs": tuple(jobs), "bindings": bindings})
+    bindings, geo = bindings_of(plan.sections), moved(round_, plan.sections)
+    return round_.model_copy(update={"jobs": tuple(jobs), "bindings": bindings, "geo": geo})
 
 
 def changed(round_: Round, changes: Changes, hosts: Mapping[str, Hardware]) -> Round:
@@ -121,6 +133,7 @@ def changed(round_: Round, changes: Changes, hosts: Mapping[str, Hardware]) -> R
             "leases": round_.leases
             if changes.outages is None
             else round_.leases.model_copy(update={"outages": tuple(changes.outages)}),
+            "geo": _geo(round_, changes, now),
             "reservations": round_.reservations
             if changes.reservations is None
             else tuple(changes.reservations),
@@ -165,6 +178,29 @@ def _sharing(sharing: Sharing, jobs: Sequence[Job]) -> Sharing:
     names = {job.name for job in jobs}
     left = tuple(pair for pair in sharing.conflicts if names.issuperset(pair))
     return sharing.model_copy(update={"conflicts": left})
+
+
+def _geo(round_: Round, changes: Changes, now: int) -> Geo:
+    """Return the section of regions and data as it is now."""
+    given = {
+        "datasets": changes.datasets,
+        "links": changes.links,
+        "regions": changes.regions,
+        "copying": changes.copying,
+    }
+    named = [name for name, entries in given.items() if entries]
+    if round_.policy.formulation not in POLICIES:
+        if named:
+            raise InvalidInputError(
+                f"not used by policy {round_.policy.formulation!r}; expected none",
+                path=(named[0],),
+                show_value=False,
+            )
+        return round_.geo
+    check_unique((one.name for one in changes.datasets), "dataset", ("datasets",))
+    check_unique((one.name for one in changes.regions), "region", ("regions",))
+    geo = updated(round_.geo, changes.datasets, changes.links, changes.regions, changes.copying)
+    return arrived(geo, now)
 
 
 def _now(round_: Round, changes: Changes) -> int:

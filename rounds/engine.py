@@ -12,6 +12,7 @@ from placewright.instances.references import hosts_by_name
 from placewright.instances.round import Round
 from placewright.rounds.admitting import Admitted, Ledger, answered, check_asks
 from placewright.rounds.changes import Changes, carried_out, changed
+from placewright.rounds.data_orders import Orders
 from placewright.rounds.settings import Isolation, Settings, Solver
 from placewright.rounds.solve import Memory, Progress, Solve
 from placewright.solver import Worker
@@ -23,8 +24,9 @@ class Engine:
     """Decides one round after the other and assumes that each plan is carried out.
 
     What started or migrated runs where the plan says, what was preempted is pending again, what
-    waits stays pending. If something else happened, the next `Changes` say so. A context manager:
-    its solver process lives until `close`.
+    waits stays pending. Copies of data that it orders are under way; what they still need of links
+    and storage is not there for the next rounds. If something else happened, the next `Changes` say
+    so. A context manager: its solver process lives until `close`.
 
     Parameters
     ----------
@@ -36,7 +38,8 @@ class Engine:
     Attributes
     ----------
     state : Round
-        What the last plan leads to; the round given, before the first.
+        What the last plan leads to; the round given, before the first. Links and storage are as
+        given or changed.
     round_solved : Round or None
         The round that the last plan is for, as `verify` wants it.
     """
@@ -69,6 +72,7 @@ class Engine:
         self._memory = Memory()
         self._formulation = Warm()
         self._restart_s: dict[str, int] = {}
+        self._orders = Orders()
         self._solver: Solver | None = None
 
     def round(self, changes: Changes | None = None) -> Plan:
@@ -95,13 +99,15 @@ class Engine:
             return self._round(changes)
 
     def _round(self, changes: Changes | None) -> Plan:
-        round_ = self.state if changes is None else changed(self.state, changes, self._hosts)
+        coming = self.state if changes is None else changed(self.state, changes, self._hosts)
+        round_ = self._orders.seen(coming)
         if self._solver is None:
             self._solver = self._settings.solver()
         solve = Solve(round_, self._settings, self._progress, self._memory, self._formulation)
         plan = solve.plan(self._solver)
         self._remember_restarts(round_, plan, changes)
-        self.state = carried_out(round_, plan, self._restart_s)
+        self.state = carried_out(coming, plan, self._restart_s)
+        self._orders = self._orders.after(round_, plan.sections)
         self._memory.ledger = Ledger.of(plan.sections)
         if self.round_solved is None:
             self._memory.learn(self.state)
