@@ -13,6 +13,9 @@ from placewright.solver import Status
 MOST_COLUMNS = 3000
 """Larger models are not solved to the end in a reasonable time."""
 
+_LAST = ("imbalance", "hottest")
+"""Terms that only drops or homes improve, not copies: with them drops are no longer idle."""
+
 
 def is_small(problem: Problem) -> bool:
     """Whether the exact model of a problem is worth a try."""
@@ -37,7 +40,7 @@ def exact(problem: Problem, session: Session, draft: Draft) -> Iterator[Draft | 
         if outcome.values is None:
             return
         draft = whole.draft(outcome.values)
-        yield draft
+        yield draft if term in _LAST else draft.trimmed(problem)
         if outcome.status is not Status.OPTIMAL:
             return
         value = round(whole.model.value_of(term, outcome.values))

@@ -17,14 +17,14 @@ from placewright.formulations.replicas.problem import Problem
 from placewright.formulations.session import HOLD_SLACK, Session
 from placewright.formulations.wan.compile import Bools, Ints
 
-SECONDS = 4.0
+SECONDS = 8.0
 """Most time for one part."""
 
 FIRST, LEAST, MOST = 60, 12, 4000
 """Workloads of a part: at first, and never fewer or more."""
 
-REMOTE_WORTH = 16
-"""Within a part, a GiB read from afar counts as so many copied. What is held decides after all."""
+WORTH = {"overload": 10.0, "remote_reads": 16.0, "copies": 1.0}
+"""What terms count within a part. A draft is kept only if it is better term by term."""
 
 IDLE = 40
 """Parts without success after which the search gives up, if nothing grows any more."""
@@ -64,24 +64,21 @@ class Neighbours:
         problem, before = self.problem, self.draft.rank(self.problem)
         held = PartModel(problem, part, self.draft, ())
         model = held.model
-        if before[0]:
-            goal = "overload"
-        else:
-            goal = "data"
-            for name, worth in (("remote_reads", REMOTE_WORTH), ("copies", 1)):
-                arrays = model.arrays(name)
-                used = np.flatnonzero(arrays.cost)
-                model.term(
-                    goal,
-                    used,
-                    worth * arrays.cost[used],
-                    sense="min",
-                    constant=worth * arrays.constant,
-                )
+        for name, worth in WORTH.items():
+            arrays = model.arrays(name)
+            used = np.flatnonzero(arrays.cost)
+            model.term(
+                "all",
+                used,
+                worth * arrays.cost[used],
+                sense="min",
+                constant=worth * arrays.constant,
+            )
+        if not before[0]:
             model.hold("remote_reads", before[1], HOLD_SLACK)
         model.hold("overload", before[0], HOLD_SLACK)
         outcome = self.session.optimise(
-            model.arrays(goal), most=SECONDS, gap=1e-3, start=held.point(self.draft)
+            model.arrays("all"), most=SECONDS, gap=1e-3, start=held.point(self.draft)
         )
         if outcome is None or outcome.values is None:
             return False, False
@@ -96,7 +93,8 @@ class Neighbours:
         """Return a few regions, drawn by what is copied there, and all that is in them."""
         problem, draft = self.problem, self.draft
         new = (draft.replicas & ~problem.now).T.astype(np.int64) @ problem.size
-        weight = new + 0.1 * new.mean() + 1.0
+        over = np.maximum(0, draft.demand(problem) - problem.supply).sum(axis=1)
+        weight = new + 0.1 * new.mean() + 1.0 + WORTH["overload"] * over
         inside = np.zeros(problem.regions, dtype=np.bool_)
         number = draft.jobs.sum(axis=2) > 0
         for r in self._random.choice(
