@@ -26,11 +26,14 @@ REMOTE_WORTH = 16.0
 HOT, COLD = 4.0, 0.02
 """Noise at first and in the end, in GiB of a usual group."""
 
-CHEAP, DEAR = 0.01, 1.5
+CHEAP, DEAR = 0.01, 10.0
 """Price of overload at first and in the end, in GiB of usual groups per usual unit."""
 
 EXCESS = 4.0
 """Price of a GiB more than storage or links take."""
+
+SWEEPS = 400
+"""Sweeps, at most: more do not pay."""
 
 TOGETHER = 2
 """Moves of all readers of a group in a region, per group and sweep."""
@@ -47,23 +50,31 @@ class Annealing:
         self._reads()
         self._start()
 
-    def run(self, session: Session, sweeps: int, reserve: float) -> Draft:
-        """Return the draft after so many steps per unit, or fewer if time runs short."""
+    def run(self, session: Session, seconds: float) -> Draft:
+        """Return the draft after so many seconds, or `SWEEPS` of all units if that is sooner."""
         size = self.problem.size[self.problem.size > 0]
         usual = float(np.median(size)) if size.size else 1.0
-        price = usual / max(1.0, float(np.median(self._asks)))
-        for sweep in range(sweeps):
-            if session.expired(reserve):
-                break
-            done = sweep / max(1, sweeps - 1)
+        price = usual / max(1.0, float(np.median(self._asks))) if self._asks.size else 0.0
+        until, sweep, done = session.remaining() - seconds, 0, 0.0
+        while done < 1.0:
             self._noise = usual * HOT * (COLD / HOT) ** done
             self._price = price * CHEAP * (DEAR / CHEAP) ** done
-            for unit in self._random.permutation(len(self._workload)).tolist():
-                self._take(unit)
-                self._put(unit, self._choose(unit))
-            for group in self._random.integers(len(self._at), size=TOGETHER * len(self._at)):
-                self._move_together(int(group))
+            self._sweep()
+            sweep += 1
+            done = sweep / SWEEPS
+            if not session.deterministic and seconds > 0:
+                done = max(done, 1.0 - (session.remaining() - until) / seconds)
+            elif session.expired(until):
+                break
         return self.draft()
+
+    def _sweep(self) -> None:
+        """Move each unit once, and each group as often as the others."""
+        for unit in self._random.permutation(len(self._workload)).tolist():
+            self._take(unit)
+            self._put(unit, self._choose(unit))
+        for group in self._random.integers(len(self._at), size=TOGETHER * len(self._at)):
+            self._move_together(int(group))
 
     def draft(self) -> Draft:
         """Return where everything is."""
@@ -73,7 +84,7 @@ class Annealing:
         placed = self._cell >= 0
         np.add.at(cells, (self._workload[placed], self._cell[placed]), self._jobs[placed])
         read = Draft(jobs, problem.now).read(problem) & self._may_hold
-        unread = ~read.any(axis=1)
+        unread = np.logical_not(read.any(axis=1))
         replicas = read | problem.fixed | (problem.now & unread[:, None])
         return Draft(jobs, replicas).trimmed(problem)
 
@@ -108,7 +119,8 @@ class Annealing:
             mine = slice(int(first[w]), int(first[w + 1]))
             groups = problem.read_group[mine]
             apart = ~self._may_hold[groups]
-            may = problem.may[w] & ~(apart & ~problem.read_remote[mine, None]).any(axis=0)[:, None]
+            barred = (apart & ~problem.read_remote[mine, None]).sum(axis=0) > 0
+            may = problem.may[w] & ~barred[:, None]
             base = (apart * problem.read_gib[mine, None]).sum(axis=0) * REMOTE_WORTH
             cells = np.flatnonzero(may)
             self._groups_of.append(groups)
@@ -191,7 +203,8 @@ class Annealing:
             - np.maximum(0.0, load - 1.2 * supply)
         )
         cost: Floats = price[self._region_of[cells]] + self._price * beyond
-        return cost + self._base_of[w] * self._jobs[unit]
+        cost += self._base_of[w] * self._jobs[unit]
+        return cost
 
     def _move_together(self, group: int) -> None:
         """Move all units that read a group in one of its regions to one other region."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import numpy as np
 
 from placewright.formulations.replicas.draft import Draft
@@ -11,26 +13,47 @@ from placewright.formulations.session import DataPlan
 from placewright.formulations.wan.compile import NONE, Bools
 from placewright.formulations.wan.transfers import Transfers, schedule
 
+ANEW = 6
+"""Attempts in which those whose copy is refused may have others made."""
 
-def carry(problem: Problem, draft: Draft) -> tuple[Draft, DataPlan, Bools]:
+
+def carry(problem: Problem, draft: Draft, refused: Bools) -> tuple[Draft, DataPlan, Bools]:
     """Return a draft of which every copy is carried, its plan, and what was refused on the way.
 
     What the links refuse is not copied (groups, regions), and who was to read it there finds a home
-    among the replicas that are left. Each attempt copies less, so there is an end.
+    elsewhere: first with other copies than those refused so far, later among the replicas that are
+    left. Then each attempt copies less, so there is an end.
     """
-    refused = np.zeros_like(problem.now)
-    while True:
+    refused = refused.copy()
+    for attempt in count():
         draft = housed(problem, draft)
         layout = draft.layout(problem)
         transfers = schedule(problem.wan, *_wishes(problem, layout))
         lost = _lost(problem, layout, transfers)
         if not lost.any():
-            return draft, _plan(layout, transfers), refused
+            break
         refused |= lost & ~problem.now
-        draft = without(problem, draft, lost)
+        copies = problem.may_hold & ~refused & (attempt < ANEW)
+        draft = _without(problem, draft, lost, copies)
+    return draft, _plan(layout, transfers), refused
 
 
-def without(problem: Problem, draft: Draft, lost: Bools) -> Draft:
+def too_large(problem: Problem) -> Bools:
+    """Return the copies (groups, regions) that links cannot carry even alone, as far as it is easy.
+
+    Only data is tried that is more than every single link into the region can take.
+    """
+    wan = problem.wan
+    large = wan.size[:, None] > wan.budget.max(axis=0)
+    refused = np.zeros_like(problem.now)
+    d, r = np.nonzero(large & (problem.may_hold & ~problem.now)[problem.group])
+    for dataset, region in zip(d.tolist(), r.tolist(), strict=True):
+        if schedule(wan, [(dataset, region)], []).refused:
+            refused[problem.group[dataset], region] = True
+    return refused
+
+
+def _without(problem: Problem, draft: Draft, lost: Bools, copies: Bools) -> Draft:
     """Return a draft without some copies; a group of which none is left stays where it was."""
     replicas = draft.replicas & ~(lost & ~problem.now)
     # Nobody drops the last replica, and a drop that was not made is none.
@@ -39,7 +62,7 @@ def without(problem: Problem, draft: Draft, lost: Bools) -> Draft:
     changed = (replicas != draft.replicas).any(axis=1)
     moved = np.zeros(problem.workloads, dtype=np.bool_)
     moved[problem.read_workload[changed[problem.read_group]]] = True
-    placing = Placing(problem, replicas, np.zeros_like(replicas))
+    placing = Placing(problem, replicas, copies)
     placing.keep(draft, np.flatnonzero(~moved))
     order = usual_order(problem)
     placing.place(order[moved[order]].tolist())

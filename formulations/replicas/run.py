@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from placewright.formulations.replicas.carrying import carry
+from placewright.formulations.replicas.annealing import Annealing
+from placewright.formulations.replicas.bounds import bounds
+from placewright.formulations.replicas.carrying import carry, too_large
 from placewright.formulations.replicas.draft import Draft
 from placewright.formulations.replicas.dropping import balanced
 from placewright.formulations.replicas.exact import exact, is_small
@@ -22,6 +24,9 @@ RARELY = 10.0
 RESERVE = 2.0
 """Time kept for the last plan, in times of what showing one took."""
 
+ANNEALING, SEARCHING = 0.3, 0.4
+"""Shares of the time for the two ways to search; the rest is for bounds."""
+
 PARTS = 2000
 """Parts that are decided anew, at most."""
 
@@ -30,7 +35,7 @@ def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
     """Yield plans, a greedy one first, and bounds.
 
     A small problem is solved exactly; the plan is then optimal in all terms if no copy of it was
-    refused by the links. A large one is searched in neighbourhoods until the time is up.
+    refused by the links. A large one is annealed, and then searched in neighbourhoods.
     """
     yield from Relocation(problem, session).steps()
 
@@ -54,16 +59,26 @@ class Relocation:
             for step in exact(self.problem, self.session, draft):
                 yield step if isinstance(step, Bound) else self._candidate(step, "exact")
         else:
-            yield from self._search()
+            seconds = self.session.remaining()
+            yield from self._anneal(draft, ANNEALING * seconds)
+            yield from self._search((1 - ANNEALING - SEARCHING) * seconds)
+        yield from bounds(self.problem, self.session, dict(self.session.best or {}))
 
-    def _search(self) -> Iterator[Candidate | Bound]:
+    def _anneal(self, draft: Draft, seconds: float) -> Iterator[Candidate]:
+        """Anneal, all large copies refused that links cannot carry even alone."""
+        self._refused |= too_large(self.problem)
+        may_hold = self.problem.may_hold & ~self._refused
+        annealing = Annealing(self.problem, draft, may_hold, self.session.seed)
+        yield self._candidate(annealing.run(self.session, seconds), "annealing")
+
+    def _search(self, reserve: float) -> Iterator[Candidate]:
         """Search on from the last candidate, and tell of progress now and then."""
         search = Neighbours(self.problem, self.session, self._draft)
         search.learn(self._draft, self._refused)
         cost, told, better = 0.0, time.monotonic(), False
         for number, found in enumerate(search.steps()):
             better |= found
-            over = number >= PARTS or self.session.expired(RESERVE * cost)
+            over = number >= PARTS or self.session.expired(reserve + RESERVE * cost)
             due = not self.session.deterministic and time.monotonic() - told > RARELY * cost
             if better and (over or due):
                 began = time.monotonic()
@@ -77,6 +92,7 @@ class Relocation:
             yield self._candidate(search.draft, "search")
 
     def _candidate(self, draft: Draft, source: str) -> Candidate:
-        self._draft, plan, refused = carry(self.problem, balanced(self.problem, draft))
+        balanced_ = balanced(self.problem, draft)
+        self._draft, plan, refused = carry(self.problem, balanced_, self._refused)
         self._refused |= refused
         return Candidate({}, source, final=True, data=plan)
