@@ -124,7 +124,7 @@ def _regions(
     wan: str | None,
 ) -> str:
     """Write a round of regions, and return what it is like."""
-    from placewright.instances.converters.wan import read_folder
+    from placewright.instances.converters.wan_files import read_folder
     from placewright.instances.errors import InvalidInputError
     from placewright.instances.files import write
     from placewright.instances.geo_generator import facts_of, generate

@@ -14,6 +14,7 @@ what generated rounds have: 2.63 where most is asked, falling by one factor from
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 from placewright.instances.converters.conversion import Conversion
 from placewright.instances.converters.table import read_table
 from placewright.instances.converters.taking import argument, within
-from placewright.instances.documents import MAX_AMOUNT
+from placewright.instances.documents import MAX_AMOUNT, NAME
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.geo_generator import MIXES, MixName, PolicyName, facts_of
 from placewright.instances.geo_generator.demand import HOTTEST, solve
@@ -87,8 +88,15 @@ def read_cluster(trace_csv: str | os.PathLike[str]) -> ClusterTrace:
     kept = gpus > 0
     if not kept.any():
         raise InvalidInputError("expected at least one job", file=table.file, show_value=False)
+    name = Path(table.file).stem
+    if not re.fullmatch(NAME, name):
+        raise InvalidInputError(
+            "the file's name is that of a region; expected letters, digits and . _ : / @ | + = -",
+            file=table.file,
+            show_value=False,
+        )
     return ClusterTrace(
-        name=Path(table.file).stem,
+        name=name,
         submitted=table.integers("submission_time", MAX_AMOUNT)[kept],
         duration=table.integers("duration", MAX_AMOUNT)[kept],
         gpus=gpus[kept],

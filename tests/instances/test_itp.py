@@ -140,6 +140,11 @@ def test_a_wrong_row_is_told_with_its_line(tmp_path, row, message):
     assert message in str(error.value)
 
 
+def test_a_file_whose_name_is_none_of_a_region_is_refused(tmp_path):
+    with pytest.raises(InvalidInputError, match="the file's name is that of a region"):
+        read_cluster(write(tmp_path, "two words", "1,10,1"))
+
+
 def test_the_converter_is_known_by_its_name():
     assert CONVERTERS["itp"] is read_itp
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from placewright.instances.converters import CONVERTERS, convert_wan, read_wan
-from placewright.instances.converters.wan import TIERS, read_folder, read_grid
+from placewright.instances.converters.wan_files import TIERS, read_folder, read_grid
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.geo import WanLink
 from placewright.instances.ranges import expand
@@ -147,6 +147,7 @@ def test_regions_come_in_the_order_named_or_drawn_by_seed(files):
         ({"count": 4}, "count"),
         ({"gpus": 12}, "gpus"),
         ({"gpus": 0}, "gpus"),
+        ({"gpus": 1_600_000}, "gpus"),
         ({"seed": -1}, "seed"),
     ],
 )
@@ -184,6 +185,17 @@ def test_regions_that_were_never_measured_from_each_other_are_told(tmp_path):
     files = write(tmp_path, speed, [*RTT, other], [*PRICES, *extra])
     with pytest.raises(InvalidInputError, match="no round-trip time from b:north to c:far"):
         read_grid(*files)
+
+
+def test_regions_measured_to_themselves_only_are_no_grid(tmp_path):
+    with pytest.raises(InvalidInputError, match="no row from one region to another"):
+        read_grid(*write(tmp_path, SPEED[-1:], RTT, PRICES))
+
+
+def test_a_single_region_has_no_links(files):
+    made = read_wan(*files, regions=["a:east"])
+    check_round(made.round)
+    assert made.summary.endswith("; no links")
 
 
 def test_a_folder_has_one_file_of_each_kind(tmp_path, files):
