@@ -82,7 +82,8 @@ def add_regions(figure: Figure, facts: RegionPlan, gap: float = TOP) -> None:
         np.sqrt(ROOM * boxes.prod(axis=1).sum() / (PANEL * TALL)), SMALLEST
     )
     centres = positions(facts.regions, wide, tall, boxes)
-    wide, tall = np.maximum([wide, tall], (centres + boxes / 2).max(axis=0))
+    centres -= (centres - boxes / 2).min(axis=0)
+    wide, tall = (centres + boxes / 2).max(axis=0)
     centres[:, 1] -= LABEL / 2
     figure.text(0, -gap / height, load_title(facts), size=9, weight="bold", va="top")
     arrows = _arrows(facts)

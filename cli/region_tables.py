@@ -114,16 +114,19 @@ def _asked(facts: RegionPlan, rows: Sequence[tuple[str, list[int]]]) -> Table:
 
 def _held(facts: RegionPlan, rows: Sequence[tuple[str, list[int]]]) -> Table:
     """Say how many GPUs of each region or all are held, what waits, is read and paid."""
-    columns = ("GPUs", "held before", "after", "load", "waiting", "remote reads", "cost/hour")
+    columns = (
+        "GPUs", "asked", "held before", "after", "load", "waiting", "remote reads", "cost/hour"
+    )  # fmt: skip
     made = table("GPUs by region, fullest before first", "region", *columns, right=columns)
     for name, chosen in rows:
-        there, before, held, waiting = (
+        there, asked, before, held, waiting = (
             int(of[chosen].sum())
-            for of in (facts.regions.gpus, facts.held, facts.after, facts.waiting)
+            for of in (facts.regions.gpus, facts.before, facts.held, facts.after, facts.waiting)
         )
         made.add_row(
             name,
             gpus(there),
+            gpus(asked),
             gpus(before),
             gpus(held),
             load(held, there),

@@ -142,8 +142,8 @@ def test_reads_over_links_are_counted_and_paid(regional):
     lines = rows(text)
     for row in (
         "south west 1 512 GiB 9.82 TiB 5.09 % $1.02",
-        "east 8 6 6 0.75 24 0 GiB $12.00",
-        "all 3 32 6 18 0.56 24 512 GiB $24.00",
+        "east 8 30 6 6 0.75 24 0 GiB $12.00",
+        "all 3 32 42 6 18 0.56 24 512 GiB $24.00",
     ):
         assert row in lines
     assert "Replicas" not in text
