@@ -52,6 +52,8 @@ class Prices:
 def bounds(problem: Problem, session: Session, held: Mapping[str, int]) -> Iterator[Bound]:
     """Yield bounds of every term, the quick ones first, and better ones as long as time is left.
 
+    It ends early where all terms of the round's best plan are proven.
+
     Parameters
     ----------
     held
@@ -71,6 +73,8 @@ def bounds(problem: Problem, session: Session, held: Mapping[str, int]) -> Itera
     program = program_of(pool)
     trees: dict[str, Iterator[Proven]] = {}
     for number, term in enumerate(terms):
+        if session.proven:
+            return
         goal = held.get(term, np.inf)
         if near(proven[term], goal, SHARPNESS):
             continue
@@ -86,7 +90,7 @@ def bounds(problem: Problem, session: Session, held: Mapping[str, int]) -> Itera
         for step in trees[term]:
             yield Bound(term, float(step.bound), tuple(known.items()), step.certified)
             late = not session.deterministic and session.expired(until)
-            if late or near(step.bound, held[term], session.gap):
+            if late or session.proven or near(step.bound, held[term], session.gap):
                 break
 
 

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from placewright.formulations.replicas.program import Program
 from placewright.formulations.session import Session
 from placewright.solver import Arrays, Status, certified_bound, multipliers
+from placewright.solver.arrays import csr
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -59,7 +60,7 @@ class Relaxed:
 
 @dataclass(frozen=True, slots=True)
 class Proven:
-    """A bound; `certified` unless a solver called some leaf infeasible."""
+    """A bound; `certified` unless a leaf is infeasible on a solver's word alone."""
 
     bound: int
     certified: bool
@@ -88,6 +89,36 @@ def relaxed(arrays: Arrays, session: Session) -> Relaxed | None:
         return None
     bound = certified_bound(arrays, multipliers(arrays, outcome.row_duals))
     return None if bound is None else Relaxed(ceil(bound), outcome.values, -outcome.row_duals)
+
+
+def impossible(arrays: Arrays, session: Session) -> bool:
+    """Say whether multipliers prove that no point exists.
+
+    The rows are let to be missed, at a price: what the prices then say must cost something is
+    checked on the rows as they are (Farkas).
+    """
+    rows, columns = arrays.rows, arrays.columns
+    more = np.arange(rows, dtype=np.int64)
+    row = np.concatenate([arrays.entry_rows(), more, more])
+    column = np.concatenate([arrays.indices, columns + more, columns + rows + more])
+    data = np.concatenate([arrays.data, np.ones(rows), -np.ones(rows)])
+    indptr, indices, data = csr(row, column, data, (rows, columns + 2 * rows))
+    nothing = replace(arrays, cost=np.zeros(columns), constant=0.0)
+    missing = replace(
+        nothing,
+        cost=np.concatenate([nothing.cost, np.ones(2 * rows)]),
+        lower=np.concatenate([arrays.lower, np.zeros(2 * rows)]),
+        upper=np.concatenate([arrays.upper, np.full(2 * rows, np.inf)]),
+        integer=np.zeros(columns + 2 * rows, dtype=np.bool_),
+        indptr=indptr,
+        indices=indices,
+        data=data,
+    )
+    outcome = session.optimise(missing, interior=True)
+    if outcome is None or outcome.row_duals is None:
+        return False
+    least = certified_bound(nothing, multipliers(nothing, outcome.row_duals))
+    return least is not None and least > 0
 
 
 def improving(
@@ -119,10 +150,11 @@ def improving(
         children = []
         for limit in split:
             limits = (*leaf.limits, limit)
+            part = _limited(arrays, limits)
             try:
-                child = relaxed(_limited(arrays, limits), session)
+                child = relaxed(part, session)
             except ArithmeticError:
-                certified = False
+                certified = certified and impossible(part, session)
                 continue
             if child is None:
                 return

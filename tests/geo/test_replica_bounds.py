@@ -1,16 +1,19 @@
-"""Bounds of the policy `replicas` against brute force: none is better than the best plan."""
+"""Bounds of the policy `replicas`: none beats the best plan of all, and some are known by hand."""
 
 from __future__ import annotations
 
 import os
 import time
 from types import ModuleType
+from typing import Any
 
 import numpy as np
+import pytest
 
-from placewright.formulations.replicas.bounds import bounds, together
+from placewright.formulations.replicas.bounds import bounds, prices, together
 from placewright.formulations.replicas.compile import compile_replicas
 from placewright.formulations.session import Session
+from placewright.instances.round import Round
 from placewright.solver import InProcess
 
 TERMS = ("overload", "remote_reads", "copies", "imbalance", "hottest")
@@ -45,3 +48,98 @@ def test_no_bound_is_better_than_the_best_plan(
             reached += proven[-1] == least
     # Jobs may be split, and links are added up: few bounds are off for that.
     assert reached >= 2 * ROUNDS * 0.9
+
+
+def two_regions(*, west: int = 2, remote: bool = True, **changes: Any) -> Round:
+    """Four jobs of one GPU each read 10 GiB in the east, which has two GPUs."""
+    hosts = [{"name": "e", "parent": "east", "gpus": 2, "gpu_model": "A"}]
+    if west:
+        hosts.append({"name": "w", "parent": "west", "gpus": west, "gpu_model": "A"})
+    read = {"dataset": "d", "gib": 10, "remote": remote}
+    geo: dict[str, Any] = {
+        "datasets": [{"name": "d", "size": 10, "replicas": ["east"]}],
+        "links": [{"source": "east", "target": "west", "bandwidth": 1000, "budget": 10}],
+    }
+    return Round.model_validate(
+        {
+            "cluster": {
+                "levels": ["region"],
+                "domains": [{"name": r, "level": "region"} for r in ("east", "west")],
+                "hosts": hosts,
+            },
+            "jobs": [
+                {"name": f"j{j}", "options": [{"groups": [{"gpu": 1000}]}], "reads": [read]}
+                for j in range(4)
+            ],
+            "geo": geo | changes,
+            "policy": {"formulation": "replicas"},
+        }
+    )
+
+
+def best(round_: Round, held: dict[str, int]) -> dict[str, float]:
+    """Return the tightest bound of each term."""
+    found = dict.fromkeys(TERMS, 0.0)
+    for bound in bounds(compile_replicas(round_), fresh(), held):
+        assert all(held[name] == value for name, value in bound.holds)
+        found[bound.term] = max(found[bound.term], bound.value)
+    return found
+
+
+PLAN = {"overload": 0, "remote_reads": 0, "copies": 20, "imbalance": 99, "hottest": 9999}
+
+
+def test_a_copy_is_needed_where_half_of_the_jobs_must_move() -> None:
+    found = best(two_regions(), PLAN)
+    assert found == {
+        "overload": 0,
+        "remote_reads": 0,
+        "copies": 10,
+        "imbalance": 0,
+        "hottest": 1000,
+    }
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"regions": [{"name": "west", "storage": 9}]},
+        {"links": [{"source": "east", "target": "west", "bandwidth": 1000, "budget": 9}]},
+    ],
+    ids=["storage", "budget"],
+)
+def test_without_room_for_a_copy_two_jobs_read_from_afar(changes: dict[str, Any]) -> None:
+    found = best(two_regions(**changes), PLAN | {"remote_reads": 40})
+    assert found["remote_reads"] == 20
+    # At 40 GiB of remote reads, all copies can be saved.
+    assert found["copies"] == 0
+
+
+@pytest.mark.parametrize("west", [0, 2], ids=["no supply", "no link"])
+def test_where_data_cannot_move_its_readers_crowd(west: int) -> None:
+    found = best(two_regions(west=west, links=[]), PLAN | {"overload": 9999})
+    assert found["overload"] == 2000 + 1600
+    assert found["hottest"] == 2000
+
+
+def test_a_term_is_bounded_only_among_plans_as_good_before_it() -> None:
+    # Whoever may be overloaded leaves all where it is.
+    assert best(two_regions(), PLAN | {"overload": 3600})["copies"] == 0
+    # One job may stay above 100 % at an overload of 1000; then one copy is still needed.
+    assert best(two_regions(), PLAN | {"overload": 1000})["copies"] == 10
+
+
+def test_local_reads_need_a_replica_whole() -> None:
+    problem = compile_replicas(two_regions(remote=False))
+    steps = list(together(problem, fresh(), 0))
+    assert steps[0].bound < 10
+    assert steps[-1].bound == 10
+    assert all(step.certified for step in steps)
+
+
+def test_prices_say_where_gpus_are_missing() -> None:
+    found = prices(compile_replicas(two_regions()), fresh(), 0)
+    assert found is not None
+    assert found.load[0, 0] > found.load[1, 0] == pytest.approx(0.0, abs=1e-3)
+    assert found.homes.sum(axis=(1, 2)) == pytest.approx(np.ones(4))
+    assert found.replicas[0, 0] == pytest.approx(1.0, abs=1e-3)
