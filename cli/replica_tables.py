@@ -157,7 +157,7 @@ def _print_waits(console: Console, facts: RegionPlan) -> None:
             gpus(entry.milli_gpu),
             entry.region,
             after(entry.ready, now),
-            several(entry.coming, MAX_NAMES) or NONE,
+            several(entry.coming, MAX_NAMES),
         )
     print_table(console, made)
     print_rest(console, len(facts.waits), "more job")

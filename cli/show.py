@@ -91,6 +91,7 @@ def show(
         if regions is not None:
             _print_regions(console, regions)
         return
+    from placewright.cli.datasets import print_data_of_round
     from placewright.cli.region_chart import print_regions
     from placewright.cli.tree import cluster_tree
 
@@ -104,6 +105,7 @@ def show(
     if regions is not None:
         console.print()
         print_regions(console, regions)
+        print_data_of_round(console, regions)
 
 
 def _print_promises(console: Console, promises: Promises) -> None:

@@ -102,7 +102,9 @@ def intervals(pairs: Sequence[tuple[int, int]], limit: int) -> str:
 
 
 def several(names: Sequence[str], limit: int) -> str:
-    """Write the first names, and how many there are more: `a, b and 3 more`."""
+    """Write the first names, and how many there are more: `a, b and 3 more`; of none, a dash."""
+    if not names:
+        return NONE
     more = len(names) - limit
     if more > 0:
         return f"{', '.join(names[:limit])} and {more:,} more"

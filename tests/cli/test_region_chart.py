@@ -152,6 +152,26 @@ def test_show_prints_regions_and_tables(run, files):
     assert "Bandwidth of links" in alone.out
 
 
+def test_a_round_names_its_regions_and_datasets(run, regional, tmp_path):
+    round_, _ = regional.fast()
+    raw = round_.model_dump()
+    raw["geo"]["datasets"][1]["regions"] = ("east", "south")
+    write(Round.model_validate(raw), tmp_path / "round.json")
+    lines = [
+        " ".join(line.split()) for line in run("show", tmp_path / "round.json").out.splitlines()
+    ]
+    for row in (
+        "region A100 H100 asked load replicas stored limit",
+        "east 0 8 30 3.75 2 1.5 TiB 4 TiB",
+        # A copy on its way takes room already.
+        "west 0 16 0 0.00 0 1 TiB -",
+        "web 1 TiB east west - 3 22 1.5 TiB",
+        "code 512 GiB east - east and south 1 8 100 GiB",
+        "lost 64 GiB - - - 0 0 0 GiB",
+    ):
+        assert row in lines
+
+
 @pytest.mark.parametrize(
     ("name", "says"),
     [
