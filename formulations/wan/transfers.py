@@ -81,6 +81,8 @@ def schedule(wan: Wan, creates: Sequence[Replica], drops: Sequence[Replica]) -> 
     _check(wan, creates, drops)
     best, lost = Transfers(), UNLIMITED
     for routed in _routings(wan, creates, drops):
+        if _gib(wan, (copy for copy in creates if copy not in routed)) >= lost:
+            continue
         crowded = crowded_links(wan, routed)
         for evenly in (frozenset[Replica](), crowded) if crowded else (crowded,):
             table = open_timetable(wan, routed, drops, evenly)
