@@ -521,6 +521,16 @@ def test_a_replica_that_is_near_is_read_without_a_line() -> None:
     assert found.terms["egress_cost"] == 0
 
 
+def test_gpu_cost_is_rounded_down_once_for_all_tasks() -> None:
+    """Half GPUs cost half a micro-dollar each: near's two make a whole one with those of moves."""
+    cheap = both(
+        set_in("jobs", NEAR, "options", to=[{"groups": [{"gpu": 500, "count": 2}]}]),
+        set_in("geo", "regions", 0, "prices", "V100", to=1),
+        set_in("geo", "regions", 1, "prices", "V100", to=0),
+    )
+    assert check(nothing, cheap).terms["gpu_cost"] == (2 * 500 + 1000) // 1000
+
+
 def test_every_rule_of_regions_and_reads_is_broken_alone() -> None:
     alone = {next(iter(rules)) for _, rules, _ in CORRUPTIONS.values() if len(rules) == 1}
     modules = (data_sections, data_jobs, data_reads)
