@@ -19,8 +19,13 @@ from benchmarks.compare import Runs, compared
 from benchmarks.report import ERROR, OURS, Row
 from placewright import Plan, Round, solve_round, verify
 from placewright.formulations.gang.terms import SENSE
+from placewright.formulations.replicas.bounds import together
+from placewright.formulations.replicas.compile import compile_replicas
+from placewright.formulations.session import Session
 from placewright.formulations.wan.compile import compile_wan
 from placewright.instances.plan import Certificate, DecisionKind, Reason
+from placewright.rounds.certificate import gap_of
+from placewright.solver import Worker
 
 __all__ = ["answers", "placed", "placewright", "ruled"]
 
@@ -41,6 +46,9 @@ def placewright(seconds: float, round_: Round) -> Answer:
     _, figures = _figures(round_, plan)
     assert plan.certificate is not None
     figures.update(_proven(plan.certificate))
+    if round_.policy.formulation == "replicas":
+        values = {term.name: term.value for term in plan.certificate.terms}
+        figures.update(_together(round_, values, seconds))
     return replace(of_certificate(plan.certificate), figures={**figures, DECIDED: decided})
 
 
@@ -166,6 +174,26 @@ def _proven(certificate: Certificate) -> dict[str, float]:
         if term.name in LATER and term.gap is not None:
             figures[f"{TITLES[term.name].split()[0]} gap %"] = 100 * term.gap
     return figures
+
+
+def _together(round_: Round, values: Mapping[str, int], seconds: float) -> dict[str, float]:
+    """Return the GiB read over links and copied together, and what is proven of that sum.
+
+    The bound is of plans with no more overload, sought for so many seconds.
+    """
+    reached = values["remote_reads"] + values["copies"]
+    began, bound = _cpu_seconds(), 0.0
+    with Worker() as worker:
+        session = Session(worker.solve, time.monotonic() + seconds)
+        problem = compile_replicas(round_)
+        for proven in together(problem, session, values["overload"], reached):
+            bound = max(bound, proven.bound)
+    figures = {
+        "both GiB": reached,
+        "both >=": bound,
+        "both gap %": 100 * (gap_of(reached, bound) or 0),
+    }
+    return {**figures, "bound CPU s": _cpu_seconds() - began}
 
 
 def _cpu_seconds() -> float:
