@@ -46,11 +46,16 @@ class Draft:
         )
 
     def trimmed(self, problem: Problem) -> Draft:
-        """Return it without new replicas that nobody reads beside them, and without idle drops.
+        """Return it without new replicas that nobody needs, and without idle drops.
 
-        What is there now stays where there is room for it, the smallest first.
+        Who reads from afar needs one with a link. What is there now stays where there is room for
+        it, the smallest first.
         """
-        replicas = self.replicas & (problem.now | self.read(problem))
+        read = self.read(problem)
+        replicas = self.replicas & (problem.now | read)
+        served = replicas | (replicas.astype(np.int64) @ problem.linked > 0)
+        short = (read & ~served).any(axis=1)
+        replicas[short] = self.replicas[short]
         room = problem.storage - replicas.T.astype(np.int64) @ problem.size
         gone, region = np.nonzero(problem.now & ~replicas)
         order = np.argsort(problem.size[gone], kind="stable")
