@@ -142,7 +142,8 @@ def _resting(pool: Pool) -> dict[str, int]:
 
 def without_data(pool: Pool) -> Pool:
     """Return a pool whose classes read nothing: a few, which differ in where they may run."""
-    parts = [pool.homes.reshape(pool.classes, -1), pool.sure[:, None], (pool.demand > 0)[:, None]]
+    homes = pool.homes.reshape(pool.classes, int(np.prod(pool.homes.shape[1:])))
+    parts = [homes, pool.sure[:, None], (pool.demand > 0)[:, None]]
     key = np.column_stack(parts)
     _, first, kind = np.unique(key, axis=0, return_index=True, return_inverse=True)
     kind = kind.reshape(-1)

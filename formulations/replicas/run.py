@@ -58,7 +58,7 @@ class Relocation:
         if is_small(self.problem):
             for step in exact(self.problem, self.session, draft):
                 yield step if isinstance(step, Bound) else self._candidate(step, "exact")
-        else:
+        elif self.problem.workloads:
             seconds = self.session.remaining()
             yield from self._anneal(draft, ANNEALING * seconds)
             yield from self._search((1 - ANNEALING - SEARCHING) * seconds)
