@@ -354,7 +354,9 @@ class _Uniting:
             for k in range(len(most))
         ]
         told = terms[: len(weights)]
-        proves = len(told) - ("gpu_cost" in told and not self._costs_stay)
+        proves = len(told)
+        if "gpu_cost" in told and not self._costs_stay:
+            proves = told.index("gpu_cost")  # nor what comes after it, which holds it
         return Scale(told, tuple(weights), tuple(most), unit, tuple(before), proves)
 
 

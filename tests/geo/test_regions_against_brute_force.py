@@ -40,6 +40,19 @@ def test_plans_are_the_best_of_all(
             assert not worse, (seed, result)
 
 
+@pytest.mark.parametrize("seed", [397, 447, 482, 1267, 1742, 2017, 2382])
+def test_running_jobs_that_may_move_to_cheaper_gpus_are_no_bound_of_what_these_cost(
+    geo_oracle: ModuleType, geo_tiny: ModuleType, seed: int
+) -> None:
+    round_ = geo_tiny.geo(seed, terms=("value", "gpu_cost", "remote_reads"))
+    plan = solved(round_)
+    assert plan.certificate is not None
+    value, cost, _ = plan.certificate.terms
+    least = min(found[3] for found in geo_oracle.vectors(round_) if found[0] >= value.value)
+    assert cost.bound is not None
+    assert cost.bound <= least < cost.value
+
+
 def test_a_job_without_its_data_waits_for_the_copy_that_is_ordered(geo_tiny: ModuleType) -> None:
     ordered = 0
     for seed in range(60):
