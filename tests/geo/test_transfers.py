@@ -9,13 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from placewright.formulations.session import DataPlan
 from placewright.formulations.wan.compile import Wan
 from placewright.formulations.wan.transfers import Transfers, reachable, schedule
+from placewright.instances.plan import Plan
+from placewright.instances.verify import verify
+from placewright.rounds.data import flow_section, replica_section
 
 
 @pytest.fixture(scope="module")
 def made(flow_replay: ModuleType):
-    """Schedule copies and drops like `"x a"`, and check them."""
+    """Schedule copies and drops like `"xa"`; replay and verifier check them."""
 
     def make(wan: Wan, creates: str, drops: str = "") -> Transfers:
         asked, unwanted = (
@@ -23,6 +27,9 @@ def made(flow_replay: ModuleType):
         )
         found = schedule(wan, asked, unwanted)
         assert flow_replay.broken(wan, asked, unwanted, found) == []
+        data = DataPlan(creates=found.creates, drops=found.drops, flows=found.flows)
+        sections = [replica_section(wan, data), *([flow_section(wan, data)] if found.flows else ())]
+        assert verify(wan.round, Plan(decisions=(), sections=sections)).violations == ()
         return found
 
     return make
