@@ -28,7 +28,7 @@ class Reader(Document):
 
 
 class WaitsForData(Document):
-    """A job that does not run yet: `region` has room for it, and has all its data at `ready`."""
+    """A job that does not run yet: `region` has the GPUs for it, and all its data at `ready`."""
 
     job: Name
     region: Name
