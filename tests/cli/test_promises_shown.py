@@ -65,7 +65,8 @@ def test_times_are_short_and_counted_from_now():
 def test_leases_are_spans_and_names_are_cut():
     assert intervals([(0, 4), (6, 7), (9, 11)], 3) == "0-3,6,9-10"
     assert intervals([(0, 4), (6, 7), (9, 11)], 1) == "0-3 and 2 more"
-    assert [several(names, 2) for names in (["a"], ["a", "b"], ["a", "b", "c"])] == [
+    assert [several(names, 2) for names in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == [
+        "-",
         "a",
         "a and b",
         "a, b and 1 more",
