@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from functools import cached_property
 from typing import Any
 
 from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.gang.problem import Problem as Gangs
 from placewright.formulations.geo.compile import Problem, compile_geo
 from placewright.formulations.geo.run import run
 from placewright.formulations.geo.waiting import nowhere_with
@@ -17,20 +19,28 @@ from placewright.instances.round import Round
 from placewright.rounds.communication import collectives_of
 from placewright.rounds.data import flow_section, replica_section
 from placewright.rounds.moves import order_of_moves
+from placewright.rounds.parts import Parts
 from placewright.rounds.reasons import reasons_of
+from placewright.rounds.settings import Settings
 from placewright.rounds.within import steps_within
 
 
 class Regional:
     """Decides a round in which regions hold data, and jobs run where they can read theirs."""
 
-    def __init__(self, round_: Round) -> None:
-        self._round = round_
+    def __init__(self, round_: Round, settings: Settings, executor: Executor | None = None) -> None:
+        self._round, self._decide = round_, Parts(settings, executor)
         self.terms: tuple[str, ...] = round_.policy.terms
 
     @cached_property
     def _problem(self) -> Problem:
         return compile_geo(self._round)
+
+    @cached_property
+    def _gangs(self) -> Gangs:
+        """All jobs as one round of gangs, wherever they may run."""
+        policy = self._round.policy.model_copy(update={"formulation": "gang", "terms": ("value",)})
+        return compile_round(self._round.model_copy(update={"policy": policy, "geo": Geo()}))
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -39,13 +49,11 @@ class Regional:
 
     def steps(self, session: Session) -> Iterator[Candidate | Bound]:
         """Yield what the formulation yields."""
-        return run(self._problem, session, steps_within)
+        return run(self._problem, lambda: self._gangs, session, steps_within, self._decide)
 
     def reasons(self, candidate: Candidate) -> Mapping[int, Reason]:
         """Return the reason of every pending job that a candidate does not start."""
-        policy = self._round.policy.model_copy(update={"formulation": "gang", "terms": ("value",)})
-        gangs = self._round.model_copy(update={"policy": policy, "geo": Geo()})
-        reasons = dict(reasons_of(compile_round(gangs), candidate))
+        reasons = dict(reasons_of(self._gangs, candidate))
         data = candidate.data or DataPlan()
         nowhere = nowhere_with(self._problem, list(reasons), data.creates)
         for j in reasons:

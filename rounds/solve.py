@@ -167,7 +167,7 @@ class Solve:
         if self.round.policy.formulation == "replicas":
             return Relocator(self.round)
         if self.round.policy.formulation == "geo":
-            return Regional(self.round)
+            return Regional(self.round, self.settings)
         if own_cells(self.round):
             return Guarantees(self.round, self.memory.compile, self.formulation)
         return GangDecider(self.round, self.memory.compile(self.round), self.formulation)

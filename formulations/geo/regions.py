@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from placewright.formulations.geo.compile import Problem
 from placewright.formulations.geo.united import PLACES
-from placewright.formulations.session import Candidate
+from placewright.formulations.session import Candidate, Place, Slots
 from placewright.instances.cluster import ClusterDocument, DomainEntry, HostEntry
 from placewright.instances.cluster_references import HOST_LEVEL
 from placewright.instances.geo import Geo
-from placewright.instances.job import Job
+from placewright.instances.job import Job, Running
+from placewright.instances.plan import Task
 from placewright.instances.ranges import expand
 from placewright.instances.round import Reservation, Round
 
@@ -46,6 +47,38 @@ class Part:
         )
 
 
+@dataclass(slots=True)
+class Settled:
+    """What is decided already, by the jobs' indices in the whole round, as a candidate says it.
+
+    `of_region` and `came` have, by region, who has started or moved there, and the hosts to which
+    something came.
+    """
+
+    starts: dict[int, tuple[int, tuple[Place, ...]]] = field(default_factory=dict)
+    preempted: dict[int, int] = field(default_factory=dict)
+    slots: dict[int, Slots] = field(default_factory=dict)
+    of_region: dict[int, list[int]] = field(default_factory=dict)
+    came: dict[int, set[str]] = field(default_factory=dict)
+
+    def add(self, region: int, found: Candidate, names: Sequence[str]) -> None:
+        """Add a plan of a region, told of the whole round; hosts have these `names`."""
+        self.starts.update(found.starts)
+        self.preempted.update(found.preempted)
+        self.slots.update(found.slots)
+        self.of_region.setdefault(region, []).extend(found.starts)
+        came = self.came.setdefault(region, set())
+        came.update(names[place[2]] for _, places in found.starts.values() for place in places)
+
+    def in_region(self, region: int) -> Sequence[int]:
+        """Return who has started or moved in a region."""
+        return self.of_region.get(region, ())
+
+    def hosts(self, region: int) -> Collection[str]:
+        """Return the hosts of a region to which something came."""
+        return self.came.get(region, frozenset())
+
+
 class Regions:
     """Cuts a round into rounds of its regions."""
 
@@ -55,9 +88,21 @@ class Regions:
         terms = ("value", *(term for term in self.round.policy.terms if term in PLACES))
         self._policy = self.round.policy.model_copy(update={"formulation": "gang", "terms": terms})
 
-    def part(self, region: int, pending: Sequence[int], quotas: Quotas) -> Part:
-        """Return a region's round with these pending jobs, in the order of the whole round."""
-        jobs = sorted((*pending, *self.running[region]))
+    def part(
+        self, region: int, pending: Sequence[int], quotas: Quotas, settled: Settled | None = None
+    ) -> Part:
+        """Return a region's round with these pending jobs, in the order of the whole round.
+
+        What is `settled` stays: who has started or moved, and who shares a host with them. Nothing
+        comes to hosts that somebody was stopped on.
+        """
+        settled = settled or Settled()
+        stopped = settled.preempted
+        jobs = sorted(
+            {*pending, *settled.in_region(region), *self.running[region]} - stopped.keys()
+        )
+        came = settled.hosts(region)
+        left = self._left(stopped)
         tenants = tuple(
             tenant.model_copy(update={"quota": quotas[tenant.name]})
             if tenant.name in quotas
@@ -66,14 +111,24 @@ class Regions:
         )
         update = {
             "cluster": self._clusters[region],
-            "jobs": tuple(self._gang(j, region) for j in jobs),
+            "jobs": tuple(self._gang(j, region, settled, came) for j in jobs),
             "tenants": tenants,
-            "reservations": tuple(self._reservations[region]),
+            "reservations": (*self._reservations[region], *left.get(region, ())),
             "policy": self._policy,
             "geo": Geo(),
         }
         round_ = self.round.model_copy(update=update)
         return Part(region, round_, tuple(jobs), self._hosts[region])
+
+    def _left(self, stopped: Iterable[int]) -> dict[int, list[Reservation]]:
+        """Return reservations of the hosts on which jobs were stopped, by region."""
+        found: dict[int, dict[str, Reservation]] = {}
+        for j in stopped:
+            running = self.round.jobs[j].running
+            for task in () if running is None else running.tasks:
+                mine = found.setdefault(int(self.problem.at[j]), {})
+                mine[task.host] = Reservation(host=task.host)
+        return {region: list(mine.values()) for region, mine in found.items()}
 
     @cached_property
     def running(self) -> list[list[int]]:
@@ -133,9 +188,14 @@ class Regions:
             for mine, around in zip(hosts, domains, strict=True)
         ]
 
-    def _gang(self, j: int, region: int) -> Job:
+    def _gang(self, j: int, region: int, settled: Settled, came: Collection[str]) -> Job:
         """Return a job as a gang; of the hosts that it names those in the region are left."""
         job = self.round.jobs[j]
+        if j in settled.starts:
+            job = job.model_copy(update={"running": self._runs(j, settled)})
+        elif job.running is not None and any(task.host in came for task in job.running.tasks):
+            pinned = job.running.model_copy(update={"pinned": True})
+            job = job.model_copy(update={"running": pinned})
         if not any(group.hosts for option in job.options for group in option.groups):
             return job
         options = tuple(
@@ -152,6 +212,17 @@ class Regions:
             for option in job.options
         )
         return job.model_copy(update={"options": options})
+
+    def _runs(self, j: int, settled: Settled) -> Running:
+        """Return where a job runs that has started or moved; there it stays."""
+        option, places = settled.starts[j]
+        names = self.problem.cluster.hosts
+        slots = settled.slots.get(j) or (None,) * len(places)
+        tasks = tuple(
+            Task.model_construct(group=g, index=i, host=names[h], gpus=gpus, slot=slot)
+            for (g, i, h, gpus), slot in zip(places, slots, strict=True)
+        )
+        return Running.model_construct(option=option, tasks=tasks, pinned=True)
 
     def _named(self, names: Sequence[str], region: int) -> tuple[str, ...]:
         here = self._names[region]

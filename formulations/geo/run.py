@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TypeAlias
 
+from placewright.formulations.gang.problem import Problem as Gangs
+from placewright.formulations.geo.apart import Decide, apart
 from placewright.formulations.geo.compile import Problem
 from placewright.formulations.geo.united import United, united
 from placewright.formulations.geo.waiting import with_data
@@ -19,11 +21,29 @@ SMALL = 4_000
 """Jobs times hosts of a round that is decided as a whole."""
 
 
-def run(problem: Problem, session: Session, within: Within) -> Iterator[Candidate | Bound]:
-    """Yield plans and bounds of a round of policy `geo`."""
+def run(
+    problem: Problem, gangs: Callable[[], Gangs], session: Session, within: Within, decide: Decide
+) -> Iterator[Candidate | Bound]:
+    """Yield plans and bounds of a round of policy `geo`.
+
+    Parameters
+    ----------
+    gangs
+        Returns all jobs as one round of gangs, wherever they may run.
+    within, decide
+        How a round of gangs is decided here, and how those of regions are, side by side.
+    """
     for term in problem.round.policy.terms[1:]:
         yield Bound(term, 0, certified=True)
-    yield from _together(problem, united(problem), session, within)
+    if small(problem):
+        yield from _together(problem, united(problem), session, within)
+    else:
+        yield from apart(problem, gangs(), session, decide)
+
+
+def small(problem: Problem) -> bool:
+    """Whether a round is decided as a whole."""
+    return len(problem.round.jobs) * problem.cluster.num_hosts <= SMALL
 
 
 def _together(

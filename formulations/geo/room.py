@@ -1,0 +1,79 @@
+"""What is left of the rows while jobs are given to regions one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from functools import cached_property
+
+import numpy as np
+
+from placewright.formulations.geo.kinds import Kinds
+from placewright.formulations.wan.compile import Ints
+
+
+class Room:
+    """What is left of each row (rows,)."""
+
+    def __init__(self, kinds: Kinds) -> None:
+        self.kinds = kinds
+        self.left = kinds.room.copy()
+        by_way = np.argsort(kinds.entry_way, kind="stable")
+        cuts = np.searchsorted(kinds.entry_way[by_way], np.arange(1, kinds.ways))
+        self._rows = np.split(kinds.entry_row[by_way], cuts)
+        self._asks = np.split(kinds.asks[by_way], cuts)
+
+    @cached_property
+    def ways(self) -> list[list[int]]:
+        """The ways of each kind."""
+        found: list[list[int]] = [[] for _ in self.kinds.at]
+        for way, kind in enumerate(self.kinds.way_kind.tolist()):
+            found[kind].append(way)
+        return found
+
+    def take(self, way: int, many: int = 1) -> None:
+        """Take what so many jobs ask that go a way."""
+        self.left[self._rows[way]] -= many * self._asks[way]
+
+    def fits(self, way: int) -> bool:
+        """Whether one more job can go a way, as far as rows say."""
+        return bool((self.left[self._rows[way]] >= self._asks[way]).all())
+
+    def option_run(self, job: int) -> int:
+        """Return the option that a running job runs."""
+        running = self.kinds.problem.round.jobs[job].running
+        return 0 if running is None else running.option
+
+    def hold(self, jobs: Iterable[tuple[int, int, int]]) -> None:
+        """Take what jobs hold, each with its region and option."""
+        kinds = self.kinds
+        for job, region, option in jobs:
+            for way in self.ways[int(kinds.of_job[job])]:
+                if kinds.way_region[way] == region and kinds.way_option[way] == option:
+                    self.take(way)
+                    break
+
+    def offer(
+        self, jobs: Iterable[int], costs: Ints, tried: Collection[tuple[int, int]] = ()
+    ) -> Iterator[tuple[int, int]]:
+        """Yield jobs with a region that has room for them, the cheapest, the most worth first."""
+        kinds, can = self.kinds, self.kinds.problem.can
+        full: set[tuple[int, bytes]] = set()
+        for j in sorted(jobs, key=lambda j: (-self._worth[int(kinds.of_job[j])], j)):
+            kind = int(kinds.of_job[j])
+            key = kind, can[j].tobytes()
+            if key in full:
+                continue
+            fitting = [way for way in self.ways[kind] if self.fits(way)]
+            ways = [way for way in fitting if can[j, kinds.way_region[way]]]
+            if not ways:
+                full.add(key)
+            regions = ((int(kinds.way_region[way]), way) for way in ways)
+            options = [(int(costs[j, r]), way, r) for r, way in regions if (j, r) not in tried]
+            if options:
+                _, way, r = min(options)
+                self.take(way)
+                yield j, r
+
+    @cached_property
+    def _worth(self) -> list[int]:
+        return [max((int(self.kinds.value[w]) for w in mine), default=0) for mine in self.ways]
