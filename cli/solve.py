@@ -67,6 +67,13 @@ def solve(
         bool,
         typer.Option("--deterministic", help="Same round, same plan: work limits, not the clock."),
     ] = False,
+    executor: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHERE",
+            help="Who decides regions (policy geo): local, local:N processes, dask://HOST:PORT.",
+        ),
+    ] = None,
 ) -> None:
     """Plan one round: which jobs start, where, and how close that is to the best.
 
@@ -76,13 +83,16 @@ def solve(
     Example: placewright solve round.yaml -o plan.json --time-limit 10
     """
     check_output(output, round_file)
+    from contextlib import nullcontext
+
     from placewright.cli.progress import progress_of
     from placewright.instances.files import load_round, write
     from placewright.instances.policy import headline
-    from placewright.rounds import solve_round
+    from placewright.rounds import open_executor, solve_round
 
     round_ = load_round(round_file)
-    with progress_of(err(), headline(round_.policy.terms)[-1]) as progress:
+    opened = nullcontext() if executor is None else open_executor(executor)
+    with opened as pool, progress_of(err(), headline(round_.policy.terms)[-1]) as progress:
         plan = solve_round(
             round_,
             time_limit=time_limit,
@@ -92,6 +102,7 @@ def solve(
             # Without the option the round's own limits decide.
             deterministic=deterministic or None,
             progress=progress,
+            executor=pool,
         )
     if output is not None and output != STANDARD:
         write(plan, output)

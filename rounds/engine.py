@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
 from typing import Self
 
 from placewright.collection import no_collection
@@ -32,7 +33,7 @@ class Engine:
     ----------
     round
         A round that `references.check_round` accepts, as the loaders return it.
-    time_limit, gap, backend, seed, deterministic, progress, isolation
+    time_limit, gap, backend, seed, deterministic, progress, isolation, executor
         As for `solve_round`, for each round.
 
     Attributes
@@ -55,6 +56,7 @@ class Engine:
         deterministic: bool | None = None,
         progress: Progress | None = None,
         isolation: Isolation = "process",
+        executor: Executor | None = None,
     ) -> None:
         self.state = round
         self.round_solved: Round | None = None
@@ -67,7 +69,7 @@ class Engine:
             deterministic=deterministic,
             isolation=isolation,
         )
-        self._progress = progress
+        self._progress, self._executor = progress, executor
         self._hosts = hosts_by_name(round.cluster)
         self._memory = Memory()
         self._formulation = Warm()
@@ -103,7 +105,14 @@ class Engine:
         round_ = self._orders.seen(coming)
         if self._solver is None:
             self._solver = self._settings.solver()
-        solve = Solve(round_, self._settings, self._progress, self._memory, self._formulation)
+        solve = Solve(
+            round_,
+            self._settings,
+            self._progress,
+            self._memory,
+            self._formulation,
+            self._executor,
+        )
         plan = solve.plan(self._solver)
         self._remember_restarts(round_, plan, changes)
         self.state = carried_out(coming, plan, self._restart_s)

@@ -7,10 +7,15 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 
 from placewright.instances.errors import InvalidInputError
+from placewright.instances.round import Round
 
 LOCAL, DASK = "local", "dask"
+PAYS, PAYS_FROM = 10_000, 4
+"""Jobs and cores from which processes take less time than they need to start."""
+
 EXPECTED = "expected local, local:N or dask://HOST:PORT"
 
 
@@ -46,6 +51,19 @@ def local_processes(workers: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
 
 
+@contextmanager
+def executor_for(round_: Round, given: Executor | None) -> Iterator[Executor | None]:
+    """Open what decides the regions of a round: the executor given, or local processes if they pay.
+
+    None decides them here.
+    """
+    if given is None and len(round_.jobs) >= PAYS and cores() >= PAYS_FROM:
+        with local_processes(cores()) as pool:
+            yield pool
+    else:
+        yield given
+
+
 def cores() -> int:
     """Return the cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -66,7 +84,7 @@ def _dask(text: str, address: str) -> Iterator[Executor]:
     except ImportError:
         raise _refused(text, "expected Dask; install placewright[distributed]") from None
     try:
-        client = Client(f"tcp:{address}", timeout=10, set_as_default=False)
+        client: Any = Client(f"tcp:{address}", timeout=10, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, TimeoutError, ValueError) as error:
         raise _refused(text, f"expected a Dask scheduler that answers ({error})") from None
     with client, client.get_executor(pure=False, retries=2) as pool:

@@ -18,6 +18,7 @@ from placewright.instances.plan import Decision, Reason
 from placewright.instances.round import Round
 from placewright.rounds.communication import collectives_of
 from placewright.rounds.data import flow_section, replica_section
+from placewright.rounds.executors import executor_for
 from placewright.rounds.moves import order_of_moves
 from placewright.rounds.parts import Parts
 from placewright.rounds.reasons import reasons_of
@@ -29,7 +30,7 @@ class Regional:
     """Decides a round in which regions hold data, and jobs run where they can read theirs."""
 
     def __init__(self, round_: Round, settings: Settings, executor: Executor | None = None) -> None:
-        self._round, self._decide = round_, Parts(settings, executor)
+        self._round, self._settings, self._executor = round_, settings, executor
         self.terms: tuple[str, ...] = round_.policy.terms
 
     @cached_property
@@ -49,7 +50,9 @@ class Regional:
 
     def steps(self, session: Session) -> Iterator[Candidate | Bound]:
         """Yield what the formulation yields."""
-        return run(self._problem, lambda: self._gangs, session, steps_within, self._decide)
+        with executor_for(self._round, self._executor) as executor:
+            decide = Parts(self._settings, executor)
+            yield from run(self._problem, lambda: self._gangs, session, steps_within, decide)
 
     def reasons(self, candidate: Candidate) -> Mapping[int, Reason]:
         """Return the reason of every pending job that a candidate does not start."""

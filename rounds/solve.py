@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TypeAlias
 
 from placewright.collection import no_collection
@@ -46,6 +46,7 @@ def solve_round(
     deterministic: bool | None = None,
     progress: Progress | None = None,
     isolation: Isolation = "process",
+    executor: Executor | None = None,
 ) -> Plan:
     """Decide one round.
 
@@ -71,6 +72,9 @@ def solve_round(
         policy `deadline`, else the first term) whenever either may have changed.
     isolation
         `none` solves in this process, where no limit can be enforced from outside: for tiny rounds.
+    executor
+        Decides the regions of a round of policy `geo` side by side, such as
+        `executors.open_executor` opens; None: here, or in local processes if that pays.
 
     Returns
     -------
@@ -95,7 +99,7 @@ def solve_round(
         isolation=isolation,
     )
     with no_collection():
-        return Solve(round, settings, progress, Memory(), gang.run).plan()
+        return Solve(round, settings, progress, Memory(), gang.run, executor).plan()
 
 
 class Memory:
@@ -124,9 +128,10 @@ class Solve:
         progress: Progress | None,
         memory: Memory,
         formulation: Formulation,
+        executor: Executor | None = None,
     ) -> None:
         self.round, self.settings, self.progress = round_, settings, progress
-        self.memory, self.formulation = memory, formulation
+        self.memory, self.formulation, self.executor = memory, formulation, executor
         self.meter = Meter()
         self.bounds = Bounds()
         self.best: Candidate | None = None
@@ -139,9 +144,9 @@ class Solve:
         self.decider = self._decider()
         self.terms = self.decider.terms
         opened = self.settings.session(self.meter, solver)
-        with ThreadPoolExecutor(1) as executor, opened as session:
+        with ThreadPoolExecutor(1) as aside, opened as session:
             # Nothing needs the digest before the end, and the search mostly waits for its solver.
-            self.digest = executor.submit(self.memory.digest, self.round)
+            self.digest = aside.submit(self.memory.digest, self.round)
             try:
                 for step in self.decider.steps(session):
                     if isinstance(step, Candidate):
@@ -167,7 +172,7 @@ class Solve:
         if self.round.policy.formulation == "replicas":
             return Relocator(self.round)
         if self.round.policy.formulation == "geo":
-            return Regional(self.round, self.settings)
+            return Regional(self.round, self.settings, self.executor)
         if own_cells(self.round):
             return Guarantees(self.round, self.memory.compile, self.formulation)
         return GangDecider(self.round, self.memory.compile(self.round), self.formulation)

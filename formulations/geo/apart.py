@@ -16,17 +16,21 @@ import numpy as np
 
 from placewright.formulations.gang.problem import Problem as Gangs
 from placewright.formulations.gang.quotas import held_by
-from placewright.formulations.geo.choosing import Chosen, choose
+from placewright.formulations.geo.choosing import Chosen, bound_cost, bound_value, choose
 from placewright.formulations.geo.compile import Problem
-from placewright.formulations.geo.kinds import Kinds, kinds_of
+from placewright.formulations.geo.kinds import Kinds
 from placewright.formulations.geo.regions import Part, Quotas, Regions, Settled
 from placewright.formulations.geo.room import Room
+from placewright.formulations.geo.tight import tight_kinds
 from placewright.formulations.geo.waiting import with_data
 from placewright.formulations.session import Bound, Candidate, Session
 from placewright.formulations.wan.compile import NONE, Ints
 
 PASSES = 3
 """How often jobs that found no room are offered to other regions."""
+
+FULL = 2**40
+"""Milli-GPU taken of a host to which nothing may come."""
 
 COSTS = ("remote_reads", "egress_cost")
 
@@ -43,19 +47,27 @@ class Answered(Protocol):
 Decide = Callable[[Sequence[Part], Session], Iterable[Answered]]
 
 
-def apart(
-    problem: Problem, gangs: Gangs, session: Session, decide: Decide
-) -> Iterator[Candidate | Bound]:
-    """Yield plans and bounds of a round; `gangs` are all its jobs as one round of gangs."""
-    kinds = kinds_of(problem, gangs)
-    costs = _costs(problem)
-    chosen = choose(kinds, costs, session)
-    if chosen is not None:
-        yield Bound("value", chosen.most, certified=True)
-    region = _anywhere(kinds, costs) if chosen is None else chosen.region
-    yield from _Rounds(problem, kinds, costs, decide).plans(region, session)
-    if chosen is not None:
-        yield from _least(problem, chosen, session)
+def apart(problem: Problem, gangs: Gangs, session: Session, decide: Decide) -> Iterator[Candidate]:
+    """Yield plans of a round; `gangs` are all its jobs as one round of gangs."""
+    return _Rounds(problem, gangs, _costs(problem), decide).plans(session)
+
+
+def value_bound(kinds: Kinds, session: Session) -> Iterator[Bound]:
+    """Yield the most value of any plan."""
+    most = bound_value(kinds, session)
+    if most is not None:
+        yield Bound("value", most, certified=True)
+
+
+def cost_bound(kinds: Kinds, session: Session) -> Iterator[Bound]:
+    """Yield what plans of the best plan's value cost at least, in the second term."""
+    problem = kinds.problem
+    first = next((t for t in problem.round.policy.terms[1:2] if t in COSTS), None)
+    if first is not None and session.best is not None:
+        value = session.best["value"]
+        least = bound_cost(kinds, _costs(problem), value, session)
+        if least is not None:
+            yield Bound(first, least, (("value", value),), certified=True)
 
 
 def _costs(problem: Problem) -> Ints:
@@ -64,52 +76,27 @@ def _costs(problem: Problem) -> Ints:
     return next((known[t] for t in problem.round.policy.terms if t in known), problem.remote)
 
 
-def _anywhere(kinds: Kinds, costs: Ints) -> Ints:
-    """Return regions with room for jobs one by one, the most worth first."""
-    room, at = Room(kinds), kinds.problem.at
-    runs = np.flatnonzero((at != NONE) & (kinds.of_job != NONE)).tolist()
-    room.hold((j, int(at[j]), room.option_run(j)) for j in runs)
-    region = np.full(len(at), NONE, dtype=np.int64)
-    pending = np.flatnonzero((at == NONE) & (kinds.of_job != NONE)).tolist()
-    for j, r in room.offer(pending, costs):
-        region[j] = r
-    return region
-
-
-def _least(problem: Problem, chosen: Chosen, session: Session) -> Iterator[Bound]:
-    """Yield what plans of the best plan's value cost at least."""
-    terms, best = problem.round.policy.terms, session.best
-    first = next((t for t in terms if t in COSTS), None)
-    if best is None or first is None or terms.index(first) != 1:
-        return
-    least = chosen.least(_costs(problem), best["value"], session)
-    if least is not None:
-        holds = (("value", best["value"]),)
-        yield Bound(first, max(0.0, least), holds, certified=True)
-
-
 class _Rounds:
     """The rounds of regions, pass after pass."""
 
-    def __init__(self, problem: Problem, kinds: Kinds, costs: Ints, decide: Decide) -> None:
-        self.problem, self.kinds, self.costs, self.decide = problem, kinds, costs, decide
+    def __init__(self, problem: Problem, gangs: Gangs, costs: Ints, decide: Decide) -> None:
+        self.problem, self.gangs, self.costs, self.decide = problem, gangs, costs, decide
         self.regions, self.round = Regions(problem), problem.round
         self.settled = Settled()
         self._tried: set[tuple[int, int]] = set()
 
-    def plans(self, region: Ints, session: Session) -> Iterator[Candidate]:
+    def plans(self, session: Session) -> Iterator[Candidate]:
         """Yield the plan of the first pass, and the last one if more jobs found room after it."""
-        self._pass(region, session)
+        kinds = tight_kinds(self.problem, self.gangs)
+        chosen = choose(kinds, self.costs, session)
+        self._pass(self._offered() if chosen is None else chosen, session)
         yield self._candidate("regions")
         started = len(self.settled.starts)
         for _ in range(PASSES):
+            before = len(self.settled.starts)
             if session.expired():
                 break
-            offered = self._offered()
-            if not (offered != NONE).any():
-                break
-            before = len(self.settled.starts)
-            self._pass(offered, session)
+            self._pass(self._offered(), session)
             if len(self.settled.starts) == before:
                 break
         if len(self.settled.starts) > started:
@@ -124,8 +111,9 @@ class _Rounds:
         )
         return with_data(self.problem, found)
 
-    def _pass(self, region: Ints, session: Session) -> None:
-        """Let regions decide on jobs that are given to them (jobs,)."""
+    def _pass(self, chosen: Chosen, session: Session) -> None:
+        """Let regions decide on jobs that are given to them."""
+        region = chosen.region
         order = np.argsort(region, kind="stable")
         cuts = np.searchsorted(region[order], np.arange(len(self.problem.wan.regions) + 1))
         mine = {
@@ -133,31 +121,47 @@ class _Rounds:
             for r in range(len(cuts) - 1)
             if cuts[r] < cuts[r + 1]
         }
+        model = {j: int(chosen.model[j]) for jobs in mine.values() for j in jobs}
         quotas = self._quotas(mine)
-        parts = [self.regions.part(r, jobs, quotas[r], self.settled) for r, jobs in mine.items()]
+        parts = [
+            self.regions.part(r, jobs, quotas[r], self.settled, model) for r, jobs in mine.items()
+        ]
         names = self.problem.cluster.hosts
         for part, answer in zip(parts, self.decide(parts, session), strict=True):
             self._tried.update((j, part.region) for j in mine[part.region])
             if answer.candidate is not None:
                 self.settled.add(part.region, part.told(answer.candidate), names)
 
-    def _offered(self) -> Ints:
-        """Return the regions that jobs without a place are offered to next (jobs,)."""
-        at, settled, room = self.problem.at, self.settled, Room(self.kinds)
-        runs = np.flatnonzero((at != NONE) & (self.kinds.of_job != NONE)).tolist()
-        room.hold((j, int(at[j]), room.option_run(j)) for j in runs if j not in settled.preempted)
-        where = self.problem.wan.host_region
-        room.hold(
-            (j, int(where[places[0][2]]), option)
-            for j, (option, places) in settled.starts.items()
-            if at[j] == NONE
-        )
-        region = np.full(len(at), NONE, dtype=np.int64)
-        pending = np.flatnonzero((at == NONE) & (self.kinds.of_job != NONE)).tolist()
-        waiting = [j for j in pending if j not in settled.starts]
-        for j, r in room.offer(waiting, self.costs, self._tried):
-            region[j] = r
-        return region
+    def _offered(self) -> Chosen:
+        """Return the regions that jobs without a place are offered to next."""
+        kinds = tight_kinds(self.problem, self.gangs, self._taken())
+        pending = np.flatnonzero((self.problem.at == NONE) & (kinds.of_job != NONE)).tolist()
+        waiting = [j for j in pending if j not in self.settled.starts]
+        region = np.full(len(kinds.of_job), NONE, dtype=np.int64)
+        model = region.copy()
+        for j, way in Room(kinds).offer(waiting, self.costs, self._tried):
+            region[j], model[j] = kinds.way_region[way], kinds.way_model[way]
+        return Chosen(region, model)
+
+    def _taken(self) -> Ints:
+        """Return the milli-GPU that the plan takes of hosts so far (hosts,)."""
+        taken = np.zeros(self.problem.cluster.num_hosts, dtype=np.int64)
+        index, jobs = self.problem.cluster.host_index, self.round.jobs
+        for j, (option, places) in self.settled.starts.items():
+            for group, _, host, _ in places:
+                taken[host] += jobs[j].options[option].groups[group].gpu
+        for j in (*self.settled.preempted, *self.settled.starts):
+            running = jobs[j].running
+            if running is not None:
+                groups = jobs[j].options[running.option].groups
+                for task in running.tasks:
+                    taken[index[task.host]] -= groups[task.group].gpu
+        # Nothing comes to hosts that somebody was stopped on.
+        for j in self.settled.preempted:
+            running = jobs[j].running
+            for task in () if running is None else running.tasks:
+                taken[index[task.host]] = FULL
+        return taken
 
     def _quotas(self, mine: dict[int, list[int]]) -> dict[int, Quotas]:
         """Return what tenants may hold in regions that are given these jobs.
@@ -209,8 +213,8 @@ class _Rounds:
                     more = max(0, min(left[name], asks[name]))
                     left[name] -= more
                     quota[name] = held[r, tenant][name] + more
-                most = here.get((r, tenant))
-                if most is not None:
-                    quota["gpu"] = min(quota.get("gpu", most), most)
+                cap = here.get((r, tenant))
+                if cap is not None:
+                    quota["gpu"] = min(quota.get("gpu", cap), cap)
                 found[r][tenant] = quota
         return dict(found)

@@ -1,4 +1,4 @@
-"""Which region runs which job: the most value, and with it the least cost."""
+"""Which region runs which job, and what that is worth and costs at best."""
 
 from __future__ import annotations
 
@@ -8,48 +8,61 @@ import numpy as np
 
 from placewright.formulations.geo.kinds import Kinds
 from placewright.formulations.geo.pricing import most_value, price
-from placewright.formulations.geo.program import Program, clusters_of, program_of
+from placewright.formulations.geo.program import clusters_of, program_of
 from placewright.formulations.geo.sharing import whole_jobs
 from placewright.formulations.session import HOLD_SLACK, Session
-from placewright.formulations.wan.compile import Ints
+from placewright.formulations.wan.compile import NONE, Ints
 
-TOLERANCE = 1e-6
-"""Relative slack of value while cost is made least: solvers work within tolerances."""
+COST_SHARE = 0.5
+"""Of the least worth of a job, what the dearest region costs more than none: value comes first."""
+
+
+def bound_value(kinds: Kinds, session: Session) -> float | None:
+    """Return the most value of any plan, proven by prices; None without time or solver."""
+    free = np.zeros_like(kinds.problem.remote)
+    program = program_of(kinds, clusters_of(kinds, free))
+    outcome = session.optimise(program.model.arrays("value"), share=0.3)
+    if outcome is None or outcome.row_duals is None:
+        return None
+    return most_value(kinds, np.abs(outcome.row_duals)[program.rows])
+
+
+def bound_cost(kinds: Kinds, costs: Ints, value: int, session: Session) -> float | None:
+    """Return what plans of at least this value cost at least, proven by prices.
+
+    `costs` (jobs, regions) are what jobs cost that run in a region.
+    """
+    program = program_of(kinds, clusters_of(kinds, costs))
+    program.model.hold("value", value, slack=HOLD_SLACK)
+    outcome = session.optimise(program.model.arrays("cost"))
+    if outcome is None or outcome.row_duals is None:
+        return None
+    duals = np.abs(outcome.row_duals)
+    largest = float(costs.max(axis=1, initial=0).sum())
+    priced = price(kinds, duals[program.rows], float(duals[-1]), largest)
+    return max(0.0, priced.least(costs, value))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chosen:
-    """Regions of the pending jobs (jobs,), NONE of those that none has room for.
-
-    `most` is the most value of any plan, proven by prices of the rows.
-    """
+    """The region of each pending job (jobs,), and the GPU model; NONE without room, or any."""
 
     region: Ints
-    most: float
-    program: Program
-
-    def least(self, costs: Ints, value: int, session: Session) -> float | None:
-        """Return what plans of at least this value cost at least, if time and a solver are left."""
-        kinds, model = self.program.kinds, self.program.model
-        model.hold("value", value, slack=HOLD_SLACK)
-        outcome = session.optimise(model.arrays("cost", relax=True))
-        if outcome is None or outcome.row_duals is None:
-            return None
-        duals = np.abs(outcome.row_duals)
-        largest = float(costs.max(axis=1, initial=0).sum())
-        priced = price(kinds, duals[self.program.rows], float(duals[-1]), largest)
-        return priced.least(costs, value)
+    model: Ints
 
 
 def choose(kinds: Kinds, costs: Ints, session: Session) -> Chosen | None:
-    """Choose regions: the most value, and with it the least cost; None without time or solver."""
+    """Choose regions, for value first and then for cost; None without time or solver."""
     program = program_of(kinds, clusters_of(kinds, costs))
-    first = session.optimise(program.model.arrays("value"), share=0.3)
-    if first is None or first.values is None or first.row_duals is None:
+    model = program.model
+    some = kinds.value[kinds.value > 0]
+    dearest = max(1, int(costs.max(initial=0)))
+    each = COST_SHARE * float(some.min(initial=1)) / dearest
+    model.term("worth", *program.value, sense="max")
+    columns, cost = program.cost
+    model.term("worth", columns, -each * cost, sense="max")
+    outcome = session.optimise(model.arrays("worth"), share=0.4)
+    if outcome is None or outcome.values is None:
         return None
-    most = most_value(kinds, np.abs(first.row_duals)[program.rows])
-    value = program.model.value_of("value", first.values)
-    program.model.hold("value", value, slack=max(1.0, TOLERANCE * abs(value)))
-    second = session.optimise(program.model.arrays("cost"), share=0.3)
-    best = first if second is None or second.values is None else second
-    return Chosen(whole_jobs(program, best.values, costs), most, program)
+    region, way = whole_jobs(program, outcome.values, costs)
+    return Chosen(region, np.where(way == NONE, NONE, np.append(kinds.way_model, NONE)[way]))

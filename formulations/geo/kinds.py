@@ -8,7 +8,9 @@ move within a region count wherever they are; what pinned jobs hold is not there
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -17,6 +19,9 @@ from placewright.formulations.gang.placing.placement import Placement
 from placewright.formulations.gang.problem import Problem as Gangs
 from placewright.formulations.geo.compile import Problem
 from placewright.formulations.wan.compile import NONE, Bools, Ints
+
+Rows: TypeAlias = tuple[tuple[int, int], ...]
+"""Rows, each with what is taken of it."""
 
 MAX_SETS = 24
 """Most sets of GPU models that have rows of their own."""
@@ -36,6 +41,8 @@ class Kinds:
         (kinds,): whether jobs that run may make way for others at all.
     way_kind, way_region, way_option : Ints
         (ways,): of which kind, in which region and with which option.
+    way_model : Ints
+        (ways,): the GPU model of all its tasks, NONE if ways do not tell.
     value : Ints
         (ways,): what starting that way counts, of a running job what it loses if it stops.
     entry_way, entry_row, asks : Ints
@@ -51,6 +58,7 @@ class Kinds:
     way_kind: Ints
     way_region: Ints
     way_option: Ints
+    way_model: Ints
     value: Ints
     entry_way: Ints
     entry_row: Ints
@@ -65,60 +73,96 @@ class Kinds:
 
 def kinds_of(problem: Problem, gangs: Gangs) -> Kinds:
     """Return the kinds of a round, of which `gangs` are all jobs as one round of gangs."""
-    return _Sorting(problem, gangs).kinds()
+    return Sorting(problem, gangs).kinds()
 
 
-class _Sorting:
+class Sorting:
+    """Sorts jobs into kinds."""
+
     def __init__(self, problem: Problem, gangs: Gangs) -> None:
         self.problem, self.gangs, self.wan = problem, gangs, problem.wan
         self.regions = len(self.wan.regions)
         self.sets = self._sets()
+        self.first_quota = self.regions * len(self.sets)
         self._fits: dict[tuple[int, int, int], Bools] = {}
         self._room = Placement(gangs, cleared=True)
-        self._caps = self._quota_rows()
 
     def kinds(self) -> Kinds:
         """Return the kinds."""
-        wan, at = self.wan, self.problem.at
-        of_job = np.full(len(wan.round.jobs), NONE, dtype=np.int64)
+        at = self.problem.at
+        caps = self._quota_rows()
+        self.prepare()
+        of_job = np.full(len(self.wan.round.jobs), NONE, dtype=np.int64)
         number: dict[tuple[object, ...], int] = {}
         where: list[int] = []
         stops: list[bool] = []
-        ways: list[tuple[int, int, int, int]] = []
+        ways: list[tuple[int, int, int, int, int]] = []
         entries: list[tuple[int, int, int]] = []
-        stoppable, floats = self._stoppable(), self._floating()
+        stoppable = self._stoppable().tolist()
         for job_class in self.gangs.classes:
-            capped = job_class.tenant if job_class.tenant in self._caps else NONE
-            asked = tuple(
+            tenant = job_class.tenant if job_class.tenant in caps else NONE
+            asked: tuple[object, ...] = tuple(
                 (choice.index, choice.value, tuple(self._asked(group) for group in choice.groups))
                 for choice in job_class.choices
             )
-            for j in job_class.jobs:
-                key = (asked, capped, int(at[j]), bool(stoppable[j]), bool(floats[j]))
-                kind = number.get(key)
-                if kind is None:
-                    kind = number[key] = len(number)
-                    where.append(int(at[j]))
-                    stops.append(bool(stoppable[j]))
-                    for choice in job_class.choices:
-                        for r in range(self.regions) if at[j] == NONE else (int(at[j]),):
-                            if at[j] == NONE and not self._may(choice, r):
-                                continue
-                            for row, amount in self._rows(choice, r, capped, floats[j]):
+            if not job_class.running:
+                kind = number.setdefault((asked, tenant), len(number))
+                of_job[list(job_class.jobs)] = kind
+                if kind < len(where):
+                    continue
+                where.append(NONE)
+                stops.append(False)
+                for choice in job_class.choices:
+                    for r in range(self.regions):
+                        for model in self.models_of(choice, r) if self._may(choice, r) else ():
+                            for row, amount in self.rows(choice, r, tenant, True, model):
                                 entries.append((len(ways), row, amount))
-                            ways.append((kind, r, choice.index, choice.value))
-                of_job[j] = kind
-        way = np.array(ways, dtype=np.int64).reshape(-1, 4)
+                            ways.append((kind, r, choice.index, choice.value, model))
+                continue
+            for j in job_class.jobs:
+                choice, r = job_class.choices[0], int(at[j])
+                quotas = tuple(self.quota_rows_of(choice, r, tenant))
+                stays = tuple((v, m, (*rows, *quotas)) for v, m, rows in self.staying(j))
+                key = (r, stoppable[j], stays)
+                kind = of_job[j] = number.setdefault(key, len(number))
+                if kind == len(where):
+                    where.append(r)
+                    stops.append(stoppable[j])
+                    for value, model, rows in stays:
+                        entries += [(len(ways), row, amount) for row, amount in rows]
+                        ways.append((kind, r, choice.index, value, model))
+        way = np.array(ways, dtype=np.int64).reshape(-1, 5)
         entry = np.array(entries, dtype=np.int64).reshape(-1, 3)
         return Kinds(
-            self.problem,
-            of_job,
-            np.array(where, dtype=np.int64),
-            np.array(stops, dtype=np.bool_),
-            *way.T,
-            *entry.T,
-            room=self._rooms(),
+            problem=self.problem,
+            of_job=of_job,
+            at=np.array(where, dtype=np.int64),
+            may_stop=np.array(stops, dtype=np.bool_),
+            way_kind=way[:, 0],
+            way_region=way[:, 1],
+            way_option=way[:, 2],
+            value=way[:, 3],
+            way_model=way[:, 4],
+            entry_way=entry[:, 0],
+            entry_row=entry[:, 1],
+            asks=entry[:, 2],
+            room=self.rooms(),
         )
+
+    def prepare(self) -> None:
+        """Do what is to be done before jobs are sorted."""
+
+    def models_of(self, choice: Choice, r: int) -> Sequence[int]:  # noqa: ARG002
+        """Return the GPU models apart of which an option has ways in a region; NONE: together."""
+        return (NONE,)
+
+    def staying(self, job: int) -> Iterator[tuple[int, int, Rows]]:
+        """Yield how a running job may go on: what that counts, on which model, and its rows."""
+        running = self.gangs.running[job]
+        choice = self.gangs.classes[running.job_class].choices[0]
+        floats = self.gangs.floats(running)
+        rows = self.rows(choice, int(self.problem.at[job]), NONE, floats, NONE)
+        yield choice.value, NONE, tuple(rows)
 
     def _sets(self) -> Ints:
         """Return sets of GPU models, as bits: those of shapes, and their unions while few."""
@@ -127,7 +171,7 @@ class _Sorting:
         for hosts in self.gangs.shape_allowed:
             found = np.unique(model[hosts & (model >= 0)]).tolist()
             masks.add(sum(1 << m for m in found))
-        self._mask = [
+        self.mask = [
             sum(1 << m for m in np.unique(model[hosts & (model >= 0)]).tolist())
             for hosts in self.gangs.shape_allowed
         ]
@@ -141,20 +185,29 @@ class _Sorting:
         return np.array(found_sets[:MAX_SETS], dtype=np.int64)
 
     def _asked(self, group: Group) -> tuple[int, int, int, int]:
-        return self._mask[group.shape], group.milli_gpu, group.shape, group.count
+        return self.mask[group.shape], group.milli_gpu, group.shape, group.count
 
-    def _rows(self, choice: Choice, r: int, tenant: int, floats: bool) -> list[tuple[int, int]]:
+    def rows(
+        self,
+        choice: Choice,
+        r: int,
+        tenant: int,
+        floats: bool,
+        model: int,  # noqa: ARG002
+    ) -> list[tuple[int, int]]:
         """Return what an option takes of the rows in a region."""
         found = []
-        milli = sum(group.milli_gpu for group in choice.groups)
-        for s, mask in enumerate(self.sets.tolist()) if floats else ():
-            amount = sum(g.milli_gpu for g in choice.groups if not self._mask[g.shape] & ~mask)
+        for i, mask in enumerate(self.sets.tolist()) if floats else ():
+            amount = sum(g.milli_gpu for g in choice.groups if not self.mask[g.shape] & ~mask)
             if amount:
-                found.append((r * len(self.sets) + s, amount))
-        for region, row in self._caps.get(tenant, {}).items():
-            if region in (NONE, r) and milli:
-                found.append((row, milli))
-        return found
+                found.append((r * len(self.sets) + i, amount))
+        return found + self.quota_rows_of(choice, r, tenant)
+
+    def quota_rows_of(self, choice: Choice, r: int, tenant: int) -> list[tuple[int, int]]:
+        """Return what an option takes of the quotas of a tenant."""
+        milli = sum(group.milli_gpu for group in choice.groups)
+        rows = self._caps.get(tenant, {})
+        return [(row, milli) for region, row in rows.items() if region in (NONE, r) and milli]
 
     def _may(self, choice: Choice, r: int) -> bool:
         """Whether each group of an option finds enough hosts in a region that nothing runs in."""
@@ -163,24 +216,24 @@ class _Sorting:
     def _enough(self, group: Group) -> Bools:
         key = group.shape, group.count, group.required
         if key not in self._fits:
-            room = np.minimum(self._room.fits(group.shape), group.count)
+            room = np.minimum(self._room.fits(group.shape), group.count).astype(np.float64)
             region, cluster = self.wan.host_region, self.gangs.cluster
+            most = np.zeros(self.regions)
             if group.required == NO_LEVEL:
-                most = np.bincount(region, weights=room, minlength=self.regions)
+                np.add.at(most, region, room)
             else:
                 domain = cluster.domain[group.required]
-                each = np.bincount(domain, weights=room)[domain]
-                most = np.zeros(self.regions)
-                np.maximum.at(most, region, each)
-            self._fits[key] = most >= group.count
+                np.maximum.at(most, region, np.bincount(domain, weights=room)[domain])
+            self._fits[key] = np.asarray(most >= group.count)
         return self._fits[key]
 
     def _quota_rows(self) -> dict[int, dict[int, int]]:
         """Return the rows of quotas by tenant and region, NONE for all of them."""
         tenants = {tenant.name: t for t, tenant in enumerate(self.wan.round.tenants)}
         rows: dict[int, dict[int, int]] = {}
-        self._limits: list[int] = []
-        first = self.regions * len(self.sets)
+        self._caps = rows
+        self.limits: list[int] = []
+        first = self.first_quota
         limits = {(t, NONE): most for (t, res), most in self.gangs.quota.items() if res < 0}
         held: dict[tuple[int, int], int] = {}
         pinned: dict[tuple[int, int], int] = {}
@@ -195,11 +248,11 @@ class _Sorting:
             key = tenants[name], r
             limits[key] = max(most, held.get(key, 0)) - pinned.get(key, 0)
         for (tenant, region), most in limits.items():
-            rows.setdefault(tenant, {})[region] = first + len(self._limits)
-            self._limits.append(most)
+            rows.setdefault(tenant, {})[region] = first + len(self.limits)
+            self.limits.append(most)
         return rows
 
-    def _rooms(self) -> Ints:
+    def rooms(self) -> Ints:
         """Return what there is of each row."""
         cluster = self.gangs.cluster
         gpus = np.repeat(np.arange(cluster.num_hosts), cluster.gpu_count)
@@ -210,7 +263,7 @@ class _Sorting:
         for s, mask in enumerate(self.sets.tolist()):
             mine = (cluster.gpu_model >= 0) & ((mask >> np.maximum(0, cluster.gpu_model)) & 1 > 0)
             np.add.at(room[:, s], self.wan.host_region[mine], each[mine])
-        return np.append(room.ravel(), np.array(self._limits, dtype=np.int64))
+        return np.append(room.ravel(), np.array(self.limits, dtype=np.int64))
 
     def _stoppable(self) -> Bools:
         """Whether running jobs may have to make way for one of higher precedence (jobs,)."""
@@ -219,11 +272,5 @@ class _Sorting:
         pinned = np.array([bool(job.running and job.running.pinned) for job in jobs], dtype=bool)
         comes = np.where(self.problem.can & ~pinned[:, None], rank[:, None], -(2**62))
         top = comes.max(axis=0, initial=-(2**62))
-        return (at != NONE) & (rank < top[at])
-
-    def _floating(self) -> Bools:
-        """Whether running jobs lie where others could arrive, (jobs,); pending ones do."""
-        floats = np.ones(len(self.wan.round.jobs), dtype=np.bool_)
-        for j, running in self.gangs.running.items():
-            floats[j] = self.gangs.floats(running)
-        return floats
+        may: Bools = (at != NONE) & (rank < top[at])
+        return may

@@ -82,7 +82,10 @@ def _distinct(rows: NDArray[np.uint8]) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """The program, with its columns: ways of clusters, shares of pools, ways of pools."""
+    """The program, with its columns: ways of clusters, shares of pools, ways of pools.
+
+    `value` and `cost` are the columns of its terms, with what each counts.
+    """
 
     kinds: Kinds
     clusters: Clusters
@@ -96,6 +99,8 @@ class Program:
     pool_number: Ints
     pool_way: Ints
     rows: Ints
+    value: tuple[Ints, Floats]
+    cost: tuple[Ints, Floats]
 
 
 def program_of(kinds: Kinds, clusters: Clusters) -> Program:
@@ -126,11 +131,7 @@ def program_of(kinds: Kinds, clusters: Clusters) -> Program:
 
     runs = ~pending[cluster]
     number = clusters.number[cluster].astype(float)
-    # Jobs that run and may not stop stay.
-    stays = runs & ~kinds.may_stop[clusters.kind[cluster]]
-    near = model.variables(
-        "near", len(way), lower=np.where(stays, number, 0.0), upper=number, integer=False
-    )
+    near = model.variables("near", len(way), upper=number, integer=False)
     far = model.variables(
         "far", len(far_cluster), upper=clusters.number[far_cluster].astype(float), integer=False
     )
@@ -144,27 +145,41 @@ def program_of(kinds: Kinds, clusters: Clusters) -> Program:
         within = np.arange(len(owner)) - np.repeat(np.cumsum(many) - many, many)
         at = by_way[entry[of_column][owner] + within]
         model.add(rows[kinds.entry_row[at]], columns[owner], kinds.asks[at])
-    count = model.rows("cluster", len(clusters.kind), upper=clusters.number.astype(float))
+    # Jobs that run and may not stop stay.
+    stays = ~pending & ~kinds.may_stop[clusters.kind]
+    every = clusters.number.astype(float)
+    count = model.rows("cluster", len(every), lower=np.where(stays, every, -np.inf), upper=every)
     model.add(count[cluster], near, 1.0)
     model.add(count[far_cluster], far, 1.0)
     balance = model.rows("pool", len(pools), lower=0.0, upper=0.0)
     model.add(balance[clusters.pool[far_cluster]], far, 1.0)
     model.add(balance[pool], shared, -1.0)
-    running_value = float((kinds.value[way] * number)[runs].sum())
-    model.term(
-        "value",
+    lost = np.zeros(len(clusters.kind))
+    np.maximum.at(lost, cluster[runs], (kinds.value[way] * number)[runs])
+    value = (
         np.concatenate([near, shared]),
-        np.concatenate([kinds.value[way], kinds.value[pool_way]]),
-        sense="max",
-        constant=-running_value,
+        np.concatenate([kinds.value[way], kinds.value[pool_way]]).astype(np.float64),
     )
+    model.term("value", *value, sense="max", constant=-float(lost.sum()))
     top = np.where(clusters.can, clusters.cost, 0.0).max(axis=1, initial=0.0)
-    model.term(
-        "cost",
+    cost = (
         np.concatenate([near, far]),
         np.concatenate([clusters.cost[cluster, region], top[far_cluster]]),
-        sense="min",
     )
+    model.term("cost", *cost, sense="min")
     return Program(
-        kinds, clusters, model, near, cluster, way, far, far_cluster, shared, pool, pool_way, rows
+        kinds=kinds,
+        clusters=clusters,
+        model=model,
+        near=near,
+        near_cluster=cluster,
+        near_way=way,
+        far=far,
+        far_cluster=far_cluster,
+        pool=shared,
+        pool_number=pool,
+        pool_way=pool_way,
+        rows=rows,
+        value=value,
+        cost=cost,
     )

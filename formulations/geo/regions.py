@@ -12,6 +12,7 @@ import numpy as np
 from placewright.formulations.geo.compile import Problem
 from placewright.formulations.geo.united import PLACES
 from placewright.formulations.session import Candidate, Place, Slots
+from placewright.formulations.wan.compile import NONE
 from placewright.instances.cluster import ClusterDocument, DomainEntry, HostEntry
 from placewright.instances.cluster_references import HOST_LEVEL
 from placewright.instances.geo import Geo
@@ -89,14 +90,18 @@ class Regions:
         self._policy = self.round.policy.model_copy(update={"formulation": "gang", "terms": terms})
 
     def part(
-        self, region: int, pending: Sequence[int], quotas: Quotas, settled: Settled | None = None
+        self,
+        region: int,
+        pending: Sequence[int],
+        quotas: Quotas,
+        settled: Settled,
+        model: Mapping[int, int],
     ) -> Part:
         """Return a region's round with these pending jobs, in the order of the whole round.
 
-        What is `settled` stays: who has started or moved, and who shares a host with them. Nothing
-        comes to hosts that somebody was stopped on.
+        Those with a `model` are to have GPUs of it. What is `settled` stays: who has started or
+        moved, and who shares a host with them. Nothing comes to hosts that somebody was stopped on.
         """
-        settled = settled or Settled()
         stopped = settled.preempted
         jobs = sorted(
             {*pending, *settled.in_region(region), *self.running[region]} - stopped.keys()
@@ -111,7 +116,7 @@ class Regions:
         )
         update = {
             "cluster": self._clusters[region],
-            "jobs": tuple(self._gang(j, region, settled, came) for j in jobs),
+            "jobs": tuple(self._gang(j, region, settled, came, model.get(j, NONE)) for j in jobs),
             "tenants": tenants,
             "reservations": (*self._reservations[region], *left.get(region, ())),
             "policy": self._policy,
@@ -188,9 +193,13 @@ class Regions:
             for mine, around in zip(hosts, domains, strict=True)
         ]
 
-    def _gang(self, j: int, region: int, settled: Settled, came: Collection[str]) -> Job:
+    def _gang(
+        self, j: int, region: int, settled: Settled, came: Collection[str], model: int
+    ) -> Job:
         """Return a job as a gang; of the hosts that it names those in the region are left."""
         job = self.round.jobs[j]
+        if model != NONE:
+            job = self._on(job, model)
         if j in settled.starts:
             job = job.model_copy(update={"running": self._runs(j, settled)})
         elif job.running is not None and any(task.host in came for task in job.running.tasks):
@@ -205,6 +214,26 @@ class Regions:
                         group
                         if group.hosts is None
                         else group.model_copy(update={"hosts": self._named(group.hosts, region)})
+                        for group in option.groups
+                    )
+                }
+            )
+            for option in job.options
+        )
+        return job.model_copy(update={"options": options})
+
+    def _on(self, job: Job, model: int) -> Job:
+        """Return a job of which the options that may have GPUs of a model have no others."""
+        name = self.problem.wan.models[model]
+        options = tuple(
+            option
+            if any(g.gpu_models is not None and name not in g.gpu_models for g in option.groups)
+            else option.model_copy(
+                update={
+                    "groups": tuple(
+                        group
+                        if group.gpu_models == (name,)
+                        else group.model_copy(update={"gpu_models": (name,)})
                         for group in option.groups
                     )
                 }

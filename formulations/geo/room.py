@@ -38,24 +38,10 @@ class Room:
         """Whether one more job can go a way, as far as rows say."""
         return bool((self.left[self._rows[way]] >= self._asks[way]).all())
 
-    def option_run(self, job: int) -> int:
-        """Return the option that a running job runs."""
-        running = self.kinds.problem.round.jobs[job].running
-        return 0 if running is None else running.option
-
-    def hold(self, jobs: Iterable[tuple[int, int, int]]) -> None:
-        """Take what jobs hold, each with its region and option."""
-        kinds = self.kinds
-        for job, region, option in jobs:
-            for way in self.ways[int(kinds.of_job[job])]:
-                if kinds.way_region[way] == region and kinds.way_option[way] == option:
-                    self.take(way)
-                    break
-
     def offer(
         self, jobs: Iterable[int], costs: Ints, tried: Collection[tuple[int, int]] = ()
     ) -> Iterator[tuple[int, int]]:
-        """Yield jobs with a region that has room for them, the cheapest, the most worth first."""
+        """Yield jobs with a way that has room for them, the cheapest, the most worth first."""
         kinds, can = self.kinds, self.kinds.problem.can
         full: set[tuple[int, bytes]] = set()
         for j in sorted(jobs, key=lambda j: (-self._worth[int(kinds.of_job[j])], j)):
@@ -70,9 +56,9 @@ class Room:
             regions = ((int(kinds.way_region[way]), way) for way in ways)
             options = [(int(costs[j, r]), way, r) for r, way in regions if (j, r) not in tried]
             if options:
-                _, way, r = min(options)
+                _, way, _ = min(options)
                 self.take(way)
-                yield j, r
+                yield j, way
 
     @cached_property
     def _worth(self) -> list[int]:

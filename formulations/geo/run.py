@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from placewright.formulations.gang.problem import Problem as Gangs
-from placewright.formulations.geo.apart import Decide, apart
+from placewright.formulations.geo.apart import Decide, apart, cost_bound, value_bound
 from placewright.formulations.geo.compile import Problem
+from placewright.formulations.geo.kinds import kinds_of
 from placewright.formulations.geo.united import United, united
 from placewright.formulations.geo.waiting import with_data
 from placewright.formulations.session import Bound, Candidate, Session
@@ -19,6 +20,9 @@ Within: TypeAlias = Callable[[Round, Session], Iterator[Candidate | Bound]]
 
 SMALL = 4_000
 """Jobs times hosts of a round that is decided as a whole."""
+
+MEDIUM = 3_000_000
+"""The same of one that is decided region by region first, and then as a whole."""
 
 
 def run(
@@ -35,15 +39,22 @@ def run(
     """
     for term in problem.round.policy.terms[1:]:
         yield Bound(term, 0, certified=True)
-    if small(problem):
+    size = len(problem.round.jobs) * problem.cluster.num_hosts
+    if size <= SMALL:
         yield from _together(problem, united(problem), session, within)
-    else:
-        yield from apart(problem, gangs(), session, decide)
-
-
-def small(problem: Problem) -> bool:
-    """Whether a round is decided as a whole."""
-    return len(problem.round.jobs) * problem.cluster.num_hosts <= SMALL
+        return
+    whole = gangs()
+    kinds = kinds_of(problem, whole)
+    yield from value_bound(kinds, session)
+    end = session.deadline
+    if size <= MEDIUM and not session.deterministic:
+        # The rest of the time is for the round as a whole; the better plan is kept.
+        session.deadline -= max(0.0, session.remaining()) / 2
+    yield from apart(problem, whole, session, decide)
+    session.deadline += max(0.0, end - session.deadline)
+    if size <= MEDIUM:
+        yield from _together(problem, united(problem), session, within)
+    yield from cost_bound(kinds, session)
 
 
 def _together(

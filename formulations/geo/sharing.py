@@ -20,10 +20,11 @@ ROUNDING = 1e-6
 """Below this a share of a job is a solver's tolerance."""
 
 
-def whole_jobs(program: Program, values: Floats, costs: Ints) -> Ints:
-    """Return the region of each pending job (jobs,), NONE of those for which there is no room."""
+def whole_jobs(program: Program, values: Floats, costs: Ints) -> tuple[Ints, Ints]:
+    """Return the region and the way of each pending job (jobs,), NONE where there is no room."""
     kinds, clusters, room = program.kinds, program.clusters, Room(program.kinds)
     region = np.full(len(kinds.of_job), NONE, dtype=np.int64)
+    taken = region.copy()
     near, far = _whole(values[program.near]), _whole(values[program.far])
     served = np.zeros(len(clusters.kind))
     np.add.at(served, program.near_cluster, values[program.near])
@@ -42,7 +43,7 @@ def whole_jobs(program: Program, values: Floats, costs: Ints) -> Ints:
     order, start = _members(kinds.problem.wan.round.jobs, clusters)
 
     def give(jobs: Ints, way: int) -> int:
-        region[jobs] = kinds.way_region[way]
+        region[jobs], taken[jobs] = kinds.way_region[way], way
         room.take(way, len(jobs))
         return len(jobs)
 
@@ -63,9 +64,9 @@ def whole_jobs(program: Program, values: Floats, costs: Ints) -> Ints:
             if many < share:
                 pool.append((way, share - many))
     pending = (kinds.of_job != NONE) & (kinds.problem.at == NONE)
-    for j, r in room.offer(np.flatnonzero(pending & (region == NONE)).tolist(), costs):
-        region[j] = r
-    return region
+    for j, way in room.offer(np.flatnonzero(pending & (region == NONE)).tolist(), costs):
+        region[j], taken[j] = kinds.way_region[way], way
+    return region, taken
 
 
 def _whole(shares: Floats) -> Ints:

@@ -1,0 +1,147 @@
+"""Kinds as hosts are now: what regions can place without moving anybody.
+
+Bounds count what gangs could do at best (kinds.py). To choose regions this file is more careful: a
+way has GPUs of one model, jobs that run stay on theirs or stop, and tasks that ask several GPUs
+need them on one host. For each model and each size s of tasks a row counts slots of s GPUs,
+
+    sum over tasks of at least s of floor(gpus / s)  <=  sum over hosts of floor(free / s)
+
+which for sizes that divide each other is all that hosts ask. A job in its place takes its
+part of the slots that its hosts lack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.jobs import Choice
+from placewright.formulations.gang.problem import Problem as Gangs
+from placewright.formulations.geo.compile import Problem
+from placewright.formulations.geo.kinds import Kinds, Rows, Sorting
+from placewright.formulations.wan.compile import NONE, Ints
+from placewright.instances.documents import WHOLE_GPU
+
+MAX_SIZES = 6
+"""Most sizes of tasks that have rows of their own, the largest ones."""
+
+MOVING = 20
+"""A running job that moves is counted for one such part less."""
+
+UNIT = 1000
+"""Of a slot, so that jobs can share one."""
+
+
+def tight_kinds(problem: Problem, gangs: Gangs, taken: Ints | None = None) -> Kinds:
+    """Return kinds by what is free now; `taken` (hosts,) are milli-GPU that plans took since."""
+    return _Tight(problem, gangs, taken).kinds()
+
+
+class _Tight(Sorting):
+    def __init__(self, problem: Problem, gangs: Gangs, taken: Ints | None) -> None:
+        super().__init__(problem, gangs)
+        cluster = gangs.cluster
+        self._taken = np.zeros(cluster.num_hosts, dtype=np.int64) if taken is None else taken
+        self._settled = taken is not None
+        self.models = len(problem.wan.models)
+        sizes = {
+            int(gangs.shape_gpu[group.shape])
+            for job_class in gangs.classes
+            if not job_class.running
+            for choice in job_class.choices
+            for group in choice.groups
+        }
+        large = sorted(size for size in sizes if size > WHOLE_GPU)[-MAX_SIZES:]
+        self.sizes = (WHOLE_GPU, *large)
+        self.first_quota = self.regions * self.models * len(self.sizes)
+        gpus = np.repeat(np.arange(cluster.num_hosts), cluster.gpu_count)
+        self._free = self._milli(gangs.state.gpu_free, gpus)
+        self._cleared = self._free if self._settled else self._milli(gangs.cleared.gpu_free, gpus)
+
+    def _milli(self, gpu_free: NDArray[np.int32], gpus: Ints) -> Ints:
+        free = np.where(self.gangs.usable, gpu_free, 0)
+        each = np.bincount(gpus, weights=free, minlength=self.gangs.cluster.num_hosts)
+        each[~self.gangs.open] = 0
+        left: Ints = np.maximum(0, each.astype(np.int64) - self._taken)
+        return left
+
+    def rooms(self) -> Ints:
+        """Return slots of each region, model and size."""
+        room = np.zeros((self.regions, self.models, len(self.sizes)), dtype=np.int64)
+        cluster = self.gangs.cluster
+        mine = cluster.gpu_model >= 0
+        where = self.wan.host_region[mine], cluster.gpu_model[mine]
+        for s, size in enumerate(self.sizes):
+            np.add.at(room[:, :, s], where, self._slots(self._cleared, size)[mine])
+        return np.append(room.ravel(), np.array(self.limits, dtype=np.int64))
+
+    def _slots(self, milli: Ints, size: int) -> Ints:
+        """Return the slots of a size on each host, the smallest one in milli-GPU."""
+        slots: Ints = milli if size == WHOLE_GPU else milli // size * UNIT
+        return slots
+
+    def models_of(self, choice: Choice, r: int) -> list[int]:
+        """Return the models that all tasks of an option may have in a region."""
+        mask = -1
+        for group in choice.groups:
+            mask &= self.mask[group.shape]
+        every = self._supplied[r]
+        return [m for m in range(self.models) if mask >> m & 1 and every[m]]
+
+    def rows(
+        self, choice: Choice, r: int, tenant: int, floats: bool, model: int
+    ) -> list[tuple[int, int]]:
+        """Return what an option takes of the rows in a region, on GPUs of a model."""
+        found = []
+        for s, size in enumerate(self.sizes):
+            amount = 0
+            for group in choice.groups:
+                gpu = int(self.gangs.shape_gpu[group.shape])
+                amount += group.milli_gpu if not s else group.count * (gpu // size) * UNIT
+            if amount and floats:
+                found.append(((r * self.models + model) * len(self.sizes) + s, amount))
+        return found + self.quota_rows_of(choice, r, tenant)
+
+    def staying(self, job: int) -> Iterator[tuple[int, int, Rows]]:
+        """Yield a running job in its place, and as if it moved, which is worth a little less."""
+        running = self.gangs.running[job]
+        choice = self.gangs.classes[running.job_class].choices[0]
+        yield choice.value, NONE, () if self._settled else self._in_place(job)
+        if self.gangs.floats(running) and not self._settled:
+            r = int(self.problem.at[job])
+            less = choice.value - max(1, choice.value // MOVING)
+            for model in self.models_of(choice, r):
+                yield less, model, tuple(self.rows(choice, r, NONE, True, model))
+
+    def _in_place(self, job: int) -> Rows:
+        """Return what a running job takes where it is, with its part of the slots that break."""
+        found: dict[int, int] = {}
+        for group, _, host, _ in self.gangs.running[job].places:
+            model = int(self.gangs.cluster.gpu_model[host])
+            if model < 0:
+                continue
+            own, used = self._task_milli(job, group), max(1, int(self._used[host]))
+            first = (int(self.wan.host_region[host]) * self.models + model) * len(self.sizes)
+            for s in range(len(self.sizes)):
+                part = own if not s else int(self._lost[s][host]) * own // used
+                if part:
+                    found[first + s] = found.get(first + s, 0) + part
+        return tuple(sorted(found.items()))
+
+    def _task_milli(self, job: int, group: int) -> int:
+        groups = self.gangs.classes[self.gangs.running[job].job_class].choices[0].groups
+        return int(self.gangs.shape_gpu[groups[group].shape])
+
+    def prepare(self) -> None:
+        """Count what running jobs hold of hosts, before kinds are made."""
+        self._used = self._cleared - self._free
+        self._lost = [
+            self._slots(self._cleared, size) - self._slots(self._free, size) for size in self.sizes
+        ]
+        supplied = np.zeros((self.regions, self.models), dtype=np.bool_)
+        cluster = self.gangs.cluster
+        mine = self.gangs.open & (cluster.gpu_model >= 0)
+        supplied[self.wan.host_region[mine], cluster.gpu_model[mine]] = True
+        self._supplied = supplied.tolist()
