@@ -61,7 +61,7 @@ def choose(kinds: Kinds, costs: Ints, session: Session) -> Chosen | None:
     model.term("worth", *program.value, sense="max")
     columns, cost = program.cost
     model.term("worth", columns, -each * cost, sense="max")
-    outcome = session.optimise(model.arrays("worth"), share=0.4)
+    outcome = session.optimise(model.arrays("worth"), share=0.6)
     if outcome is None or outcome.values is None:
         return None
     region, way = whole_jobs(program, outcome.values, costs)

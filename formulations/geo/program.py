@@ -20,8 +20,8 @@ from placewright.solver import Model
 
 Floats = NDArray[np.float64]
 
-LEVELS = 3
-"""Of what a cluster reads over links, how finely it is told apart."""
+LEVELS = 2
+"""Of what a cluster costs, how finely it is told apart."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +54,7 @@ def clusters_of(kinds: Kinds, costs: Ints) -> Clusters:
     some = most > 0
     level[some] = (LEVELS * mine[some] + most[some, None] - 1) // most[some, None]
     level[~can] = -1
-    size = np.where(some, np.floor(2 * np.log2(np.maximum(1, most))), -1).astype(np.int64)
+    size = np.where(some, np.floor(np.log2(np.maximum(1, most))), -1).astype(np.int64)
     key = np.column_stack([kinds.of_job[jobs], size])
     rows = np.concatenate([key.view(np.uint8).reshape(len(jobs), -1), level.view(np.uint8)], axis=1)
     first, inverse = _distinct(rows)

@@ -6,8 +6,8 @@ need them on one host. For each model and each size s of tasks a row counts slot
 
     sum over tasks of at least s of floor(gpus / s)  <=  sum over hosts of floor(free / s)
 
-which for sizes that divide each other is all that hosts ask. A job in its place takes its
-part of the slots that its hosts lack.
+which for sizes that divide each other is all that hosts ask. Jobs that stop or move give back
+milli-GPU, but no slots.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOVING = 20
 """A running job that moves is counted for one such part less."""
 
 UNIT = 1000
-"""Of a slot, so that jobs can share one."""
+"""Of a slot, as of a GPU."""
 
 
 def tight_kinds(problem: Problem, gangs: Gangs, taken: Ints | None = None) -> Kinds:
@@ -74,12 +74,13 @@ class _Tight(Sorting):
         mine = cluster.gpu_model >= 0
         where = self.wan.host_region[mine], cluster.gpu_model[mine]
         for s, size in enumerate(self.sizes):
-            np.add.at(room[:, :, s], where, self._slots(self._cleared, size)[mine])
+            free = self._slots(self._free, size) if s else self._cleared
+            np.add.at(room[:, :, s], where, free[mine])
         return np.append(room.ravel(), np.array(self.limits, dtype=np.int64))
 
     def _slots(self, milli: Ints, size: int) -> Ints:
-        """Return the slots of a size on each host, the smallest one in milli-GPU."""
-        slots: Ints = milli if size == WHOLE_GPU else milli // size * UNIT
+        """Return the slots of a size on each host."""
+        slots: Ints = milli // size * UNIT
         return slots
 
     def models_of(self, choice: Choice, r: int) -> list[int]:
@@ -112,22 +113,22 @@ class _Tight(Sorting):
         if self.gangs.floats(running) and not self._settled:
             r = int(self.problem.at[job])
             less = choice.value - max(1, choice.value // MOVING)
+            milli = sum(group.milli_gpu for group in choice.groups)
             for model in self.models_of(choice, r):
-                yield less, model, tuple(self.rows(choice, r, NONE, True, model))
+                yield less, model, ((self._first_row(r, model), milli),)
+
+    def _first_row(self, r: int, model: int) -> int:
+        """Return the row of a model's milli-GPU in a region."""
+        return (r * self.models + model) * len(self.sizes)
 
     def _in_place(self, job: int) -> Rows:
-        """Return what a running job takes where it is, with its part of the slots that break."""
+        """Return the milli-GPU that a running job takes where it is."""
         found: dict[int, int] = {}
         for group, _, host, _ in self.gangs.running[job].places:
             model = int(self.gangs.cluster.gpu_model[host])
-            if model < 0:
-                continue
-            own, used = self._task_milli(job, group), max(1, int(self._used[host]))
-            first = (int(self.wan.host_region[host]) * self.models + model) * len(self.sizes)
-            for s in range(len(self.sizes)):
-                part = own if not s else int(self._lost[s][host]) * own // used
-                if part:
-                    found[first + s] = found.get(first + s, 0) + part
+            if model >= 0:
+                row = self._first_row(int(self.wan.host_region[host]), model)
+                found[row] = found.get(row, 0) + self._task_milli(job, group)
         return tuple(sorted(found.items()))
 
     def _task_milli(self, job: int, group: int) -> int:
@@ -135,11 +136,7 @@ class _Tight(Sorting):
         return int(self.gangs.shape_gpu[groups[group].shape])
 
     def prepare(self) -> None:
-        """Count what running jobs hold of hosts, before kinds are made."""
-        self._used = self._cleared - self._free
-        self._lost = [
-            self._slots(self._cleared, size) - self._slots(self._free, size) for size in self.sizes
-        ]
+        """Find the models of which regions have hosts."""
         supplied = np.zeros((self.regions, self.models), dtype=np.bool_)
         cluster = self.gangs.cluster
         mine = self.gangs.open & (cluster.gpu_model >= 0)
