@@ -79,11 +79,11 @@ def check_geo(round_: Round, hosts: Mapping[str, Hardware]) -> None:
     _check_costs(round_, hosts)
 
 
-def _regions(cluster: ClusterDocument, geo: Geo) -> tuple[str, ...]:
+def _regions(cluster: ClusterDocument, geo: Geo) -> frozenset[str]:
     """Return the names of the regions."""
     path = ("geo", "level")
     check_known(geo.level, cluster.levels, "level", path)
-    regions = tuple(domain.name for domain in cluster.domains if domain.level == geo.level)
+    regions = frozenset(domain.name for domain in cluster.domains if domain.level == geo.level)
     if len(regions) > MAX_REGIONS:
         raise InvalidInputError(
             f"has {len(regions):,} domains; expected at most {MAX_REGIONS} regions",
@@ -130,7 +130,7 @@ def _check_one_region(job: Job, region_of: Mapping[str, str], path: Path) -> Non
             )
 
 
-def _check_size(round_: Round, regions: Sequence[str]) -> None:
+def _check_size(round_: Round, regions: Collection[str]) -> None:
     count = len(round_.jobs) + len(round_.geo.datasets)
     if count * len(regions) > MAX_CELLS:
         raise InvalidInputError(
