@@ -10,7 +10,7 @@ from placewright.formulations.replicas.problem import Problem
 from placewright.formulations.session import HOLD_SLACK, Bound, Session
 from placewright.solver import Status
 
-MOST_COLUMNS = 3000
+MOST_COLUMNS = 600
 """Larger models are not solved to the end in a reasonable time."""
 
 _LAST = ("imbalance", "hottest")

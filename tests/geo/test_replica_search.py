@@ -1,0 +1,127 @@
+"""Policy `replicas` on rounds too large for the exact model, and what its search is made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from placewright.formulations.replicas import annealing, run
+from placewright.formulations.replicas.compile import compile_replicas
+from placewright.formulations.replicas.draft import Draft
+from placewright.formulations.replicas.dropping import balanced
+from placewright.formulations.replicas.exact import is_small
+from placewright.formulations.replicas.placing import greedy
+from placewright.formulations.replicas.values import values
+from placewright.instances.geo_generator import generate
+from placewright.instances.plan import Plan, Reason
+from placewright.instances.round import Round
+from placewright.instances.verify import verify
+from placewright.rounds import solve_round
+
+
+@pytest.fixture(scope="module")
+def drawn() -> Round:
+    return generate(regions=4, datasets=48, jobs=240, gpus=1600, seed=3)
+
+
+@pytest.fixture
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Search little, and prove nothing."""
+    monkeypatch.setattr(annealing, "SWEEPS", 12)
+    monkeypatch.setattr(run, "PARTS", 4)
+    monkeypatch.setattr(run, "bounds", lambda *_: iter(()))
+
+
+def terms(plan: Plan) -> tuple[int, ...]:
+    assert plan.certificate is not None
+    assert plan.certificate.degraded == ()
+    return tuple(term.value for term in plan.certificate.terms)
+
+
+def section(plan: Plan, kind: str) -> dict[str, Any]:
+    return next((s for s in plan.sections if s["kind"] == kind), {})
+
+
+def test_a_search_betters_the_greedy_plan(drawn: Round, brief: None) -> None:
+    assert not is_small(compile_replicas(drawn))
+    first = solve_round(drawn, time_limit=0, isolation="none")
+    plan = solve_round(drawn, time_limit=30, isolation="none", deterministic=True)
+    assert verify(drawn, plan).ok
+    assert terms(plan) < terms(first)
+    assert {d.reason for d in plan.decisions} == {Reason.NOT_ASKED}
+
+
+def test_a_lost_region_has_no_homes_and_the_plan_is_valid(drawn: Round, brief: None) -> None:
+    region = drawn.geo.datasets[0].replicas[0]
+    inside = {region}
+    for domain in drawn.cluster.domains:
+        if domain.parent in inside:
+            inside.add(domain.name)
+    hosts = tuple(
+        host.model_copy(update={"healthy": host.parent not in inside})
+        for host in drawn.cluster.hosts
+    )
+    links = tuple(k for k in drawn.geo.links if region not in (k.source, k.target))
+    lost = drawn.model_copy(
+        update={
+            "cluster": drawn.cluster.model_copy(update={"hosts": hosts}),
+            "geo": drawn.geo.model_copy(update={"links": links}),
+        }
+    )
+    plan = solve_round(lost, time_limit=30, isolation="none", deterministic=True)
+    assert verify(lost, plan).ok
+    replicas = section(plan, "replicas")
+    assert all(home["region"] != region for home in replicas["homes"])
+    assert all(create["region"] != region for create in replicas["creates"])
+    housed = {home["job"] for home in replicas["homes"]}
+    nowhere = {d.job for d in plan.decisions if d.reason is Reason.NO_REGION}
+    assert nowhere
+    assert nowhere | housed == {job.name for job in lost.jobs}
+    assert not nowhere & housed
+
+
+def test_many_datasets_with_the_same_readers_are_one_group(drawn: Round) -> None:
+    datasets = drawn.geo.datasets
+    twins = tuple(d.model_copy(update={"name": f"{d.name}-twin"}) for d in datasets)
+    jobs = tuple(
+        job.model_copy(
+            update={
+                "reads": job.reads
+                + tuple(r.model_copy(update={"dataset": f"{r.dataset}-twin"}) for r in job.reads)
+            }
+        )
+        for job in drawn.jobs
+    )
+    doubled = drawn.model_copy(
+        update={"jobs": jobs, "geo": drawn.geo.model_copy(update={"datasets": datasets + twins})}
+    )
+    problem, before = compile_replicas(doubled), compile_replicas(drawn)
+    assert problem.groups == before.groups
+    assert problem.workloads == before.workloads
+    assert (problem.size == 2 * before.size).all()
+    assert (problem.group[: len(datasets)] == problem.group[len(datasets) :]).all()
+
+
+def test_a_draft_counts_as_its_layout_does(drawn: Round) -> None:
+    problem = compile_replicas(drawn)
+    for draft in (greedy(problem), greedy(problem, copying=False)):
+        exact = values(problem.wan, draft.layout(problem))
+        assert draft.rank(problem) == (
+            exact["overload"],
+            exact["remote_reads"],
+            exact["copies"],
+        )
+        after = values(problem.wan, balanced(problem, draft).layout(problem))
+        assert after["imbalance"] <= exact["imbalance"]
+        assert after | {"imbalance": 0} == exact | {"imbalance": 0}
+
+
+def test_a_copy_that_nobody_needs_is_not_made(drawn: Round) -> None:
+    problem = compile_replicas(drawn)
+    draft = greedy(problem, copying=False)
+    everywhere = Draft(draft.jobs, np.ones_like(draft.replicas))
+    trimmed = everywhere.trimmed(problem)
+    assert ((trimmed.replicas & ~problem.now) <= draft.read(problem)).all()
+    assert (trimmed.replicas >= problem.now).all() or (problem.storage < 2**50).any()
