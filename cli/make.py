@@ -87,6 +87,8 @@ def generate_round(
     """Make a round: a partly used cluster and pending jobs of a mix; with --policy one of regions.
 
     Example: placewright generate round --gpus 4096 --jobs 1000 --mix hard --seed 1 -o round.json
+
+    Example: placewright generate round --policy replicas --gpus 8000 --jobs 1000 -o round.json
     """
     check_output(output)
     from placewright.cli.summary import document_text

@@ -75,7 +75,7 @@ def solve(
         ),
     ] = None,
 ) -> None:
-    """Plan one round: which jobs start, where, and how close that is to the best.
+    """Plan one round: which jobs start where, or where data lives, and how close to the best.
 
     Ctrl-C stops the search; the best plan so far is printed and written (exit 130). So is a plan
     that cannot keep all promises of earlier rounds; it names those that it breaks (exit 4).

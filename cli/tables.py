@@ -35,7 +35,7 @@ REASONS = {
     Reason.NOT_CHOSEN: "could have started; others were worth more",
     Reason.PROMISED_LATER: "will be done as promised in later leases",
     Reason.REFUSED: "could be promised none of its due times",
-    Reason.DATA: "a region has room for it, and its data is on the way there",
+    Reason.DATA: "a region has such GPUs, and its data is on the way there",
     Reason.NO_REGION: "no region may run it with all of its data",
     Reason.NOT_ASKED: "the policy decides where data lives, and starts nobody",
 }
