@@ -9,21 +9,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.replicas.branching import Proven, Relaxed, improving, relaxed
+from placewright.formulations.replicas.branching import Proven, Relaxed, branched, relaxed
+from placewright.formulations.replicas.partly import in_doubt, partly_whole
 from placewright.formulations.replicas.pool import Pool, pool_of
 from placewright.formulations.replicas.problem import HOMELESS, Problem
 from placewright.formulations.replicas.program import TOGETHER, Program, program_of
 from placewright.formulations.session import SHARPNESS, Bound, Session, near
+from placewright.solver import Arrays
 
 Floats: TypeAlias = NDArray[np.float64]
 
 BRANCHED = ("remote_reads", "copies")
 """Terms for which it matters much that replicas are whole."""
+
+FEW_COPIES = 100
+"""Copies that could be made up to which branching alone comes to an end."""
+
+WHOLE_DATASETS = (15, 40)
+"""So many datasets are made whole, one after the other."""
+
+CLAIMING = 0.8
+"""Share of the time that such programs may take."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,11 +79,11 @@ def bounds(problem: Problem, session: Session, held: Mapping[str, int]) -> Itera
         yield Bound(term, float(proven[term]), certified=True)
     coarse = program_of(without_data(pool))
     for term in ("overload", "hottest"):
-        if term in terms and (found := _relaxed(coarse, term, {}, session)) is not None:
+        if term in terms and (found := _relaxed(coarse.arrays(term, {}), session)) is not None:
             proven[term] = max(proven[term], found.bound)
             yield Bound(term, float(proven[term]), certified=True)
     program = program_of(pool)
-    trees: dict[str, Iterator[Proven]] = {}
+    questions: dict[str, _Question] = {}
     for number, term in enumerate(terms):
         if session.proven:
             return
@@ -79,18 +91,18 @@ def bounds(problem: Problem, session: Session, held: Mapping[str, int]) -> Itera
         if near(proven[term], goal, SHARPNESS):
             continue
         known = {name: held[name] for name in terms[:number] if name in held}
-        trees[term] = improving(program, term, known, session, goal)
-        for step in trees[term]:
-            yield Bound(term, float(step.bound), tuple(known.items()), step.certified)
-            break
-    open_trees = [term for term in BRANCHED if term in trees and term in held]
-    for left, term in zip(range(len(open_trees), 0, -1), open_trees, strict=True):
-        known = {name: held[name] for name in terms[: terms.index(term)] if name in held}
+        arrays = program.arrays(term, known)
+        if (root := _relaxed(arrays, session)) is not None:
+            yield Bound(term, float(root.bound), tuple(known.items()), certified=True)
+            if term in BRANCHED and term in held:
+                questions[term] = _Question(program, arrays, root, goal)
+    for left, (term, question) in zip(range(len(questions), 0, -1), questions.items(), strict=True):
+        known = {name: held[name] for name in terms[: terms.index(term)]}
         until = session.remaining() * (1 - 1 / left)
-        for step in trees[term]:
+        for step in question.better(session, 1 / left):
             yield Bound(term, float(step.bound), tuple(known.items()), step.certified)
             late = not session.deterministic and session.expired(until)
-            if late or session.proven or near(step.bound, held[term], session.gap):
+            if late or session.proven or near(step.bound, question.goal, session.gap):
                 break
 
 
@@ -102,13 +114,44 @@ def together(
     `goal`: what a plan reaches.
     """
     program = program_of(pool_of(problem.wan))
-    yield from improving(program, TOGETHER, {"overload": overload}, session, goal)
+    arrays = program.arrays(TOGETHER, {"overload": overload})
+    if (root := _relaxed(arrays, session)) is not None:
+        yield Proven(root.bound, certified=True)
+        yield from _Question(program, arrays, root, goal).better(session, 1.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Question:
+    """A term with others held, what its relaxation says, and what a plan reaches."""
+
+    program: Program
+    arrays: Arrays
+    root: Relaxed
+    goal: float
+
+    def better(self, session: Session, share: float) -> Iterator[Proven]:
+        """Yield better and better bounds; `share` of the time left is for solvers' claims."""
+        best = self.root.bound
+        copies = int(self.program.pool.fresh.sum())
+        for number in WHOLE_DATASETS if copies > FEW_COPIES else ():
+            if best >= self.goal or session.expired():
+                break
+            whole = in_doubt(self.program, self.root, number)
+            part = CLAIMING * share / len(WHOLE_DATASETS)
+            claim = partly_whole(self.program, self.arrays, self.root, whole, session, part)
+            if claim is not None and claim > best:
+                best = ceil(claim * (1 - SHARPNESS))
+                yield Proven(best, certified=False)
+        for step in branched(self.program, self.arrays, self.root, session, self.goal):
+            if step.bound > best or step.certified:
+                best = max(best, step.bound)
+                yield step
 
 
 def prices(problem: Problem, session: Session, overload: int) -> Prices | None:
     """Return the relaxation of GiB read remotely and copied; None if no time or solver is left."""
     program = program_of(pool_of(problem.wan))
-    found = _relaxed(program, TOGETHER, {"overload": overload}, session)
+    found = _relaxed(program.arrays(TOGETHER, {"overload": overload}), session)
     if found is None or found.point is None:
         return None
     point, saved = np.append(found.point, 0.0), np.append(found.prices, 0.0)
@@ -121,11 +164,9 @@ def prices(problem: Problem, session: Session, overload: int) -> Prices | None:
     )
 
 
-def _relaxed(
-    program: Program, term: str, held: Mapping[str, int], session: Session
-) -> Relaxed | None:
+def _relaxed(arrays: Arrays, session: Session) -> Relaxed | None:
     try:
-        return relaxed(program.arrays(term, held), session)
+        return relaxed(arrays, session)
     except ArithmeticError:
         return None
 

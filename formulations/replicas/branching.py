@@ -12,7 +12,7 @@ a count first where it has as many as a copy, since that leaves no way out by an
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
 from math import ceil
@@ -121,23 +121,15 @@ def impossible(arrays: Arrays, session: Session) -> bool:
     return least is not None and least > 0
 
 
-def improving(
-    program: Program, term: str, held: Mapping[str, int], session: Session, goal: float
+def branched(
+    program: Program, arrays: Arrays, root: Relaxed, session: Session, goal: float
 ) -> Iterator[Proven]:
-    """Yield better and better bounds of a term, the relaxation's first.
+    """Yield better and better bounds than the relaxation, `root`, of a program.
 
     It ends at the goal, which a plan reaches, where nothing is left to split, or without time.
     """
-    arrays = program.arrays(term, held)
     certified, number = True, count()
-    try:
-        root = relaxed(arrays, session)
-    except ArithmeticError:
-        return
-    if root is None:
-        return
     best = root.bound
-    yield Proven(best, certified)
     leaves = [_Leaf(root.bound, next(number), (), root.point)]
     splits = range(MOST_SPLITS) if session.deterministic else count()
     for _ in splits:
