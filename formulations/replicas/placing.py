@@ -143,15 +143,29 @@ def usual_order(problem: Problem) -> Ints:
 
 
 def housed(problem: Problem, draft: Draft) -> Draft:
-    """Return a draft in which every job has a home that can have one beside these replicas."""
-    homeless = draft.jobs.sum(axis=(1, 2)) < problem.count
+    """Return a draft in which all jobs have homes that can have one beside these replicas.
+
+    Homes from which some data cannot be read are given up.
+    """
+    jobs = np.where(readable(problem, draft.replicas)[:, :, None], draft.jobs, 0)
+    homeless = jobs.sum(axis=(1, 2)) < problem.count
     if not homeless.any():
         return draft
     placing = Placing(problem, draft.replicas, np.zeros_like(draft.replicas))
-    placing.keep(draft, np.arange(problem.workloads))
+    placing.keep(Draft(jobs, draft.replicas), np.arange(problem.workloads))
     order = usual_order(problem)
     placing.place(order[homeless[order]].tolist())
     return placing.draft()
+
+
+def readable(problem: Problem, replicas: Bools) -> Bools:
+    """Return where workloads can read all their data, there or from afar (workloads, regions)."""
+    over_links: Bools = (replicas.astype(np.int64) @ problem.linked.astype(np.int64)) > 0
+    p = problem.read_group
+    reads = replicas[p] | (problem.read_remote[:, None] & over_links[p])
+    found = np.ones((problem.workloads, problem.regions), dtype=np.bool_)
+    np.logical_and.at(found, problem.read_workload, reads)
+    return found
 
 
 def greedy(problem: Problem, *, copying: bool = True) -> Draft:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from types import ModuleType
 
+import numpy as np
 import pytest
 
+from placewright.instances.geo_generator import generate
+from placewright.instances.round import Round
 from placewright.rounds import solve_round
 
 SETTLED_AFTER_A_REFUSAL = 792
@@ -28,3 +31,28 @@ def test_where_data_lives_is_the_best_of_all(
         for k, term in enumerate(certificate.terms):
             rivals = [v[k] for v in every if all(v[i] <= reached[i] for i in range(k))]
             assert term.bound is None or term.bound <= min(rivals), (seed, term)
+
+
+@pytest.mark.parametrize("seed", [13, 15])
+def test_no_plan_of_a_sparse_wan_has_homes_without_their_data(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    regions = int(rng.integers(4, 9))
+    datasets = int(rng.integers(30, 50))
+    jobs = max(datasets * 3, 64 * regions)
+    drawn = generate(
+        regions=regions, datasets=datasets, jobs=jobs, gpus=8 * (jobs * 3 // 8), seed=seed
+    ).model_dump(mode="json")
+    names = [region["name"] for region in drawn["geo"]["regions"]]
+    for link in drawn["geo"]["links"]:
+        link["bandwidth"] *= int(rng.random() < 0.7)
+    for dataset in drawn["geo"]["datasets"]:
+        if rng.random() < 0.3:
+            dataset["regions"] = sorted({*dataset["replicas"], *rng.choice(names, 2).tolist()})
+        if rng.random() < 0.05:
+            dataset["replicas"] = []
+    for job in drawn["jobs"]:
+        for read in job["reads"]:
+            read["remote"] = bool(rng.random() < 0.8)
+    plan = solve_round(Round.model_validate(drawn), time_limit=3, isolation="none")
+    assert plan.certificate is not None
+    assert plan.certificate.degraded == ()
