@@ -63,6 +63,17 @@ def test_regions_for_jobs_are_the_best_and_bounds_hold(
         assert compare(solved(round_), GEO, geo_oracle.vectors(round_)), seed
 
 
+@pytest.mark.parametrize("seed", [56, 197, 336, 397, 447, 482, 672])
+@pytest.mark.parametrize(
+    "terms", [("value", "gpu_cost", "remote_reads"), (*GEO,)], ids=["gpu_cost first", "last"]
+)
+def test_bounds_of_gpu_cost_hold_where_jobs_mix_models_or_may_move_to_cheaper_ones(
+    seed: int, terms: tuple[str, ...], geo_tiny: ModuleType, geo_oracle: ModuleType
+) -> None:
+    round_ = geo_tiny.geo(seed, terms=terms)
+    compare(solved(round_), GEO, geo_oracle.vectors(round_))
+
+
 def test_homes_of_data_are_the_best_and_bounds_hold(
     geo_tiny: ModuleType, replicas_oracle: ModuleType
 ) -> None:
