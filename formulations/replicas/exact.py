@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import ceil
 
 from placewright.formulations.replicas.draft import Draft
 from placewright.formulations.replicas.model import PartModel, everything
 from placewright.formulations.replicas.problem import Problem
-from placewright.formulations.session import HOLD_SLACK, Bound, Session
+from placewright.formulations.session import HOLD_SLACK, SHARPNESS, Bound, Session
 from placewright.solver import Status
 
 MOST_COLUMNS = 600
@@ -36,7 +37,9 @@ def exact(problem: Problem, session: Session, draft: Draft) -> Iterator[Draft | 
         if outcome is None:
             return
         if outcome.bound is not None and single(problem):
-            yield Bound(term, outcome.bound, tuple(holds))
+            # Terms are whole, and solvers stop within tolerances: 7.0000004 does not prove 8.
+            slack = SHARPNESS * max(1.0, abs(outcome.bound))
+            yield Bound(term, float(ceil(outcome.bound - slack)), tuple(holds))
         if outcome.values is None:
             return
         draft = whole.draft(outcome.values)
