@@ -67,7 +67,7 @@ def hottest_text(facts: RegionPlan) -> str | None:
     ]
     term = facts.term("hottest")
     proven = (
-        f"; {term.proof} bound {term_text('hottest', term.bound)}"
+        f"; {term.proof} bound {term_text('hottest', term.bound)}, given the terms before it"
         if term is not None and term.bound is not None
         else ""
     )

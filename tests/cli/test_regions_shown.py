@@ -124,7 +124,9 @@ def test_the_hottest_region_comes_with_its_bound(regional):
         status="feasible", gap=None, terms=(term,), backend="none", versions={}, seed=0
     )
     text = printed(round_, plan.model_copy(update={"certificate": certificate}))
-    line = "2.75 in east before, 1.00 in east after; certified bound 0.975"
+    line = (
+        "2.75 in east before, 1.00 in east after; certified bound 0.975, given the terms before it"
+    )
     assert f"Hottest region, GPUs asked over GPUs there: {line}\n" in text
 
 
