@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placewright.cli.streams import STANDARD, check_output, err, note, out
+from placewright.cli.streams import STANDARD, check_output, err, note, out, wrong_argument
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+    from contextlib import ExitStack
+
     from placewright.instances.plan import Certificate, Plan
 
 EXIT_BROKEN = 4
@@ -83,16 +86,17 @@ def solve(
     Example: placewright solve round.yaml -o plan.json --time-limit 10
     """
     check_output(output, round_file)
-    from contextlib import nullcontext
+    from contextlib import ExitStack
 
     from placewright.cli.progress import progress_of
     from placewright.instances.files import load_round, write
     from placewright.instances.policy import headline
-    from placewright.rounds import open_executor, solve_round
+    from placewright.rounds import solve_round
 
     round_ = load_round(round_file)
-    opened = nullcontext() if executor is None else open_executor(executor)
-    with opened as pool, progress_of(err(), headline(round_.policy.terms)[-1]) as progress:
+    with ExitStack() as stack:
+        pool = None if executor is None else _opened(stack, executor)
+        progress = stack.enter_context(progress_of(err(), headline(round_.policy.terms)[-1]))
         plan = solve_round(
             round_,
             time_limit=time_limit,
@@ -114,6 +118,17 @@ def solve(
         print_plan(out(), round_, plan)
     if plan.certificate is not None:
         raise typer.Exit(_judge(plan, plan.certificate, gap))
+
+
+def _opened(stack: ExitStack, executor: str) -> Executor:
+    """Open the executor that is asked for, until the stack ends."""
+    from placewright.instances.errors import InvalidInputError
+    from placewright.rounds import open_executor
+
+    try:
+        return stack.enter_context(open_executor(executor))
+    except InvalidInputError as error:
+        raise wrong_argument(error, "--executor") from error
 
 
 def _judge(plan: Plan, certificate: Certificate, gap: float | None) -> int:

@@ -83,6 +83,9 @@ def _dask(text: str, address: str) -> Iterator[Executor]:
         from distributed import Client
     except ImportError:
         raise _refused(text, "expected Dask; install placewright[distributed]") from None
+    host, _, port = address.removeprefix("//").rpartition(":")
+    if not host or not port.isdigit():
+        raise _refused(text, EXPECTED)
     try:
         client: Any = Client(f"tcp:{address}", timeout=10, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, TimeoutError, ValueError) as error:

@@ -103,7 +103,16 @@ def test_options_reach_the_solver(run, solver, round_file):
         "seed": 7,
         "deterministic": True,
         "progress": None,
+        "executor": None,
     }
+
+
+@pytest.mark.parametrize("where", ["cloud", "local:0", "local:x", "dask://", "dask://here"])
+def test_an_executor_that_cannot_be_is_wrong_usage(run, round_file, where):
+    result = run("solve", round_file, "--executor", where)
+    assert (result.code, result.out) == (2, "")
+    assert "--executor" in result.err
+    assert "Traceback" not in result.err
 
 
 def test_without_options_the_limits_of_the_round_stand(run, solver, round_file):
