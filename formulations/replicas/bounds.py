@@ -31,7 +31,7 @@ BRANCHED = ("remote_reads", "copies")
 FEW_COPIES = 100
 """Copies that could be made up to which branching alone comes to an end."""
 
-WHOLE_DATASETS = (15, 40)
+WHOLE_DATASETS = (15, 40, 100)
 """So many datasets are made whole, one after the other."""
 
 CLAIMING = 0.8
@@ -133,11 +133,11 @@ class _Question:
         """Yield better and better bounds; `share` of the time left is for solvers' claims."""
         best = self.root.bound
         copies = int(self.program.pool.fresh.sum())
-        for number in WHOLE_DATASETS if copies > FEW_COPIES else ():
+        for done, number in enumerate(WHOLE_DATASETS if copies > FEW_COPIES else ()):
             if best >= self.goal or session.expired():
                 break
             whole = in_doubt(self.program, self.root, number)
-            part = CLAIMING * share / len(WHOLE_DATASETS)
+            part = CLAIMING * share / (len(WHOLE_DATASETS) - done)
             claim = partly_whole(self.program, self.arrays, self.root, whole, session, part)
             if claim is not None and claim > best:
                 best = ceil(claim * (1 - SHARPNESS))
