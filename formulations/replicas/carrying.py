@@ -72,7 +72,7 @@ def _without(problem: Problem, draft: Draft, lost: Bools, copies: Bools) -> Draf
 def _wishes(
     problem: Problem, layout: Layout
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Return the copies, the one that saves most reads per GiB first, and the drops."""
+    """Return the copies, the one that saves most reads first, and the drops."""
     wan = problem.wan
     region = layout.homes[wan.read_job, 0]
     there = region != NONE
@@ -81,7 +81,7 @@ def _wishes(
     weight = np.where(wan.read_remote, 1, 10**3) * wan.read_gib
     np.add.at(reads, (wan.read_dataset[there], region[there]), weight[there])
     d, r = np.nonzero(layout.creates(wan))
-    order = np.argsort(-(reads[d, r] / wan.size[d]), kind="stable")
+    order = np.argsort(-reads[d, r], kind="stable")
     creates = list(zip(d[order].tolist(), r[order].tolist(), strict=True))
     d, r = np.nonzero(layout.drops(wan))
     return creates, list(zip(d.tolist(), r.tolist(), strict=True))
