@@ -29,6 +29,9 @@ from placewright.formulations.wan.compile import NONE, Ints
 PASSES = 3
 """How often jobs that found no room are offered to other regions."""
 
+LITTLE = 2e-4
+"""Part of the value that is there already for which no other pass is made."""
+
 FULL = 2**40
 """Milli-GPU taken of a host to which nothing may come."""
 
@@ -49,7 +52,7 @@ Decide = Callable[[Sequence[Part], Session], Iterable[Answered]]
 
 def apart(problem: Problem, gangs: Gangs, session: Session, decide: Decide) -> Iterator[Candidate]:
     """Yield plans of a round; `gangs` are all its jobs as one round of gangs."""
-    return _Rounds(problem, gangs, _costs(problem), decide).plans(session)
+    return _Rounds(problem, gangs, costs_of(problem), decide).plans(session)
 
 
 def value_bound(kinds: Kinds, session: Session) -> Iterator[Bound]:
@@ -65,12 +68,12 @@ def cost_bound(kinds: Kinds, session: Session) -> Iterator[Bound]:
     first = next((t for t in problem.round.policy.terms[1:2] if t in COSTS), None)
     if first is not None and session.best is not None:
         value = session.best["value"]
-        least = bound_cost(kinds, _costs(problem), value, session)
+        least = bound_cost(kinds, costs_of(problem), value, session)
         if least is not None:
             yield Bound(first, least, (("value", value),), certified=True)
 
 
-def _costs(problem: Problem) -> Ints:
+def costs_of(problem: Problem) -> Ints:
     """Return what jobs cost in regions, as the first term says that counts it."""
     known = {"remote_reads": problem.remote, "egress_cost": problem.egress}
     return next((known[t] for t in problem.round.policy.terms if t in known), problem.remote)
@@ -96,7 +99,10 @@ class _Rounds:
             before = len(self.settled.starts)
             if session.expired():
                 break
-            self._pass(self._offered(), session)
+            offered = self._offered()
+            if not self._pays(offered):
+                break
+            self._pass(offered, session)
             if len(self.settled.starts) == before:
                 break
         if len(self.settled.starts) > started:
@@ -142,6 +148,13 @@ class _Rounds:
         for j, way in Room(kinds).offer(waiting, self.costs, self._tried):
             region[j], model[j] = kinds.way_region[way], kinds.way_model[way]
         return Chosen(region, model)
+
+    def _pays(self, offered: Chosen) -> bool:
+        """Whether what is offered could be worth another pass."""
+        jobs = self.round.jobs
+        new = sum(jobs[j].value_of(0) for j in np.flatnonzero(offered.region != NONE).tolist())
+        known = sum(jobs[j].value_of(option) for j, (option, _) in self.settled.starts.items())
+        return new > LITTLE * known
 
     def _taken(self) -> Ints:
         """Return the milli-GPU that the plan takes of hosts so far (hosts,)."""

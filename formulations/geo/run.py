@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from placewright.formulations.gang.problem import Problem as Gangs
-from placewright.formulations.geo.apart import Decide, apart, cost_bound, value_bound
+from placewright.formulations.geo.apart import Decide, apart, cost_bound, costs_of, value_bound
 from placewright.formulations.geo.compile import Problem
 from placewright.formulations.geo.kinds import kinds_of
+from placewright.formulations.geo.swapping import nearer
 from placewright.formulations.geo.united import United, united
 from placewright.formulations.geo.waiting import with_data
 from placewright.formulations.session import Bound, Candidate, Session
@@ -53,7 +54,12 @@ def run(
     yield from apart(problem, whole, session, decide)
     session.deadline += max(0.0, end - session.deadline)
     if size <= MEDIUM:
-        yield from _together(problem, united(problem), session, within)
+        gangs_of_all = united(problem)
+        for step in _together(problem, gangs_of_all, session, within):
+            yield step
+            if isinstance(step, Candidate) and len(gangs_of_all.scale.terms) == 1:
+                near = nearer(problem, whole, step, costs_of(problem))
+                yield with_data(problem, near)
     yield from cost_bound(kinds, session)
 
 

@@ -7,7 +7,7 @@ need them on one host. For each model and each size s of tasks a row counts slot
     sum over tasks of at least s of floor(gpus / s)  <=  sum over hosts of floor(free / s)
 
 which for sizes that divide each other is all that hosts ask. Jobs that stop or move give back
-milli-GPU, but no slots.
+their GPUs, and as many slots as these would make, in parts.
 """
 
 from __future__ import annotations
@@ -58,7 +58,6 @@ class _Tight(Sorting):
         self.first_quota = self.regions * self.models * len(self.sizes)
         gpus = np.repeat(np.arange(cluster.num_hosts), cluster.gpu_count)
         self._free = self._milli(gangs.state.gpu_free, gpus)
-        self._cleared = self._free if self._settled else self._milli(gangs.cleared.gpu_free, gpus)
 
     def _milli(self, gpu_free: NDArray[np.int32], gpus: Ints) -> Ints:
         free = np.where(self.gangs.usable, gpu_free, 0)
@@ -74,9 +73,13 @@ class _Tight(Sorting):
         mine = cluster.gpu_model >= 0
         where = self.wan.host_region[mine], cluster.gpu_model[mine]
         for s, size in enumerate(self.sizes):
-            free = self._slots(self._free, size) if s else self._cleared
+            free = self._slots(self._free, size) if s else self._free
             np.add.at(room[:, :, s], where, free[mine])
-        return np.append(room.ravel(), np.array(self.limits, dtype=np.int64))
+        every: Ints = room.ravel()
+        for job in () if self._settled else self.gangs.running:
+            for row, amount in self._in_place(job) if self._lies_open(job) else ():
+                every[row] += amount
+        return np.append(every, np.array(self.limits, dtype=np.int64))
 
     def _slots(self, milli: Ints, size: int) -> Ints:
         """Return the slots of a size on each host."""
@@ -109,27 +112,42 @@ class _Tight(Sorting):
         """Yield a running job in its place, and as if it moved, which is worth a little less."""
         running = self.gangs.running[job]
         choice = self.gangs.classes[running.job_class].choices[0]
-        yield choice.value, NONE, () if self._settled else self._in_place(job)
-        if self.gangs.floats(running) and not self._settled:
+        if self._settled or not self._lies_open(job):
+            yield choice.value, NONE, ()
+            return
+        yield choice.value, NONE, self._in_place(job)
+        if self.gangs.floats(running):
             r = int(self.problem.at[job])
             less = choice.value - max(1, choice.value // MOVING)
-            milli = sum(group.milli_gpu for group in choice.groups)
             for model in self.models_of(choice, r):
-                yield less, model, ((self._first_row(r, model), milli),)
+                amount = {self._first_row(r, model): sum(g.milli_gpu for g in choice.groups)}
+                yield less, model, self._with_slots(amount)
+
+    def _lies_open(self, job: int) -> bool:
+        """Whether all hosts of a running job are open, so that what it gives back is there."""
+        return all(self.gangs.open[place[2]] for place in self.gangs.running[job].places)
 
     def _first_row(self, r: int, model: int) -> int:
         """Return the row of a model's milli-GPU in a region."""
         return (r * self.models + model) * len(self.sizes)
 
     def _in_place(self, job: int) -> Rows:
-        """Return the milli-GPU that a running job takes where it is."""
+        """Return what a running job takes of its hosts."""
         found: dict[int, int] = {}
         for group, _, host, _ in self.gangs.running[job].places:
             model = int(self.gangs.cluster.gpu_model[host])
             if model >= 0:
                 row = self._first_row(int(self.wan.host_region[host]), model)
                 found[row] = found.get(row, 0) + self._task_milli(job, group)
-        return tuple(sorted(found.items()))
+        return self._with_slots(found)
+
+    def _with_slots(self, milli: dict[int, int]) -> Rows:
+        """Return milli-GPU of models with as many slots as they would make, in parts."""
+        return tuple(
+            (row + s, amount * UNIT // size if s else amount)
+            for row, amount in sorted(milli.items())
+            for s, size in enumerate(self.sizes)
+        )
 
     def _task_milli(self, job: int, group: int) -> int:
         groups = self.gangs.classes[self.gangs.running[job].job_class].choices[0].groups

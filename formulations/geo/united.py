@@ -38,9 +38,6 @@ COSTS = ("remote_reads", "egress_cost", "gpu_cost")
 MOST = 10**10
 """Of worth in all: a solver still tells single units apart."""
 
-LEVELS = 3
-"""Of a cost, where that is too much: more would tell apart too many jobs."""
-
 
 @dataclass(frozen=True, slots=True)
 class Scale:
@@ -48,8 +45,7 @@ class Scale:
 
     `terms` are `value` and the costs that count, `weights` the W, and `most` the X; `unit` is what
     divides all values. `before` is what running jobs cost in each before the round. `proves` are
-    the terms that bounds speak of: not what GPUs cost if that is not an option's own, nor costs
-    that are counted in `coarse` units.
+    the terms that bounds speak of: not what GPUs cost if that is not an option's own.
     """
 
     terms: tuple[str, ...]
@@ -58,11 +54,10 @@ class Scale:
     unit: int
     before: tuple[int, ...]
     proves: int
-    coarse: int = 1
 
     def worth(self, value: int, costs: Sequence[int]) -> int:
         """Return the worth of a value with these costs."""
-        lost = sum(w * (c // self.coarse) for w, c in zip(self.weights[1:], costs, strict=False))
+        lost = sum(w * c for w, c in zip(self.weights[1:], costs, strict=False))
         return self.weights[0] * (value // self.unit) - lost
 
     @property
@@ -349,28 +344,21 @@ class _Uniting:
             for k in range(count)
         ]
         in_all = sum(max(way.value for way in mine) // unit for mine in ways.values() if mine)
-        coarse = 1
-        if most and in_all * _product(m + 1 for m in most) > MOST:
-            # Of the first cost alone, in units that a solver can tell apart.
-            most = most[:1]
-            dearest = max(way.costs[0] for mine in ways.values() for way in mine)
-            coarse = max(-(-most[0] * in_all // MOST), dearest // LEVELS + 1)
-            most = [most[0] // coarse]
+        if in_all * _product(m + 1 for m in most) > MOST:
+            # With costs too few jobs would be alike, and value comes first.
+            most = []
         weights = [1]
         for x in reversed(most):
             weights.insert(0, weights[0] * (x + 1))
         before = [
-            sum(
-                mine[0].costs[k] // coarse for j, mine in ways.items() if self.round.jobs[j].running
-            )
+            sum(mine[0].costs[k] for j, mine in ways.items() if self.round.jobs[j].running)
             for k in range(len(most))
         ]
         told = terms[: len(weights)]
         proves = len(told)
         if "gpu_cost" in told and not self._costs_stay:
             proves = told.index("gpu_cost")  # nor what comes after it, which holds it
-        proves = 1 if coarse > 1 else proves
-        return Scale(told, tuple(weights), tuple(most), unit, tuple(before), proves, coarse)
+        return Scale(told, tuple(weights), tuple(most), unit, tuple(before), proves)
 
 
 def _resource(region: int) -> str:

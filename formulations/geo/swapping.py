@@ -1,0 +1,87 @@
+"""Jobs that are alike but for their data change places, so that less is read over links.
+
+Jobs of equal options and priority may have each other's places, where no quota tells their tenants
+apart: nothing but costs of data changes. Of
+two regions, those go over and back that save most together; whoever waits is in a region of its
+own, where nothing costs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+import numpy as np
+
+from placewright.formulations.gang.problem import Problem as Gangs
+from placewright.formulations.geo.compile import Problem
+from placewright.formulations.session import Candidate
+from placewright.formulations.wan.compile import NONE, Bools, Ints
+
+ROUNDS = 5
+"""How often all pairs of regions are gone through."""
+
+FORBIDDEN = 2**40
+"""Cost of a region in which a job may not start."""
+
+
+def nearer(problem: Problem, gangs: Gangs, candidate: Candidate, costs: Ints) -> Candidate:
+    """Return a candidate that is the same but for who is where; `costs` are (jobs, regions)."""
+    where = problem.wan.host_region
+    region = np.full(len(problem.at), NONE, dtype=np.int64)
+    for started, (_, places) in candidate.starts.items():
+        region[started] = where[places[0][2]]
+    takes: dict[int, int] = {}  # by the job that had a place, the one that has it now
+    capped = {tenant.name for tenant in problem.round.tenants if tenant.quota}
+    capped |= {tenant for _, tenant in problem.quota}
+    equal: defaultdict[tuple[object, ...], list[int]] = defaultdict(list)
+    for job_class in gangs.classes:
+        for j in () if job_class.running else job_class.jobs:
+            job = problem.round.jobs[j]
+            tenant = job.tenant if job.tenant in capped else None
+            equal[job_class.choices, tenant, job.priority].append(j)
+    for jobs in equal.values():
+        mine = np.array(jobs, dtype=np.int64)
+        takes |= _changed(mine, region[mine], costs[mine], problem.can[mine])
+    if not takes:
+        return candidate
+    return replace(
+        candidate,
+        starts={takes.get(job, job): start for job, start in candidate.starts.items()},
+        slots={takes.get(job, job): slots for job, slots in candidate.slots.items()},
+        preempted={job: takes.get(by, by) for job, by in candidate.preempted.items()},
+    )
+
+
+def _changed(jobs: Ints, region: Ints, costs: Ints, can: Bools) -> dict[int, int]:
+    """Return who takes whose place, of jobs in these regions (jobs,)."""
+    used = np.unique(region)
+    if len(used) < 2:
+        return {}
+    # The last column is to wait.
+    cost = np.column_stack([np.where(can, costs, FORBIDDEN), np.zeros(len(jobs), dtype=np.int64)])
+    now = region.copy()
+    for _ in range(ROUNDS):
+        better = False
+        for k, a in enumerate(used.tolist()):
+            for b in used[k + 1 :].tolist():
+                better |= _swap(now, cost, a, b)
+        if not better:
+            break
+    takes: dict[int, int] = {}
+    for r in used[used != NONE].tolist():
+        before, after = set(jobs[region == r].tolist()), set(jobs[now == r].tolist())
+        takes |= dict(zip(sorted(before - after), sorted(after - before), strict=True))
+    return takes
+
+
+def _swap(now: Ints, cost: Ints, a: int, b: int) -> bool:
+    """Swap jobs of two regions as long as that saves something; return whether it did."""
+    of_a, of_b = np.flatnonzero(now == a), np.flatnonzero(now == b)
+    over, back = cost[of_a, a] - cost[of_a, b], cost[of_b, b] - cost[of_b, a]
+    of_a, of_b = of_a[np.argsort(-over, kind="stable")], of_b[np.argsort(-back, kind="stable")]
+    pairs = min(len(of_a), len(of_b))
+    saved = np.sort(over)[::-1][:pairs] + np.sort(back)[::-1][:pairs]
+    many = int((saved > 0).sum())
+    now[of_a[:many]], now[of_b[:many]] = b, a
+    return many > 0
