@@ -106,7 +106,8 @@ class Annealing:
     def _units(self, draft: Draft) -> None:
         """Cut workloads into units, each in one cell of the draft."""
         problem = self.problem
-        usual = float(np.median(problem.supply[problem.supply > 0]))
+        supply = problem.supply[problem.supply > 0]
+        usual = float(np.median(supply)) if supply.size else 0.0
         workload, jobs, cell = [], [], []
         cells = draft.jobs.reshape(problem.workloads, -1)
         for w, c in zip(*np.nonzero(cells), strict=True):

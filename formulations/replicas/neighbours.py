@@ -31,7 +31,7 @@ IDLE = 40
 
 
 class Neighbours:
-    """A search from a draft; `steps` yields each better one."""
+    """A search from a draft; `draft` is the best so far."""
 
     def __init__(self, problem: Problem, session: Session, draft: Draft) -> None:
         self.problem, self.session, self.draft = problem, session, draft
@@ -50,7 +50,8 @@ class Neighbours:
         """Yield after each part whether the draft became better, until nothing helps any more."""
         idle = 0
         while idle < IDLE:
-            kind = "regions" if self._random.random() < 0.5 else "groups"
+            alone = self._random.random() < 0.5 or not self.problem.groups
+            kind = "regions" if alone else "groups"
             part = self._regions() if kind == "regions" else self._groups()
             better, solved = self._solve(part)
             self._size[kind] = float(

@@ -79,7 +79,7 @@ class Placing:
         # As many more as cost no more than this one.
         load, here = int(self.load[r, m]), int(supply[r, m])
         edge = next((e for e in (here, here * 6 // 5) if load + demand <= e), None)
-        number = left if edge is None else min(left, (edge - load) // demand)
+        number = left if edge is None else min(left, (edge - load) // max(1, demand))
         self._settle(w, r, m, max(1, number), missing[:, r])
         return max(1, number)
 

@@ -92,7 +92,7 @@ class Relocation:
             yield self._candidate(search.draft, "search")
 
     def _candidate(self, draft: Draft, source: str) -> Candidate:
-        balanced_ = balanced(self.problem, draft)
-        self._draft, plan, refused = carry(self.problem, balanced_, self._refused)
+        draft = balanced(self.problem, draft)
+        self._draft, plan, refused = carry(self.problem, draft, self._refused)
         self._refused |= refused
         return Candidate({}, source, final=True, data=plan)

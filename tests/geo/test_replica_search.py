@@ -125,3 +125,32 @@ def test_a_copy_that_nobody_needs_is_not_made(drawn: Round) -> None:
     trimmed = everywhere.trimmed(problem)
     assert ((trimmed.replicas & ~problem.now) <= draft.read(problem)).all()
     assert (trimmed.replicas >= problem.now).all() or (problem.storage < 2**50).any()
+
+
+def test_without_any_gpu_or_any_replica_nobody_has_a_home(drawn: Round, brief: None) -> None:
+    hosts = tuple(host.model_copy(update={"healthy": False}) for host in drawn.cluster.hosts)
+    datasets = tuple(d.model_copy(update={"replicas": ()}) for d in drawn.geo.datasets)
+    for change in (
+        {"cluster": drawn.cluster.model_copy(update={"hosts": hosts})},
+        {"geo": drawn.geo.model_copy(update={"datasets": datasets})},
+    ):
+        round_ = drawn.model_copy(update=change)
+        plan = solve_round(round_, time_limit=20, isolation="none", deterministic=True)
+        assert verify(round_, plan).ok
+        assert terms(plan)[0] == 3 * sum(job.options[0].milli_gpu for job in drawn.jobs)
+        assert {d.reason for d in plan.decisions} == {Reason.NO_REGION}
+
+
+def test_jobs_that_ask_for_no_gpu_have_homes(drawn: Round, brief: None) -> None:
+    jobs = []
+    for number, job in enumerate(drawn.jobs):
+        groups = tuple(
+            group.model_copy(update={"gpu": 0, "cpu": 1} if number % 2 else {})
+            for group in job.options[0].groups
+        )
+        option = job.options[0].model_copy(update={"groups": groups})
+        jobs.append(job.model_copy(update={"options": (option,)}))
+    round_ = drawn.model_copy(update={"jobs": tuple(jobs)})
+    plan = solve_round(round_, time_limit=0, isolation="none")
+    assert verify(round_, plan).ok
+    assert len(section(plan, "replicas")["homes"]) == len(jobs)
