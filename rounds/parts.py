@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 
+from placewright.formulations.gang import run as gang
+from placewright.formulations.gang.compile import compile_round
 from placewright.formulations.geo.regions import Part
 from placewright.formulations.session import Candidate, Session
 from placewright.instances.round import Round
@@ -45,7 +47,13 @@ def _decide(round_: Round, session: Session) -> Answer:
     hosts = len(round_.cluster.hosts)
     large = len(round_.jobs) * hosts > LARGE
     found: Candidate | None = None
-    for step in steps_within(round_, session):
+    problem = compile_round(round_)
+    if large:
+        # The whole plan is verified anyway.
+        first = next(gang.run(problem, replace(session, best=None, first_bound=None)))
+        if isinstance(first, Candidate) and len(first.starts) == pending:
+            return Answer(first, tuple(session.degraded), session.wall_stopped)
+    for step in steps_within(round_, session, problem):
         if isinstance(step, Candidate):
             found = step
             started = sum(round_.jobs[j].running is None for j in step.starts)

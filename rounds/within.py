@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from placewright.formulations.gang import run as gang
 from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.gang.problem import Problem
 from placewright.formulations.session import Bound, Candidate, Session
 from placewright.instances.plan import Plan
 from placewright.instances.round import Round
@@ -27,9 +28,14 @@ def plans_within(round_: Round, session: Session) -> Iterator[Candidate]:
             yield step
 
 
-def steps_within(round_: Round, session: Session) -> Iterator[Candidate | Bound]:
-    """Yield plans as `plans_within` does, and the bounds of that round."""
-    problem = compile_round(round_)
+def steps_within(
+    round_: Round, session: Session, problem: Problem | None = None
+) -> Iterator[Candidate | Bound]:
+    """Yield plans as `plans_within` does, and the bounds of that round.
+
+    `problem` is what the round compiles to, if that is known.
+    """
+    problem = compile_round(round_) if problem is None else problem
     inner = replace(session, best=None, first_bound=None, proven=False)
     unmoved = Unmoved()(round_)
     bounds = Bounds()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -50,9 +51,14 @@ class Answered(Protocol):
 Decide = Callable[[Sequence[Part], Session], Iterable[Answered]]
 
 
-def apart(problem: Problem, gangs: Gangs, session: Session, decide: Decide) -> Iterator[Candidate]:
-    """Yield plans of a round; `gangs` are all its jobs as one round of gangs."""
-    return _Rounds(problem, gangs, costs_of(problem), decide).plans(session)
+def apart(
+    problem: Problem, gangs: Gangs, session: Session, decide: Decide, *, last: bool
+) -> Iterator[Candidate]:
+    """Yield plans of a round; `gangs` are all its jobs as one round of gangs.
+
+    `last`: no other plans come after these.
+    """
+    return _Rounds(problem, gangs, costs_of(problem), decide).plans(session, last=last)
 
 
 def value_bound(kinds: Kinds, session: Session) -> Iterator[Bound]:
@@ -88,25 +94,33 @@ class _Rounds:
         self.settled = Settled()
         self._tried: set[tuple[int, int]] = set()
 
-    def plans(self, session: Session) -> Iterator[Candidate]:
-        """Yield the plan of the first pass, and the last one if more jobs found room after it."""
+    def plans(self, session: Session, *, last: bool) -> Iterator[Candidate]:
+        """Yield the plan of the first pass, and others if more jobs found room after it.
+
+        `last`: no other plans come after these.
+        """
         kinds = tight_kinds(self.problem, self.gangs)
         chosen = choose(kinds, self.costs, session)
         self._pass(self._offered() if chosen is None else chosen, session)
-        yield self._candidate("regions")
-        started = len(self.settled.starts)
-        for _ in range(PASSES):
+        offered = self._next(session)
+        yield replace(self._candidate("regions"), final=last and offered is None)
+        for left in range(PASSES, 0, -1):
+            if offered is None:
+                break
             before = len(self.settled.starts)
-            if session.expired():
-                break
-            offered = self._offered()
-            if not self._pays(offered):
-                break
             self._pass(offered, session)
-            if len(self.settled.starts) == before:
-                break
-        if len(self.settled.starts) > started:
-            yield self._candidate("other regions")
+            found = len(self.settled.starts) > before
+            offered = self._next(session) if found and left > 1 else None
+            if found:
+                source = "other regions"
+                yield replace(self._candidate(source), final=last and offered is None)
+
+    def _next(self, session: Session) -> Chosen | None:
+        """Return what is offered to other regions, None if that does not pay."""
+        if session.expired():
+            return None
+        offered = self._offered()
+        return offered if self._pays(offered) else None
 
     def _candidate(self, source: str) -> Candidate:
         found = Candidate(

@@ -51,7 +51,7 @@ def run(
     if size <= MEDIUM and not session.deterministic:
         # The rest of the time is for the round as a whole; the better plan is kept.
         session.deadline -= max(0.0, session.remaining()) / 2
-    yield from apart(problem, whole, session, decide)
+    yield from apart(problem, whole, session, decide, last=size > MEDIUM)
     session.deadline += max(0.0, end - session.deadline)
     if size <= MEDIUM:
         gangs_of_all = united(problem)
