@@ -34,6 +34,9 @@ FEW_COPIES = 100
 WHOLE_DATASETS = (15, 40, 100)
 """So many datasets are made whole, one after the other."""
 
+LAST = 0.3
+"""Share of the time that is kept for the terms that no replicas are made whole for."""
+
 CLAIMING = 0.8
 """Share of the time that such programs may take."""
 
@@ -83,41 +86,44 @@ def bounds(problem: Problem, session: Session, held: Mapping[str, int]) -> Itera
             proven[term] = max(proven[term], found.bound)
             yield Bound(term, float(proven[term]), certified=True)
     program = program_of(pool)
-    questions: dict[str, _Question] = {}
-    for number, term in enumerate(terms):
-        if session.proven:
-            return
-        goal = held.get(term, np.inf)
-        if near(proven[term], goal, SHARPNESS):
-            continue
-        known = {name: held[name] for name in terms[:number] if name in held}
-        arrays = program.arrays(term, known)
-        if (root := _relaxed(arrays, session)) is not None:
-            yield Bound(term, float(root.bound), tuple(known.items()), certified=True)
-            if term in BRANCHED and term in held:
-                questions[term] = _Question(program, arrays, root, goal)
-    for left, (term, question) in zip(range(len(questions), 0, -1), questions.items(), strict=True):
-        known = {name: held[name] for name in terms[: terms.index(term)]}
-        until = session.remaining() * (1 - 1 / left)
-        for step in question.better(session, 1 / left):
-            yield Bound(term, float(step.bound), tuple(known.items()), step.certified)
-            late = not session.deterministic and session.expired(until)
-            if late or session.proven or near(step.bound, question.goal, session.gap):
-                break
+    spare = LAST * session.remaining()
+    for names in (("overload", *BRANCHED), ("imbalance", "hottest")):
+        questions: list[_Question] = []
+        for term in [name for name in terms if name in names]:
+            if session.proven:
+                return
+            goal = held.get(term, np.inf)
+            if near(proven[term], goal, SHARPNESS):
+                continue
+            known = {name: held[name] for name in terms[: terms.index(term)] if name in held}
+            arrays = program.arrays(term, known)
+            if (root := _relaxed(arrays, session)) is not None:
+                question = _Question(program, arrays, root, goal, term, tuple(known.items()))
+                yield question.bound(Proven(root.bound, certified=True))
+                if term in BRANCHED and term in held:
+                    questions.append(question)
+        for left, question in zip(range(len(questions), 0, -1), questions, strict=True):
+            until = spare + max(0.0, session.remaining() - spare) * (1 - 1 / left)
+            for step in question.better(session, (1 - LAST) / left):
+                yield question.bound(step)
+                late = not session.deterministic and session.expired(until)
+                if late or session.proven or near(step.bound, question.goal, session.gap):
+                    break
 
 
 def together(
     problem: Problem, session: Session, overload: int, goal: float = np.inf
 ) -> Iterator[Proven]:
-    """Yield better and better bounds of the GiB read remotely and copied, at this overload or less.
+    """Yield bounds of the GiB read remotely and copied, at this overload or less.
 
-    `goal`: what a plan reaches.
+    Claims get better and better; certified bounds after them may be weaker. `goal`: what a plan
+    reaches.
     """
     program = program_of(pool_of(problem.wan))
     arrays = program.arrays(TOGETHER, {"overload": overload})
     if (root := _relaxed(arrays, session)) is not None:
         yield Proven(root.bound, certified=True)
-        yield from _Question(program, arrays, root, goal).better(session, 1.0)
+        yield from _Question(program, arrays, root, goal, TOGETHER, ()).better(session, 1.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,9 +134,18 @@ class _Question:
     arrays: Arrays
     root: Relaxed
     goal: float
+    term: str
+    holds: tuple[tuple[str, int], ...]
+
+    def bound(self, proven: Proven) -> Bound:
+        """Return what is proven as a bound of the term."""
+        return Bound(self.term, float(proven.bound), self.holds, proven.certified)
 
     def better(self, session: Session, share: float) -> Iterator[Proven]:
-        """Yield better and better bounds; `share` of the time left is for solvers' claims."""
+        """Yield better and better claims in a share of the time left, then certified bounds.
+
+        The latter may be weaker than claims before them.
+        """
         best = self.root.bound
         copies = int(self.program.pool.fresh.sum())
         for done, number in enumerate(WHOLE_DATASETS if copies > FEW_COPIES else ()):
