@@ -17,13 +17,13 @@ COST_SHARE = 0.5
 """Of the least worth of a job, what the dearest region costs more than none: value comes first."""
 
 
-def bound_value(kinds: Kinds, session: Session) -> float | None:
-    """Return the most value of any plan, proven by prices; None without time or solver."""
+def bound_value(kinds: Kinds, session: Session) -> float:
+    """Return the most value of any plan, proven by prices; without time or solver they are 0."""
     free = np.zeros_like(kinds.problem.remote)
     program = program_of(kinds, clusters_of(kinds, free))
     outcome = session.optimise(program.model.arrays("value"), share=0.3)
     if outcome is None or outcome.row_duals is None:
-        return None
+        return most_value(kinds, np.zeros(len(program.rows)))
     return most_value(kinds, np.abs(outcome.row_duals)[program.rows])
 
 

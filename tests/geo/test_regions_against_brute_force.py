@@ -62,3 +62,30 @@ def test_a_job_without_its_data_waits_for_the_copy_that_is_ordered(geo_tiny: Mod
         assert waiting == {d.job for d in plan.decisions if d.reason is Reason.DATA}
         ordered += len(sections.get("replicas", {}).get("creates", ()))
     assert ordered
+
+
+@pytest.mark.parametrize("first", range(0, 60, 20))
+def test_no_plan_beats_the_bounds_of_rounds_decided_region_by_region(
+    geo_oracle: ModuleType, geo_tiny: ModuleType, monkeypatch: pytest.MonkeyPatch, first: int
+) -> None:
+    monkeypatch.setattr("placewright.formulations.geo.run.SMALL", 0)
+    monkeypatch.setattr("placewright.formulations.geo.run.MEDIUM", 0)
+    best = 0
+    for seed in range(first, first + 20):
+        round_ = geo_tiny.geo(seed, terms=TERMS)
+        every = geo_oracle.vectors(round_)
+        plan = solved(round_)
+        assert plan.certificate is not None
+        assert not plan.certificate.degraded
+        results = {result.name: result for result in plan.certificate.terms}
+        assert tuple(results[term].value for term in TERMS) in every
+        value, reads = results["value"], results["remote_reads"]
+        most = max(vector[0] for vector in every)
+        least = min(vector[1] for vector in every if vector[0] >= value.value)
+        assert value.proof == "certified"
+        assert value.bound is not None
+        assert value.bound >= most, seed
+        assert reads.bound is not None
+        assert reads.bound <= least, seed
+        best += value.value == most
+    assert best >= 17
