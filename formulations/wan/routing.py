@@ -18,6 +18,9 @@ from placewright.formulations.wan.steps import MEGABITS
 
 Floats = NDArray[np.float64]
 
+_ALIKE = 0.5
+"""Costs of links that differ by less differ by their egress prices only."""
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -38,8 +41,8 @@ class Roads:
     bandwidth : Ints
         (regions, regions): Mbit/s.
     cost : Floats
-        (regions, regions): what one GiB over a link costs, at least 1 and at most 2 where nobody
-        competes for it, so that no detour is cheaper than a link.
+        (regions, regions): what one GiB over a link costs, at least 1; at most 2, so that no
+        detour is cheaper, where the link is not slow and nobody competes for it.
     queued : Floats
         (regions, regions): seconds that a link needs for what has been routed over it.
     """
@@ -83,9 +86,20 @@ def route(
         return None
     direct = np.flatnonzero(held & (left[:, target] > 0))
     enough = left[direct, target].sum() >= gib
-    if enough and (not detours or (roads.cost[direct, target] <= 2).all()):
+    if enough and (not detours or _are_best(left, roads.cost, held, target, direct)):
         return _share(roads, gib, entry, target, direct)
     return _flow(left, roads.cost, gib, entry, target) if detours else None
+
+
+def _are_best(left: Ints, cost: Floats, held: Bools, target: int, sources: Ints) -> bool:
+    """Whether direct links cost about the same, and no way by one other region costs less."""
+    most, least = float(cost[sources, target].max()), float(cost[sources, target].min())
+    if most <= 2:
+        return True
+    first = np.where(left[held] > 0, cost[held], np.inf).min(axis=0, initial=np.inf)
+    first[held] = np.inf  # what is there comes from there
+    detour = float((first + np.where(left[:, target] > 0, cost[:, target], np.inf)).min())
+    return most <= detour and most - least < _ALIKE
 
 
 def _share(roads: Roads, gib: int, entry: Floats, target: int, sources: Ints) -> tuple[Part, ...]:

@@ -29,6 +29,9 @@ _ATTEMPTS = 6
 _COMPETED = 0.75
 """By how much a link without budget left becomes dearer: two attempts pay for one more link."""
 
+_SLOWEST = 4.0
+"""What a very slow link costs, in usual ones."""
+
 _UNWANTED, _PLANNED = 0.2, 0.4
 """Replicas that are to be dropped, or that only come, are read from when others do not do."""
 
@@ -102,10 +105,15 @@ def _routings(
 ) -> Iterator[dict[Replica, tuple[Part, ...]]]:
     """Yield ways for as many copies as budgets and storage carry, until all have one.
 
-    The order is that of the copies, then by size, since a large copy finds room in fewer ways, then
-    those first that found none; detours come last in every other attempt, since they take budgets
-    twice. Links without budget left become dearer each time.
+    The first attempt is for speed: slow links are dear. From then on detours are taken only where
+    links lack budget. The order is that of the copies, then by size, since a large copy finds room
+    in fewer ways, then those first that found none; detours come last in every other attempt, since
+    they take budgets twice. Links without budget left become dearer each time.
     """
+    routed, _ = _route(wan, creates, drops, _slowness(wan), relays_late=False)
+    yield routed
+    if len(routed) == len(creates):
+        return
     dear = np.zeros(wan.budget.shape)
     large = sorted(creates, key=lambda copy: -int(wan.size[copy[0]]))
     least, order = UNLIMITED, list(creates)
@@ -120,6 +128,13 @@ def _routings(
         if _gib(wan, blocked) < least:
             least = _gib(wan, blocked)
             order = blocked + [copy for copy in tried if copy in routed]
+
+
+def _slowness(wan: Wan) -> Floats:
+    """Return by how much links are dearer because they are slow: a detour may be sooner."""
+    usual = float(np.median(wan.bandwidth[wan.bandwidth > 0])) if wan.bandwidth.any() else 1.0
+    slowness: Floats = np.clip(usual / np.maximum(wan.bandwidth, 1), 1.0, _SLOWEST) - 1.0
+    return slowness
 
 
 def _gib(wan: Wan, copies: Iterable[Replica]) -> int:

@@ -51,6 +51,11 @@ def test_a_copy_from_two_regions_is_twice_as_fast(flow_replay, made):
     assert made(wan, "xb").creates == ((0, 1, 200),)
 
 
+def test_a_fast_detour_is_taken_rather_than_a_slow_link(flow_replay, made):
+    wan = flow_replay.line({"x": 10}, {"x": "a"}, {"ab": 1, "ac": 20, "cb": 20})
+    assert made(wan, "xb").creates == ((0, 1, 150),)
+
+
 def test_a_budget_sends_a_part_by_another_region(flow_replay, made):
     wan = flow_replay.line({"x": 10}, {"x": "a"}, {"ab": 5, "ac": 5, "cb": 5}, budget={"ab": 4})
     found = made(wan, "xb")
