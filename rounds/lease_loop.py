@@ -1,7 +1,8 @@
 """Lease by lease: an `Engine` decides at every boundary, knowing only the jobs that have come.
 
-`between.py` has what happens until the next boundary, `lease_records.py` what becomes of a job on
-its way. A job leaves once it is done, or once no deadline of its own can be met any more.
+`asking.py` says who asks for a promise, `between.py` what happens until the next boundary,
+`lease_records.py` what becomes of a job on its way. A job leaves once it is done, or once no
+deadline of its own can be met any more.
 
 References
 ----------
@@ -16,9 +17,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.job import Job, Running
 from placewright.instances.plan import Decision, DecisionKind, Plan
+from placewright.instances.ranges import expand
+from placewright.instances.references import hosts_by_name
 from placewright.instances.round import Round
+from placewright.rounds.asking import Prices
 from placewright.rounds.between import Between
 from placewright.rounds.changes import Changes
 from placewright.rounds.engine import Engine
@@ -86,12 +91,14 @@ class _Loop:
     _coming: deque[Record] = field(init=False)
     _alive: dict[str, Record] = field(init=False, default_factory=dict)
     _removed: list[str] = field(init=False, default_factory=list)
+    _prices: Prices = field(init=False)
 
     def __post_init__(self) -> None:
         self.now = self.round.now
         own = sorted({job.priority for job in self.round.jobs})
         level = {priority: CLASSES * number for number, priority in enumerate(own)}
         self.records = [_record(job, self.now, level[job.priority]) for job in self.round.jobs]
+        self._prices = Prices(self._milli_gpu())
         self._coming = deque(sorted(self.records, key=lambda record: record.came))
 
     def more(self) -> bool:
@@ -106,12 +113,14 @@ class _Loop:
 
     def changes(self) -> Changes:
         """Return what happened since the last boundary."""
-        while self._coming and self._coming[0].came <= self.now:
-            record = self._coming.popleft()
-            self._alive[record.job.name] = record
+        while self._next_coming() <= self.now:
+            self._come()
         for record in [one for one in self._alive.values() if one.hopeless(self.now)]:
             self._leave(record)
         alive = self._alive.values()
+        price = self._prices.price(self.now)
+        for record in alive:
+            record.asks = record.promise is not None or record.worth >= price
         added = [one.written(self.now) for one in alive if not one.known]
         updated = [one.written(self.now) for one in alive if one.known and one.changed]
         for record in alive:
@@ -138,13 +147,23 @@ class _Loop:
             for record in between.done(now):
                 self._leave(record)
             while self._next_coming() == now:
-                record = self._coming.popleft()
-                self._alive[record.job.name] = record
-                between.come(record)
+                between.come(self._come())
             if now < end:
                 between.serve(now)
         between.close()
         self.now = end
+
+    def _come(self) -> Record:
+        record = self._coming.popleft()
+        self._alive[record.job.name] = record
+        self._prices.come(record)
+        return record
+
+    def _milli_gpu(self) -> int:
+        """Return the milli-GPU of healthy hosts."""
+        hosts = hosts_by_name(self.round.cluster)
+        healthy = (entry for entry in self.round.cluster.hosts if entry.healthy)
+        return WHOLE_GPU * sum(hosts[n].gpus for entry in healthy for n in expand(entry.name))
 
     def _next_coming(self) -> int:
         return self._coming[0].came if self._coming else sys.maxsize

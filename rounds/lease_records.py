@@ -56,7 +56,8 @@ class Record:
     running: Running | None = None
     since: int = 0
     known: bool = False
-    told: int = 0
+    told: tuple[int, bool] | None = None
+    asks: bool = True
     ran: bool = False
     finish: int | None = None
     stops: int = 0
@@ -67,7 +68,7 @@ class Record:
     @property
     def changed(self) -> bool:
         """Whether a round does not yet say how it is; `ran`: it did when the last one ended."""
-        return self.running is not None or self.ran or self.told != self.priority
+        return self.running is not None or self.ran or self.told != (self.priority, self.asks)
 
     @property
     def urgency(self) -> tuple[bool, int, str]:
@@ -82,10 +83,22 @@ class Record:
         A promise is kept whoever comes before it, so that it has the least, as has who will get
         one.
         """
-        if self.promise is not None or (self.asked.due and not self.known):
+        if self.promise is not None or (self.asked.due and self.asks and not self.known):
             return self.level
         gpus = min(option.milli_gpu for option in self.job.options)
         return self.level + CLASSES - round(STEPS * log2(max(1, self.left * gpus)))
+
+    @property
+    def least(self) -> float:
+        """Milli-GPU-seconds that its work takes, at least."""
+        options = enumerate(self.job.options)
+        each = (option.milli_gpu * UNIT / self.asked.pace(o).speed for o, option in options)
+        return self.asked.work_s * min(each)
+
+    @property
+    def worth(self) -> float:
+        """What its first deadline is worth per milli-GPU-second."""
+        return self.asked.due[0].value / self.least if self.asked.due else 0.0
 
     @property
     def rate(self) -> int:
@@ -127,15 +140,16 @@ class Record:
     def written(self, now: int) -> Job:
         """Return the job as a round has it."""
         left = -(-self.left // UNIT)
+        due = self.asked.due if self.asks else ()
         deadline = self.asked.model_copy(
-            update={"work_s": left, "ready": None, "promise": self.promise}
+            update={"work_s": left, "ready": None, "promise": self.promise, "due": due}
         )
         running = self.running
         if running is not None:
             cost = self.asked.pace(running.option).overhead_s
             running = running.model_copy(update={"checkpoint": now, "restart_s": cost})
-        self.told = self.priority
-        update = {"deadline": deadline, "running": running, "priority": self.told}
+        self.told = self.priority, self.asks
+        update = {"deadline": deadline, "running": running, "priority": self.priority}
         return self.job.model_copy(update=update)
 
     def served(self) -> Served:
