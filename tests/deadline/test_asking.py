@@ -1,0 +1,62 @@
+"""The price of a promise, by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from placewright.instances.deadline import Deadline, Due, Pace
+from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.job import Job, Option, TaskGroup
+from placewright.rounds.asking import SHARE, WINDOW_S, Prices
+from placewright.rounds.lease_records import Record
+
+
+def record(name: str, gpus: int, part: float, value: int, came: int = 0) -> Record:
+    """Return a job whose work is this part of what one GPU has for jobs that ask, per GPU."""
+    deadline = Deadline(
+        work_s=round(part * SHARE * WINDOW_S),
+        due=(Due(at=10**6, value=value),) if value else (),
+        paces=(Pace(speed=1000),),
+    )
+    option = Option(groups=(TaskGroup(count=gpus, gpu=WHOLE_GPU),))
+    job = Job(name=name, options=(option,), deadline=deadline)
+    return Record(job, deadline, came, deadline.work, 0)
+
+
+def prices(*records: Record, gpus: int = 4) -> Prices:
+    made = Prices(gpus * WHOLE_GPU)
+    for one in records:
+        made.come(one)
+    return made
+
+
+def test_all_ask_while_there_is_room_for_all() -> None:
+    assert prices().price(0) == 0
+    assert prices(record("a", 2, 1.0, 5), record("b", 2, 0.9, 1)).price(0) == 0
+
+
+def test_the_price_is_what_the_last_job_with_room_is_worth() -> None:
+    dear, fair, cheap = record("a", 2, 1.0, 9), record("b", 2, 1.1, 5), record("c", 4, 1.0, 1)
+    price = prices(cheap, dear, fair).price(0)
+    assert price == pytest.approx(fair.worth)
+    assert dear.worth > price > cheap.worth
+
+
+def test_only_the_last_day_and_jobs_with_a_deadline_count() -> None:
+    first, later = record("a", 4, 2.0, 9), record("b", 4, 2.0, 5, came=WINDOW_S)
+    made = prices(first, record("c", 4, 5.0, 0), later)
+    assert made.price(WINDOW_S - 1) == pytest.approx(first.worth)
+    assert made.price(WINDOW_S) == pytest.approx(later.worth)
+    assert made.price(2 * WINDOW_S) == 0
+
+
+def test_an_option_that_takes_fewer_gpu_seconds_is_what_a_job_needs() -> None:
+    deadline = Deadline(
+        work_s=100,
+        due=(Due(at=10**6, value=8),),
+        paces=(Pace(speed=1000), Pace(speed=1500)),
+    )
+    options = tuple(Option(groups=(TaskGroup(count=n, gpu=WHOLE_GPU),)) for n in (1, 2))
+    made = Record(Job(name="a", options=options, deadline=deadline), deadline, 0, 1, 0)
+    assert made.least == 100 * WHOLE_GPU
+    assert made.worth == 8 / made.least
