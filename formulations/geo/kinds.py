@@ -77,7 +77,9 @@ def kinds_of(problem: Problem, gangs: Gangs) -> Kinds:
 
 
 class Sorting:
-    """Sorts jobs into kinds."""
+    """Sorts jobs into kinds; without those that run where these stay whatever comes."""
+
+    running = True
 
     def __init__(self, problem: Problem, gangs: Gangs) -> None:
         self.problem, self.gangs, self.wan = problem, gangs, problem.wan
@@ -86,6 +88,7 @@ class Sorting:
         self.first_quota = self.regions * len(self.sets)
         self._fits: dict[tuple[int, int, int], Bools] = {}
         self._room = Placement(gangs, cleared=True)
+        self._stays: dict[tuple[int, int, bool], Rows] = {}
 
     def kinds(self) -> Kinds:
         """Return the kinds."""
@@ -119,9 +122,12 @@ class Sorting:
                                 entries.append((len(ways), row, amount))
                             ways.append((kind, r, choice.index, choice.value, model))
                 continue
-            for j in job_class.jobs:
+            capped: dict[int, Rows] = {}
+            for j in job_class.jobs if self.running else ():
                 choice, r = job_class.choices[0], int(at[j])
-                quotas = tuple(self.quota_rows_of(choice, r, tenant))
+                if r not in capped:
+                    capped[r] = tuple(self.quota_rows_of(choice, r, tenant))
+                quotas = capped[r]
                 stays = tuple((v, m, (*rows, *quotas)) for v, m, rows in self.staying(j))
                 key = (r, stoppable[j], stays)
                 kind = of_job[j] = number.setdefault(key, len(number))
@@ -160,9 +166,10 @@ class Sorting:
         """Yield how a running job may go on: what that counts, on which model, and its rows."""
         running = self.gangs.running[job]
         choice = self.gangs.classes[running.job_class].choices[0]
-        floats = self.gangs.floats(running)
-        rows = self.rows(choice, int(self.problem.at[job]), NONE, floats, NONE)
-        yield choice.value, NONE, tuple(rows)
+        key = running.job_class, int(self.problem.at[job]), self.gangs.floats(running)
+        if key not in self._stays:
+            self._stays[key] = tuple(self.rows(choice, key[1], NONE, key[2], NONE))
+        yield choice.value, NONE, self._stays[key]
 
     def _sets(self) -> Ints:
         """Return sets of GPU models, as bits: those of shapes, and their unions while few."""

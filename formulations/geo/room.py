@@ -38,27 +38,35 @@ class Room:
         """Whether one more job can go a way, as far as rows say."""
         return bool((self.left[self._rows[way]] >= self._asks[way]).all())
 
+    @cached_property
+    def _open(self) -> list[list[int]]:
+        """The ways of each kind that had room when they were last looked at."""
+        return [list(ways) for ways in self.ways]
+
     def offer(
         self, jobs: Iterable[int], costs: Ints, tried: Collection[tuple[int, int]] = ()
     ) -> Iterator[tuple[int, int]]:
         """Yield jobs with a way that has room for them, the cheapest, the most worth first."""
         kinds, can = self.kinds, self.kinds.problem.can
         full: set[tuple[int, bytes]] = set()
+        where = kinds.way_region.tolist()
         for j in sorted(jobs, key=lambda j: (-self._worth[int(kinds.of_job[j])], j)):
             kind = int(kinds.of_job[j])
             key = kind, can[j].tobytes()
             if key in full:
                 continue
-            fitting = [way for way in self.ways[kind] if self.fits(way)]
-            ways = [way for way in fitting if can[j, kinds.way_region[way]]]
+            may, cost = can[j].tolist(), costs[j].tolist()
+            # What is taken is not given back, so a way without room has none later either.
+            ways = [way for way in self._open[kind] if may[where[way]]]
             if not ways:
                 full.add(key)
-            regions = ((int(kinds.way_region[way]), way) for way in ways)
-            options = [(int(costs[j, r]), way, r) for r, way in regions if (j, r) not in tried]
-            if options:
-                _, way, _ = min(options)
-                self.take(way)
-                yield j, way
+            fresh = [(cost[where[way]], way) for way in ways if (j, where[way]) not in tried]
+            for _, way in sorted(fresh):
+                if self.fits(way):
+                    self.take(way)
+                    yield j, way
+                    break
+                self._open[kind].remove(way)
 
     @cached_property
     def _worth(self) -> list[int]:

@@ -44,7 +44,10 @@ class _Tight(Sorting):
         super().__init__(problem, gangs)
         cluster = gangs.cluster
         self._taken = np.zeros(cluster.num_hosts, dtype=np.int64) if taken is None else taken
-        self._settled = taken is not None
+        self.running = taken is None
+        self._moves: dict[tuple[int, int], list[tuple[int, int, Rows]]] = {}
+        self._places: dict[int, Rows] = {}
+        self._slots_of: dict[tuple[tuple[int, int], ...], Rows] = {}
         self.models = len(problem.wan.models)
         sizes = {
             int(gangs.shape_gpu[group.shape])
@@ -76,7 +79,7 @@ class _Tight(Sorting):
             free = self._slots(self._free, size) if s else self._free
             np.add.at(room[:, :, s], where, free[mine])
         every: Ints = room.ravel()
-        for job in () if self._settled else self.gangs.running:
+        for job in self.gangs.running if self.running else ():
             for row, amount in self._in_place(job) if self._lies_open(job) else ():
                 every[row] += amount
         return np.append(every, np.array(self.limits, dtype=np.int64))
@@ -112,16 +115,22 @@ class _Tight(Sorting):
         """Yield a running job in its place, and as if it moved, which is worth a little less."""
         running = self.gangs.running[job]
         choice = self.gangs.classes[running.job_class].choices[0]
-        if self._settled or not self._lies_open(job):
+        if not self._lies_open(job):
             yield choice.value, NONE, ()
             return
         yield choice.value, NONE, self._in_place(job)
         if self.gangs.floats(running):
-            r = int(self.problem.at[job])
-            less = choice.value - max(1, choice.value // MOVING)
-            for model in self.models_of(choice, r):
-                amount = {self._first_row(r, model): sum(g.milli_gpu for g in choice.groups)}
-                yield less, model, self._with_slots(amount)
+            key = running.job_class, int(self.problem.at[job])
+            if key not in self._moves:
+                self._moves[key] = list(self._moved(choice, key[1]))
+            yield from self._moves[key]
+
+    def _moved(self, choice: Choice, r: int) -> Iterator[tuple[int, int, Rows]]:
+        """Yield how a running job may go on elsewhere in its region."""
+        less = choice.value - max(1, choice.value // MOVING)
+        for model in self.models_of(choice, r):
+            amount = {self._first_row(r, model): sum(g.milli_gpu for g in choice.groups)}
+            yield less, model, self._with_slots(amount)
 
     def _lies_open(self, job: int) -> bool:
         """Whether all hosts of a running job are open, so that what it gives back is there."""
@@ -133,21 +142,26 @@ class _Tight(Sorting):
 
     def _in_place(self, job: int) -> Rows:
         """Return what a running job takes of its hosts."""
-        found: dict[int, int] = {}
-        for group, _, host, _ in self.gangs.running[job].places:
-            model = int(self.gangs.cluster.gpu_model[host])
-            if model >= 0:
-                row = self._first_row(int(self.wan.host_region[host]), model)
-                found[row] = found.get(row, 0) + self._task_milli(job, group)
-        return self._with_slots(found)
+        if job not in self._places:
+            found: dict[int, int] = {}
+            for group, _, host, _ in self.gangs.running[job].places:
+                model = int(self.gangs.cluster.gpu_model[host])
+                if model >= 0:
+                    row = self._first_row(int(self.wan.host_region[host]), model)
+                    found[row] = found.get(row, 0) + self._task_milli(job, group)
+            self._places[job] = self._with_slots(found)
+        return self._places[job]
 
     def _with_slots(self, milli: dict[int, int]) -> Rows:
         """Return milli-GPU of models with as many slots as they would make, in parts."""
-        return tuple(
-            (row + s, amount * UNIT // size if s else amount)
-            for row, amount in sorted(milli.items())
-            for s, size in enumerate(self.sizes)
-        )
+        key = tuple(sorted(milli.items()))
+        if key not in self._slots_of:
+            self._slots_of[key] = tuple(
+                (row + s, amount * UNIT // size if s else amount)
+                for row, amount in key
+                for s, size in enumerate(self.sizes)
+            )
+        return self._slots_of[key]
 
     def _task_milli(self, job: int, group: int) -> int:
         groups = self.gangs.classes[self.gangs.running[job].job_class].choices[0].groups
