@@ -163,10 +163,23 @@ class _Question:
                 yield step
 
 
-def prices(problem: Problem, session: Session, overload: int) -> Prices | None:
-    """Return the relaxation of GiB read remotely and copied; None if no time or solver is left."""
+def prices(
+    problem: Problem,
+    session: Session,
+    overload: int,
+    remote_reads: int | None = None,
+    share: float = 1.0,
+) -> Prices | None:
+    """Return the relaxation of GiB copied at this overload, and these remote reads, or less.
+
+    It is that of GiB copied and read remotely where no remote reads are said. None if no solver or
+    time is left, of which it may take this share.
+    """
     program = program_of(pool_of(problem.wan))
-    found = _relaxed(program.arrays(TOGETHER, {"overload": overload}), session)
+    held, term = {"overload": overload}, TOGETHER
+    if remote_reads is not None:
+        held["remote_reads"], term = remote_reads, "copies"
+    found = _relaxed(program.arrays(term, held), session, share)
     if found is None or found.point is None:
         return None
     point, saved = np.append(found.point, 0.0), np.append(found.prices, 0.0)
@@ -179,9 +192,9 @@ def prices(problem: Problem, session: Session, overload: int) -> Prices | None:
     )
 
 
-def _relaxed(arrays: Arrays, session: Session) -> Relaxed | None:
+def _relaxed(arrays: Arrays, session: Session, share: float = 1.0) -> Relaxed | None:
     try:
-        return relaxed(arrays, session)
+        return relaxed(arrays, session, share)
     except ArithmeticError:
         return None
 

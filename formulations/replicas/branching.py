@@ -74,15 +74,17 @@ class _Leaf:
     point: Floats | None = field(compare=False)
 
 
-def relaxed(arrays: Arrays, session: Session) -> Relaxed | None:
-    """Solve a relaxation; None if no time or solver is left, or nothing is proven.
+def relaxed(arrays: Arrays, session: Session, share: float = 1.0) -> Relaxed | None:
+    """Solve a relaxation in a share of the time left; None if that or a solver is missing.
+
+    None also if nothing is proven.
 
     Raises
     ------
     ArithmeticError
         When the solver says that no point exists.
     """
-    outcome = session.optimise(arrays, interior=True)
+    outcome = session.optimise(arrays, share=share, interior=True)
     if outcome is not None and outcome.status is Status.INFEASIBLE:
         raise ArithmeticError("no point")
     if outcome is None or outcome.row_duals is None:

@@ -1,8 +1,12 @@
 """Large-neighbourhood search: parts of a draft decided anew by an exact model, over and over.
 
-A part is either what happens in a few regions (workloads and groups go only where they are or into
-one of these), or some groups that have readers in common, with all who read them. Parts that cost
-much are drawn more often, and a part grows where models are solved with time to spare.
+A part is one of four kinds. `regions` is what happens in a few of them: workloads and groups go
+only where they are or into one of these. `groups` are some that have readers in common, with all
+who read them. The other two free all homes, but only some groups: large ones more often than small
+ones (`sizes`), or those of which most GiB are elsewhere in an optimum of the relaxation, which may
+then be where the draft or that optimum has them (`relaxed`). As other replicas stay, homes are few,
+and jobs make room for each other all over the world. Parts that cost much are drawn more often, and
+a part grows where models are solved with time to spare.
 """
 
 from __future__ import annotations
@@ -14,14 +18,24 @@ import numpy as np
 from placewright.formulations.replicas.draft import Draft
 from placewright.formulations.replicas.model import Part, PartModel
 from placewright.formulations.replicas.problem import Problem
-from placewright.formulations.session import HOLD_SLACK, Session
+from placewright.formulations.session import HOLD_SLACK, SHARPNESS, Session
 from placewright.formulations.wan.compile import Bools, Ints
+from placewright.solver.arrays import Floats
 
 SECONDS = 8.0
 """Most time for one part."""
 
-FIRST, LEAST, MOST = 60, 12, 4000
-"""Workloads of a part: at first, and never fewer or more."""
+GAP = 1e-3
+"""Relative gap of what is copied at which a part counts as solved."""
+
+FIRST = {"regions": 60, "groups": 60, "sizes": 30, "relaxed": 30}
+"""Workloads, in the last two kinds groups, of a part at first."""
+
+LEAST, MOST = 12, 4000
+"""Of these never fewer or more."""
+
+SOME = 0.02
+"""So much of a replica in the relaxation is a place where it may be."""
 
 WORTH = {"overload": 10.0, "remote_reads": 16.0, "copies": 1.0}
 """What terms count within a part. A draft is kept only if it is better term by term."""
@@ -31,13 +45,26 @@ IDLE = 40
 
 
 class Neighbours:
-    """A search from a draft; `draft` is the best so far."""
+    """A search from a draft; `draft` is the best so far.
 
-    def __init__(self, problem: Problem, session: Session, draft: Draft) -> None:
+    Parameters
+    ----------
+    relaxed
+        (groups, regions): replicas in an optimum of the relaxation; None if it is not known.
+    """
+
+    def __init__(
+        self, problem: Problem, session: Session, draft: Draft, relaxed: Floats | None
+    ) -> None:
         self.problem, self.session, self.draft = problem, session, draft
         self._may_hold = problem.may_hold.copy()
         self._random = np.random.default_rng(session.seed)
-        self._size = {kind: float(FIRST) for kind in ("regions", "groups")}
+        self._relaxed = relaxed
+        self._size = {
+            kind: float(size)
+            for kind, size in FIRST.items()
+            if relaxed is not None or kind != "relaxed"
+        }
         self._readers = _rows(problem.read_group, problem.read_workload, problem.groups)
         self._reads = _rows(problem.read_workload, problem.read_group, problem.workloads)
 
@@ -50,9 +77,8 @@ class Neighbours:
         """Yield after each part whether the draft became better, until nothing helps any more."""
         idle = 0
         while idle < IDLE:
-            alone = self._random.random() < 0.5 or not self.problem.groups
-            kind = "regions" if alone else "groups"
-            part = self._regions() if kind == "regions" else self._groups()
+            kind = str(self._random.choice(list(self._size)))
+            part = self._part(kind if self.problem.groups else "regions")
             better, solved = self._solve(part)
             self._size[kind] = float(
                 np.clip(self._size[kind] * (1.15 if solved else 0.7), LEAST, MOST)
@@ -78,8 +104,11 @@ class Neighbours:
         if not before[0]:
             model.hold("remote_reads", before[1], HOLD_SLACK)
         model.hold("overload", before[0], HOLD_SLACK)
+        # The gap is one of copies: other terms, often as they are, would make it wide.
+        paid = sum(worth * value for worth, value in zip(WORTH.values(), before, strict=True))
+        gap = GAP * max(SHARPNESS, before[2] / paid if paid else 1.0)
         outcome = self.session.optimise(
-            model.arrays("all"), most=SECONDS, gap=1e-3, start=held.point(self.draft)
+            model.arrays("all"), most=SECONDS, gap=gap, start=held.point(self.draft)
         )
         if outcome is None or outcome.values is None:
             return False, False
@@ -89,6 +118,43 @@ class Neighbours:
             self.draft = found
             return True, solved
         return False, solved
+
+    def _part(self, kind: str) -> Part:
+        if kind == "regions":
+            return self._regions()
+        if kind == "groups":
+            return self._groups()
+        return self._everywhere(self._relaxed if kind == "relaxed" else None, self._size[kind])
+
+    def _everywhere(self, relaxed: Floats | None, number: float) -> Part:
+        """Return so many groups with the homes of all jobs; in reach of a relaxation, if any."""
+        problem, draft = self.problem, self.draft
+        if relaxed is None:
+            weight, holds = problem.size**0.5, self._may_hold | draft.replicas
+        else:
+            weight = problem.size * np.abs(draft.replicas - relaxed).sum(axis=1)
+            holds = (self._may_hold & (relaxed > SOME)) | draft.replicas | problem.now
+        weight = weight + 1e-3 * weight.mean() + 1e-9
+        groups = np.zeros(problem.groups, dtype=np.bool_)
+        groups[
+            self._random.choice(
+                problem.groups,
+                min(problem.groups, int(number)),
+                replace=False,
+                p=weight / weight.sum(),
+            )
+        ] = True
+        # Homes beside data that is there or may come, and those of today.
+        found = np.where(groups[:, None], holds, draft.replicas)
+        beside = np.ones((problem.workloads, problem.regions), dtype=np.bool_)
+        np.logical_and.at(beside, problem.read_workload, found[problem.read_group])
+        return Part(
+            workloads=np.ones(problem.workloads, dtype=np.bool_),
+            groups=groups,
+            homes=problem.may & (beside[:, :, None] | (draft.jobs > 0)),
+            holds=holds,
+            local=draft.rank(problem)[1] == 0,
+        )
 
     def _regions(self) -> Part:
         """Return a few regions, drawn by what is copied there, and all that is in them."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from placewright.formulations.replicas.annealing import Annealing
-from placewright.formulations.replicas.bounds import bounds
+from placewright.formulations.replicas.bounds import bounds, prices
 from placewright.formulations.replicas.carrying import carry, too_large
 from placewright.formulations.replicas.draft import Draft
 from placewright.formulations.replicas.dropping import balanced
@@ -17,6 +17,7 @@ from placewright.formulations.replicas.neighbours import Neighbours
 from placewright.formulations.replicas.placing import greedy
 from placewright.formulations.replicas.problem import Problem
 from placewright.formulations.session import Bound, Candidate, Session
+from placewright.solver.arrays import Floats
 
 RARELY = 10.0
 """A plan is shown while showing takes at most one part in so many of the search's time."""
@@ -24,8 +25,11 @@ RARELY = 10.0
 RESERVE = 2.0
 """Time kept for the last plan, in times of what showing one took."""
 
-ANNEALING, SEARCHING = 0.3, 0.4
+ANNEALING, SEARCHING = 0.2, 0.5
 """Shares of the time for the two ways to search; the rest is for bounds."""
+
+RELAXING = 0.1
+"""Share of the time left that the search may wait for a relaxation."""
 
 PARTS = 2000
 """Parts that are decided anew, at most."""
@@ -65,15 +69,18 @@ class Relocation:
         yield from bounds(self.problem, self.session, dict(self.session.best or {}))
 
     def _anneal(self, draft: Draft, seconds: float) -> Iterator[Candidate]:
-        """Anneal, all large copies refused that links cannot carry even alone."""
-        self._refused |= too_large(self.problem)
+        """Anneal, all large copies refused that links cannot carry even alone.
+
+        What was refused of the greedy draft was so beside other copies, and may do beside others.
+        """
+        self._refused = too_large(self.problem)
         may_hold = self.problem.may_hold & ~self._refused
         annealing = Annealing(self.problem, draft, may_hold, self.session.seed)
         yield self._candidate(annealing.run(self.session, seconds), "annealing")
 
     def _search(self, reserve: float) -> Iterator[Candidate]:
         """Search on from the last candidate, and tell of progress now and then."""
-        search = Neighbours(self.problem, self.session, self._draft)
+        search = Neighbours(self.problem, self.session, self._draft, self._relaxed())
         search.learn(self._draft, self._refused)
         cost, told, better = 0.0, time.monotonic(), False
         for number, found in enumerate(search.steps()):
@@ -90,6 +97,17 @@ class Relocation:
                 break
         if better:
             yield self._candidate(search.draft, "search")
+
+    def _relaxed(self) -> Floats | None:
+        """Return the replicas (groups, regions) of a relaxation that is no worse than the draft."""
+        problem = self.problem
+        overload, remote_reads, _ = self._draft.rank(problem)
+        found = prices(problem, self.session, overload, remote_reads, RELAXING)
+        if found is None:
+            return None
+        replicas = np.zeros(problem.now.shape)
+        replicas[problem.group] = found.replicas
+        return replicas
 
     def _candidate(self, draft: Draft, source: str) -> Candidate:
         draft = balanced(self.problem, draft)
