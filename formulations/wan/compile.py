@@ -122,8 +122,9 @@ def compile_wan(round_: Round) -> Wan:
     may_hold = _named((dataset.regions for dataset in geo.datasets), index)
     may_run = _named((job.regions for job in round_.jobs), index)
     reads = [(j, read) for j, job in enumerate(round_.jobs) for read in job.reads]
-    for j, read in reads:
-        may_run[j] &= may_hold[data[read.dataset]]
+    read_job = np.array([j for j, _ in reads], dtype=np.int64)
+    read_dataset = np.array([data[read.dataset] for _, read in reads], dtype=np.int64)
+    np.logical_and.at(may_run, read_job, may_hold[read_dataset])
     return Wan(
         round=round_,
         regions=regions,
@@ -143,8 +144,8 @@ def compile_wan(round_: Round) -> Wan:
         demand=np.array([job.options[0].milli_gpu for job in round_.jobs], dtype=np.int64),
         may_use=_models([job.options[0] for job in round_.jobs], cluster.gpu_models),
         may_run=may_run,
-        read_job=np.array([j for j, _ in reads], dtype=np.int64),
-        read_dataset=np.array([data[read.dataset] for _, read in reads], dtype=np.int64),
+        read_job=read_job,
+        read_dataset=read_dataset,
         read_gib=np.array([read.gib for _, read in reads], dtype=np.int64),
         read_remote=np.array([read.remote for _, read in reads], dtype=np.bool_),
     )
@@ -152,12 +153,13 @@ def compile_wan(round_: Round) -> Wan:
 
 def _named(lists: Iterable[Iterable[str] | None], index: Mapping[str, int]) -> Bools:
     """Return which regions each list names (lists, regions); None names all."""
-    rows = [
-        np.ones(len(index), dtype=np.bool_)
-        if names is None
-        else np.isin(np.arange(len(index)), [index[name] for name in names])
-        for names in lists
-    ]
+    known: dict[tuple[str, ...], list[bool]] = {}
+    rows = []
+    for names in lists:
+        key = tuple(index if names is None else names)
+        if key not in known:
+            known[key] = [name in key for name in index]
+        rows.append(known[key])
     return np.array(rows, dtype=np.bool_).reshape(len(rows), len(index))
 
 
