@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -34,26 +32,15 @@ from placewright.topology import Cluster, State
 
 
 @pytest.fixture(scope="session")
-def promising() -> ModuleType:
+def promising(helper: Callable[[str, str], ModuleType]) -> ModuleType:
     """Load the helper module of rounds with promises."""
-    return _helper("promising")
+    return helper(__file__, "promising")
 
 
 @pytest.fixture(scope="session")
-def regional() -> ModuleType:
+def regional(helper: Callable[[str, str], ModuleType]) -> ModuleType:
     """Load the helper module of rounds with regions."""
-    return _helper("regional")
-
-
-def _helper(name: str) -> ModuleType:
-    """Load a module beside this one; no folder of tests is a package."""
-    spec = spec_from_file_location(f"cli_{name}", Path(__file__).with_name(f"{name}.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return helper(__file__, "regional")
 
 
 class Result(NamedTuple):

@@ -2,59 +2,49 @@
 
 from __future__ import annotations
 
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
+from collections.abc import Callable
 from types import ModuleType
+from typing import TypeAlias
 
 import pytest
 
-
-def _helper(name: str) -> ModuleType:
-    """Load a helper module that lies beside this file; no folder of tests is a package."""
-    spec = spec_from_file_location(f"gang_{name}", Path(__file__).with_name(f"{name}.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+Helper: TypeAlias = Callable[[str, str], ModuleType]
 
 
 @pytest.fixture(scope="session")
-def oracle() -> ModuleType:
-    return _helper("oracle")
+def oracle(helper: Helper) -> ModuleType:
+    return helper(__file__, "oracle")
 
 
 @pytest.fixture(scope="session")
-def moves(oracle: ModuleType) -> ModuleType:
+def moves(helper: Helper, oracle: ModuleType) -> ModuleType:
     """Return the oracle of rounds whose running jobs move."""
-    return _helper("oracle_running")
+    return helper(__file__, "oracle_running")
 
 
 @pytest.fixture(scope="session")
-def tiny() -> ModuleType:
-    return _helper("tiny")
+def tiny(helper: Helper) -> ModuleType:
+    return helper(__file__, "tiny")
 
 
 @pytest.fixture(scope="session")
-def oracle_arrangement() -> ModuleType:
+def oracle_arrangement(helper: Helper) -> ModuleType:
     """Return the oracle of rounds whose options tie their tasks to each other."""
-    return _helper("oracle_arrangement")
+    return helper(__file__, "oracle_arrangement")
 
 
 @pytest.fixture(scope="session")
-def tiny_arrangement() -> ModuleType:
-    return _helper("tiny_arrangement")
+def tiny_arrangement(helper: Helper) -> ModuleType:
+    return helper(__file__, "tiny_arrangement")
 
 
 @pytest.fixture(scope="session")
-def tiny_fair(tiny: ModuleType) -> ModuleType:
+def tiny_fair(helper: Helper, tiny: ModuleType) -> ModuleType:
     """Return the strategies of tiny rounds with guarantees and weights."""
-    return _helper("tiny_fair")
+    return helper(__file__, "tiny_fair")
 
 
 @pytest.fixture(scope="session")
-def sharing() -> ModuleType:
+def sharing(helper: Helper) -> ModuleType:
     """Return the oracle of rounds that share GPUs."""
-    return _helper("oracle_sharing")
+    return helper(__file__, "oracle_sharing")

@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
+from collections.abc import Callable
 from types import ModuleType
+from typing import TypeAlias
 
 import pytest
 
-
-def _helper(name: str) -> ModuleType:
-    """Load a helper module that lies beside this file; no folder of tests is a package."""
-    spec = spec_from_file_location(f"interleaving_{name}", Path(__file__).with_name(f"{name}.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+Helper: TypeAlias = Callable[[str, str], ModuleType]
 
 
 @pytest.fixture(scope="session")
-def pools() -> ModuleType:
+def pools(helper: Helper) -> ModuleType:
     """Return small random pools, pools drawn from Muri's traces, and the brute-force optimum."""
-    return _helper("pools")
+    return helper(__file__, "pools")
 
 
 @pytest.fixture(scope="session")
-def oracle() -> ModuleType:
-    return _helper("oracle")
+def oracle(helper: Helper) -> ModuleType:
+    return helper(__file__, "oracle")
 
 
 @pytest.fixture(scope="session")
-def tiny() -> ModuleType:
-    return _helper("tiny")
+def tiny(helper: Helper) -> ModuleType:
+    return helper(__file__, "tiny")
