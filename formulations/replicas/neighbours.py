@@ -31,6 +31,9 @@ GAP = 1e-3
 FIRST = {"regions": 60, "groups": 60, "sizes": 30, "relaxed": 30}
 """Workloads, in the last two kinds groups, of a part at first."""
 
+OFTEN = {"regions": 1, "groups": 1, "sizes": 2, "relaxed": 3}
+"""How often parts of a kind are drawn beside others."""
+
 LEAST, MOST = 12, 4000
 """Of these never fewer or more."""
 
@@ -77,7 +80,8 @@ class Neighbours:
         """Yield after each part whether the draft became better, until nothing helps any more."""
         idle = 0
         while idle < IDLE:
-            kind = str(self._random.choice(list(self._size)))
+            often = np.array([OFTEN[kind] for kind in self._size])
+            kind = str(self._random.choice(list(self._size), p=often / often.sum()))
             part = self._part(kind if self.problem.groups else "regions")
             better, solved = self._solve(part)
             self._size[kind] = float(

@@ -28,7 +28,7 @@ RESERVE = 2.0
 ANNEALING, SEARCHING = 0.2, 0.5
 """Shares of the time for the two ways to search; the rest is for bounds."""
 
-RELAXING = 0.1
+RELAXING = 0.15
 """Share of the time left that the search may wait for a relaxation."""
 
 PARTS = 2000
