@@ -233,7 +233,11 @@ VALUES = [
         "speed",
         "'speed': expected 'value', 'progress', 'disruption', 'remaining', 'freed',",
     ),
-    ("policy.formulation", "geo", "'geo': expected 'gang', 'interleaving' or 'deadline'"),
+    (
+        "policy.formulation",
+        "wan",
+        "'wan': expected 'gang', 'interleaving', 'deadline', 'geo' or 'replicas'",
+    ),
     ("now", 2**70, "1180591620717411303424: expected at most 1000000000000"),
     ("sharing", {}, "{}: section not used by policy 'gang'; expected the round without it"),
     ("leases", [1], "[1]: section not used by policy 'gang'; expected the round without it"),
@@ -241,7 +245,7 @@ VALUES = [
     (
         "other",
         1,
-        "1: unknown field; expected one of apiVersion, bindings, cluster, jobs, kind, leases",
+        "1: unknown field; expected one of apiVersion, bindings, cluster, geo, jobs, kind, leases",
     ),
     ("apiVersion", "placewright/v2", "'placewright/v2': expected placewright/v1alpha1"),
     ("apiVersion", None, "None: expected placewright/v1alpha1"),
