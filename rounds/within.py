@@ -18,12 +18,15 @@ from placewright.rounds.decisions import Unmoved, decide
 from placewright.rounds.moves import order_of_moves
 
 
-def plans_within(round_: Round, session: Session) -> Iterator[Candidate]:
+def plans_within(
+    round_: Round, session: Session, problem: Problem | None = None
+) -> Iterator[Candidate]:
     """Yield plans of a round of gangs until it is proven, or the session's clock has run out.
 
     The session is that of the whole decision: its best plan and bounds are another round's.
+    `problem` is what the round compiles to, if that is known.
     """
-    for step in steps_within(round_, session):
+    for step in steps_within(round_, session, problem):
         if isinstance(step, Candidate):
             yield step
 
@@ -31,10 +34,7 @@ def plans_within(round_: Round, session: Session) -> Iterator[Candidate]:
 def steps_within(
     round_: Round, session: Session, problem: Problem | None = None
 ) -> Iterator[Candidate | Bound]:
-    """Yield plans as `plans_within` does, and the bounds of that round.
-
-    `problem` is what the round compiles to, if that is known.
-    """
+    """Yield plans as `plans_within` does, and the bounds of that round."""
     problem = compile_round(round_) if problem is None else problem
     inner = replace(session, best=None, first_bound=None, proven=False)
     unmoved = Unmoved()(round_)

@@ -17,11 +17,12 @@ from placewright.formulations.deadline.settle import holding, promises, settled
 from placewright.formulations.deadline.waiting import latest
 from placewright.formulations.gang.compile import compile_round
 from placewright.formulations.gang.placing.naming import candidate
+from placewright.formulations.gang.problem import Problem
 from placewright.formulations.session import Candidate, Session
 from placewright.instances.round import Round
 
-Search: TypeAlias = Callable[[Round, Session], Iterator[Candidate]]
-"""Yields verified plans of a round of gangs, each better than those before."""
+Search: TypeAlias = Callable[[Round, Session, Problem], Iterator[Candidate]]
+"""Yields verified plans of a round of gangs, given what it compiles to, each better than before."""
 
 
 def placed(
@@ -54,8 +55,9 @@ def _for_nothing(admission: Admission, kept: Schedule, told: Candidate) -> bool:
 
 def _plans(current: Current, session: Session, search: Search) -> Iterator[Candidate]:
     """Yield plans of the gangs: at once one in which large ones come first, then better ones."""
-    yield candidate(crowded(compile_round(current.round)), "crowding")
-    yield from search(current.round, session)
+    gangs = compile_round(current.round)
+    yield candidate(crowded(gangs), "crowding")
+    yield from search(current.round, session, gangs)
 
 
 def _costs(admission: Admission) -> Ints:
