@@ -1,4 +1,4 @@
-"""`geo`: which region runs which job, and where data lives, placewright beside rules.
+"""`geo`: which region runs which job, and where data lives, placewright beside rules; then both.
 
 README.md says how rounds are drawn and what the columns mean.
 """
@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 from benchmarks import region_rules, replica_rules
 from benchmarks.baselines import Answer
 from benchmarks.geo_answers import answers, placed, placewright, ruled
+from benchmarks.geo_chain import as_it_lies, both_paths
 from benchmarks.measure import measured
 from benchmarks.report import OURS, SKIPPED, Row
 from placewright import Round
@@ -22,7 +23,7 @@ from placewright.instances.geo_generator import MixName, PolicyName, generate
 
 __all__ = ["Case", "cases", "run"]
 
-Way: TypeAlias = Literal["fast", "slow"]
+Way: TypeAlias = Literal["fast", "slow", "chain"]
 
 FAST = (
     (10, 100, 1000, 5000),
@@ -31,6 +32,7 @@ FAST = (
     (30, 2000, 50_000, 250_000),
 )
 SLOW = ((10, 100, 1000, 5000), (20, 400, 10_000, 50_000), (30, 2000, 50_000, 250_000))
+CHAIN = SLOW[:2]
 """Regions, datasets, pending jobs and GPUs."""
 
 MIXES: tuple[MixName, ...] = ("spare", "scarce")
@@ -50,7 +52,7 @@ QUICK_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A generated round of one of the two paths, and the time limit of its solve in seconds."""
+    """A generated round of a path, and the time limit of its solve in seconds."""
 
     path: Way
     regions: int
@@ -99,6 +101,25 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
+class Chain(Case):
+    """A round of the slow path whose plan is carried out before a round of the fast path."""
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the row of both paths, and of the fast one on data as it lies.
+
+        They are not compared: what is proven of jobs holds for the data that they find.
+        """
+        seconds = min(self.seconds, FAST_SECONDS)
+        functions = {
+            OURS: partial(both_paths, self.seconds, seconds),
+            "stay": partial(as_it_lies, seconds),
+        }
+        for name, function in functions.items():
+            method = partial(measured, self.make, function, 1)
+            yield from answers(self.name, self.seed, {name: method})
+
+
+@dataclass(frozen=True, slots=True)
 class Clusters(Case):
     """Real clusters as regions, and others resampled from them; their jobs are as many as run."""
 
@@ -144,13 +165,19 @@ def cases(*, quick: bool) -> list[Case]:
         for mix in MIXES
         for seed in SEEDS
     ]
+    chain = [
+        Chain("chain", *size, mix, seed, SLOW_SECONDS[size[2]])
+        for size in CHAIN
+        for mix in MIXES
+        for seed in SEEDS
+    ]
     real = [
         Clusters(path, REGIONS, DATASETS, 0, 0, mix, seed, FAST_SECONDS)
         for path in paths
         for mix in MIXES
         for seed in SEEDS
     ]
-    return [*fast, *slow, *real]
+    return [*fast, *slow, *chain, *real]
 
 
 def run(chosen: Iterable[Case], *, quick: bool) -> Iterator[Row]:  # noqa: ARG001

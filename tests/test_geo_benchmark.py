@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def bench() -> Iterator[SimpleNamespace]:
-    names = "geo", "geo_answers", "region_rules", "replica_plans", "replica_rules"
+    names = "geo", "geo_answers", "geo_chain", "region_rules", "replica_plans", "replica_rules"
     oracles = "geo_tiny", "geo_oracle", "replicas_oracle"
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT)
@@ -162,6 +162,31 @@ def test_climbing_copies_data_to_idle_gpus_and_staying_does_not(bench: SimpleNam
     }
 
 
+def test_jobs_find_data_where_the_plan_before_has_sent_it(bench: SimpleNamespace) -> None:
+    reads = [{"dataset": "d", "gib": 100, "remote": False}]
+    round_ = round_of("replicas", [job(str(n), 4, reads=reads) for n in range(4)])
+    both = bench.geo_chain.both_paths(5, 5, round_)
+    assert (both.term, both.value, both.status) == ("value", 16_000, "optimal")
+    # One copy, to `b`: three of the jobs run there, one in `a`.
+    told = {"hottest before": 2000, "hottest": 750, "hottest >=": 750, "copied GiB": 100}
+    started = {"remote GiB": 0, "GPUs %": 100 * 16 / 28, "wait": 0, "for data": 0, "for data %": 0}
+    assert both.figures.items() >= {**told, **started}.items()
+
+    stays = bench.geo_chain.as_it_lies(5, round_)
+    assert stays.value == 8000
+    told = {"hottest before": 2000, "hottest": 2000, "copied GiB": 0, "for data %": 50}
+    assert stays.figures.items() >= told.items()
+
+
+def test_data_that_is_copied_is_there_when_the_window_ends(bench: SimpleNamespace) -> None:
+    round_ = round_of("replicas", [job(str(n), 4) for n in range(4)])
+    plan = bench.replica_plans.plan_of(bench.replica_rules.climb, round_)
+    following = bench.geo_chain.after(round_, plan)
+    assert set(following.geo.datasets[0].replicas) == {"a", "b"}
+    assert following.now == round_.now + round_.geo.window_s
+    assert following.policy.formulation == "geo"
+
+
 def answer(bench: SimpleNamespace, value: int, remote: int, **figures: float) -> Any:
     told = {"remote GiB": remote, **figures}
     found = bench.baselines.Answer("feasible", "value", value, figures=told)
@@ -193,6 +218,7 @@ def test_all_sizes_and_mixes_are_cases_of_both_paths(bench: SimpleNamespace) -> 
         for path, sizes in (
             ("fast", ((10, 1000), (10, 10_000), (20, 20_000), (30, 50_000))),
             ("slow", ((10, 1000), (20, 10_000), (30, 50_000))),
+            ("chain", ((10, 1000), (20, 10_000))),
         )
         for regions, jobs in sizes
         for mix in ("spare", "scarce")
