@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,21 +52,48 @@ def here(round_: Round) -> list[int]:
         return values(solved(round_, None))
 
 
-class Deadly(Executor):
-    """An executor of which a worker is killed by the first task that it is given."""
+class Instead(Executor):
+    """An executor that does something else in place of the first task that it is given."""
 
-    def __init__(self, pool: Executor) -> None:
-        self.pool, self.killed = pool, 0
+    def __init__(self, pool: Executor, first: Callable[..., tuple[Any, ...]]) -> None:
+        self.pool, self.first, self.asked = pool, first, 0
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        if not self.killed:
-            self.killed += 1
-            return self.pool.submit(_die)
-        return self.pool.submit(fn, *args, **kwargs)
+        self.asked += 1
+        task = (fn, *args) if self.asked > 1 else self.first(fn, *args)
+        return self.pool.submit(*task, **kwargs)
 
 
-def _die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+def poison(*_: object) -> tuple[Any, ...]:
+    """Whoever takes this dies of it."""
+    return signal.raise_signal, signal.SIGKILL
+
+
+def dying_once(grave: Path) -> Callable[..., tuple[Any, ...]]:
+    """The first worker that takes the task digs its grave; the next one finds it and goes on."""
+    path = str(grave)
+
+    def first(fn: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
+        # A nested function is sent by value: workers cannot import tests.
+        def task(*given: Any) -> Any:
+            if not Path(path).exists():
+                Path(path).touch()
+                signal.raise_signal(signal.SIGKILL)
+            return fn(*given)
+
+        return task, *args
+
+    return first
+
+
+@pytest.fixture(scope="module")
+def dask_address() -> Iterator[str]:
+    """The address of a cluster of two worker processes, without what comes before the host."""
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        yield cluster.scheduler_address.removeprefix("tcp://")
 
 
 def test_local_processes_find_the_same_plan(round_: Round, here: list[int]) -> None:
@@ -75,28 +101,40 @@ def test_local_processes_find_the_same_plan(round_: Round, here: list[int]) -> N
         assert values(solved(round_, pool)) == here
 
 
-def test_a_dead_worker_costs_time_and_not_the_plan(round_: Round, here: list[int]) -> None:
+def test_a_dask_cluster_of_two_workers_finds_the_same_plan(
+    round_: Round, here: list[int], dask_address: str
+) -> None:
+    with open_executor(f"dask://{dask_address}") as pool:
+        assert values(solved(round_, pool)) == here
+
+
+def test_a_dead_process_costs_time_and_not_the_plan(round_: Round, here: list[int]) -> None:
     with local_processes(1) as pool:
-        plan = solved(round_, Deadly(pool))
+        plan = solved(round_, Instead(pool, poison))
     assert values(plan) == here
     assert plan.certificate is not None
     assert any("executor" in what for what in plan.certificate.degraded)
 
 
-@contextmanager
-def dask_cluster() -> Iterator[Any]:
-    distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-    ) as cluster:
-        yield cluster
+def test_what_a_dead_dask_worker_had_is_done_by_the_other(
+    round_: Round, here: list[int], dask_address: str, tmp_path: Path
+) -> None:
+    with open_executor(f"dask://{dask_address}") as pool:
+        plan = solved(round_, Instead(pool, dying_once(tmp_path / "grave")))
+    assert (tmp_path / "grave").exists()
+    assert values(plan) == here
+    assert plan.certificate is not None
+    assert plan.certificate.degraded == ()
 
 
-def test_a_dask_cluster_of_two_workers_finds_the_same_plan(round_: Round, here: list[int]) -> None:
-    with dask_cluster() as cluster:
-        address = cluster.scheduler_address.removeprefix("tcp://")
-        with open_executor(f"dask://{address}") as pool:
-            assert values(solved(round_, pool)) == here
+def test_what_every_dask_worker_dies_of_is_done_here(
+    round_: Round, here: list[int], dask_address: str
+) -> None:
+    with open_executor(f"dask://{dask_address}") as pool:
+        plan = solved(round_, Instead(pool, poison))
+    assert values(plan) == here
+    assert plan.certificate is not None
+    assert any("executor" in what for what in plan.certificate.degraded)
 
 
 @pytest.mark.parametrize("text", ["", "remote", "local:0", "local:x", "dask:nowhere"])
