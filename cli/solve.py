@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from placewright.instances.plan import Certificate, Plan
+    from placewright.instances.round import Round
 
 EXIT_BROKEN = 4
 EXIT_GAP_MISSED = 5
@@ -95,7 +96,7 @@ def solve(
 
     round_ = load_round(round_file)
     with ExitStack() as stack:
-        pool = None if executor is None else _opened(stack, executor)
+        pool = None if executor is None else _opened(stack, executor, round_)
         progress = stack.enter_context(progress_of(err(), headline(round_.policy.terms)[-1]))
         plan = solve_round(
             round_,
@@ -120,12 +121,13 @@ def solve(
         raise typer.Exit(_judge(plan, plan.certificate, gap))
 
 
-def _opened(stack: ExitStack, executor: str) -> Executor:
+def _opened(stack: ExitStack, executor: str, round_: Round) -> Executor:
     """Open the executor that is asked for, until the stack ends."""
     from placewright.instances.errors import InvalidInputError
-    from placewright.rounds import open_executor
+    from placewright.rounds.executors import check_executor, open_executor
 
     try:
+        check_executor(round_, executor)
         return stack.enter_context(open_executor(executor))
     except InvalidInputError as error:
         raise wrong_argument(error, "--executor") from error

@@ -14,6 +14,7 @@ from placewright.instances.round import Round
 from placewright.rounds.admitting import Admitted, Ledger, answered, check_asks
 from placewright.rounds.changes import Changes, carried_out, changed
 from placewright.rounds.data_orders import Orders
+from placewright.rounds.executors import check_executor
 from placewright.rounds.settings import Isolation, Settings, Solver
 from placewright.rounds.solve import Memory, Progress, Solve
 from placewright.solver import Worker
@@ -34,7 +35,8 @@ class Engine:
     round
         A round that `references.check_round` accepts, as the loaders return it.
     time_limit, gap, backend, seed, deterministic, progress, isolation, executor
-        As for `solve_round`, for each round.
+        As for `solve_round`, for each round; an executor for rounds without regions raises
+        `InvalidInputError`.
 
     Attributes
     ----------
@@ -58,6 +60,7 @@ class Engine:
         isolation: Isolation = "process",
         executor: Executor | None = None,
     ) -> None:
+        check_executor(round, executor)
         self.state = round
         self.round_solved: Round | None = None
         self._settings = Settings.of(

@@ -12,6 +12,7 @@ from typing import Any
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.round import Round
 
+REGIONAL = "geo"
 LOCAL, DASK = "local", "dask"
 PAYS, PAYS_FROM = 10_000, 4
 """Jobs and cores from which processes take less time than they need to start."""
@@ -43,6 +44,25 @@ def open_executor(text: str) -> Iterator[Executor]:
             yield pool
     else:
         raise _refused(text, EXPECTED)
+
+
+def check_executor(round_: Round, executor: Executor | str | None) -> None:
+    """Refuse an executor, or the text that names it, for a round that has no use for one.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is one and the round is not of policy `geo`.
+    """
+    policy = round_.policy.formulation
+    if executor is not None and policy != REGIONAL:
+        raise InvalidInputError(
+            f"the round has policy {policy!r}; expected {REGIONAL!r}, whose regions are decided "
+            "by an executor",
+            path=("executor",),
+            value=executor,
+            show_value=False,
+        )
 
 
 def local_processes(workers: int) -> ProcessPoolExecutor:

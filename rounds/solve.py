@@ -21,6 +21,7 @@ from placewright.rounds.certificate import Bounds, better, headline_gap, refuse_
 from placewright.rounds.deciders import Decider, Formulation, GangDecider
 from placewright.rounds.decisions import Unmoved, decide, waits
 from placewright.rounds.errors import InternalError
+from placewright.rounds.executors import check_executor
 from placewright.rounds.guarantees import Guarantees, own_cells
 from placewright.rounds.interleaved import Interleaver
 from placewright.rounds.leased import Admitter
@@ -74,7 +75,8 @@ def solve_round(
         `none` solves in this process, where no limit can be enforced from outside: for tiny rounds.
     executor
         Decides the regions of a round of policy `geo` side by side, such as
-        `executors.open_executor` opens; None: here, or in local processes if that pays.
+        `executors.open_executor` opens; None: here, or in local processes if that pays. Rounds of
+        other policies take none.
 
     Returns
     -------
@@ -85,10 +87,11 @@ def solve_round(
     Raises
     ------
     InvalidInputError
-        If the round refers to what it does not have.
+        If the round refers to what it does not have, or has no use for the executor given.
     InternalError
         If no candidate passes verification, or a verified plan beats a certified bound.
     """
+    check_executor(round, executor)
     settings = Settings.of(
         round,
         time_limit=time_limit,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,10 @@ import pytest
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.geo_generator import generate
 from placewright.instances.plan import Plan
+from placewright.instances.policy import Policy
 from placewright.instances.round import Round
 from placewright.instances.verify import verify
-from placewright.rounds import open_executor, solve_round
+from placewright.rounds import Engine, open_executor, solve_round
 from placewright.rounds.executors import local_processes
 
 
@@ -141,3 +142,13 @@ def test_what_every_dask_worker_dies_of_is_done_here(
 def test_what_names_no_executor_is_refused(text: str) -> None:
     with pytest.raises(InvalidInputError), open_executor(text):
         pass
+
+
+@pytest.mark.parametrize("policy", ["gang", "replicas"])
+def test_a_round_of_another_policy_takes_no_executor(round_: Round, policy: str) -> None:
+    other = round_.model_copy(update={"policy": Policy.model_validate({"formulation": policy})})
+    pool = ThreadPoolExecutor(1)
+    for decide in (solve_round, Engine):
+        with pytest.raises(InvalidInputError) as refused:
+            decide(other, executor=pool)
+        assert str(refused.value).startswith(f"executor: the round has policy '{policy}'")
