@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from corrupting import Corruption, Edit, Raw, broken_alone, rules_in, set_in
 from placewright.instances.plan import Plan
 from placewright.instances.round import Round
 from placewright.instances.verify import RULE_IDS, Verification, verify
-
-Raw = dict[str, Any]
-Edit = Callable[[Raw], object]
 
 ROUND = Round.model_validate(
     {
@@ -77,17 +74,6 @@ def check(edit: Edit) -> Verification:
     return verify(ROUND, Plan.model_validate(corrupted))
 
 
-def set_in(*path: str | int, to: Any) -> Edit:
-    """An edit that sets the value at a path."""
-
-    def edit(raw: Any) -> None:
-        for part in path[:-1]:
-            raw = raw[part]
-        raw[path[-1]] = to
-
-    return edit
-
-
 def set_term(index: int, /, **fields: Any) -> Edit:
     return lambda raw: raw["certificate"]["terms"][index].update(fields)
 
@@ -105,7 +91,7 @@ def swap_terms(raw: Raw) -> None:
     terms[1], terms[2] = terms[2], terms[1]
 
 
-FALSE_CLAIMS: dict[str, tuple[Edit, set[str], str]] = {
+FALSE_CLAIMS: dict[str, Corruption] = {
     "a wrong value": (
         set_first_gap(0.1875, value=13000),
         {"certificate_value"},
@@ -213,13 +199,13 @@ def test_the_certificate_is_right_before_it_is_corrupted() -> None:
 def test_a_false_claim_is_rejected(name: str) -> None:
     edit, rules, where = FALSE_CLAIMS[name]
     found = check(edit)
-    assert {violation.rule for violation in found.violations} == rules
+    assert rules_in(found) == rules
     assert where in [violation.where for violation in found.violations]
     assert found.terms == TERMS
 
 
 def test_every_rule_is_broken_alone_by_some_claim() -> None:
-    alone = {next(iter(rules)) for _, rules, _ in FALSE_CLAIMS.values() if len(rules) == 1}
+    alone = broken_alone(FALSE_CLAIMS.values())
     assert alone == {rule for rule in RULE_IDS if rule.startswith("certificate_")}
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corrupting import Corruption, Edit, Raw, assert_broken, broken_alone, set_in
 from placewright.instances.digest import round_digest
 from placewright.instances.plan import Plan
 from placewright.instances.policy import DEFAULT_TERMS, Freeing
@@ -37,9 +37,6 @@ from placewright.instances.verify import (
     verify,
 )
 from placewright.instances.verify.result import Finding
-
-Raw = dict[str, Any]
-Edit = Callable[[Raw], object]
 
 
 def job_on(name: str, *places: tuple[str, list[int]], **fields: Any) -> Raw:
@@ -216,17 +213,6 @@ def check(edit: Edit) -> Verification:
     return verify(ROUND, Plan.model_validate(corrupted))
 
 
-def set_in(*path: str | int, to: Any) -> Edit:
-    """An edit that sets the value at a path."""
-
-    def edit(raw: Any) -> None:
-        for part in path[:-1]:
-            raw = raw[part]
-        raw[path[-1]] = to
-
-    return edit
-
-
 def set_task(job: int, task: int = 0, /, **fields: Any) -> Edit:
     return lambda raw: raw["decisions"][job]["tasks"][task].update(fields)
 
@@ -263,7 +249,7 @@ def set_moves(*steps: str, needs_spare: tuple[str, ...] = ("right",)) -> Edit:
 
 WAIT = {"job": "lone", "decision": "wait"}
 
-CORRUPTIONS: dict[str, tuple[Edit, set[str], str]] = {
+CORRUPTIONS: dict[str, Corruption] = {
     "a task dropped": (drop(GANG, 1), {"gang"}, "decisions[1].tasks"),
     "all tasks dropped": (set_decision(GANG, tasks=[]), {"gang"}, "decisions[1].tasks"),
     "a task twice": (repeat_task, {"gang", "gpu_capacity"}, "decisions[1].tasks[2]"),
@@ -621,13 +607,6 @@ def test_the_plan_is_valid_before_it_is_corrupted() -> None:
     assert check(lambda raw: None).ok
 
 
-def assert_broken(found: Verification, rules: set[str], where: str) -> None:
-    assert {violation.rule for violation in found.violations} == rules
-    assert where in [violation.where for violation in found.violations]
-    assert not found.ok
-    assert all("; expected " in violation.message for violation in found.violations)
-
-
 @pytest.mark.parametrize("name", CORRUPTIONS)
 def test_a_corrupted_plan_is_rejected(name: str) -> None:
     edit, rules, where = CORRUPTIONS[name]
@@ -635,7 +614,7 @@ def test_a_corrupted_plan_is_rejected(name: str) -> None:
 
 
 def test_every_rule_is_broken_alone_by_some_corruption() -> None:
-    alone = {next(iter(rules)) for _, rules, _ in CORRUPTIONS.values() if len(rules) == 1}
+    alone = broken_alone(CORRUPTIONS.values())
     # Files of their own beside this one have the others.
     others = (parts, arrangement, cells, communication, conflicts, groups, turns)
     others += (leases, promises, refusals)

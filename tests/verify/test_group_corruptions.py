@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corrupting import (
+    Corruption,
+    Edit,
+    Raw,
+    assert_broken,
+    both,
+    broken_alone,
+    rules_in,
+    set_in,
+    verified,
+)
 from placewright.instances.files import parse_round
 from placewright.instances.markup import parse_yaml
 from placewright.instances.plan import Plan
 from placewright.instances.verify import Verification, groups, turns, verify
-
-Raw = dict[str, Any]
-Edit = Callable[[Raw], object]
 
 
 def job(name: str, stages: list[int], *, count: int = 1, gpus: int = 2, **fields: Any) -> Raw:
@@ -159,21 +167,7 @@ TERMS = {
     "opened": 1,
 }
 
-
-def check(edit: Edit, of_round: Edit = lambda _: None) -> Verification:
-    raw, plan = copy.deepcopy(ROUND), copy.deepcopy(PLAN)
-    of_round(raw)
-    edit(plan)
-    return verify(parse_round(raw), Plan.model_validate(plan))
-
-
-def set_in(*path: str | int, to: Any) -> Edit:
-    def edit(raw: Any) -> None:
-        for part in path[:-1]:
-            raw = raw[part]
-        raw[path[-1]] = to
-
-    return edit
+check = partial(verified, ROUND, PLAN)
 
 
 def set_group(index: int, entry: Any) -> Edit:
@@ -182,14 +176,6 @@ def set_group(index: int, entry: Any) -> Edit:
 
 def set_place(index: int, *places: tuple[str, list[int]]) -> Edit:
     return set_in("decisions", index, "tasks", to=running(*places)["tasks"])
-
-
-def both(*edits: Edit) -> Edit:
-    def edit(raw: Raw) -> None:
-        for one in edits:
-            one(raw)
-
-    return edit
 
 
 def wait(index: int) -> Edit:
@@ -211,7 +197,7 @@ def drop_group(index: int) -> Edit:
 
 GROUPS = "sections[0].groups"
 UNGROUPED = {"gpu_capacity", "host_capacity", "conflicts"}
-CORRUPTIONS: dict[str, tuple[Edit, set[str], str]] = {
+CORRUPTIONS: dict[str, Corruption] = {
     "no list of groups": (
         set_in("sections", 0, "groups", to={}),
         {"section", *UNGROUPED},
@@ -373,14 +359,11 @@ def test_the_plan_is_valid_and_has_these_terms() -> None:
 @pytest.mark.parametrize("name", CORRUPTIONS)
 def test_a_corrupted_group_is_rejected_by_its_rules(name: str) -> None:
     edit, rules, where = CORRUPTIONS[name]
-    found = check(edit)
-    assert {violation.rule for violation in found.violations} == rules
-    assert where in [violation.where for violation in found.violations]
-    assert all("; expected " in violation.message for violation in found.violations)
+    assert_broken(check(edit), rules, where)
 
 
 def test_every_rule_of_groups_is_broken_alone_by_some_corruption() -> None:
-    alone = {next(iter(rules)) for _, rules, _ in CORRUPTIONS.values() if len(rules) == 1}
+    alone = broken_alone(CORRUPTIONS.values())
     rules = {rule.id for rule in (*groups.RULES, *turns.RULES)} - {"as_needed", "pinned_group"}
     assert rules <= alone
 
@@ -431,7 +414,7 @@ def test_a_group_takes_the_most_cpu_and_the_sum_of_all_else(
     asked: str, most: Any, rules: set[str]
 ) -> None:
     found = check(lambda _: None, set_in("jobs", SECOND, "options", 0, "groups", 0, asked, to=most))
-    assert {violation.rule for violation in found.violations} == rules
+    assert rules_in(found) == rules
 
 
 @pytest.mark.parametrize(("percentile", "ok"), [(50, True), (51, False)])
@@ -470,7 +453,7 @@ def test_a_group_that_ran_is_judged_as_new_if_anybody_leaves_or_joins(kind: str)
 def test_members_that_conflict_are_rejected_but_in_a_group_that_stays() -> None:
     conflicts = [["old", "older"], ["first", "second"]]
     found = check(lambda _: None, set_in("sharing", "conflicts", to=conflicts))
-    assert {violation.rule for violation in found.violations} == {"conflicts"}
+    assert rules_in(found) == {"conflicts"}
 
 
 def lean(gpus: int, jobs: int, *, running_together: bool = False) -> Raw:
@@ -543,7 +526,7 @@ def test_another_policy_has_no_groups() -> None:
         "sections": [{"kind": "groups", "groups": [group(20, j0=0, j1=2)]}],
     }
     found = verify(parse_round(raw), Plan(**plan))
-    assert {violation.rule for violation in found.violations} == {"section", "gpu_capacity"}
+    assert rules_in(found) == {"section", "gpu_capacity"}
 
 
 member_noise = st.fixed_dictionaries(

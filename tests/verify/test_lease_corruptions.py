@@ -16,19 +16,30 @@ rest    runs on h0, GPU 2, without a deadline; works starts on h1; pin holds GPU
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corrupting import (
+    Corruption,
+    Edit,
+    Raw,
+    assert_broken,
+    both,
+    broken_alone,
+    decide,
+    drop,
+    nothing,
+    rules_in,
+    set_in,
+    verified,
+)
 from placewright.instances.files import parse_round
 from placewright.instances.plan import Plan
 from placewright.instances.verify import Verification, leases, promises, refusals, verify
-
-Raw = dict[str, Any]
-Edit = Callable[[Raw], object]
 
 
 def option(gpus: int, *, count: int = 1, model: str | None = "V100") -> Raw:
@@ -179,42 +190,7 @@ TERMS = {
     "opened": 1,
 }
 
-
-def check(edit: Edit, of_round: Edit = lambda _: None) -> Verification:
-    raw, plan = copy.deepcopy(ROUND), copy.deepcopy(PLAN)
-    of_round(raw)
-    edit(plan)
-    return verify(parse_round(raw), Plan.model_validate(plan))
-
-
-def nothing(_: Raw) -> None:
-    return None
-
-
-def set_in(*path: str | int, to: Any) -> Edit:
-    def edit(raw: Any) -> None:
-        for part in path[:-1]:
-            raw = raw[part]
-        raw[path[-1]] = to
-
-    return edit
-
-
-def both(*edits: Edit) -> Edit:
-    def edit(raw: Raw) -> None:
-        for one in edits:
-            one(raw)
-
-    return edit
-
-
-def drop(*path: str | int) -> Edit:
-    def edit(raw: Any) -> None:
-        for part in path[:-1]:
-            raw = raw[part]
-        raw.pop(path[-1])
-
-    return edit
+check = partial(verified, ROUND, PLAN)
 
 
 def add(name: str, entry: Any) -> Edit:
@@ -231,12 +207,8 @@ def set_offer(at: int, *spans: list[int], option: int = 0) -> Edit:
     return set_in("sections", 0, "refused", 0, "offer", to=offer)
 
 
-def decide(index: int, to: Raw) -> Edit:
-    return set_in("decisions", index, to=to)
-
-
 S = "sections[0]"
-CORRUPTIONS: dict[str, tuple[Edit, set[str], str]] = {
+CORRUPTIONS: dict[str, Corruption] = {
     "leases of another length": (
         set_in("sections", 0, "length", to=999),
         {"leases"},
@@ -497,14 +469,11 @@ def test_the_plan_is_valid_and_has_these_terms() -> None:
 @pytest.mark.parametrize("name", CORRUPTIONS)
 def test_a_corrupted_plan_of_leases_is_rejected_by_its_rules(name: str) -> None:
     edit, rules, where = CORRUPTIONS[name]
-    found = check(edit)
-    assert {violation.rule for violation in found.violations} == rules
-    assert where in [violation.where for violation in found.violations]
-    assert all("; expected " in violation.message for violation in found.violations)
+    assert_broken(check(edit), rules, where)
 
 
 def test_every_rule_of_leases_is_broken_alone_by_some_corruption() -> None:
-    alone = {next(iter(rules)) for _, rules, _ in CORRUPTIONS.values() if len(rules) == 1}
+    alone = broken_alone(CORRUPTIONS.values())
     alone |= {next(iter(rules)) for _, rules in ROUNDS.values() if len(rules) == 1}
     assert alone >= {rule.id for rule in (*leases.RULES, *promises.RULES, *refusals.RULES)}
 
@@ -570,7 +539,7 @@ ROUNDS: dict[str, tuple[Edit, set[str]]] = {
 def test_the_plan_is_valid_in_some_rounds_only(name: str) -> None:
     of_round, rules = ROUNDS[name]
     found = check(nothing, of_round)
-    assert {violation.rule for violation in found.violations} == rules
+    assert rules_in(found) == rules
 
 
 def test_a_pinned_job_runs_on_where_it_is() -> None:
@@ -619,7 +588,7 @@ def test_a_pinned_job_runs_on_where_it_is() -> None:
             ],
         }
         found = verify(parse_round(copy.deepcopy(ROUND | two)), Plan.model_validate(plan))
-        return {violation.rule for violation in found.violations} - {"gpu_capacity"}
+        return rules_in(found) - {"gpu_capacity"}
 
     assert rules([0, 6]) == set()
     assert rules([0, 5]) == {"lease_work"}
@@ -655,7 +624,7 @@ def test_nobody_is_offered_the_places_of_those_who_may_only_stay(
     offered = set_in("sections", 0, "refused", to=[{"job": "refused"}])
     both_refused = both(offered, add("refused", {"job": "denied", "offer": offer}))
     found = check(both_refused, failing)
-    assert {violation.rule for violation in found.violations} == rules
+    assert rules_in(found) == rules
 
 
 @pytest.mark.parametrize(("end", "rules"), [(None, set()), (9999, {"displaced_by"})])
@@ -688,7 +657,7 @@ def test_a_job_that_must_leave_one_host_comes_anew_to_the_others(
         ],
     }
     found = verify(parse_round(copy.deepcopy(raw)), Plan.model_validate(plan))
-    assert {violation.rule for violation in found.violations} == rules
+    assert rules_in(found) == rules
 
 
 lease = st.integers(-1, 12)

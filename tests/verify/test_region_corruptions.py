@@ -12,13 +12,27 @@ lone    waits, as nobody has lost; plain waits, as others were worth more
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corrupting import (
+    Corruption,
+    Edit,
+    Raw,
+    assert_broken,
+    both,
+    broken_alone,
+    decide,
+    drop,
+    nothing,
+    rules_in,
+    set_in,
+    verified,
+)
 from placewright.instances.files import parse_round
 from placewright.instances.plan import Plan
 from placewright.instances.verify import (
@@ -28,9 +42,6 @@ from placewright.instances.verify import (
     data_sections,
     verify,
 )
-
-Raw = dict[str, Any]
-Edit = Callable[[Raw], object]
 
 
 def job(name: str, gpus: int, *reads: tuple[str, int, bool], count: int = 1, **more: Any) -> Raw:
@@ -167,46 +178,7 @@ TERMS = {
     "opened": 1,
 }
 
-
-def check(edit: Edit, of_round: Edit = lambda _: None) -> Verification:
-    raw, plan = copy.deepcopy(ROUND), copy.deepcopy(PLAN)
-    of_round(raw)
-    edit(plan)
-    return verify(parse_round(raw), Plan.model_validate(plan))
-
-
-def nothing(_: Raw) -> None:
-    return None
-
-
-def set_in(*path: str | int, to: Any) -> Edit:
-    def edit(raw: Any) -> None:
-        for part in path[:-1]:
-            raw = raw[part]
-        raw[path[-1]] = to
-
-    return edit
-
-
-def both(*edits: Edit) -> Edit:
-    def edit(raw: Raw) -> None:
-        for one in edits:
-            one(raw)
-
-    return edit
-
-
-def pop(*path: str | int) -> Edit:
-    def edit(raw: Any) -> None:
-        for part in path[:-1]:
-            raw = raw[part]
-        raw.pop(path[-1])
-
-    return edit
-
-
-def decide(index: int, to: Raw) -> Edit:
-    return set_in("decisions", index, to=to)
+check = partial(verified, ROUND, PLAN)
 
 
 def waiting(number: int, **fields: Any) -> Edit:
@@ -222,9 +194,9 @@ def also(kind: str, entry: Raw) -> Edit:
 
 
 S = "sections[0]"
-CORRUPTIONS: dict[str, tuple[Edit, set[str], str]] = {
+CORRUPTIONS: dict[str, Corruption] = {
     "no section": (
-        pop("sections", 0),
+        drop("sections", 0),
         {"data_sections", "local_data", "data_reason"},
         "sections",
     ),
@@ -344,19 +316,19 @@ CORRUPTIONS: dict[str, tuple[Edit, set[str], str]] = {
         f"{S}.readers[1].reads[1]",
     ),
     "a remote read that is not listed": (
-        pop("sections", 0, "readers", 0),
+        drop("sections", 0, "readers", 0),
         {"local_data"},
         "decisions[1]",
     ),
     "a remote read of a running job that is not listed": (
-        pop("sections", 0, "readers", 1),
+        drop("sections", 0, "readers", 1),
         {"local_data"},
         "decisions[2]",
     ),
     "a job that starts before its data is there": (
         both(
             decide(ASKS, placed("asks", "start", ("c0", [0, 1, 2, 3]))),
-            pop("sections", 0, "waiting", 1),
+            drop("sections", 0, "waiting", 1),
         ),
         {"local_data"},
         "decisions[5]",
@@ -414,10 +386,7 @@ def test_the_plan_is_valid_before_it_is_corrupted() -> None:
 @pytest.mark.parametrize("name", CORRUPTIONS)
 def test_a_corrupted_plan_is_rejected(name: str) -> None:
     edit, rules, where = CORRUPTIONS[name]
-    found = check(edit)
-    assert {violation.rule for violation in found.violations} == rules
-    assert where in [violation.where for violation in found.violations]
-    assert all("; expected " in violation.message for violation in found.violations)
+    assert_broken(check(edit), rules, where)
 
 
 @pytest.mark.parametrize(
@@ -469,7 +438,7 @@ def test_a_corrupted_plan_is_rejected(name: str) -> None:
 )
 def test_the_plan_does_not_fit_another_round(of_round: Edit, rules: set[str], message: str) -> None:
     found = check(nothing, of_round)
-    assert {violation.rule for violation in found.violations} == rules
+    assert rules_in(found) == rules
     assert message in [violation.message for violation in found.violations]
 
 
@@ -478,7 +447,7 @@ def test_a_tenant_beyond_its_quota_in_a_region_may_hold_what_it_held() -> None:
     calm = both(
         decide(FAR, wait("far", "not_chosen")),
         decide(VICTIM, placed("victim", "keep", ("b0", [0, 1, 2, 3]))),
-        pop("sections", 0, "readers", 0),
+        drop("sections", 0, "readers", 0),
         set_in("sections", 3, "steps", to=["moves"]),
     )
     assert check(calm, quota).ok
@@ -532,7 +501,7 @@ def test_gpu_cost_is_rounded_down_once_for_all_tasks() -> None:
 
 
 def test_every_rule_of_regions_and_reads_is_broken_alone() -> None:
-    alone = {next(iter(rules)) for _, rules, _ in CORRUPTIONS.values() if len(rules) == 1}
+    alone = broken_alone(CORRUPTIONS.values())
     modules = (data_sections, data_jobs, data_reads)
     assert alone == {rule.id for module in modules for rule in module.RULES}
 

@@ -15,13 +15,26 @@ lost    nobody has it
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corrupting import (
+    Corruption,
+    Edit,
+    Raw,
+    assert_broken,
+    both,
+    broken_alone,
+    drop,
+    nothing,
+    rules_in,
+    set_in,
+    verified,
+)
 from placewright.instances.files import parse_round
 from placewright.instances.plan import Plan
 from placewright.instances.verify import (
@@ -34,9 +47,6 @@ from placewright.instances.verify import (
     data_sections,
     verify,
 )
-
-Raw = dict[str, Any]
-Edit = Callable[[Raw], object]
 
 
 def link(source: str, target: str, bandwidth: int, **fields: int) -> Raw:
@@ -200,46 +210,11 @@ TERMS = {
     "hottest": 1375,
 }
 
-
-def check(edit: Edit, of_round: Edit = lambda _: None) -> Verification:
-    raw, plan = copy.deepcopy(ROUND), copy.deepcopy(PLAN)
-    of_round(raw)
-    edit(plan)
-    return verify(parse_round(raw), Plan.model_validate(plan))
-
-
-def nothing(_: Raw) -> None:
-    return None
-
-
-def set_in(*path: str | int, to: Any) -> Edit:
-    def edit(raw: Any) -> None:
-        for part in path[:-1]:
-            raw = raw[part]
-        raw[path[-1]] = to
-
-    return edit
-
-
-def both(*edits: Edit) -> Edit:
-    def edit(raw: Raw) -> None:
-        for one in edits:
-            one(raw)
-
-    return edit
+check = partial(verified, ROUND, PLAN)
 
 
 def add(name: str, **entry: Any) -> Edit:
     return lambda raw: raw["sections"][0][name].append(entry)
-
-
-def pop(*path: str | int) -> Edit:
-    def edit(raw: Any) -> None:
-        for part in path[:-1]:
-            raw = raw[part]
-        raw.pop(path[-1])
-
-    return edit
 
 
 def flow_in(number: int, **fields: Any) -> Edit:
@@ -251,14 +226,14 @@ def moved(number: int, region: str, model: str = "V100") -> Edit:
 
 
 R, F = "sections[0]", "sections[1].flows"
-CORRUPTIONS: dict[str, tuple[Edit, set[str], str]] = {
+CORRUPTIONS: dict[str, Corruption] = {
     "the section twice": (
         lambda raw: raw["sections"].append({"kind": "flows", "flows": []}),
         {"data_sections"},
         "sections[2]",
     ),
     "no flows in the section": (
-        pop("sections", 1, "flows"),
+        drop("sections", 1, "flows"),
         {"section", "copy"},
         f"{F}",
     ),
@@ -371,7 +346,7 @@ CORRUPTIONS: dict[str, tuple[Edit, set[str], str]] = {
         f"{R}.homes[5].region",
     ),
     "no home for who could run": (
-        pop("sections", 0, "homes", TWO),
+        drop("sections", 0, "homes", TWO),
         {"homes"},
         f"{R}.homes",
     ),
@@ -413,7 +388,7 @@ CORRUPTIONS: dict[str, tuple[Edit, set[str], str]] = {
         f"{R}.creates[2].ready",
     ),
     "a flow for nothing": (
-        pop("sections", 0, "creates", 1),
+        drop("sections", 0, "creates", 1),
         {"copy"},
         f"{F}[2].path",
     ),
@@ -506,10 +481,7 @@ def test_the_plan_is_valid_before_it_is_corrupted() -> None:
 @pytest.mark.parametrize("name", CORRUPTIONS)
 def test_a_corrupted_plan_is_rejected(name: str) -> None:
     edit, rules, where = CORRUPTIONS[name]
-    found = check(edit)
-    assert {violation.rule for violation in found.violations} == rules
-    assert where in [violation.where for violation in found.violations]
-    assert all("; expected " in violation.message for violation in found.violations)
+    assert_broken(check(edit), rules, where)
 
 
 def geo(*path: str | int, to: Any) -> Edit:
@@ -589,7 +561,7 @@ def geo(*path: str | int, to: Any) -> Edit:
 )
 def test_the_plan_does_not_fit_another_round(of_round: Edit, rules: set[str], message: str) -> None:
     found = check(nothing, of_round)
-    assert {violation.rule for violation in found.violations} == rules
+    assert rules_in(found) == rules
     assert not rules or message in [violation.message for violation in found.violations]
 
 
@@ -603,7 +575,7 @@ def test_rates_of_flows_over_one_link_add_up() -> None:
     narrow = geo("links", 0, "bandwidth", to=1720)
     twice = check(lambda raw: raw["sections"][1]["flows"].__setitem__(slice(0, 2), halves), narrow)
     # The copy is there at 1100, too.
-    assert {violation.rule for violation in twice.violations} == {"copy", "link_rate"}
+    assert rules_in(twice) == {"copy", "link_rate"}
     halves[1] = flow("w", "AB", 20, 1100, 1200)
     turns = check(lambda raw: raw["sections"][1]["flows"].__setitem__(slice(0, 2), halves), narrow)
     assert turns.ok
@@ -633,7 +605,7 @@ def test_a_copy_under_way_is_a_source_once_it_is_complete() -> None:
     room = both(geo("regions", 2, "storage", to=70), geo("links", 5, "bandwidth", to=1000))
     assert check(more, room).ok
     found = check(both(more, flow_in(4, start=1999)), room)
-    assert {violation.rule for violation in found.violations} == {"flow_source"}
+    assert rules_in(found) == {"flow_source"}
 
 
 def test_a_region_without_gpus_counts_as_if_it_had_one() -> None:
@@ -653,7 +625,7 @@ def test_without_storage_limits_nothing_is_out_of_balance() -> None:
 
 
 def test_every_rule_of_replicas_and_flows_is_broken_alone() -> None:
-    alone = {next(iter(rules)) for _, rules, _ in CORRUPTIONS.values() if len(rules) == 1}
+    alone = broken_alone(CORRUPTIONS.values())
     rules = (data_homes, data_copies, data_flows)
     ours = {rule.id for module in rules for rule in module.RULES}
     assert ours - alone == {"link_budget"}  # broken alone by a round of less budget, above
@@ -690,5 +662,5 @@ def test_no_section_of_data_makes_the_verifier_stumble(data: st.DataObject) -> N
 
 
 def test_another_scheduler_may_leave_out_reasons() -> None:
-    silent = both(*(pop("decisions", index, "reason") for index in range(1, 8)))
+    silent = both(*(drop("decisions", index, "reason") for index in range(1, 8)))
     assert check(silent) == Verification((), TERMS)
