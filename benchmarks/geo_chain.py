@@ -14,8 +14,7 @@ from benchmarks import replica_plans, replica_rules
 from benchmarks.baselines import Answer, of_certificate
 from benchmarks.geo_figures import TITLES, at_least, cpu_seconds, figures_of, proven_of
 from placewright import Plan, Round, solve_round
-from placewright.formulations.replicas.compile import compile_replicas
-from placewright.formulations.replicas.values import values
+from placewright.instances.geo_generator.facts import facts_of
 from placewright.instances.policy import Policy
 from placewright.rounds.data_orders import arrived, moved
 
@@ -41,8 +40,6 @@ def after(round_: Round, plan: Plan) -> Round:
 
 def _chained(relocate: Callable[[Round], Plan], seconds: float, round_: Round) -> Answer:
     """Answer with the second plan; the figures tell of both, each of which is verified."""
-    problem = compile_replicas(round_)
-    before = values(problem.wan, replica_rules.stay(problem))["hottest"]
     began = cpu_seconds()
     data = relocate(round_)
     relocated = cpu_seconds()
@@ -56,7 +53,7 @@ def _chained(relocate: Callable[[Round], Plan], seconds: float, round_: Round) -
     _, of_jobs = figures_of(following, plan)
     assert plan.certificate is not None
     figures = {
-        "hottest before": before,
+        "hottest before": round(1000 * facts_of(round_).hottest),
         **{column: told[column] for column in columns if column in told},
         **of_jobs,
         "for data %": 100 * of_jobs["for data"] / len(round_.jobs),
