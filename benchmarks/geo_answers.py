@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from math import inf
 
-from benchmarks import region_rules, replica_plans, replica_rules
+from benchmarks import region_plans, region_rules, replica_plans, replica_rules
 from benchmarks.baselines import Answer, of_certificate
 from benchmarks.compare import Runs, compared
 from benchmarks.geo_figures import LATER, TITLES, at_least, cpu_seconds, figures_of, proven_of
@@ -45,7 +45,7 @@ def placewright(seconds: float, round_: Round) -> Answer:
 
 def ruled(rule: region_rules.Rule, round_: Round) -> Answer:
     """Decide where jobs run with a rule."""
-    return _unproven(round_, lambda: region_rules.plan_of(rule, round_))
+    return _unproven(round_, lambda: region_plans.plan_of(rule, round_))
 
 
 def placed(planner: replica_rules.Planner, round_: Round) -> Answer:

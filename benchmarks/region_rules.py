@@ -18,107 +18,19 @@ hyperscale", OSDI'24: exhaustive search over regions for each workload.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from math import inf
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import numpy as np
 
-from benchmarks.region_hosts import Hosts, Need, Placed, need_of
-from placewright import Plan, Round
-from placewright.formulations.wan.compile import NONE, Bools, Ints, Wan, compile_wan
+from benchmarks.region_deciding import Deciding, Holding, Site
+from benchmarks.region_hosts import Need
 from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.geo_section import Reader, ReadsSection, RemoteRead
-from placewright.instances.job import Job
-from placewright.instances.plan import Decision, Task
 
 MOST_VICTIMS = 32
 """Of one job at one site."""
 
-__all__ = ["RULES", "Rule", "cheapest", "data_region", "least_loaded", "plan_of", "scan"]
-
-Site: TypeAlias = tuple[int, int]
-"""Region and GPU model."""
-
-
-@dataclass(slots=True)
-class Holding:
-    """What a job holds."""
-
-    option: int
-    region: int
-    placed: Placed
-    value: int
-
-
-@dataclass(slots=True)
-class Deciding:
-    """A round while a rule decides it.
-
-    Attributes
-    ----------
-    holds : Bools
-        (datasets, regions): where data can be read now.
-    may : Bools
-        (jobs, regions): where a job may run with its data as it is now.
-    remote : Ints
-        (jobs, regions): GiB that it would read from elsewhere.
-    price : Ints
-        (regions, models): micro-dollars per GPU-hour.
-    movable
-        Running jobs that may be preempted, by site: (value per milli-GPU, priority, job), sorted.
-    lowest
-        The lowest priority of a running job.
-    """
-
-    wan: Wan
-    hosts: Hosts
-    holds: Bools
-    may: Bools
-    remote: Ints
-    price: Ints
-    running: dict[int, Holding]
-    movable: Mapping[Site, Sequence[tuple[float, int, int]]]
-    lowest: float
-    started: dict[int, Holding] = field(default_factory=dict)
-    preempted: dict[int, int] = field(default_factory=dict)
-
-    @property
-    def jobs(self) -> Sequence[Job]:
-        """Those of the round."""
-        return self.wan.round.jobs
-
-    def sites(self, job: int, option: int, regions: Iterable[int]) -> list[Site]:
-        """Return the regions, in this order, with each model that the option may have."""
-        allowed = [group.gpu_models for group in self.jobs[job].options[option].groups]
-        models = [
-            m
-            for m, name in enumerate(self.wan.models)
-            if all(names is None or name in names for names in allowed)
-        ]
-        return [(r, m) for r in regions for m in models if self.wan.supply[r, m]]
-
-    def start(self, job: int, option: int, site: Site, need: Need) -> bool:
-        """Start a job at a site if it fits there, within quotas."""
-        document = self.jobs[job]
-        asked = document.options[option].milli_gpu
-        if not self.hosts.quotas.admits(document.tenant, site[0], asked):
-            return False
-        placed = self.hosts.take(need, *site, document.priority)
-        if placed is None:
-            return False
-        self.hosts.quotas.add(document.tenant, site[0], asked)
-        self.started[job] = Holding(option, site[0], placed, document.value_of(option))
-        return True
-
-    def stop(self, job: int) -> None:
-        """Take back what a job that runs or has started holds."""
-        holding = self.running.pop(job, None) or self.started.pop(job)
-        self.hosts.give(holding.placed)
-        asked = self.jobs[job].options[holding.option].milli_gpu
-        self.hosts.quotas.add(self.jobs[job].tenant, holding.region, -asked)
-
+__all__ = ["RULES", "Rule", "cheapest", "data_region", "least_loaded", "scan"]
 
 Rule: TypeAlias = Callable[[Deciding, int, int, Need], bool]
 """Start a job (by index) with an option, or say that it does not fit."""
@@ -179,47 +91,6 @@ RULES: Mapping[str, Rule] = {
 }
 
 
-def plan_of(rule: Rule, round_: Round) -> Plan:
-    """Return the plan of a rule, without a certificate."""
-    deciding = _prepared(compile_wan(round_))
-    jobs, levels = deciding.jobs, deciding.hosts.cluster.levels
-    pending = [j for j, job in enumerate(jobs) if job.running is None]
-    for j in sorted(pending, key=lambda j: -jobs[j].priority):
-        for option in range(len(jobs[j].options)):
-            if rule(deciding, j, option, need_of(jobs[j], option, levels)):
-                break
-    return _document(deciding)
-
-
-def _prepared(wan: Wan) -> Deciding:
-    """Return the round before anybody starts."""
-    round_, hosts = wan.round, Hosts(wan)
-    holds = wan.holds | (wan.arriving & (wan.ready <= round_.now))
-    linked = np.array([(holds[d][:, None] & wan.within(d)).any(axis=0) for d in range(len(holds))])
-    local = holds[wan.read_dataset]
-    reach = local | (wan.read_remote[:, None] & linked.reshape(holds.shape)[wan.read_dataset])
-    may = wan.may_run.copy()
-    remote = np.zeros(may.shape, dtype=np.int64)
-    np.logical_and.at(may, wan.read_job, reach)
-    np.add.at(remote, wan.read_job, np.where(local, 0, wan.read_gib[:, None]))
-    price = np.zeros((len(wan.regions), len(wan.models)), dtype=np.int64)
-    index = {name: r for r, name in enumerate(wan.regions)}
-    for region in round_.geo.regions:
-        for m, model in enumerate(wan.models):
-            price[index[region.name], m] = region.prices.get(model, 0)
-    running = {}
-    for j, job in enumerate(round_.jobs):
-        if job.running is None:
-            continue
-        placed = [(t.group, hosts.cluster.host_index[t.host], t.gpus) for t in job.running.tasks]
-        region = hosts.region[placed[0][1]]
-        running[j] = Holding(job.running.option, region, placed, job.value_of(job.running.option))
-        hosts.quotas.add(job.tenant, region, job.options[job.running.option].milli_gpu)
-    movable = _movable(round_.jobs, hosts, running)
-    lowest = min((round_.jobs[j].priority for j in running), default=inf)
-    return Deciding(wan, hosts, holds, may, remote, price, running, movable, lowest)
-
-
 def _victims(
     deciding: Deciding, job: int, option: int, site: Site, need: Need
 ) -> tuple[int, list[int]]:
@@ -249,22 +120,6 @@ def _victims(
     for victim in chosen:
         hosts.retake(deciding.running[victim].placed)
     return (lost, chosen) if found else (0, [])
-
-
-def _movable(
-    jobs: Sequence[Job], hosts: Hosts, running: Mapping[int, Holding]
-) -> dict[Site, list[tuple[float, int, int]]]:
-    """Return the running jobs that may stop, by the region and model that they are on."""
-    found: dict[Site, list[tuple[float, int, int]]] = {}
-    for j, holding in running.items():
-        models = {hosts.model[host] for _, host, _ in holding.placed}
-        document = jobs[j].running
-        if document is None or document.pinned or len(models) > 1:
-            continue
-        worth = holding.value / jobs[j].options[holding.option].milli_gpu
-        entry = worth, jobs[j].priority, j
-        found.setdefault((holding.region, models.pop()), []).append(entry)
-    return {site: sorted(entries) for site, entries in found.items()}
 
 
 def _displace(
@@ -299,63 +154,3 @@ def _resume(deciding: Deciding, job: int, holding: Holding) -> None:
     asked = deciding.jobs[job].options[holding.option].milli_gpu
     deciding.hosts.quotas.add(deciding.jobs[job].tenant, holding.region, asked)
     deciding.running[job] = holding
-
-
-def _document(deciding: Deciding) -> Plan:
-    names = deciding.hosts.cluster.hosts
-    decisions, readers = [], []
-    for j, job in enumerate(deciding.jobs):
-        mine = deciding.started.get(j, deciding.running.get(j))
-        if j in deciding.started:
-            holding = deciding.started[j]
-            decision = {
-                "decision": "start",
-                "option": holding.option,
-                "tasks": _tasks(holding, names),
-            }
-        elif j in deciding.preempted:
-            by = deciding.jobs[deciding.preempted[j]].name
-            decision = {"decision": "preempt", "displaced_by": by}
-        elif job.running is not None:
-            tasks = job.running.tasks
-            decision = {"decision": "keep", "option": job.running.option, "tasks": tasks}
-        else:
-            decision = {"decision": "wait"}
-        decisions.append(Decision.model_validate({"job": job.name, **decision}))
-        if mine is not None and deciding.remote[j, mine.region]:
-            readers.append((j, mine.region))
-    sections: list[dict[str, object]] = []
-    if deciding.preempted:
-        steps = [deciding.jobs[j].name for j in deciding.preempted]
-        sections.append({"kind": "moves", "steps": steps, "needs_spare": []})
-    reads = ReadsSection(readers=tuple(_readers(deciding, readers)))
-    sections.append(reads.model_dump(mode="json"))
-    return Plan(decisions=tuple(decisions), sections=tuple(sections))
-
-
-def _tasks(holding: Holding, names: Sequence[str]) -> list[Task]:
-    counted: dict[int, int] = {}
-    tasks = []
-    for group, host, gpus in holding.placed:
-        index = counted[group] = counted.get(group, NONE) + 1
-        tasks.append(Task(group=group, index=index, host=names[host], gpus=gpus))
-    return tasks
-
-
-def _readers(deciding: Deciding, jobs: Iterable[tuple[int, int]]) -> Iterator[Reader]:
-    """Yield what jobs read from elsewhere, from where that is cheapest."""
-    wan = deciding.wan
-    first = np.searchsorted(wan.read_job, np.arange(len(wan.demand) + 1))
-    for j, region in jobs:
-        reads = []
-        for read in range(first[j], first[j + 1]):
-            dataset = int(wan.read_dataset[read])
-            if deciding.holds[dataset, region] or not wan.read_remote[read]:
-                continue
-            able = np.flatnonzero(deciding.holds[dataset] & wan.within(dataset)[:, region])
-            if len(able):
-                source = able[np.argmin(wan.egress[able, region])]
-                names = wan.datasets[dataset], wan.regions[source]
-                reads.append(RemoteRead(dataset=names[0], source=names[1]))
-        if reads:
-            yield Reader(job=wan.round.jobs[j].name, reads=tuple(reads))

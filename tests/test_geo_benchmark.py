@@ -22,7 +22,15 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def bench() -> Iterator[SimpleNamespace]:
-    names = "geo", "geo_answers", "geo_chain", "region_rules", "replica_plans", "replica_rules"
+    names = (
+        "geo",
+        "geo_answers",
+        "geo_chain",
+        "region_plans",
+        "region_rules",
+        "replica_plans",
+        "replica_rules",
+    )
     oracles = "geo_tiny", "geo_oracle", "replicas_oracle"
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT)
@@ -75,7 +83,7 @@ def job(name: str, gpus: int, *, count: int = 1, **fields: Any) -> dict[str, Any
 
 def regions(bench: SimpleNamespace, rule: str, round_: Round) -> dict[str, str]:
     """The region of each job that runs under a rule, whose plan is verified."""
-    plan = bench.region_rules.plan_of(bench.region_rules.RULES[rule], round_)
+    plan = bench.region_plans.plan_of(bench.region_rules.RULES[rule], round_)
     assert verify(round_, plan).violations == ()
     return {d.job: d.tasks[0].host[0] for d in plan.decisions if d.tasks}
 
@@ -126,7 +134,7 @@ def test_plans_of_rules_are_among_all_plans(bench: SimpleNamespace) -> None:
         round_ = bench.geo_tiny.geo(seed)
         every = {vector[:2] for vector in bench.geo_oracle.vectors(round_)}
         for rule in bench.region_rules.RULES.values():
-            verification = verify(round_, bench.region_rules.plan_of(rule, round_))
+            verification = verify(round_, bench.region_plans.plan_of(rule, round_))
             assert verification.violations == ()
             assert (verification.terms["value"], verification.terms["remote_reads"]) in every
 
