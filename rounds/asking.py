@@ -21,16 +21,9 @@ SHARE = 0.8
 
 
 class Prices:
-    """The price of a promise, from the jobs that came lately.
+    """The price of a promise, from the jobs that came lately."""
 
-    Parameters
-    ----------
-    milli_gpu
-        Of the whole cluster.
-    """
-
-    def __init__(self, milli_gpu: int) -> None:
-        self._room = SHARE * milli_gpu * WINDOW_S
+    def __init__(self) -> None:
         self._lately: deque[Record] = deque()
 
     def come(self, record: Record) -> None:
@@ -38,12 +31,20 @@ class Prices:
         if record.asked.due:
             self._lately.append(record)
 
-    def price(self, now: int) -> float:
-        """Return the least value per milli-GPU-second with which a job asks."""
+    def price(self, now: int, milli_gpu: float) -> float:
+        """Return the least value per milli-GPU-second with which a job asks.
+
+        Parameters
+        ----------
+        now
+            In seconds on the round's clock.
+        milli_gpu
+            What jobs can have on the mean of the coming day.
+        """
         while self._lately and self._lately[0].came <= now - WINDOW_S:
             self._lately.popleft()
         worth = np.array([record.worth for record in self._lately])
         needed = np.array([record.least for record in self._lately])
         order = np.argsort(-worth, kind="stable")
-        last = int(np.searchsorted(needed[order].cumsum(), self._room))
+        last = int(np.searchsorted(needed[order].cumsum(), SHARE * milli_gpu * WINDOW_S))
         return float(worth[order[last]]) if last < len(order) else 0.0

@@ -20,13 +20,12 @@ from typing import TypeAlias
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.job import Job, Running
 from placewright.instances.plan import Decision, DecisionKind, Plan
-from placewright.instances.ranges import expand
-from placewright.instances.references import hosts_by_name
 from placewright.instances.round import Round
-from placewright.rounds.asking import Prices
+from placewright.rounds.asking import WINDOW_S, Prices
 from placewright.rounds.between import Between
 from placewright.rounds.changes import Changes
 from placewright.rounds.engine import Engine
+from placewright.rounds.idle_gpus import IdleGpus
 from placewright.rounds.lease_records import CLASSES, Record, Served
 from placewright.rounds.leasing import promised
 from placewright.rounds.settings import Isolation
@@ -91,14 +90,14 @@ class _Loop:
     _coming: deque[Record] = field(init=False)
     _alive: dict[str, Record] = field(init=False, default_factory=dict)
     _removed: list[str] = field(init=False, default_factory=list)
-    _prices: Prices = field(init=False)
+    _prices: Prices = field(init=False, default_factory=Prices)
+    _there: dict[int, int] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.now = self.round.now
         own = sorted({job.priority for job in self.round.jobs})
         level = {priority: CLASSES * number for number, priority in enumerate(own)}
         self.records = [_record(job, self.now, level[job.priority]) for job in self.round.jobs]
-        self._prices = Prices(self._milli_gpu())
         self._coming = deque(sorted(self.records, key=lambda record: record.came))
 
     def more(self) -> bool:
@@ -118,7 +117,7 @@ class _Loop:
         for record in [one for one in self._alive.values() if one.hopeless(self.now)]:
             self._leave(record)
         alive = self._alive.values()
-        price = self._prices.price(self.now)
+        price = self._prices.price(self.now, self._milli_gpu())
         for record in alive:
             record.asks = record.promise is not None or record.worth >= price
         added = [one.written(self.now) for one in alive if not one.known]
@@ -159,11 +158,14 @@ class _Loop:
         self._prices.come(record)
         return record
 
-    def _milli_gpu(self) -> int:
-        """Return the milli-GPU of healthy hosts."""
-        hosts = hosts_by_name(self.round.cluster)
-        healthy = (entry for entry in self.round.cluster.hosts if entry.healthy)
-        return WHOLE_GPU * sum(hosts[n].gpus for entry in healthy for n in expand(entry.name))
+    def _milli_gpu(self) -> float:
+        """Return what is there for jobs on the mean of the coming day."""
+        leases = range(self.now, self.now + WINDOW_S, self.round.leases.length_s)
+        for now in leases:
+            if now not in self._there:
+                round_ = self.round.model_copy(update={"now": now})
+                self._there[now] = WHOLE_GPU * IdleGpus(round_).count
+        return sum(self._there[now] for now in leases) / len(leases)
 
     def _next_coming(self) -> int:
         return self._coming[0].came if self._coming else sys.maxsize

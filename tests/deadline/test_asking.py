@@ -23,21 +23,24 @@ def record(name: str, gpus: int, part: float, value: int, came: int = 0) -> Reco
     return Record(job, deadline, came, deadline.work, 0)
 
 
-def prices(*records: Record, gpus: int = 4) -> Prices:
-    made = Prices(gpus * WHOLE_GPU)
+FOUR = 4 * WHOLE_GPU
+
+
+def prices(*records: Record) -> Prices:
+    made = Prices()
     for one in records:
         made.come(one)
     return made
 
 
 def test_all_ask_while_there_is_room_for_all() -> None:
-    assert prices().price(0) == 0
-    assert prices(record("a", 2, 1.0, 5), record("b", 2, 0.9, 1)).price(0) == 0
+    assert prices().price(0, FOUR) == 0
+    assert prices(record("a", 2, 1.0, 5), record("b", 2, 0.9, 1)).price(0, FOUR) == 0
 
 
 def test_the_price_is_what_the_last_job_with_room_is_worth() -> None:
     dear, fair, cheap = record("a", 2, 1.0, 9), record("b", 2, 1.1, 5), record("c", 4, 1.0, 1)
-    price = prices(cheap, dear, fair).price(0)
+    price = prices(cheap, dear, fair).price(0, FOUR)
     assert price == pytest.approx(fair.worth)
     assert dear.worth > price > cheap.worth
 
@@ -45,9 +48,9 @@ def test_the_price_is_what_the_last_job_with_room_is_worth() -> None:
 def test_only_the_last_day_and_jobs_with_a_deadline_count() -> None:
     first, later = record("a", 4, 2.0, 9), record("b", 4, 2.0, 5, came=WINDOW_S)
     made = prices(first, record("c", 4, 5.0, 0), later)
-    assert made.price(WINDOW_S - 1) == pytest.approx(first.worth)
-    assert made.price(WINDOW_S) == pytest.approx(later.worth)
-    assert made.price(2 * WINDOW_S) == 0
+    assert made.price(WINDOW_S - 1, FOUR) == pytest.approx(first.worth)
+    assert made.price(WINDOW_S, FOUR) == pytest.approx(later.worth)
+    assert made.price(2 * WINDOW_S, FOUR) == 0
 
 
 def test_an_option_that_takes_fewer_gpu_seconds_is_what_a_job_needs() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from placewright.instances.job import Job, Option, Running, TaskGroup
 from placewright.instances.leases import Leases, Outage
 from placewright.instances.plan import Plan, Task
 from placewright.instances.policy import Policy
-from placewright.instances.round import Round
+from placewright.instances.round import Reservation, Round
 from placewright.instances.verify import verify
 from placewright.rounds.lease_loop import Served, decide_leases
 
@@ -195,3 +196,42 @@ def test_no_promise_is_broken_while_capacity_is_constant(round_: Round) -> None:
         assert asked.deadline is not None
         assert asked.deadline.due or one.finish is not None
         assert one.finish is None or one.finish >= one.came + asked.deadline.work_s
+
+
+class EnoughError(Exception):
+    """The first plan is all that a test wants to see."""
+
+
+def asking(round_: Round) -> set[str]:
+    """The jobs that ask for a promise at the first boundary."""
+    found: set[str] = set()
+
+    def watch(decided: Round, _: Plan) -> None:
+        found.update(job.name for job in decided.jobs if job.deadline and job.deadline.due)
+        raise EnoughError
+
+    with pytest.raises(EnoughError):
+        decide_leases(round_, time_limit=0, isolation="none", watch=watch)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("gone", "names"),
+    [
+        ({}, {"dear", "fair", "cheap"}),
+        ({"reservations": (Reservation(host="h1"),)}, {"dear", "fair"}),
+        ({"outages": (Outage(host="h1"),)}, {"dear", "fair"}),
+        # It is back after a quarter of the day.
+        ({"outages": (Outage(host="h1", end=21_600),)}, {"dear", "fair", "cheap"}),
+    ],
+)
+def test_the_price_of_a_promise_knows_of_gpus_that_are_not_there(
+    gone: dict[str, Any], names: set[str]
+) -> None:
+    """The dear job takes most of what one GPU has for promises in a day."""
+    worth = {"dear": 9, "fair": 5, "cheap": 1}
+    work = {"dear": 60_000, "fair": 20_000, "cheap": 20_000}
+    round_ = trace(*(job(name, work[name], (10**6, worth[name])) for name in worth), gpus=(1, 1))
+    leases = Leases(length_s=21_600, outages=gone.get("outages", ()))
+    update = {"leases": leases, "reservations": gone.get("reservations", ())}
+    assert asking(round_.model_copy(update=update)) == names
