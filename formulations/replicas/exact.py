@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import ceil
 
 from placewright.formulations.replicas.draft import Draft
 from placewright.formulations.replicas.model import PartModel, everything
 from placewright.formulations.replicas.problem import Problem
 from placewright.formulations.session import HOLD_SLACK, SHARPNESS, Bound, Session
+from placewright.formulations.wan.compile import Bools
 from placewright.solver import Status
 
 MOST_COLUMNS = 600
@@ -24,19 +26,25 @@ def is_small(problem: Problem) -> bool:
     return cells + len(problem.read_gib) * problem.regions <= MOST_COLUMNS
 
 
-def exact(problem: Problem, session: Session, draft: Draft) -> Iterator[Draft | Bound]:
+def exact(
+    problem: Problem, session: Session, draft: Draft, refused: Bools
+) -> Iterator[Draft | Bound]:
     """Yield the optimum of each term with those before it held, and the solver's bound on it.
 
     The model leaves out how copies are carried: where all of the last draft's are, it is optimal.
+    Copies that were `refused` (groups, regions) are left out; if there are any, nothing is proven.
     """
     terms = problem.terms
-    whole = PartModel(problem, everything(problem), draft, terms)
+    part = everything(problem)
+    part = replace(part, holds=part.holds & ~refused)
+    proving = single(problem) and not refused.any()
+    whole = PartModel(problem, part, draft, terms)
     holds: list[tuple[str, int]] = []
     for term in terms:
         outcome = session.optimise(whole.model.arrays(term), share=0.6, gap=0.0)
         if outcome is None:
             return
-        if outcome.bound is not None and single(problem):
+        if outcome.bound is not None and proving:
             # Terms are whole, and solvers stop within tolerances: 7.0000004 does not prove 8.
             slack = SHARPNESS * max(1.0, abs(outcome.bound))
             yield Bound(term, float(ceil(outcome.bound - slack)), tuple(holds))

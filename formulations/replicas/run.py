@@ -60,13 +60,22 @@ class Relocation:
         if self.session.expired():
             return
         if is_small(self.problem):
-            for step in exact(self.problem, self.session, draft):
-                yield step if isinstance(step, Bound) else self._candidate(step, "exact")
+            yield from self._exact(draft)
         elif self.problem.workloads:
             seconds = self.session.remaining()
             yield from self._anneal(draft, ANNEALING * seconds)
             yield from self._search((1 - ANNEALING - SEARCHING) * seconds)
         yield from bounds(self.problem, self.session, dict(self.session.best or {}))
+
+    def _exact(self, draft: Draft) -> Iterator[Candidate | Bound]:
+        """Solve the whole; what links refuse is left out the next time, until nothing is."""
+        self._refused = np.zeros_like(self.problem.now)
+        while True:
+            before = self._refused.copy()
+            for step in exact(self.problem, self.session, draft, before):
+                yield step if isinstance(step, Bound) else self._candidate(step, "exact")
+            if (self._refused == before).all() or self.session.expired():
+                break
 
     def _anneal(self, draft: Draft, seconds: float) -> Iterator[Candidate]:
         """Anneal, all large copies refused that links cannot carry even alone.

@@ -1,0 +1,50 @@
+"""Small rounds of policy `replicas` whose best copies cannot be carried."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from placewright.instances.geo import Copying
+from placewright.instances.geo_generator import generate
+from placewright.instances.plan import Plan
+from placewright.instances.round import Round
+from placewright.instances.verify import verify
+from placewright.rounds import solve_round
+
+
+def full(seed: int) -> Round:
+    """Two regions without room for a copy; a replica that could go has to stay until too late."""
+    round_ = generate(regions=2, datasets=8, jobs=24, gpus=144, seed=seed)
+    geo = round_.geo
+    largest = max(geo.datasets, key=lambda one: one.size)
+    (other,) = {region.name for region in geo.regions} - set(largest.replicas)
+    late = round_.now + 2 * geo.window_s
+    regions = [region.model_copy(update={"storage": 0}) for region in geo.regions]
+    copying = [Copying(dataset=largest.name, region=other, ready=late)]
+    return with_geo(round_, regions=tuple(regions), copying=tuple(copying))
+
+
+def with_geo(round_: Round, **fields: Any) -> Round:
+    return round_.model_copy(update={"geo": round_.geo.model_copy(update=fields)})
+
+
+def without_copies(round_: Round) -> Round:
+    links = [link.model_copy(update={"budget": 0}) for link in round_.geo.links]
+    return with_geo(round_, links=tuple(links))
+
+
+def terms(plan: Plan) -> list[int]:
+    assert plan.certificate is not None
+    return [term.value for term in plan.certificate.terms]
+
+
+@pytest.mark.parametrize("seed", [2, 7, 10])
+def test_where_no_copy_can_be_made_homes_are_the_best_without(seed: int) -> None:
+    round_ = full(seed)
+    plan = solve_round(round_, time_limit=30, isolation="none", deterministic=True)
+    assert verify(round_, plan).ok
+    best = solve_round(without_copies(round_), time_limit=30, isolation="none", deterministic=True)
+    assert terms(best)[2] == 0
+    assert terms(plan) == terms(best)
