@@ -141,10 +141,14 @@ def pool_of(wan: Wan) -> Pool:
 
 
 def _reachable(wan: Wan, there: Bools, room: Ints) -> Bools:
-    """Return where copies could come, as far as budgets of links one by one and room say."""
+    """Return where copies could come, as far as room and links out of and into regions say."""
     reached = there.copy()
     for p in range(len(wan.datasets)):
         links = wan.within(p) & (wan.budget > 0)
+        # The first copy to be made comes from regions that hold the dataset now.
+        leaving = (wan.budget * links)[there[p]][:, ~there[p]]
+        if leaving.sum() < wan.size[p]:
+            continue
         fits = (wan.budget * links).sum(axis=0) >= wan.size[p]
         into = links & (fits & (room >= wan.size[p]))[None, :]
         # A region that cannot hold a replica may still be on the path of one.

@@ -170,6 +170,16 @@ def test_local_reads_need_a_replica_whole() -> None:
     assert all(step.certified for step in steps)
 
 
+def test_data_that_cannot_leave_where_it_is_comes_nowhere_not_even_by_halves() -> None:
+    # Links into the west could take it, those out of the east could not.
+    ends = (("east", "west", 5), ("east", "north", 4), ("north", "west", 5))
+    links = [{"source": a, "target": b, "bandwidth": 1000, "budget": gib} for a, b, gib in ends]
+    round_ = two_regions(links=links).model_dump(mode="json", exclude_unset=True)
+    round_["cluster"]["domains"].append({"name": "north", "level": "region"})
+    step = next(together(compile_replicas(Round.model_validate(round_)), fresh(), 0))
+    assert (step.bound, step.certified) == (20, True)
+
+
 def test_prices_say_where_gpus_are_missing() -> None:
     found = prices(compile_replicas(two_regions()), fresh(), 0)
     assert found is not None
