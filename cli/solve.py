@@ -37,6 +37,7 @@ class BackendName(StrEnum):
     HIGHS = "highs"
     CP_SAT = "cp-sat"
     CBC = "cbc"
+    SCIP = "scip"
 
 
 def solve(

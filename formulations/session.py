@@ -199,16 +199,20 @@ class Session:
         gap: float | None = None,
         start: NDArray[np.float64] | None = None,
         interior: bool = False,
+        cutoff: float | None = None,
     ) -> Outcome | None:
         """Solve with at most `share` of the time left and `most` seconds.
 
-        Returns None when no time is left. A failure is recorded in `degraded`. Continuous models go
-        to HiGHS, which alone tells the prices; `interior` as in `Limits`.
+        Returns None when no time is left. A failure is recorded in `degraded`. Models with
+        continuous columns go to HiGHS, which alone tells the prices, or to SCIP if they say in
+        which order to branch; `interior` and `cutoff` as in `Limits`.
         """
         if self.expired():
             return None
         seconds = min(self.remaining() * share, most)
         backend = self.backend if arrays.integer.all() else "highs"
+        if arrays.priority is not None:
+            backend = "scip"
         limits = Limits(
             seconds=self.remaining() if self.deterministic else seconds,
             gap=self.gap / 2 if gap is None else gap,
@@ -216,6 +220,7 @@ class Session:
             work=min(most, WORK) * share if self.deterministic else None,
             memory_mib=self.memory_mib,
             interior=interior,
+            cutoff=cutoff,
         )
         try:
             outcome = self.solve(backend, arrays, limits, start)

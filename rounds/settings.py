@@ -12,7 +12,7 @@ from placewright.instances.round import Round
 from placewright.rounds.usage import Meter
 from placewright.solver import InProcess, Worker
 
-BACKENDS = ("auto", "highs", "cp-sat", "cbc")
+BACKENDS = ("auto", "highs", "cp-sat", "cbc", "scip")
 DEFAULT_BACKEND = "highs"
 
 Isolation: TypeAlias = Literal["process", "none"]

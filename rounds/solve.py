@@ -62,7 +62,7 @@ def solve_round(
     gap
         Relative gap of the first term at which the search stops.
     backend
-        `auto` (HiGHS), `highs`, `cp-sat` or `cbc`.
+        `auto` (HiGHS), `highs`, `cp-sat`, `cbc` or `scip`.
     seed
         Passed to the solver.
     deterministic

@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from placewright.instances.plan import Run
 from placewright.solver import Worker
 
-_PACKAGES = {"highs": "highspy", "cp-sat": "ortools", "cbc": "pulp"}
+_PACKAGES = {"highs": "highspy", "cp-sat": "ortools", "cbc": "pulp", "scip": "ortools"}
 
 
 class Meter:

@@ -66,6 +66,9 @@ class Arrays:
         Shape (m,): the 0/1 column that switches the row on, or `ALWAYS`.
     row_block, block_names
         Row i belongs to the block named ``block_names[row_block[i]]``.
+    priority
+        Shape (n,): columns to branch on before those of a smaller number, where the backend can
+        be told so (SCIP). None: the backend's own order.
     """
 
     sense: Sense
@@ -82,6 +85,7 @@ class Arrays:
     when: Ints
     row_block: Ints
     block_names: tuple[str, ...]
+    priority: Ints | None = None
 
     @property
     def columns(self) -> int:

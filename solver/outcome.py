@@ -46,6 +46,9 @@ class Limits:
     interior
         Of continuous models only the multipliers are asked, and they need only be nearly optimal:
         an interior-point method finds them for models whose vertices are far to seek.
+    cutoff
+        Only points that are better are of use. A search that ends without one is NO_SOLUTION, with
+        this as its bound. A backend may ignore it; SCIP keeps it.
 
     Raises
     ------
@@ -60,6 +63,7 @@ class Limits:
     work: float | None = None
     memory_mib: int | None = None
     interior: bool = False
+    cutoff: float | None = None
 
     def __post_init__(self) -> None:
         for name, value in (("seconds", self.seconds), ("gap", self.gap), ("seed", self.seed)):

@@ -52,6 +52,7 @@ BACKENDS = {
     "highs": Entry(f"{_HERE}.highs:solve", "highspy", "highspy"),
     "cp-sat": Entry(f"{_HERE}.cpsat:solve", "ortools", "ortools"),
     "cbc": Entry(f"{_HERE}.cbc:solve", "pulp", "pulp"),
+    "scip": Entry(f"{_HERE}.scip:solve", "ortools", "ortools"),
     "enumeration": Entry(f"{_HERE}.enumeration:solve", "numpy", "numpy"),
 }
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from placewright.solver import Limits, Model, Status, get_backend
 
 LIMITS = Limits(seconds=20.0, gap=0.0)
-INTEGER_BACKENDS = ("highs", "cp-sat", "cbc")
+INTEGER_BACKENDS = ("highs", "cp-sat", "cbc", "scip")
 
 
 @st.composite
@@ -50,7 +50,9 @@ def integer_models(draw: st.DrawFn) -> Model:
     return model
 
 
-@pytest.mark.parametrize(("backend", "examples"), [("highs", 150), ("cp-sat", 100), ("cbc", 60)])
+@pytest.mark.parametrize(
+    ("backend", "examples"), [("highs", 150), ("cp-sat", 100), ("cbc", 60), ("scip", 100)]
+)
 def test_backend_gives_the_optimum_that_enumeration_finds(backend: str, examples: int) -> None:
     oracle, solve = get_backend("enumeration"), get_backend(backend)
 

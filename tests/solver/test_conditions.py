@@ -132,7 +132,7 @@ def test_enumeration_refuses_large_boxes_and_continuous_columns() -> None:
         InProcess().solve("enumeration", packing([1], 9).arrays("value", relax=True), LIMITS)
 
 
-@pytest.mark.parametrize("backend", ["highs", "cp-sat", "cbc", "enumeration"])
+@pytest.mark.parametrize("backend", ["highs", "cp-sat", "cbc", "scip", "enumeration"])
 def test_models_without_columns_have_a_status_too(backend: str) -> None:
     model = Model()
     model.term("value", [], [], sense="max", constant=3)
@@ -142,7 +142,7 @@ def test_models_without_columns_have_a_status_too(backend: str) -> None:
     assert InProcess().solve(backend, model.arrays("value"), LIMITS).status is Status.INFEASIBLE
 
 
-@pytest.mark.parametrize("backend", ["highs", "cbc"])
+@pytest.mark.parametrize("backend", ["highs", "cbc", "scip"])
 def test_unbounded_and_infeasible_are_told_apart(backend: str) -> None:
     model = Model()
     columns = model.variables("x", 2)
@@ -153,7 +153,7 @@ def test_unbounded_and_infeasible_are_told_apart(backend: str) -> None:
     assert InProcess().solve(backend, model.arrays("value"), LIMITS).status is Status.INFEASIBLE
 
 
-@pytest.mark.parametrize("backend", ["highs", "cp-sat", "cbc"])
+@pytest.mark.parametrize("backend", ["highs", "cp-sat", "cbc", "scip"])
 def test_work_limit_repeats_its_answer_and_a_start_is_taken(backend: str) -> None:
     rng = np.random.default_rng(5)
     model = Model()

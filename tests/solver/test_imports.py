@@ -39,7 +39,7 @@ def test_importing_the_package_imports_no_solver() -> None:
 
 
 @pytest.mark.parametrize(
-    "order", [("highs", "cp-sat", "cbc", "highs"), ("cp-sat", "highs", "cbc", "cp-sat")]
+    "order", [("highs", "cp-sat", "scip", "cbc", "highs"), ("scip", "highs", "cbc", "cp-sat")]
 )
 def test_solvers_work_beside_each_other_in_any_order(order: tuple[str, ...]) -> None:
     run(SOLVE, *order)

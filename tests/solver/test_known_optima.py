@@ -37,7 +37,7 @@ def test_cheapest_cover_with_a_continuous_singleton_column(need, prices, gains, 
         rest = max(0.0, need - np.dot(gains[1:], counts)) / gains[0]
         if rest <= tops[0]:
             expected = min(expected, prices[0] * rest + np.dot(prices[1:], counts))
-    for backend in ("highs", "cbc"):
+    for backend in ("highs", "cbc", "scip"):
         outcome = InProcess().solve(backend, model.arrays("price"), LIMITS)
         if np.isinf(expected):
             assert outcome.status is Status.INFEASIBLE
@@ -46,7 +46,7 @@ def test_cheapest_cover_with_a_continuous_singleton_column(need, prices, gains, 
             assert outcome.objective == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("backend", ["highs", "cbc"])
+@pytest.mark.parametrize("backend", ["highs", "cbc", "scip"])
 def test_continuous_column_fills_what_an_integer_column_may_leave(backend: str) -> None:
     model = Model()
     part, whole = model.variables("x", 2, upper=10, integer=[False, True])
@@ -77,7 +77,7 @@ def test_highs_and_cp_sat_agree_on_packing_with_general_integers(seed: int) -> N
     assert highs.objective == cp_sat.objective
 
 
-@pytest.mark.parametrize("backend", ["highs", "cbc"])
+@pytest.mark.parametrize("backend", ["highs", "cbc", "scip"])
 def test_general_integers_in_a_narrow_row(backend: str) -> None:
     """CBC 2.10.3 returns 104 when its integer preprocessing is on."""
     model = Model()
@@ -102,7 +102,7 @@ def test_presolve_does_not_lose_the_optimum_of_an_integer_program() -> None:
     value = [-1, 1, 1, 1, 1, -2, 1, 1, -1, 1, 1, 2, -1, 1, 1, 1, 1, 7, -1, 2, -1, 7, -1, 2, -1]
     model.add(rows[row], x[column], value)
     model.term("cost", x[[3, 6]], [2, -1], sense="min")
-    for backend in ("highs", "cp-sat", "cbc"):
+    for backend in ("highs", "cp-sat", "cbc", "scip"):
         outcome = InProcess().solve(backend, model.arrays("cost"), LIMITS)
         assert (outcome.status, outcome.objective) == (Status.OPTIMAL, 0)
         assert outcome.bound == pytest.approx(0, abs=1e-4)

@@ -185,7 +185,7 @@ def test_interrupt_of_the_parent_kills_the_worker_and_goes_on(worker) -> None:
 def test_limit_of_zero_seconds_is_kept(worker) -> None:
     assert solve(worker, "seconds_left", LONG).status is Status.NO_SOLUTION
     assert float(solve(worker, "seconds_left", Limits(0.0)).message) == 0.0
-    for backend in ("highs", "cp-sat", "cbc"):
+    for backend in ("highs", "cp-sat", "cbc", "scip"):
         assert worker.solve(backend, tiny(), Limits(0.0)).status in Status
 
 
