@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 
-from placewright.formulations.gang import run as gang
 from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.gang.moving.quickly import quickly
+from placewright.formulations.gang.placing.naming import candidate
 from placewright.formulations.geo.regions import Part
 from placewright.formulations.session import Candidate, Session
 from placewright.instances.round import Round
@@ -20,7 +21,7 @@ from placewright.rounds.usage import Meter
 from placewright.rounds.within import steps_within
 
 LARGE = 20_000
-"""Jobs times hosts of a region whose later terms are left as its plans have them."""
+"""Jobs times hosts of a region that is decided without a solver."""
 
 GRACE = 30.0
 """Seconds that a worker may take beyond its own before it is given up."""
@@ -43,25 +44,15 @@ def decide_part(round_: Round, settings: Settings) -> Answer:
 
 def _decide(round_: Round, session: Session) -> Answer:
     """Return the best plan for a region."""
-    pending = sum(job.running is None for job in round_.jobs)
-    hosts = len(round_.cluster.hosts)
-    large = len(round_.jobs) * hosts > LARGE
-    found: Candidate | None = None
     problem = compile_round(round_)
-    if large:
+    found: Candidate | None = None
+    if len(round_.jobs) * problem.cluster.num_hosts > LARGE:
         # The whole plan is verified anyway.
-        first = next(gang.run(problem, replace(session, best=None, first_bound=None)))
-        if isinstance(first, Candidate) and len(first.starts) == pending:
-            return Answer(first, tuple(session.degraded), session.wall_stopped)
-    for step in steps_within(round_, session, problem):
-        if isinstance(step, Candidate):
-            found = step
-            started = sum(round_.jobs[j].running is None for j in step.starts)
-            if large and started == pending and not step.preempted:
-                break
-        elif large and step.holds:
-            # What is worth more has been looked for; the rest would take long.
-            break
+        found = candidate(quickly(problem, session), "quickly")
+    else:
+        for step in steps_within(round_, session, problem):
+            if isinstance(step, Candidate):
+                found = step
     return Answer(found, tuple(session.degraded), session.wall_stopped)
 
 

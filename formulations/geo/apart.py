@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -53,12 +52,12 @@ Decide = Callable[[Sequence[Part], Session], Iterable[Answered]]
 
 def apart(
     problem: Problem, gangs: Gangs, session: Session, decide: Decide, *, last: bool
-) -> Iterator[Candidate]:
-    """Yield plans of a round; `gangs` are all its jobs as one round of gangs.
+) -> Candidate:
+    """Return a plan of a round; `gangs` are all its jobs as one round of gangs.
 
-    `last`: no other plans come after these.
+    `last`: no other plan comes after it.
     """
-    return _Rounds(problem, gangs, costs_of(problem), decide).plans(session, last=last)
+    return _Rounds(problem, gangs, costs_of(problem), decide).plan(session, last=last)
 
 
 def value_bound(kinds: Kinds, session: Session) -> Iterator[Bound]:
@@ -92,42 +91,49 @@ class _Rounds:
         self.settled = Settled()
         self._tried: set[tuple[int, int]] = set()
 
-    def plans(self, session: Session, *, last: bool) -> Iterator[Candidate]:
-        """Yield the plan of the first pass, and others if more jobs found room after it.
-
-        `last`: no other plans come after these.
-        """
+    def plan(self, session: Session, *, last: bool) -> Candidate:
+        """Return the plan of all passes; `last`: no other plans come after it."""
         kinds = tight_kinds(self.problem, self.gangs)
-        chosen = choose(kinds, self.costs, session)
-        self._pass(self._offered() if chosen is None else chosen, session)
-        offered = self._next(session)
-        yield replace(self._candidate("regions"), final=last and offered is None)
-        for left in range(PASSES, 0, -1):
+        given = choose(kinds, self.costs, session)
+        self._pass(self._with_bound(self._offered() if given is None else given), session)
+        for _ in range(PASSES):
+            before = len(self.settled.starts)
+            offered = self._next(session)
             if offered is None:
                 break
-            before = len(self.settled.starts)
             self._pass(offered, session)
-            found = len(self.settled.starts) > before
-            offered = self._next(session) if found and left > 1 else None
-            if found:
-                source = "other regions"
-                yield replace(self._candidate(source), final=last and offered is None)
-
-    def _next(self, session: Session) -> Chosen | None:
-        """Return what is offered to other regions, None if that does not pay."""
-        if session.expired():
-            return None
-        offered = self._offered()
-        return offered if self._pays(offered) else None
-
-    def _candidate(self, source: str) -> Candidate:
+            if len(self.settled.starts) == before:
+                break
         found = Candidate(
             dict(self.settled.starts),
-            source,
+            "regions",
             dict(self.settled.preempted),
+            final=last,
             slots=dict(self.settled.slots),
         )
         return with_data(self.problem, found)
+
+    def _with_bound(self, given: Chosen) -> Chosen:
+        """Send those that one region alone can run there in any case: they may be worth more."""
+        can = self.problem.can
+        bound = (given.region == NONE) & (self.problem.at == NONE) & (can.sum(axis=1) == 1)
+        region = np.where(bound, can.argmax(axis=1), given.region)
+        return Chosen(region, given.model)
+
+    def _next(self, session: Session) -> Chosen | None:
+        """Return what is offered to other regions, None if that does not pay."""
+        if session.expired() or not self._pays(self._elsewhere()):
+            return None
+        offered = self._offered()
+        return offered if self._pays(np.flatnonzero(offered.region != NONE).tolist()) else None
+
+    def _elsewhere(self) -> list[int]:
+        """Return the jobs without a place that some region can run which was not asked."""
+        regions = self.problem.can.sum(axis=1)
+        regions[self.problem.at != NONE] = 0
+        for j, _ in self._tried:
+            regions[j] -= 1
+        return [j for j in np.flatnonzero(regions).tolist() if j not in self.settled.starts]
 
     def _pass(self, chosen: Chosen, session: Session) -> None:
         """Let regions decide on jobs that are given to them."""
@@ -161,11 +167,11 @@ class _Rounds:
             region[j], model[j] = kinds.way_region[way], kinds.way_model[way]
         return Chosen(region, model)
 
-    def _pays(self, offered: Chosen) -> bool:
-        """Whether what is offered could be worth another pass."""
-        jobs = self.round.jobs
-        new = sum(jobs[j].value_of(0) for j in np.flatnonzero(offered.region != NONE).tolist())
-        known = sum(jobs[j].value_of(option) for j, (option, _) in self.settled.starts.items())
+    def _pays(self, jobs: Sequence[int]) -> bool:
+        """Whether these jobs could be worth another pass."""
+        every = self.round.jobs
+        new = sum(every[j].value_of(0) for j in jobs)
+        known = sum(every[j].value_of(option) for j, (option, _) in self.settled.starts.items())
         return new > LITTLE * known
 
     def _taken(self) -> Ints:

@@ -8,7 +8,7 @@ import numpy as np
 
 from placewright.formulations.geo.kinds import Kinds
 from placewright.formulations.geo.pricing import most_value, price
-from placewright.formulations.geo.program import clusters_of, program_of
+from placewright.formulations.geo.program import Floats, Program, clusters_of, program_of
 from placewright.formulations.geo.sharing import whole_jobs
 from placewright.formulations.session import HOLD_SLACK, Session
 from placewright.formulations.wan.compile import NONE, Ints
@@ -53,16 +53,28 @@ class Chosen:
 
 def choose(kinds: Kinds, costs: Ints, session: Session) -> Chosen | None:
     """Choose regions, for value first and then for cost; None without time or solver."""
-    program = program_of(kinds, clusters_of(kinds, costs))
-    model = program.model
-    some = kinds.value[kinds.value > 0]
-    dearest = max(1, int(costs.max(initial=0)))
-    each = COST_SHARE * float(some.min(initial=1)) / dearest
+    # Without costs the program is much smaller: that much there is time for.
+    for counted in (costs, np.zeros_like(costs)):
+        program = program_of(kinds, clusters_of(kinds, counted))
+        values = _best(program, counted, session)
+        if values is not None:
+            return _chosen(program, values, costs)
+    return None
+
+
+def _chosen(program: Program, values: Floats, costs: Ints) -> Chosen:
+    kinds = program.kinds
+    region, way = whole_jobs(program, values, costs)
+    return Chosen(region, np.where(way == NONE, NONE, np.append(kinds.way_model, NONE)[way]))
+
+
+def _best(program: Program, costs: Ints, session: Session) -> Floats | None:
+    """Return the best point of a program; None without time or solver."""
+    model, value = program.model, program.kinds.value
+    least = float(value[value > 0].min(initial=1))
+    each = COST_SHARE * least / max(1, int(costs.max(initial=0)))
     model.term("worth", *program.value, sense="max")
     columns, cost = program.cost
     model.term("worth", columns, -each * cost, sense="max")
     outcome = session.optimise(model.arrays("worth"), share=0.6)
-    if outcome is None or outcome.values is None:
-        return None
-    region, way = whole_jobs(program, outcome.values, costs)
-    return Chosen(region, np.where(way == NONE, NONE, np.append(kinds.way_model, NONE)[way]))
+    return None if outcome is None else outcome.values

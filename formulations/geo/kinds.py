@@ -4,12 +4,14 @@ A **way** is an option in a region. It asks milli-GPU of sets of GPU models: a s
 groups that may have no other model. A **kind** holds jobs whose ways ask and are worth the same,
 pending ones or such as run in one region. Rows bound whatever gangs do on hosts, for tasks that
 move within a region count wherever they are; what pinned jobs hold is not there.
+Other rows say for whom jobs stop (barring.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
@@ -17,6 +19,7 @@ import numpy as np
 from placewright.formulations.gang.jobs import NO_LEVEL, Choice, Group
 from placewright.formulations.gang.placing.placement import Placement
 from placewright.formulations.gang.problem import Problem as Gangs
+from placewright.formulations.geo.barring import Asked, Barring
 from placewright.formulations.geo.compile import Problem
 from placewright.formulations.wan.compile import NONE, Bools, Ints
 
@@ -46,7 +49,8 @@ class Kinds:
     value : Ints
         (ways,): what starting that way counts, of a running job what it loses if it stops.
     entry_way, entry_row, asks : Ints
-        (entries,): what a way takes of a row.
+        (entries,): what a way takes of a row; below nothing what it leaves that is taken if the
+        job stops.
     room : Ints
         (rows,): what there is.
     """
@@ -95,13 +99,15 @@ class Sorting:
         at = self.problem.at
         caps = self._quota_rows()
         self.prepare()
+        may_stop = self._stoppable()
+        self.barring = self.bar(may_stop, self.first_quota + len(self.limits))
         of_job = np.full(len(self.wan.round.jobs), NONE, dtype=np.int64)
         number: dict[tuple[object, ...], int] = {}
         where: list[int] = []
         stops: list[bool] = []
         ways: list[tuple[int, int, int, int, int]] = []
         entries: list[tuple[int, int, int]] = []
-        stoppable = self._stoppable().tolist()
+        stoppable = may_stop.tolist()
         for job_class in self.gangs.classes:
             tenant = job_class.tenant if job_class.tenant in caps else NONE
             asked: tuple[object, ...] = tuple(
@@ -137,6 +143,7 @@ class Sorting:
                     for value, model, rows in stays:
                         entries += [(len(ways), row, amount) for row, amount in rows]
                         ways.append((kind, r, choice.index, value, model))
+        room = self.rooms()
         way = np.array(ways, dtype=np.int64).reshape(-1, 5)
         entry = np.array(entries, dtype=np.int64).reshape(-1, 3)
         return Kinds(
@@ -152,11 +159,19 @@ class Sorting:
             entry_way=entry[:, 0],
             entry_row=entry[:, 1],
             asks=entry[:, 2],
-            room=self.rooms(),
+            room=np.append(room, self.barring.rooms(self.of_sets(room), at)),
         )
 
     def prepare(self) -> None:
         """Do what is to be done before jobs are sorted."""
+
+    def bar(self, may_stop: Bools, first: int) -> Barring:
+        """Return the rows, from `first` on, that say for whom jobs stop that may."""
+        return Barring(self.gangs, self.regions, self.sets.tolist(), may_stop, first)
+
+    def of_sets(self, room: Ints) -> Ints:
+        """Return what there is of the sets of GPU models of these rows (regions, sets)."""
+        return room[: self.first_quota].reshape(self.regions, -1)
 
     def models_of(self, choice: Choice, r: int) -> Sequence[int]:  # noqa: ARG002
         """Return the GPU models apart of which an option has ways in a region; NONE: together."""
@@ -164,12 +179,12 @@ class Sorting:
 
     def staying(self, job: int) -> Iterator[tuple[int, int, Rows]]:
         """Yield how a running job may go on: what that counts, on which model, and its rows."""
-        running = self.gangs.running[job]
+        running, r = self.gangs.running[job], int(self.problem.at[job])
         choice = self.gangs.classes[running.job_class].choices[0]
-        key = running.job_class, int(self.problem.at[job]), self.gangs.floats(running)
+        key = running.job_class, r, self.gangs.floats(running)
         if key not in self._stays:
-            self._stays[key] = tuple(self.rows(choice, key[1], NONE, key[2], NONE))
-        yield choice.value, NONE, self._stays[key]
+            self._stays[key] = tuple(self.rows(choice, r, NONE, key[2], NONE))
+        yield choice.value, NONE, together(self._stays[key], self.barring.left(job, r))
 
     def _sets(self) -> Ints:
         """Return sets of GPU models, as bits: those of shapes, and their unions while few."""
@@ -208,7 +223,17 @@ class Sorting:
             amount = sum(g.milli_gpu for g in choice.groups if not self.mask[g.shape] & ~mask)
             if amount:
                 found.append((r * len(self.sets) + i, amount))
+        if floats:
+            found += self.barring.asked(r, self.asked(choice))
         return found + self.quota_rows_of(choice, r, tenant)
+
+    def asked(self, choice: Choice, mask: int | None = None) -> list[Asked]:
+        """Return what the groups of an option ask, of GPU models in `mask` if given."""
+        rank = self.gangs.shape_rank
+        return [
+            (int(rank[g.shape]), self.mask[g.shape] if mask is None else mask, g.milli_gpu)
+            for g in choice.groups
+        ]
 
     def quota_rows_of(self, choice: Choice, r: int, tenant: int) -> list[tuple[int, int]]:
         """Return what an option takes of the quotas of a tenant."""
@@ -281,3 +306,11 @@ class Sorting:
         top = comes.max(axis=0, initial=-(2**62))
         may: Bools = (at != NONE) & (rank < top[at])
         return may
+
+
+def together(*rows: Iterable[tuple[int, int]]) -> Rows:
+    """Return rows with all that is taken of each, where that is something."""
+    found: dict[int, int] = {}
+    for row, amount in chain(*rows):
+        found[row] = found.get(row, 0) + amount
+    return tuple((row, amount) for row, amount in found.items() if amount)

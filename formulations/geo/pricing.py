@@ -72,9 +72,9 @@ def price(kinds: Kinds, prices: Floats, worth: float, largest: float) -> Priced:
     prices = np.maximum(0.0, np.nan_to_num(prices))
     # No sum may overflow: every job could take its dearest way.
     dear = np.zeros(kinds.ways)
-    np.add.at(dear, kinds.entry_way, prices[kinds.entry_row] * kinds.asks)
+    np.add.at(dear, kinds.entry_way, prices[kinds.entry_row] * np.abs(kinds.asks))
     most = float((dear + worth * kinds.value).max(initial=0.0)) * len(kinds.of_job)
-    most += float(prices @ kinds.room) + largest + worth * float(kinds.value.sum()) + 1.0
+    most += float(prices @ np.abs(kinds.room)) + largest + worth * float(kinds.value.sum()) + 1.0
     scale = 1 << max(0, min(PRICE_DIGITS, SUM_DIGITS - 1 - int(np.ceil(np.log2(most)))))
     whole = np.rint(prices * scale).astype(np.int64)
     own = round(worth * scale)

@@ -46,11 +46,16 @@ class Room:
     def offer(
         self, jobs: Iterable[int], costs: Ints, tried: Collection[tuple[int, int]] = ()
     ) -> Iterator[tuple[int, int]]:
-        """Yield jobs with a way that has room for them, the cheapest, the most worth first."""
+        """Yield jobs with a way that has room for them, the cheapest.
+
+        Those come first that the fewest regions can run, and of these those of most worth.
+        """
         kinds, can = self.kinds, self.kinds.problem.can
         full: set[tuple[int, bytes]] = set()
         where = kinds.way_region.tolist()
-        for j in sorted(jobs, key=lambda j: (-self._worth[int(kinds.of_job[j])], j)):
+        regions = can.sum(axis=1).tolist()
+        of_job = kinds.of_job.tolist()
+        for j in sorted(jobs, key=lambda j: (regions[j], -self._worth[of_job[j]], j)):
             kind = int(kinds.of_job[j])
             key = kind, can[j].tobytes()
             if key in full:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TypeAlias
@@ -44,14 +45,17 @@ def run(
     if size <= SMALL:
         yield from _together(problem, united(problem), session, within)
         return
+    began = time.monotonic()
     whole = gangs()
     kinds = kinds_of(problem, whole)
+    # To check a plan takes about as long, and comes after the search.
+    session.deadline -= time.monotonic() - began
     yield from value_bound(kinds, session)
     end = session.deadline
     if size <= MEDIUM and not session.deterministic:
         # The rest of the time is for the round as a whole; the better plan is kept.
         session.deadline -= max(0.0, session.remaining()) / 2
-    yield from apart(problem, whole, session, decide, last=size > MEDIUM)
+    yield apart(problem, whole, session, decide, last=size > MEDIUM)
     session.deadline += max(0.0, end - session.deadline)
     if size <= MEDIUM:
         gangs_of_all = united(problem)

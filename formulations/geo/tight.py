@@ -7,7 +7,8 @@ need them on one host. For each model and each size s of tasks a row counts slot
     sum over tasks of at least s of floor(gpus / s)  <=  sum over hosts of floor(free / s)
 
 which for sizes that divide each other is all that hosts ask. Jobs that stop or move give back
-their GPUs, and as many slots as these would make, in parts.
+their GPUs, and as many slots as these would make, in parts; those that stop only to whom they make
+way for (barring.py), as far as GPUs go.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.jobs import Choice
 from placewright.formulations.gang.problem import Problem as Gangs
+from placewright.formulations.geo.barring import Barring
 from placewright.formulations.geo.compile import Problem
-from placewright.formulations.geo.kinds import Kinds, Rows, Sorting
-from placewright.formulations.wan.compile import NONE, Ints
+from placewright.formulations.geo.kinds import Kinds, Rows, Sorting, together
+from placewright.formulations.wan.compile import NONE, Bools, Ints
 from placewright.instances.documents import WHOLE_GPU
 
 MAX_SIZES = 6
@@ -84,6 +86,18 @@ class _Tight(Sorting):
                 every[row] += amount
         return np.append(every, np.array(self.limits, dtype=np.int64))
 
+    def bar(self, may_stop: Bools, first: int) -> Barring:
+        """Return the rows that say for whom jobs stop, of those whose places are known."""
+        found = np.zeros_like(may_stop)
+        for j in self.gangs.running if self.running else ():
+            found[j] = may_stop[j] and self._lies_open(j)
+        return Barring(self.gangs, self.regions, [1 << m for m in range(self.models)], found, first)
+
+    def of_sets(self, room: Ints) -> Ints:
+        """Return what there is of GPU models (regions, models)."""
+        found: Ints = room[: self.first_quota].reshape(self.regions, self.models, -1)[:, :, 0]
+        return found
+
     def _slots(self, milli: Ints, size: int) -> Ints:
         """Return the slots of a size on each host."""
         slots: Ints = milli // size * UNIT
@@ -109,6 +123,7 @@ class _Tight(Sorting):
                 amount += group.milli_gpu if not s else group.count * (gpu // size) * UNIT
             if amount and floats:
                 found.append(((r * self.models + model) * len(self.sizes) + s, amount))
+        found += self.barring.asked(r, self.asked(choice, 1 << model))
         return found + self.quota_rows_of(choice, r, tenant)
 
     def staying(self, job: int) -> Iterator[tuple[int, int, Rows]]:
@@ -118,19 +133,25 @@ class _Tight(Sorting):
         if not self._lies_open(job):
             yield choice.value, NONE, ()
             return
-        yield choice.value, NONE, self._in_place(job)
+        r = int(self.problem.at[job])
+        left = list(self.barring.left(job, r))
+        # Where it is, nobody else is, whatever the rank.
+        there = self.barring.asked(r, ((0, m, milli) for _, m, milli in self.barring.held(job)))
+        yield choice.value, NONE, together(self._in_place(job), there, left)
         if self.gangs.floats(running):
-            key = running.job_class, int(self.problem.at[job])
+            key = running.job_class, r
             if key not in self._moves:
-                self._moves[key] = list(self._moved(choice, key[1]))
-            yield from self._moves[key]
+                self._moves[key] = list(self._moved(choice, r))
+            for less, model, rows in self._moves[key]:
+                yield less, model, together(rows, left)
 
     def _moved(self, choice: Choice, r: int) -> Iterator[tuple[int, int, Rows]]:
         """Yield how a running job may go on elsewhere in its region."""
         less = choice.value - max(1, choice.value // MOVING)
         for model in self.models_of(choice, r):
             amount = {self._first_row(r, model): sum(g.milli_gpu for g in choice.groups)}
-            yield less, model, self._with_slots(amount)
+            barred = self.barring.asked(r, self.asked(choice, 1 << model))
+            yield less, model, together(self._with_slots(amount), barred)
 
     def _lies_open(self, job: int) -> bool:
         """Whether all hosts of a running job are open, so that what it gives back is there."""

@@ -18,6 +18,7 @@ from placewright.formulations.gang.counting.models import (
     relaxation,
 )
 from placewright.formulations.gang.exact.stopping import stop_for_pending
+from placewright.formulations.gang.moving.clearing import clear
 from placewright.formulations.gang.moving.emptying import empty
 from placewright.formulations.gang.moving.joining import joined
 from placewright.formulations.gang.moving.landing import displace, land
@@ -80,6 +81,10 @@ def moving(
         if packed is not None and packed.value > landed.value:
             landed = packed
             yield candidate(landed, "making room")
+        before = landed.value
+        clear(session, landed)
+        if landed.value > before:
+            yield candidate(landed, "clearing")
     yield from stop_for_pending(problem, session)
     joint = joined(problem)
     if joint is not None and not session.proven:

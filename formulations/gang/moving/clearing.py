@@ -1,0 +1,186 @@
+"""Start jobs that lack whole hosts, not GPUs: others move off the hosts that they need.
+
+A waiting gang is given the hosts of one domain from which the fewest GPUs of one-task jobs have to
+move. What was there goes wherever there is room (shifting.py). Who finds none stops for higher
+precedence, or waits again, as long as that is worth less than what starts. If that is no way, whole
+gangs of lower precedence make way, those that are worth least; else all stays as it was.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.jobs import ANY, NO_LEVEL, Group
+from placewright.formulations.gang.moving.shifting import Shifts
+from placewright.formulations.gang.placing.filling import fill
+from placewright.formulations.gang.placing.greedy import order_of
+from placewright.formulations.gang.placing.placement import Placement
+from placewright.formulations.session import Session
+from placewright.instances.documents import WHOLE_GPU
+
+Hosts: TypeAlias = list[tuple[int, int]]
+"""Hosts, each with a number of tasks."""
+
+SITES = 3
+"""Domains that one gang is tried in, the cheapest first."""
+
+
+def clear(session: Session, placement: Placement) -> None:
+    """Start waiting jobs of one group, the most valuable per GPU first, then fill what is free."""
+    problem = placement.problem
+    quota, clearing = placement.quota_left(), _Clearing(placement)
+    for c, o in order_of(problem):
+        job_class = problem.classes[c]
+        choice = job_class.choices[o]
+        if job_class.running or len(choice.groups) > 1 or choice.tied:
+            continue
+        if problem.shape_gpu[choice.groups[0].shape] < WHOLE_GPU:
+            continue
+        while (
+            placement.waiting[c]
+            and problem.within_quota(quota, job_class.tenant, choice)
+            and not session.expired()
+            and clearing.start(c, o)
+        ):
+            problem.charge_quota(quota, job_class.tenant, choice)
+    fill(placement)
+
+
+class _Clearing:
+    """Jobs that come to hosts where others are."""
+
+    def __init__(self, placement: Placement) -> None:
+        self.placement, self.problem = placement, placement.problem
+        self.shifts = Shifts(placement)
+        classes = self.problem.classes
+        self._gangs = [
+            job
+            for job, running in self.problem.running.items()
+            for choice in classes[running.job_class].choices
+            if len(choice.groups) == 1 and choice.groups[0].count > 1 and not choice.tied
+        ]
+
+    def start(self, c: int, o: int) -> bool:
+        """Start a job of a class if others make room for it; return whether so."""
+        placement, group = self.placement, self.problem.classes[c].choices[o].groups[0]
+        rank = int(self.problem.shape_rank[group.shape])
+        free = WHOLE_GPU * int(placement.whole[self.problem.open].sum())
+        if free < (1 if rank else group.milli_gpu):
+            return False
+        self.shifts.settle()
+        if group.count == 1:
+            host = self.shifts.room(group.shape)
+            if host is not None:
+                self.shifts.start(c, o, [(host, 1)])
+            return host is not None
+        before = placement.value
+        sites = ((hosts, ()) for hosts in self._sites(group))
+        for hosts, ousted in chain(sites, self._ousting(group, rank)):
+            if self._come(c, o, hosts, ousted) and placement.value > before:
+                return True
+            self.shifts.back()
+        return False
+
+    def _come(self, c: int, o: int, hosts: Hosts, ousted: Iterable[int]) -> bool:
+        """Start a job on some hosts and move those that are in its way; whether that is lawful."""
+        shifts, problem = self.shifts, self.problem
+        shape = problem.classes[c].choices[o].groups[0].shape
+        gangs = [shifts.take_off(shifts.latest(number)) for number in ousted]
+        moving = [
+            shifts.take_off(number)
+            for host, many in hosts
+            for number in shifts.in_the_way(shape, host, many)
+        ]
+        if not all(shifts.holds(shape, host, many) for host, many in hosts):
+            return False
+        shifts.start(c, o, hosts)
+        # Those first that may be on few hosts.
+        able = problem.shape_hosts.sum(axis=1)
+        moving.sort(key=lambda s: (able[shifts.shape_of(s)], -shifts.size(shifts.shape_of(s))))
+        left = [*gangs, *(start for start in moving if not shifts.place(start))]
+        rank = problem.shape_rank[shape]
+        return all(
+            start.job == ANY
+            or (problem.running[start.job].level < rank and self.placement.may_leave(start.job))
+            for start in left
+        )
+
+    def _sites(self, group: Group) -> Iterator[Hosts]:
+        """Yield hosts for all tasks of a gang, those first from which the fewest GPUs move."""
+        size, whole = self.shifts.size(group.shape), self.placement.whole
+        each = np.minimum((whole + self.shifts.held) // size, group.count)
+        each[~self.shifts.may_come(group.shape)] = 0
+        cost = np.maximum(0, each * size - whole)
+        hosts = np.flatnonzero(each)
+        hosts = hosts[np.argsort(cost[hosts] / each[hosts], kind="stable")]
+        parts = [hosts]
+        if group.required != NO_LEVEL:
+            domain = self.problem.cluster.domain[group.required][hosts]
+            order = np.argsort(domain, kind="stable")
+            parts = np.split(hosts[order], np.flatnonzero(np.diff(domain[order])) + 1)
+        found = []
+        for part in parts:
+            tasks = np.cumsum(each[part])
+            if len(part) and tasks[-1] >= group.count:
+                chosen = part[: int(np.searchsorted(tasks, group.count)) + 1]
+                many = each[chosen].copy()
+                many[-1] -= tasks[len(chosen) - 1] - group.count
+                found.append((int(cost[chosen].sum()), chosen.tolist(), many.tolist()))
+        for _, chosen, many in sorted(found, key=lambda site: site[0])[:SITES]:
+            yield list(zip(chosen, many, strict=True))
+
+    def _ousting(self, group: Group, rank: int) -> Iterator[tuple[Hosts, list[int]]]:
+        """Yield hosts that other gangs of lower precedence give up, with these, domain by domain.
+
+        Hosts without anybody come first, then those of the jobs that are worth least on a host.
+        """
+        if group.required == NO_LEVEL:
+            return
+        whole, size = self.placement.whole, self.shifts.size(group.shape)
+        domain = self.problem.cluster.domain[group.required]
+        may = self.shifts.may_come(group.shape)
+        for inside, gangs in self._lower(rank, may, domain).items():
+            free = np.where(may & (domain == inside), whole // size, 0)
+            room = {host: int(free[host]) for host in np.flatnonzero(free).tolist()}
+            ousted = []
+            for _, number in sorted(gangs):
+                if sum(room.values()) >= group.count:
+                    break
+                ousted.append(number)
+                start = self.shifts.get(self.shifts.latest(number))
+                held = self.shifts.size(self.shifts.shape_of(start))
+                for put in start.puts:
+                    room[put.host] = room.get(put.host, int(whole[put.host]) // size)
+                    room[put.host] += held * put.count // size
+            left, chosen = group.count, []
+            for host, many in room.items():
+                if left and many:
+                    chosen.append((host, min(left, many)))
+                    left -= min(left, many)
+            if ousted and not left:
+                yield chosen, ousted
+
+    def _lower(
+        self, rank: int, may: NDArray[np.bool_], domain: NDArray[np.int32]
+    ) -> dict[int, list[tuple[float, int]]]:
+        """Return gangs of lower precedence on hosts that `may` be used, by the domain of all hosts.
+
+        Each with its value per host, by its number.
+        """
+        found: defaultdict[int, list[tuple[float, int]]] = defaultdict(list)
+        for job in self._gangs:
+            if self.placement.runs(job) and self.problem.running[job].level < rank:
+                number = self.placement.start_of(job)
+                start = self.shifts.get(number)
+                hosts = [put.host for put in start.puts]
+                inside = set(domain[hosts].tolist())
+                if may[hosts].all() and len(inside) == 1:
+                    value = self.problem.classes[start.job_class].choices[0].value
+                    found[inside.pop()].append((value / len(hosts), number))
+        return found

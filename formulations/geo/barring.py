@@ -1,0 +1,106 @@
+"""What stopped jobs leave is barred to those of their rank or less: rows that say so.
+
+A job stops for higher precedence only, and tasks up to rank k (gang/problem.py) come to no host
+that a job of level k or more was stopped on. So in each region, for each set of GPU models and each
+level k at which jobs may stop,
+
+    sum over tasks up to rank k, running ones too, of their milli-GPU
+        + sum over stopped jobs of level k or more of what they held  <=  what there is
+
+Running jobs above rank k may move to what was left, and leave their own places to anybody; so they
+do not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from placewright.formulations.gang.problem import Problem as Gangs
+from placewright.formulations.wan.compile import Bools, Ints
+from placewright.instances.documents import WHOLE_GPU
+
+MAX_LEVELS = 4
+"""Most levels that have rows of their own, the lowest ones."""
+
+Asked = tuple[int, int, int]
+"""A rank, the GPU models that serve it as bits, and milli-GPU."""
+
+
+class Barring:
+    """The rows of a round.
+
+    Parameters
+    ----------
+    gangs
+        All jobs as one round of gangs.
+    regions
+        How many.
+    sets
+        Sets of GPU models, as bits.
+    stoppable
+        (jobs,): who may stop.
+    first
+        The number of the first row.
+    """
+
+    def __init__(
+        self, gangs: Gangs, regions: int, sets: Sequence[int], stoppable: Bools, first: int
+    ) -> None:
+        self._gangs, self._regions, self._sets = gangs, regions, sets
+        self._stoppable, self._first = stoppable, first
+        known = {running.level for j, running in gangs.running.items() if stoppable[j]}
+        self._levels = sorted(known)[:MAX_LEVELS]
+
+    def rooms(self, room: Ints, at: Ints) -> Ints:
+        """Return what there is of each row.
+
+        `room` (regions, sets) is what there is at all, `at` (jobs,) where jobs run.
+        """
+        every = np.repeat(room[None], len(self._levels), axis=0).reshape(-1)
+        for j in self._gangs.running if self._levels else ():
+            for row, amount in self.left(j, int(at[j])):
+                every[row - self._first] += amount
+        return every
+
+    def asked(self, r: int, groups: Iterable[Asked]) -> Iterator[tuple[int, int]]:
+        """Yield what tasks in a region take of the rows."""
+        mine = list(groups)
+        for k, level in enumerate(self._levels):
+            for s, mask in enumerate(self._sets):
+                amount = sum(milli for rank, m, milli in mine if rank <= level and not m & ~mask)
+                if amount:
+                    yield self._row(k, r, s), amount
+
+    def left(self, job: int, r: int) -> Iterator[tuple[int, int]]:
+        """Yield, below nothing, what a running job leaves of the rows of its region if it goes on.
+
+        Of what there is, what it holds is taken away in any case.
+        """
+        if not self._stoppable[job]:
+            return
+        running = self._gangs.running[job]
+        held = self.held(job)
+        for k, level in enumerate(self._levels):
+            if level <= running.level:
+                for s, mask in enumerate(self._sets):
+                    amount = sum(milli for _, m, milli in held if not m & ~mask)
+                    if amount:
+                        yield self._row(k, r, s), -amount
+
+    def held(self, job: int) -> list[Asked]:
+        """Return what a running job holds on hosts where tasks may arrive."""
+        gangs, running = self._gangs, self._gangs.running[job]
+        groups = gangs.classes[running.job_class].choices[0].groups
+        found = []
+        for group, _, host, gpus in running.places:
+            start, model = int(gangs.cluster.gpu_start[host]), int(gangs.cluster.gpu_model[host])
+            if gangs.open[host] and model >= 0:
+                each = min(int(gangs.shape_gpu[groups[group].shape]), WHOLE_GPU)
+                milli = sum(each for gpu in gpus if gangs.usable[start + gpu])
+                found.append((running.level, 1 << model, milli))
+        return found
+
+    def _row(self, k: int, r: int, s: int) -> int:
+        return self._first + (k * self._regions + r) * len(self._sets) + s
