@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TypeAlias
 
+import numpy as np
+
 from placewright.formulations.gang.problem import Problem as Gangs
 from placewright.formulations.geo.apart import Decide, apart, cost_bound, costs_of, value_bound
 from placewright.formulations.geo.compile import Problem
@@ -22,6 +24,9 @@ Within: TypeAlias = Callable[[Round, Session], Iterator[Candidate | Bound]]
 
 SMALL = 4_000
 """Jobs times hosts of a round that is decided as a whole."""
+
+FAR = 2**62
+"""GiB that no job reads."""
 
 MEDIUM = 3_000_000
 """The same of one that is decided region by region first, and then as a whole."""
@@ -58,6 +63,7 @@ def run(
     yield apart(problem, whole, session, decide, last=size > MEDIUM)
     session.deadline += max(0.0, end - session.deadline)
     if size <= MEDIUM:
+        yield from _sparing(problem, session, within)
         gangs_of_all = united(problem)
         for step in _together(problem, gangs_of_all, session, within):
             yield step
@@ -65,6 +71,28 @@ def run(
                 near = nearer(problem, whole, step, costs_of(problem))
                 yield with_data(problem, near)
     yield from cost_bound(kinds, session)
+
+
+def _sparing(problem: Problem, session: Session, within: Within) -> Iterator[Candidate]:
+    """Yield plans in which each job that starts reads as little over links as it can anywhere.
+
+    Where that is enough for the best value, nothing else reads less. It takes no longer than it may
+    still be so, and half of the time.
+    """
+    remote = np.where(problem.can, problem.remote, FAR)
+    limited = replace(problem, can=problem.can & (remote == remote.min(axis=1)[:, None]))
+    gangs = united(limited)
+    inner = replace(session, gap=0.0)
+    if not session.deterministic:
+        inner.deadline -= max(0.0, session.remaining()) / 2
+    for step in within(gangs.round, inner):
+        session.wall_stopped |= inner.wall_stopped and session.deterministic
+        if isinstance(step, Candidate):
+            yield with_data(problem, gangs.told(step))
+            continue
+        for bound in gangs.bounds(step, session.best):
+            if bound.term == "value" and bound.value < (session.best or {}).get("value", 0):
+                return
 
 
 def _together(

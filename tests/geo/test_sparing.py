@@ -1,0 +1,87 @@
+"""Rounds in which reads are too many to count beside value: local reads are tried first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from placewright.formulations.geo import run, united
+from placewright.instances.files import parse_round
+from placewright.instances.plan import Plan
+from placewright.instances.round import Round
+from placewright.instances.verify import verify
+from placewright.rounds import solve_round
+
+SIZES = (8, 7, 6, 5, 4, 3, 2, 1)
+
+
+def round_of(here: int) -> Round:
+    """East and west have hosts of eight GPUs; of eight jobs so many read what lies in the east."""
+    jobs: list[dict[str, Any]] = [
+        {
+            "name": f"j{gpus}",
+            "options": [{"groups": [{"gpu": 1000 * gpus}]}],
+            "reads": [{"dataset": "east" if k < here else "west", "gib": 100 + gpus}],
+        }
+        for k, gpus in enumerate(SIZES)
+    ]
+    regions = ("east", "west")
+    return parse_round(
+        {
+            "apiVersion": "placewright/v1alpha1",
+            "kind": "Round",
+            "cluster": {
+                "levels": ["region"],
+                "domains": [{"name": name, "level": "region"} for name in regions],
+                "hosts": [
+                    {"name": f"{name}[0-3]", "parent": name, "gpus": 8, "gpu_model": "A"}
+                    for name in regions
+                ],
+            },
+            "jobs": jobs,
+            "geo": {
+                "links": [
+                    {"source": "east", "target": "west", "bandwidth": 8000},
+                    {"source": "west", "target": "east", "bandwidth": 8000},
+                ],
+                "datasets": [{"name": n, "size": 100, "replicas": [n]} for n in regions],
+            },
+            "policy": {"formulation": "geo"},
+        }
+    )
+
+
+def told(plan: Plan) -> list[int]:
+    assert plan.certificate is not None
+    return [term.value for term in plan.certificate.terms[:2]]
+
+
+@pytest.fixture(autouse=True)
+def _as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is decided region by region, and costs never count beside value."""
+    monkeypatch.setattr(run, "SMALL", 0)
+    monkeypatch.setattr(run, "apart", lambda *_, **__: iter(()))
+    monkeypatch.setattr(united, "MOST", 1)
+
+
+@pytest.mark.parametrize("here", [0, 1, 4, 8])
+def test_where_all_jobs_find_room_beside_their_data_nothing_is_read_over_links(here: int) -> None:
+    round_ = round_of(here)
+    if here in (0, 8):
+        # All of them ask for 36 of the 32 GPUs there.
+        jobs = tuple(job for job in round_.jobs if job.name != "j8")
+        round_ = round_.model_copy(update={"jobs": jobs})
+    plan = solve_round(round_, time_limit=20, isolation="none")
+    assert verify(round_, plan).ok
+    assert told(plan) == [sum(job.options[0].milli_gpu for job in round_.jobs), 0]
+
+
+def test_value_comes_before_what_is_read() -> None:
+    """Eight jobs of 36 GPUs whose data lies beside 32."""
+    round_ = round_of(8)
+    plan = solve_round(round_, time_limit=20, isolation="none")
+    assert verify(round_, plan).ok
+    value, reads = told(plan)
+    assert value == 36_000
+    assert reads > 0
