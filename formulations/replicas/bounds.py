@@ -200,12 +200,16 @@ def _relaxed(arrays: Arrays, session: Session, share: float = 1.0) -> Relaxed | 
 
 
 def _resting(pool: Pool) -> dict[str, int]:
-    """Return what jobs that cannot have a home cost, for each term that they are part of."""
+    """Return what is lost in every plan, for terms that need no program to see some of it.
+
+    That is what jobs cost that cannot have a home, and what others read where no replica can be.
+    """
     never = np.logical_not(np.logical_or.reduce(pool.homes, axis=(1, 2)))
-    steps = never[pool.read_class[pool.step_read]]
+    lives = np.logical_or.reduce(pool.homes, axis=2)[pool.read_class]
+    away = np.logical_not((lives & pool.possible[pool.read_dataset]).any(axis=1))
     return {
         "overload": HOMELESS * int(pool.demand[never].sum()),
-        "remote_reads": int(pool.step_gib[steps].sum()),
+        "remote_reads": int(pool.step_gib[away[pool.step_read]].sum()),
     }
 
 

@@ -180,6 +180,17 @@ def test_data_that_cannot_leave_where_it_is_comes_nowhere_not_even_by_halves() -
     assert (step.bound, step.certified) == (20, True)
 
 
+def test_what_must_be_read_from_afar_is_known_without_a_program() -> None:
+    links = [{"source": "east", "target": "west", "bandwidth": 1000, "budget": 9}]
+    round_ = two_regions(links=links).model_dump(mode="json", exclude_unset=True)
+    del round_["cluster"]["hosts"][0]
+    problem = compile_replicas(Round.model_validate(round_))
+    session = fresh()
+    session.deadline = 0.0
+    known = {bound.term: bound.value for bound in bounds(problem, session, PLAN)}
+    assert known["remote_reads"] == 40
+
+
 def test_prices_say_where_gpus_are_missing() -> None:
     found = prices(compile_replicas(two_regions()), fresh(), 0)
     assert found is not None
