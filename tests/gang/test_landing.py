@@ -13,7 +13,9 @@ from placewright.formulations.gang.counting.hostpatterns import HostPatterns
 from placewright.formulations.gang.counting.models import models_of, relaxation
 from placewright.formulations.gang.jobs import Put
 from placewright.formulations.gang.mending import mend
+from placewright.formulations.gang.moving.clearing import clear
 from placewright.formulations.gang.moving.landing import displace, land
+from placewright.formulations.gang.moving.quickly import quickly
 from placewright.formulations.gang.moving.selecting import select
 from placewright.formulations.gang.placing.greedy import fill
 from placewright.formulations.gang.placing.naming import candidate
@@ -288,3 +290,89 @@ def test_of_what_a_landing_changes_as_much_is_kept_as_quotas_allow(quota: int, k
     select(Session(InProcess().solve, deadline=time.monotonic() + 60.0), placement)
     assert placement.value == kept * (5000 - 1000)
     check(shared_by_two(quota=quota), placement)
+
+
+def without_solver() -> Session:
+    return Session(InProcess().solve, deadline=time.monotonic() + 60.0)
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+@pytest.mark.parametrize("seed", range(40))
+def test_a_plan_in_which_others_make_room_verifies_and_is_worth_no_less(
+    seed: int, limits: dict[str, bool]
+) -> None:
+    round_ = busy_round(seed, **limits)
+    problem = compile_round(round_)
+    for begin in (fill, displace):
+        placement = Placement(problem)
+        begin(placement)
+        before = placement.value
+        clear(without_solver(), placement)
+        assert placement.value >= before
+        check(round_, placement)
+    check(round_, quickly(problem, without_solver()))
+
+
+def cleared(hosts: list[Raw], jobs: list[Raw], **more: Any) -> dict[str, str]:
+    """Decisions by job name once some made room for others; all hosts are in one rack."""
+    domains = [{"name": "r", "level": "rack"}]
+    cluster = {"levels": ["rack"], "domains": domains, "hosts": hosts}
+    round_ = Round.model_validate({"cluster": cluster, "jobs": jobs, **more})
+    check_round(round_)
+    placement = Placement(compile_round(round_))
+    fill(placement)
+    clear(without_solver(), placement)
+    check(round_, placement)
+    plan = plan_of(round_, candidate(placement, "test"))
+    return {d.job: d.decision.value for d in plan.decisions}
+
+
+def host(name: str, model: str = "A") -> Raw:
+    return {"name": name, "parent": "r", "gpus": 2, "gpu_model": model}
+
+
+def wants(name: str, count: int = 1, models: list[str] | None = None, **more: Any) -> Raw:
+    group: Raw = {"gpu": 2000, "count": count, "gpu_models": models}
+    group |= {"required": "rack"} if count > 1 else {}
+    return {"name": name, "options": [{"groups": [group]}], **more}
+
+
+def test_jobs_of_one_task_leave_the_hosts_that_a_gang_needs() -> None:
+    jobs = [running(f"j{i}", 0, f"h{i}", 0) for i in range(4)]
+    found = cleared([host(f"h{i}") for i in range(4)], [*jobs, wants("gang", 2)])
+    assert sorted(found.values()) == ["keep", "keep", "migrate", "migrate", "start"]
+
+
+def test_one_job_makes_room_for_another_that_makes_room_for_a_third() -> None:
+    hosts = [host("a", "A"), host("b", "B"), host("v", "V")]
+    jobs = [
+        wants("first", models=["A", "B"], running={"tasks": [{"host": "a", "gpus": [0, 1]}]}),
+        wants("second", models=["B", "V"], running={"tasks": [{"host": "b", "gpus": [0, 1]}]}),
+        wants("third", models=["A"]),
+    ]
+    assert cleared(hosts, jobs) == {"first": "migrate", "second": "migrate", "third": "start"}
+
+
+def test_a_whole_gang_makes_way_for_one_that_is_worth_more() -> None:
+    tasks = [{"index": i, "host": f"h{i}", "gpus": [0, 1]} for i in range(2)]
+    jobs = [
+        wants("old", 2, running={"tasks": tasks}),
+        wants("new", 2, priority=1, weight=2),
+        wants("equal", 2, weight=2),
+    ]
+    # A GPU that stays free, or else nobody would look for room.
+    found = cleared([host("h0"), host("h1"), {**host("h2"), "gpus": 1}], jobs)
+    assert found == {"old": "preempt", "new": "start", "equal": "wait"}
+
+
+def test_a_gang_beyond_its_quota_comes_where_jobs_of_its_tenant_stop() -> None:
+    hosts = [host(f"h{i}") for i in range(4)]
+    jobs = [
+        *(running(f"own{i}", 0, f"h{i}", 0, 1, tenant="red") for i in (0, 2)),
+        running("other", 0, "h1", 0, 1),
+        wants("gang", 2, priority=1, weight=2, tenant="red"),
+    ]
+    found = cleared(hosts, jobs, tenants=[{"name": "red", "quota": {"gpu": 6000}}])
+    assert found["gang"] == "start"
+    assert "preempt" in (found["own0"], found["own2"])
+    assert found["other"] != "preempt"

@@ -1,9 +1,10 @@
 """Start jobs that lack whole hosts, not GPUs: others move off the hosts that they need.
 
 A waiting gang is given the hosts of one domain from which the fewest GPUs of one-task jobs have to
-move. What was there goes wherever there is room (shifting.py). Who finds none stops for higher
-precedence, or waits again, as long as that is worth less than what starts. If that is no way, whole
-gangs of lower precedence make way, those that are worth least; else all stays as it was.
+move. What was there goes wherever there is room, or others are worth less (shifting.py). Who finds
+none stops for higher precedence, or waits again, as long as all that is worth less than what
+starts. If that is no way, whole gangs of lower precedence make way, those that are worth least;
+else all stays as it was.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import chain
+from math import inf
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.jobs import ANY, NO_LEVEL, Group
+from placewright.formulations.gang.jobs import ANY, NO_LEVEL, Group, Start
 from placewright.formulations.gang.moving.shifting import Shifts
 from placewright.formulations.gang.placing.filling import fill
 from placewright.formulations.gang.placing.greedy import order_of
@@ -27,14 +29,16 @@ from placewright.instances.documents import WHOLE_GPU
 Hosts: TypeAlias = list[tuple[int, int]]
 """Hosts, each with a number of tasks."""
 
+NOBODY = -2
+"""Instead of a tenant that has to give something back."""
+
 SITES = 3
 """Domains that one gang is tried in, the cheapest first."""
 
 
 def clear(session: Session, placement: Placement) -> None:
     """Start waiting jobs of one group, the most valuable per GPU first, then fill what is free."""
-    problem = placement.problem
-    quota, clearing = placement.quota_left(), _Clearing(placement)
+    problem, clearing = placement.problem, _Clearing(placement)
     for c, o in order_of(problem):
         job_class = problem.classes[c]
         choice = job_class.choices[o]
@@ -42,13 +46,8 @@ def clear(session: Session, placement: Placement) -> None:
             continue
         if problem.shape_gpu[choice.groups[0].shape] < WHOLE_GPU:
             continue
-        while (
-            placement.waiting[c]
-            and problem.within_quota(quota, job_class.tenant, choice)
-            and not session.expired()
-            and clearing.start(c, o)
-        ):
-            problem.charge_quota(quota, job_class.tenant, choice)
+        while placement.waiting[c] and not session.expired() and clearing.start(c, o):
+            pass
     fill(placement)
 
 
@@ -58,6 +57,7 @@ class _Clearing:
     def __init__(self, placement: Placement) -> None:
         self.placement, self.problem = placement, placement.problem
         self.shifts = Shifts(placement)
+        self._quota = placement.quota_left()
         classes = self.problem.classes
         self._gangs = [
             job
@@ -74,21 +74,45 @@ class _Clearing:
         if free < (1 if rank else group.milli_gpu):
             return False
         self.shifts.settle()
+        over = self._over_quota(c, o)
         if group.count == 1:
-            host = self.shifts.room(group.shape)
+            host = None if over else self.shifts.room(group.shape)
             if host is not None:
                 self.shifts.start(c, o, [(host, 1)])
+                self._quota = placement.quota_left()
             return host is not None
-        before = placement.value
-        sites = ((hosts, ()) for hosts in self._sites(group))
-        for hosts, ousted in chain(sites, self._ousting(group, rank)):
-            if self._come(c, o, hosts, ousted) and placement.value > before:
+        before, tenant = placement.value, self.problem.classes[c].tenant if over else NOBODY
+        sites = ((hosts, ()) for hosts in self._sites(group, tenant))
+        for hosts, ousted in chain(sites, self._ousting(group, rank, tenant)):
+            if self._come(c, o, hosts, ousted, dict(over)) and placement.value > before:
+                self._quota = placement.quota_left()
                 return True
             self.shifts.back()
         return False
 
-    def _come(self, c: int, o: int, hosts: Hosts, ousted: Iterable[int]) -> bool:
-        """Start a job on some hosts and move those that are in its way; whether that is lawful."""
+    def _over_quota(self, c: int, o: int) -> dict[int, int]:
+        """Return what one more job of a class would hold beyond its tenant's quota, by resource."""
+        problem, job_class = self.problem, self.problem.classes[c]
+        over = {
+            resource: problem.demand_of(job_class.choices[o], resource) - left
+            for (tenant, resource), left in self._quota.items()
+            if tenant == job_class.tenant
+        }
+        return {resource: amount for resource, amount in over.items() if amount > 0}
+
+    def _give_back(self, over: dict[int, int], tenant: int, start: Start) -> None:
+        """Take what a tenant's job holds that has stopped from what is held beyond the quota."""
+        job_class = self.problem.classes[start.job_class]
+        for resource in over if job_class.tenant == tenant else ():
+            over[resource] -= self.problem.demand_of(job_class.choices[start.choice], resource)
+
+    def _come(
+        self, c: int, o: int, hosts: Hosts, ousted: Iterable[int], over: dict[int, int]
+    ) -> bool:
+        """Start a job on some hosts and move those that are in its way; whether that is lawful.
+
+        `over` is what it would hold beyond its tenant's quota if none of its jobs stops.
+        """
         shifts, problem = self.shifts, self.problem
         shape = problem.classes[c].choices[o].groups[0].shape
         gangs = [shifts.take_off(shifts.latest(number)) for number in ousted]
@@ -103,20 +127,42 @@ class _Clearing:
         # Those first that may be on few hosts.
         able = problem.shape_hosts.sum(axis=1)
         moving.sort(key=lambda s: (able[shifts.shape_of(s)], -shifts.size(shifts.shape_of(s))))
-        left = [*gangs, *(start for start in moving if not shifts.place(start))]
-        rank = problem.shape_rank[shape]
-        return all(
-            start.job == ANY
-            or (problem.running[start.job].level < rank and self.placement.may_leave(start.job))
-            for start in left
-        )
+        left, rank, tenant = gangs, problem.shape_rank[shape], problem.classes[c].tenant
+        for start in left:
+            self._give_back(over, tenant, start)
+        for start in moving:
+            waits = start.job == ANY or problem.running[start.job].level < rank
+            own = waits and problem.classes[start.job_class].tenant == tenant
+            needed = own and any(amount > 0 for amount in over.values())
+            if not needed and shifts.place(start):
+                continue
+            others = None
+            if not needed:
+                others = shifts.displace(start, shifts.worth(start) if waits else inf)
+            if others is None and not waits:
+                return False
+            for stopped in [start] if others is None else others:
+                left.append(stopped)
+                self._give_back(over, tenant, stopped)
+        # Pending jobs wait again wherever they are.
+        for number in shifts.came_of(tenant) if over else ():
+            if all(amount <= 0 for amount in over.values()):
+                break
+            self._give_back(over, tenant, shifts.take_off(number))
+        lawful = (start.job == ANY or self.placement.may_leave(start.job) for start in left)
+        return all(amount <= 0 for amount in over.values()) and all(lawful)
 
-    def _sites(self, group: Group) -> Iterator[Hosts]:
-        """Yield hosts for all tasks of a gang, those first from which the fewest GPUs move."""
+    def _sites(self, group: Group, tenant: int) -> Iterator[Hosts]:
+        """Yield hosts for all tasks of a gang, those first from which the fewest GPUs move.
+
+        Of a `tenant` that has to give something back, its own do not count.
+        """
         size, whole = self.shifts.size(group.shape), self.placement.whole
         each = np.minimum((whole + self.shifts.held) // size, group.count)
         each[~self.shifts.may_come(group.shape)] = 0
         cost = np.maximum(0, each * size - whole)
+        if tenant != NOBODY:
+            cost -= self.shifts.held_by(tenant, int(self.problem.shape_rank[group.shape]))
         hosts = np.flatnonzero(each)
         hosts = hosts[np.argsort(cost[hosts] / each[hosts], kind="stable")]
         parts = [hosts]
@@ -135,17 +181,18 @@ class _Clearing:
         for _, chosen, many in sorted(found, key=lambda site: site[0])[:SITES]:
             yield list(zip(chosen, many, strict=True))
 
-    def _ousting(self, group: Group, rank: int) -> Iterator[tuple[Hosts, list[int]]]:
+    def _ousting(self, group: Group, rank: int, tenant: int) -> Iterator[tuple[Hosts, list[int]]]:
         """Yield hosts that other gangs of lower precedence give up, with these, domain by domain.
 
-        Hosts without anybody come first, then those of the jobs that are worth least on a host.
+        Hosts without anybody come first, then those of the jobs that are worth least on a host;
+        only those of a `tenant` that has to give something back.
         """
         if group.required == NO_LEVEL:
             return
         whole, size = self.placement.whole, self.shifts.size(group.shape)
         domain = self.problem.cluster.domain[group.required]
         may = self.shifts.may_come(group.shape)
-        for inside, gangs in self._lower(rank, may, domain).items():
+        for inside, gangs in self._lower(rank, tenant, may, domain).items():
             free = np.where(may & (domain == inside), whole // size, 0)
             room = {host: int(free[host]) for host in np.flatnonzero(free).tolist()}
             ousted = []
@@ -167,7 +214,7 @@ class _Clearing:
                 yield chosen, ousted
 
     def _lower(
-        self, rank: int, may: NDArray[np.bool_], domain: NDArray[np.int32]
+        self, rank: int, tenant: int, may: NDArray[np.bool_], domain: NDArray[np.int32]
     ) -> dict[int, list[tuple[float, int]]]:
         """Return gangs of lower precedence on hosts that `may` be used, by the domain of all hosts.
 
@@ -180,6 +227,9 @@ class _Clearing:
                 start = self.shifts.get(number)
                 hosts = [put.host for put in start.puts]
                 inside = set(domain[hosts].tolist())
+                owner = self.problem.classes[start.job_class].tenant
+                if tenant not in (NOBODY, owner):
+                    continue
                 if may[hosts].all() and len(inside) == 1:
                     value = self.problem.classes[start.job_class].choices[0].value
                     found[inside.pop()].append((value / len(hosts), number))

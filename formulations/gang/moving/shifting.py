@@ -7,7 +7,7 @@ such as find room at once, or, if that is not enough, such as find it once more 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -82,6 +82,67 @@ class Shifts:
         """Return a host with room for a task, if need be once others have moved on."""
         host = self._best_fit(shape)
         return self._make_way(shape, STEPS) if host is None else host
+
+    def displace(self, start: Start, most: float) -> list[Start] | None:
+        """Start a job again where others that are worth less than `most` make way, and return them.
+
+        They wait again, or stop for its higher precedence. None if there are none.
+        """
+        shape, best, chosen, target = self.shape_of(start), most, [], NOWHERE
+        size, rank = self.size(shape), int(self.problem.shape_rank[shape])
+        whole = self.placement.whole
+        may = self.may_come(shape) & (whole + self.held >= size)
+        for host in np.flatnonzero(may).tolist():
+            lack, lost, found = size - int(whole[host]), 0.0, []
+            for worth, held, number in sorted(self._victims(host, rank)):
+                if lack <= 0 or lost >= best:
+                    break
+                found.append(number)
+                lack, lost = lack - held, lost + worth * held
+            if lack <= 0 and lost < best:
+                best, chosen, target = lost, found, host
+        if target == NOWHERE:
+            return None
+        stopped = [self.take_off(number) for number in chosen]
+        if not self.holds(shape, target, 1):
+            return None
+        self._put(start, target)
+        return stopped
+
+    def _victims(self, host: int, rank: int) -> Iterator[tuple[float, int, int]]:
+        """Yield the worth per GPU, GPUs and number of jobs on a host that a rank may displace."""
+        running, arrivals = self.problem.running, self.placement.arrivals[host]
+        for number, held in self._on[host].items():
+            start = self.get(number)
+            if start.job != ANY:
+                level = running[start.job].level
+                if level >= rank or arrivals[: level + 1].any():
+                    continue
+            yield self.worth(start) / held, held, number
+
+    def held_by(self, tenant: int, rank: int) -> Ints:
+        """Return the GPUs that jobs of a tenant hold which may stop for a rank (hosts,)."""
+        found, classes = np.zeros_like(self.held), self.problem.classes
+        for host in np.flatnonzero(self.held).tolist():
+            for _, held, number in self._victims(host, rank):
+                if classes[self.get(number).job_class].tenant == tenant:
+                    found[host] += held
+        return found
+
+    def came_of(self, tenant: int) -> list[int]:
+        """Return the pending jobs of a tenant that were started, those of least worth first."""
+        found = [
+            (self.worth(start) / held, number)
+            for jobs in self._on.values()
+            for number, held in jobs.items()
+            for start in [self.get(number)]
+            if start.job == ANY and self.problem.classes[start.job_class].tenant == tenant
+        ]
+        return [number for _, number in sorted(found)]
+
+    def worth(self, start: Start) -> int:
+        """Return the value of a job."""
+        return self.problem.classes[start.job_class].choices[start.choice].value
 
     def start(self, c: int, o: int, hosts: Iterable[tuple[int, int]]) -> None:
         """Start a waiting job of one group on hosts, each with a number of tasks."""
