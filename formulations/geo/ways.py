@@ -1,0 +1,173 @@
+"""The options of jobs in the regions that can run them now, with what each costs there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from placewright.formulations.geo.compile import Problem
+from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.job import Job, Option, Running, TaskGroup
+from placewright.instances.ranges import expand
+
+COSTS = ("remote_reads", "egress_cost", "gpu_cost")
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """An option in a region, on some GPU models, and what it costs in each of the terms."""
+
+    number: int
+    option: Option
+    value: int
+    costs: tuple[int, ...]
+
+
+class Ways:
+    """What jobs of a round may do; `terms` are `value` and the costs that count."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.round = problem, problem.round
+        self.terms = _counted(problem)
+
+    def of(self, j: int, job: Job) -> Iterator[Way]:
+        """Yield the options of a job in each region where it may run now."""
+        if job.running is not None:
+            r, number = int(self.problem.at[j]), job.running.option
+            paid = self._paid(job, job.running, r)
+            costs = self._costs(j, r, paid)
+            yield Way(number, self._staying(job, job.running, r), job.value_of(number), costs)
+            return
+        for r in np.flatnonzero(self.problem.can[j]).tolist():
+            for number, option in enumerate(job.options):
+                for part, price in self._parts(option, r):
+                    yield Way(number, part, job.value_of(number), self._costs(j, r, price))
+
+    def _staying(self, job: Job, running: Running, r: int) -> Option:
+        """Return the option of a running job, which may move within its region."""
+        option = job.options[running.option]
+        groups = []
+        for g, group in enumerate(option.groups):
+            hosts = self._named(group, r) or {t.host for t in running.tasks if t.group == g}
+            groups.append(self._placed(group, hosts, r))
+        return option.model_copy(update={"groups": tuple(groups)})
+
+    def _named(self, group: TaskGroup, r: int) -> Collection[str]:
+        """Return the hosts of a region that a group may be on by name."""
+        if group.hosts is None:
+            return self._hosts[r]
+        return self._hosts[r] & {host for name in group.hosts for host in expand(name)}
+
+    def _placed(self, group: TaskGroup, hosts: Collection[str], r: int) -> TaskGroup:
+        """Return a group on some hosts of a region, which counts in the quotas there."""
+        update: dict[str, Any] = {"hosts": tuple(sorted(hosts))}
+        if r in self.capped:
+            update["resources"] = group.resources | {resource_of(r): group.gpu}
+        return group.model_copy(update=update)
+
+    def _paid(self, job: Job, running: Running, r: int) -> int:
+        """Return what a running job pays for its GPUs where they are."""
+        cluster, groups = self.problem.cluster, job.options[running.option].groups
+        milli = 0
+        for task in running.tasks:
+            model = int(cluster.gpu_model[cluster.host_index[task.host]])
+            milli += groups[task.group].gpu * int(self.problem.price[r, model])
+        return milli // WHOLE_GPU
+
+    def _costs(self, j: int, r: int, price: int) -> tuple[int, ...]:
+        each = {
+            "remote_reads": int(self.problem.remote[j, r]),
+            "egress_cost": int(self.problem.egress[j, r]),
+            "gpu_cost": price,
+        }
+        return tuple(each[term] for term in self.terms[1:])
+
+    def _parts(self, option: Option, r: int) -> Iterator[tuple[Option, int]]:
+        """Yield an option in a region, apart by the prices of GPU models if these count."""
+        variants = []
+        for group in option.groups:
+            hosts = self._named(group, r)
+            if not hosts:
+                return
+            placed = self._placed(group, hosts, r)
+            if "gpu_cost" not in self.terms:
+                variants.append([(placed, 0)])
+                continue
+            prices = self._prices(group.gpu_models, r)
+            if group.count > 1 and len(prices) > 1:
+                # Its tasks may be on unlike GPUs.
+                variants.append([(placed, min(prices))])
+                continue
+            variants.append(
+                [
+                    (placed.model_copy(update={"gpu_models": models}), price)
+                    for price, models in prices.items()
+                ]
+            )
+        for parts in product(*variants):
+            groups = tuple(group for group, _ in parts)
+            price = sum(group.milli_gpu * price for group, price in parts) // WHOLE_GPU
+            yield option.model_copy(update={"groups": groups}), price
+
+    def _prices(self, allowed: Sequence[str] | None, r: int) -> dict[int, tuple[str, ...]]:
+        """Return the GPU models that a group may have in a region, by their price."""
+        found: dict[int, tuple[str, ...]] = {}
+        for m, model in enumerate(self.problem.wan.models):
+            if allowed is None or model in allowed:
+                price = int(self.problem.price[r, m])
+                found[price] = (*found.get(price, ()), model)
+        return found
+
+    @cached_property
+    def _hosts(self) -> list[frozenset[str]]:
+        names, region = self.problem.cluster.hosts, self.problem.wan.host_region
+        return [
+            frozenset(names[h] for h in np.flatnonzero(region == r).tolist())
+            for r in range(len(self.problem.wan.regions))
+        ]
+
+    @cached_property
+    def capped(self) -> frozenset[int]:
+        """Regions in which tenants have quotas."""
+        return frozenset(r for r, _ in self.problem.quota)
+
+    @cached_property
+    def costs_stay(self) -> bool:
+        """Whether costs are whole, and no way or running job may have GPUs of unlike prices."""
+        if (self.problem.price % WHOLE_GPU).any() and any(
+            group.gpu % WHOLE_GPU
+            for job in self.round.jobs
+            for option in job.options
+            for group in option.groups
+        ):
+            return False
+        return not any(self._costs_vary(j, job) for j, job in enumerate(self.round.jobs))
+
+    def _costs_vary(self, j: int, job: Job) -> bool:
+        if job.running is None:
+            groups = [g for option in job.options for g in option.groups if g.count > 1]
+            regions = np.flatnonzero(self.problem.can[j]).tolist()
+        else:
+            groups = [] if job.running.pinned else [*job.options[job.running.option].groups]
+            regions = [int(self.problem.at[j])]
+        return any(len(self._prices(g.gpu_models, r)) > 1 for g in groups for r in regions)
+
+
+def resource_of(region: int) -> str:
+    """Return the resource by which quotas in a region are those of the whole round."""
+    return f"milli-GPU in region {region}"
+
+
+def _counted(problem: Problem) -> tuple[str, ...]:
+    """Return `value` and the costs that follow it at once, as far as options tell them."""
+    counted = ["value"]
+    for term in problem.round.policy.terms[1:]:
+        if term not in COSTS:
+            break
+        counted.append(term)
+    return tuple(counted)
