@@ -90,7 +90,16 @@ class Neighbours:
             idle = 0 if better or solved else idle + 1
             yield better
 
-    def _solve(self, part: Part) -> tuple[bool, bool]:
+    def cross(self, other: Draft, seconds: float) -> bool:
+        """Decide anew all in which another draft differs; return whether the draft became better.
+
+        Groups may be where one of the two has them, or where they are today: so few places that
+        a model of all differences is soon solved.
+        """
+        part = self._everywhere(other.replicas.astype(np.float64), np.inf)
+        return self._solve(part, seconds)[0]
+
+    def _solve(self, part: Part, seconds: float = SECONDS) -> tuple[bool, bool]:
         """Return whether a part became better, and whether its model was solved to the end."""
         problem, before = self.problem, self.draft.rank(self.problem)
         held = PartModel(problem, part, self.draft, ())
@@ -112,7 +121,7 @@ class Neighbours:
         paid = sum(worth * value for worth, value in zip(WORTH.values(), before, strict=True))
         gap = GAP * max(SHARPNESS, before[2] / paid if paid else 1.0)
         outcome = self.session.optimise(
-            model.arrays("all"), most=SECONDS, gap=gap, start=held.point(self.draft)
+            model.arrays("all"), most=seconds, gap=gap, start=held.point(self.draft)
         )
         if outcome is None or outcome.values is None:
             return False, False
@@ -143,7 +152,7 @@ class Neighbours:
         groups[
             self._random.choice(
                 problem.groups,
-                min(problem.groups, int(number)),
+                int(min(problem.groups, number)),
                 replace=False,
                 p=weight / weight.sum(),
             )

@@ -28,6 +28,12 @@ RESERVE = 2.0
 ANNEALING, SEARCHING = 0.2, 0.5
 """Shares of the time for the two ways to search; the rest is for bounds."""
 
+RUNS, MANY = 4, 1000
+"""Problems of so many workloads are annealed several times instead of longer."""
+
+CROSSING = 0.5
+"""Time to cross what two runs came to, in times of a run; it is taken from the second search."""
+
 RELAXING = 0.15
 """Share of the time left that the search may wait for a relaxation."""
 
@@ -81,11 +87,25 @@ class Relocation:
         """Anneal, all large copies refused that links cannot carry even alone.
 
         What was refused of the greedy draft was so beside other copies, and may do beside others.
+        Large problems are annealed again and again, and what comes out is crossed with the best.
         """
-        self._refused = too_large(self.problem)
-        may_hold = self.problem.may_hold & ~self._refused
-        annealing = Annealing(self.problem, draft, may_hold, self.session.seed)
-        yield self._candidate(annealing.run(self.session, seconds), "annealing")
+        problem, session = self.problem, self.session
+        self._refused = too_large(problem)
+        runs = RUNS if problem.workloads >= MANY else 1
+        for run in range(runs):
+            may_hold = problem.may_hold & ~self._refused
+            annealing = Annealing(problem, draft, may_hold, session.seed + run)
+            found, before = annealing.run(session, seconds / runs), self._draft
+            if not run:
+                yield self._candidate(found, "annealing")
+                continue
+            best, other = sorted((before, found), key=lambda draft: draft.rank(problem))
+            search = Neighbours(problem, session, best, None)
+            search.learn(best, self._refused)
+            if search.cross(other, CROSSING * seconds / runs) or best is found:
+                yield self._candidate(search.draft, "crossing")
+                if before.rank(problem) < self._draft.rank(problem):
+                    self._draft = before
 
     def _search(self, reserve: float) -> Iterator[Candidate]:
         """Search on from the last candidate, and tell of progress now and then."""

@@ -7,7 +7,8 @@ from itertools import islice
 
 import pytest
 
-from placewright.formulations.replicas import neighbours
+from placewright.formulations.replicas import annealing, neighbours
+from placewright.formulations.replicas.annealing import Annealing
 from placewright.formulations.replicas.compile import compile_replicas
 from placewright.formulations.replicas.draft import Draft
 from placewright.formulations.replicas.neighbours import FIRST, Neighbours
@@ -97,3 +98,20 @@ def test_without_a_relaxation_its_kind_is_never_drawn(
     searched(problem, greedy(problem), 8)
     assert "relaxed" not in drawn
     assert set(drawn) <= set(FIRST)
+
+
+def test_a_cross_of_two_drafts_is_better_than_both_and_has_no_replica_that_none_has(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(annealing, "SWEEPS", 3)
+    session = Session(solve=InProcess().solve, deadline=time.monotonic() + 600, deterministic=True)
+    found = [
+        Annealing(problem, greedy(problem), problem.may_hold, seed).run(session, 600.0)
+        for seed in range(2)
+    ]
+    better, worse = sorted(found, key=lambda draft: draft.rank(problem))
+    search = Neighbours(problem, session, better, None)
+    assert search.cross(worse, 60.0)
+    assert search.draft.rank(problem) < better.rank(problem)
+    allowed = better.replicas | worse.replicas | problem.now
+    assert (search.draft.replicas <= allowed).all()
