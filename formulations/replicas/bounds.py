@@ -8,7 +8,7 @@ by weak duality, and so do those of each leaf where replicas are made whole (`br
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 from typing import TypeAlias
 
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.replicas.branching import Proven, Relaxed, branched, relaxed
+from placewright.formulations.replicas.fewer import fewer, largest
 from placewright.formulations.replicas.partly import in_doubt, partly_whole
 from placewright.formulations.replicas.pool import Pool, pool_of
 from placewright.formulations.replicas.problem import HOMELESS, Problem
@@ -30,6 +31,12 @@ BRANCHED = ("remote_reads", "copies")
 
 FEW_COPIES = 100
 """Copies that could be made up to which branching alone comes to an end."""
+
+MANY_COPIES, FEW_DATASETS = 20_000, 200
+"""Copies that could be made from which on the largest datasets are relaxed alone first."""
+
+SOONER = 0.3
+"""Share of the time left for that."""
 
 WHOLE_DATASETS = (15, 40, 100)
 """So many datasets are made whole, one after the other."""
@@ -80,11 +87,13 @@ def bounds(problem: Problem, session: Session, held: Mapping[str, int]) -> Itera
     proven = {term: _resting(pool).get(term, 0) for term in terms}
     for term in terms:
         yield Bound(term, float(proven[term]), certified=True)
-    coarse = program_of(without_data(pool))
+    coarse = program_of(fewer(pool, np.zeros_like(pool.kept)))
     for term in ("overload", "hottest"):
         if term in terms and (found := _relaxed(coarse.arrays(term, {}), session)) is not None:
             proven[term] = max(proven[term], found.bound)
             yield Bound(term, float(proven[term]), certified=True)
+    large = int(pool.fresh.sum()) > MANY_COPIES
+    few = program_of(fewer(pool, largest(pool, FEW_DATASETS))) if large else coarse
     program = program_of(pool)
     spare = LAST * session.remaining()
     for names in (("overload", *BRANCHED), ("imbalance", "hottest")):
@@ -96,6 +105,11 @@ def bounds(problem: Problem, session: Session, held: Mapping[str, int]) -> Itera
             if near(proven[term], goal, SHARPNESS):
                 continue
             known = {name: held[name] for name in terms[: terms.index(term)] if name in held}
+            if large and term in BRANCHED:
+                # The whole may take longer than there is time.
+                found = _relaxed(few.arrays(term, known), session, SOONER)
+                if found is not None:
+                    yield Bound(term, float(found.bound), tuple(known.items()), certified=True)
             arrays = program.arrays(term, known)
             if (root := _relaxed(arrays, session)) is not None:
                 question = _Question(program, arrays, root, goal, term, tuple(known.items()))
@@ -211,37 +225,3 @@ def _resting(pool: Pool) -> dict[str, int]:
         "overload": HOMELESS * int(pool.demand[never].sum()),
         "remote_reads": int(pool.step_gib[away[pool.step_read]].sum()),
     }
-
-
-def without_data(pool: Pool) -> Pool:
-    """Return a pool whose classes read nothing: a few, which differ in where they may run."""
-    homes = pool.homes.reshape(pool.classes, int(np.prod(pool.homes.shape[1:])))
-    parts = [homes, pool.sure[:, None], (pool.demand > 0)[:, None]]
-    key = np.column_stack(parts)
-    _, first, kind = np.unique(key, axis=0, return_index=True, return_inverse=True)
-    kind = kind.reshape(-1)
-    demand, weight = np.zeros((2, len(first)), dtype=np.int64)
-    np.add.at(demand, kind, pool.demand)
-    np.add.at(weight, kind, pool.weight)
-    nothing = np.zeros(0, dtype=np.int64)
-    regions = len(pool.room)
-    nowhere = np.zeros_like(pool.possible)
-    return replace(
-        pool,
-        job_class=kind[pool.job_class],
-        demand=demand,
-        weight=weight,
-        homes=pool.homes[first],
-        sure=pool.sure[first],
-        read_class=nothing,
-        read_dataset=nothing,
-        near=np.zeros((0, regions), dtype=np.bool_),
-        served=np.zeros((0, regions, regions), dtype=np.bool_),
-        step_read=nothing,
-        step_weight=nothing,
-        step_gib=nothing,
-        possible=nowhere,
-        fresh=nowhere,
-        there=nowhere,
-        kept=np.zeros_like(pool.kept),
-    )

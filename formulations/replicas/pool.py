@@ -114,7 +114,7 @@ def pool_of(wan: Wan) -> Pool:
     key = read_class * span + read_dataset
     order = np.argsort(key)
     read = order[np.searchsorted(key[order], job_class[job] * span + dataset)]
-    step_read, step_weight, step_gib = _steps(read, weight[job], gib)
+    step_read, step_weight, step_gib = steps(read, weight[job], gib)
     inwards = wan.budget * (wan.bandwidth > 0)
     return Pool(
         wan=wan,
@@ -187,8 +187,12 @@ def _classes(wan: Wan, job: Ints, dataset: Ints, remote: Bools) -> tuple[Ints, I
     return job_class, np.array(first, dtype=np.int64)
 
 
-def _steps(read: Ints, weight: Ints, gib: Ints) -> tuple[Ints, Ints, Ints]:
-    """Add up the reads of jobs of a class that are alike in GiB per weight."""
+def steps(read: Ints, weight: Ints, gib: Ints) -> tuple[Ints, Ints, Ints]:
+    """Add up the reads of jobs of a class that are alike in GiB per weight.
+
+    Of shapes (n,), before and after: which read of a class it is, the weight of the jobs, and what
+    they read.
+    """
     common = np.gcd(weight, gib)
     parts = np.column_stack([read, weight // common, gib // common])
     kinds, at = np.unique(parts, axis=0, return_inverse=True)

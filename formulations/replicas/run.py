@@ -28,11 +28,14 @@ RESERVE = 2.0
 ANNEALING, SEARCHING = 0.2, 0.5
 """Shares of the time for the two ways to search; the rest is for bounds."""
 
-RUNS, MANY = 4, 1000
-"""Problems of so many workloads are annealed several times instead of longer."""
+RUNS, EACH, MANY = 4, 0.5, 1000
+"""Problems of so many workloads are annealed several times, each for so much of that time."""
 
 CROSSING = 0.5
-"""Time to cross what two runs came to, in times of a run; it is taken from the second search."""
+"""Time to cross what two runs came to, in times of a run.
+
+What several runs take more than one is taken from the second search.
+"""
 
 RELAXING = 0.15
 """Share of the time left that the search may wait for a relaxation."""
@@ -91,18 +94,18 @@ class Relocation:
         """
         problem, session = self.problem, self.session
         self._refused = too_large(problem)
-        runs = RUNS if problem.workloads >= MANY else 1
+        runs, each = (RUNS, EACH * seconds) if problem.workloads >= MANY else (1, seconds)
         for run in range(runs):
             may_hold = problem.may_hold & ~self._refused
             annealing = Annealing(problem, draft, may_hold, session.seed + run)
-            found, before = annealing.run(session, seconds / runs), self._draft
+            found, before = annealing.run(session, each), self._draft
             if not run:
                 yield self._candidate(found, "annealing")
                 continue
             best, other = sorted((before, found), key=lambda draft: draft.rank(problem))
             search = Neighbours(problem, session, best, None)
             search.learn(best, self._refused)
-            if search.cross(other, CROSSING * seconds / runs) or best is found:
+            if search.cross(other, CROSSING * each) or best is found:
                 yield self._candidate(search.draft, "crossing")
                 if before.rank(problem) < self._draft.rank(problem):
                     self._draft = before

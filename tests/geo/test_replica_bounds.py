@@ -13,6 +13,7 @@ import pytest
 from placewright.formulations.replicas.bounds import bounds, prices, together
 from placewright.formulations.replicas.branching import relaxed
 from placewright.formulations.replicas.compile import compile_replicas
+from placewright.formulations.replicas.fewer import fewer, largest
 from placewright.formulations.replicas.partly import in_doubt, partly_whole
 from placewright.formulations.replicas.pool import pool_of
 from placewright.formulations.replicas.program import TOGETHER, program_of
@@ -81,6 +82,29 @@ def test_no_claim_of_few_whole_datasets_is_better_than_the_best_plan(
                     assert claim >= root.bound - 1 - 1e-4
                     sharper += claim > root.bound + 0.5
     assert sharper
+
+
+def test_no_bound_of_few_datasets_is_better_than_the_best_plan(
+    replicas_oracle: ModuleType, geo_tiny: ModuleType
+) -> None:
+    for seed in range(2000, 2000 + ROUNDS):
+        round_ = geo_tiny.replicas(seed)
+        pool = pool_of(compile_replicas(round_).wan)
+        vectors = sorted(replicas_oracle.vectors(round_))
+        held = {"overload": vectors[0][0]}
+        least = min(v[1] + v[2] for v in vectors if v[0] <= held["overload"])
+        found = []
+        for number in range(len(pool.kept) + 1):
+            part = program_of(fewer(pool, largest(pool, number)))
+            root = relaxed(part.arrays(TOGETHER, held), fresh())
+            assert root is not None
+            assert root.bound <= least, (seed, number, root.bound, least)
+            found.append(root.bound)
+        # The more count, the tighter; all of them are the whole.
+        assert found == sorted(found)
+        whole = relaxed(program_of(pool).arrays(TOGETHER, held), fresh())
+        assert whole is not None
+        assert found[-1] == pytest.approx(whole.bound, abs=1)
 
 
 def two_regions(*, west: int = 2, remote: bool = True, **changes: Any) -> Round:
