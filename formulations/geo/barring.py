@@ -13,6 +13,7 @@ do not count.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -26,6 +27,12 @@ MAX_LEVELS = 4
 
 Asked = tuple[int, int, int]
 """A rank, the GPU models that serve it as bits, and milli-GPU."""
+
+Holding = tuple[bool, tuple[Asked, ...]]
+"""Whether a job may stop, and what it holds of each GPU model."""
+
+Rows = tuple[tuple[int, int], ...]
+"""Rows, each with what is taken of it."""
 
 
 class Barring:
@@ -50,6 +57,8 @@ class Barring:
     ) -> None:
         self._gangs, self._regions, self._sets = gangs, regions, sets
         self._stoppable, self._first = stoppable, first
+        self._left: dict[tuple[Holding, int], Rows] = {}
+        self._holding: dict[int, Holding] = {}
         known = {running.level for j, running in gangs.running.items() if stoppable[j]}
         self._levels = sorted(known)[:MAX_LEVELS]
 
@@ -59,9 +68,10 @@ class Barring:
         `room` (regions, sets) is what there is at all, `at` (jobs,) where jobs run.
         """
         every = np.repeat(room[None], len(self._levels), axis=0).reshape(-1)
-        for j in self._gangs.running if self._levels else ():
-            for row, amount in self.left(j, int(at[j])):
-                every[row - self._first] += amount
+        alike = Counter((self.holding(j), int(at[j])) for j in self._gangs.running)
+        for (holding, r), many in alike.items():
+            for row, amount in self.left(holding, r):
+                every[row - self._first] += many * amount
         return every
 
     def asked(self, r: int, groups: Iterable[Asked]) -> Iterator[tuple[int, int]]:
@@ -73,34 +83,41 @@ class Barring:
                 if amount:
                     yield self._row(k, r, s), amount
 
-    def left(self, job: int, r: int) -> Iterator[tuple[int, int]]:
-        """Yield, below nothing, what a running job leaves of the rows of its region if it goes on.
+    def left(self, holding: Holding, r: int) -> Rows:
+        """Return, below nothing, what a running job leaves of the rows of its region if it goes on.
 
         Of what there is, what it holds is taken away in any case.
         """
-        if not self._stoppable[job]:
-            return
-        running = self._gangs.running[job]
-        held = self.held(job)
-        for k, level in enumerate(self._levels):
-            if level <= running.level:
-                for s, mask in enumerate(self._sets):
-                    amount = sum(milli for _, m, milli in held if not m & ~mask)
-                    if amount:
-                        yield self._row(k, r, s), -amount
+        stops, held = holding
+        known = self._left.get((holding, r))
+        if known is None:
+            known = self._left[holding, r] = tuple(
+                (self._row(k, r, s), -amount)
+                for k, level in enumerate(self._levels)
+                for s, mask in enumerate(self._sets)
+                for amount in [sum(milli for rank, m, milli in held if not m & ~mask)]
+                if stops and level <= held[0][0] and amount
+            )
+        return known
 
-    def held(self, job: int) -> list[Asked]:
-        """Return what a running job holds on hosts where tasks may arrive."""
-        gangs, running = self._gangs, self._gangs.running[job]
-        groups = gangs.classes[running.job_class].choices[0].groups
-        found = []
-        for group, _, host, gpus in running.places:
-            start, model = int(gangs.cluster.gpu_start[host]), int(gangs.cluster.gpu_model[host])
-            if gangs.open[host] and model >= 0:
-                each = min(int(gangs.shape_gpu[groups[group].shape]), WHOLE_GPU)
-                milli = sum(each for gpu in gpus if gangs.usable[start + gpu])
-                found.append((running.level, 1 << model, milli))
-        return found
+    def holding(self, job: int) -> Holding:
+        """Return whether a running job may stop, and what it holds where tasks may arrive."""
+        if job not in self._holding:
+            gangs, running = self._gangs, self._gangs.running[job]
+            groups = gangs.classes[running.job_class].choices[0].groups
+            found: dict[int, int] = {}
+            for group, _, host, gpus in running.places:
+                start, model = (
+                    int(gangs.cluster.gpu_start[host]),
+                    int(gangs.cluster.gpu_model[host]),
+                )
+                if gangs.open[host] and model >= 0:
+                    each = min(int(gangs.shape_gpu[groups[group].shape]), WHOLE_GPU)
+                    milli = sum(each for gpu in gpus if gangs.usable[start + gpu])
+                    found[1 << model] = found.get(1 << model, 0) + milli
+            held = tuple((running.level, mask, milli) for mask, milli in sorted(found.items()))
+            self._holding[job] = bool(self._stoppable[job] and held), held
+        return self._holding[job]
 
     def _row(self, k: int, r: int, s: int) -> int:
         return self._first + (k * self._regions + r) * len(self._sets) + s

@@ -53,10 +53,10 @@ class Chosen:
 
 def choose(kinds: Kinds, costs: Ints, session: Session) -> Chosen | None:
     """Choose regions, for value first and then for cost; None without time or solver."""
-    # Without costs the program is much smaller: that much there is time for.
-    for counted in (costs, np.zeros_like(costs)):
+    # Without costs the program is much smaller: there is time for that.
+    for counted, share in ((costs, 0.45), (np.zeros_like(costs), 0.8)):
         program = program_of(kinds, clusters_of(kinds, counted))
-        values = _best(program, counted, session)
+        values = _best(program, counted, session, share)
         if values is not None:
             return _chosen(program, values, costs)
     return None
@@ -68,7 +68,7 @@ def _chosen(program: Program, values: Floats, costs: Ints) -> Chosen:
     return Chosen(region, np.where(way == NONE, NONE, np.append(kinds.way_model, NONE)[way]))
 
 
-def _best(program: Program, costs: Ints, session: Session) -> Floats | None:
+def _best(program: Program, costs: Ints, session: Session, share: float) -> Floats | None:
     """Return the best point of a program; None without time or solver."""
     model, value = program.model, program.kinds.value
     least = float(value[value > 0].min(initial=1))
@@ -76,5 +76,5 @@ def _best(program: Program, costs: Ints, session: Session) -> Floats | None:
     model.term("worth", *program.value, sense="max")
     columns, cost = program.cost
     model.term("worth", columns, -each * cost, sense="max")
-    outcome = session.optimise(model.arrays("worth"), share=0.6)
+    outcome = session.optimise(model.arrays("worth"), share=share)
     return None if outcome is None else outcome.values

@@ -12,19 +12,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TypeAlias
 
 import numpy as np
 
 from placewright.formulations.gang.jobs import NO_LEVEL, Choice, Group
 from placewright.formulations.gang.placing.placement import Placement
 from placewright.formulations.gang.problem import Problem as Gangs
-from placewright.formulations.geo.barring import Asked, Barring
+from placewright.formulations.geo.barring import Asked, Barring, Holding, Rows
 from placewright.formulations.geo.compile import Problem
 from placewright.formulations.wan.compile import NONE, Bools, Ints
-
-Rows: TypeAlias = tuple[tuple[int, int], ...]
-"""Rows, each with what is taken of it."""
 
 MAX_SETS = 24
 """Most sets of GPU models that have rows of their own."""
@@ -93,6 +89,7 @@ class Sorting:
         self._fits: dict[tuple[int, int, int], Bools] = {}
         self._room = Placement(gangs, cleared=True)
         self._stays: dict[tuple[int, int, bool], Rows] = {}
+        self._rows: dict[tuple[object, Holding], Rows] = {}
 
     def kinds(self) -> Kinds:
         """Return the kinds."""
@@ -184,7 +181,10 @@ class Sorting:
         key = running.job_class, r, self.gangs.floats(running)
         if key not in self._stays:
             self._stays[key] = tuple(self.rows(choice, r, NONE, key[2], NONE))
-        yield choice.value, NONE, together(self._stays[key], self.barring.left(job, r))
+        holding = self.barring.holding(job)
+        if (key, holding) not in self._rows:
+            self._rows[key, holding] = together(self._stays[key], self.barring.left(holding, r))
+        yield choice.value, NONE, self._rows[key, holding]
 
     def _sets(self) -> Ints:
         """Return sets of GPU models, as bits: those of shapes, and their unions while few."""

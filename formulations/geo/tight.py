@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.jobs import Choice
 from placewright.formulations.gang.problem import Problem as Gangs
-from placewright.formulations.geo.barring import Barring
+from placewright.formulations.geo.barring import Barring, Holding, Rows
 from placewright.formulations.geo.compile import Problem
-from placewright.formulations.geo.kinds import Kinds, Rows, Sorting, together
+from placewright.formulations.geo.kinds import Kinds, Sorting, together
 from placewright.formulations.wan.compile import NONE, Bools, Ints
 from placewright.instances.documents import WHOLE_GPU
 
@@ -47,7 +47,7 @@ class _Tight(Sorting):
         cluster = gangs.cluster
         self._taken = np.zeros(cluster.num_hosts, dtype=np.int64) if taken is None else taken
         self.running = taken is None
-        self._moves: dict[tuple[int, int], list[tuple[int, int, Rows]]] = {}
+        self._moves: dict[tuple[int, int, Holding], list[tuple[int, int, Rows]]] = {}
         self._places: dict[int, Rows] = {}
         self._slots_of: dict[tuple[tuple[int, int], ...], Rows] = {}
         self.models = len(problem.wan.models)
@@ -133,17 +133,22 @@ class _Tight(Sorting):
         if not self._lies_open(job):
             yield choice.value, NONE, ()
             return
-        r = int(self.problem.at[job])
-        left = list(self.barring.left(job, r))
-        # Where it is, nobody else is, whatever the rank.
-        there = self.barring.asked(r, ((0, m, milli) for _, m, milli in self.barring.held(job)))
-        yield choice.value, NONE, together(self._in_place(job), there, left)
+        r, holding = int(self.problem.at[job]), self.barring.holding(job)
+        in_place = self._in_place(job)
+        if (in_place, holding) not in self._rows:
+            # Where it is, nobody else is, whatever the rank.
+            there = self.barring.asked(r, ((0, m, milli) for _, m, milli in holding[1]))
+            self._rows[in_place, holding] = together(in_place, there, self.barring.left(holding, r))
+        yield choice.value, NONE, self._rows[in_place, holding]
         if self.gangs.floats(running):
-            key = running.job_class, r
+            key = running.job_class, r, holding
             if key not in self._moves:
-                self._moves[key] = list(self._moved(choice, r))
-            for less, model, rows in self._moves[key]:
-                yield less, model, together(rows, left)
+                left = self.barring.left(holding, r)
+                self._moves[key] = [
+                    (less, model, together(rows, left))
+                    for less, model, rows in self._moved(choice, r)
+                ]
+            yield from self._moves[key]
 
     def _moved(self, choice: Choice, r: int) -> Iterator[tuple[int, int, Rows]]:
         """Yield how a running job may go on elsewhere in its region."""
