@@ -21,6 +21,7 @@ from placewright.formulations.replicas.partly import in_doubt, partly_whole
 from placewright.formulations.replicas.pool import Pool, pool_of
 from placewright.formulations.replicas.problem import HOMELESS, Problem
 from placewright.formulations.replicas.program import TOGETHER, Program, program_of
+from placewright.formulations.replicas.whole import MOST_COPIES, Whole
 from placewright.formulations.session import SHARPNESS, Bound, Session, near
 from placewright.solver import Arrays
 
@@ -39,9 +40,12 @@ SOONER = 0.3
 """Share of the time left for that."""
 
 WHOLE_DATASETS = (15, 40, 100)
-"""So many datasets are made whole, one after the other."""
+"""So many datasets are made whole, one after the other, where the whole program is too large."""
 
-LAST = 0.3
+NEARER = (0.04, 0.02, 0.01, 0.004)
+"""How much better than a plan points must be of which is shown that there are none."""
+
+LAST = 0.1
 """Share of the time that is kept for the terms that no replicas are made whole for."""
 
 CLAIMING = 0.8
@@ -137,7 +141,8 @@ def together(
     arrays = program.arrays(TOGETHER, {"overload": overload})
     if (root := _relaxed(arrays, session)) is not None:
         yield Proven(root.bound, certified=True)
-        yield from _Question(program, arrays, root, goal, TOGETHER, ()).better(session, 1.0)
+        holds = (("overload", overload),)
+        yield from _Question(program, arrays, root, goal, TOGETHER, holds).better(session, 1.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -162,6 +167,9 @@ class _Question:
         """
         best = self.root.bound
         copies = int(self.program.pool.fresh.sum())
+        if FEW_COPIES < copies <= MOST_COPIES:
+            yield from self._cut_off(session, share)
+            return
         for done, number in enumerate(WHOLE_DATASETS if copies > FEW_COPIES else ()):
             if best >= self.goal or session.expired():
                 break
@@ -175,6 +183,30 @@ class _Question:
             if step.bound > best or step.certified:
                 best = max(best, step.bound)
                 yield step
+
+    def _cut_off(self, session: Session, share: float) -> Iterator[Proven]:
+        """Yield claims that nothing is much better than the goal, then ever nearer ones."""
+        pool = self.program.pool
+        if self.term == TOGETHER:
+            arrays = Whole.together(pool).arrays(TOGETHER, dict(self.holds))
+        else:
+            arrays = Whole.of(pool).arrays(self.term, dict(self.holds))
+        best = self.root.bound
+        for near_by in NEARER:
+            cutoff = self.goal * (1 - near_by) if self.goal < np.inf else None
+            if session.expired() or (cutoff is not None and cutoff <= best):
+                continue
+            outcome = session.optimise(
+                arrays, share=CLAIMING * share, gap=NEARER[-1], cutoff=cutoff
+            )
+            if outcome is None or outcome.bound is None:
+                return
+            claim = ceil(outcome.bound * (1 - SHARPNESS))
+            if claim > best:
+                best = claim
+                yield Proven(best, certified=False)
+            if cutoff is None or outcome.values is not None or outcome.bound < cutoff - 1:
+                return
 
 
 def prices(

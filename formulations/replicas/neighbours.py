@@ -90,13 +90,13 @@ class Neighbours:
             idle = 0 if better or solved else idle + 1
             yield better
 
-    def cross(self, other: Draft, seconds: float) -> bool:
-        """Decide anew all in which another draft differs; return whether the draft became better.
+    def cross(self, replicas: Bools, seconds: float) -> bool:
+        """Decide anew all in which other replicas differ; return whether the draft became better.
 
-        Groups may be where one of the two has them, or where they are today: so few places that
-        a model of all differences is soon solved.
+        These are (groups, regions). Groups may be where one of the two has them, or where they are
+        today: so few places that a model of all differences is soon solved.
         """
-        part = self._everywhere(other.replicas.astype(np.float64), np.inf)
+        part = self._everywhere(replicas.astype(np.float64), np.inf)
         return self._solve(part, seconds)[0]
 
     def _solve(self, part: Part, seconds: float = SECONDS) -> tuple[bool, bool]:

@@ -70,12 +70,15 @@ class Program:
     copy_rows: Ints
     unit: int
 
-    def arrays(self, term: str, holds: Mapping[str, int]) -> Arrays:
-        """Return the relaxation that minimises a term, with others held at a value or better."""
+    def arrays(self, term: str, holds: Mapping[str, int], *, relax: bool = True) -> Arrays:
+        """Return the relaxation that minimises a term, with others held at a value or better.
+
+        Replicas are whole if it is not to be relaxed.
+        """
         for name, value in holds.items():
             self.model.hold(name, float(value))
         without = set(self.model.held) - {f"hold:{name}" for name in holds}
-        return self.model.arrays(term, relax=True, without=without)
+        return self.model.arrays(term, relax=relax, without=without)
 
 
 def program_of(pool: Pool) -> Program:

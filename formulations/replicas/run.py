@@ -13,6 +13,7 @@ from placewright.formulations.replicas.carrying import carry, too_large
 from placewright.formulations.replicas.draft import Draft
 from placewright.formulations.replicas.dropping import balanced
 from placewright.formulations.replicas.exact import exact, is_small
+from placewright.formulations.replicas.guides import guides, is_branched
 from placewright.formulations.replicas.neighbours import Neighbours
 from placewright.formulations.replicas.placing import greedy
 from placewright.formulations.replicas.problem import Problem
@@ -36,6 +37,12 @@ CROSSING = 0.5
 
 What several runs take more than one is taken from the second search.
 """
+
+GUIDED = 0.04
+"""Share of the time for annealing where the program is branched on; its points are better."""
+
+GUIDES = 0.75
+"""Share of the time of the second way for points to search towards."""
 
 RELAXING = 0.15
 """Share of the time left that the search may wait for a relaxation."""
@@ -72,8 +79,13 @@ class Relocation:
             yield from self._exact(draft)
         elif self.problem.workloads:
             seconds = self.session.remaining()
-            yield from self._anneal(draft, ANNEALING * seconds)
-            yield from self._search((1 - ANNEALING - SEARCHING) * seconds)
+            guided = is_branched(self.problem)
+            yield from self._anneal(draft, (GUIDED if guided else ANNEALING) * seconds)
+            reserve = (1 - ANNEALING - SEARCHING) * seconds
+            if guided:
+                yield from self._guided(reserve)
+            else:
+                yield from self._search(self._relaxed(), reserve)
         yield from bounds(self.problem, self.session, dict(self.session.best or {}))
 
     def _exact(self, draft: Draft) -> Iterator[Candidate | Bound]:
@@ -105,14 +117,28 @@ class Relocation:
             best, other = sorted((before, found), key=lambda draft: draft.rank(problem))
             search = Neighbours(problem, session, best, None)
             search.learn(best, self._refused)
-            if search.cross(other, CROSSING * each) or best is found:
+            if search.cross(other.replicas, CROSSING * each) or best is found:
                 yield self._candidate(search.draft, "crossing")
                 if before.rank(problem) < self._draft.rank(problem):
                     self._draft = before
 
-    def _search(self, reserve: float) -> Iterator[Candidate]:
+    def _guided(self, reserve: float) -> Iterator[Candidate]:
+        """Search towards the best point of the program that is found, then on from there."""
+        problem, session = self.problem, self.session
+        seconds = GUIDES * (session.remaining() - reserve)
+        found = list(guides(problem, session, self._draft, self._refused, seconds))
+        if not found:
+            yield from self._search(self._relaxed(), reserve)
+            return
+        search = Neighbours(problem, session, self._draft, None)
+        search.learn(self._draft, self._refused)
+        if search.cross(found[-1], max(0.0, session.remaining() - reserve)):
+            yield self._candidate(search.draft, "branching")
+        yield from self._search(found[-1].astype(np.float64), reserve)
+
+    def _search(self, relaxed: Floats | None, reserve: float) -> Iterator[Candidate]:
         """Search on from the last candidate, and tell of progress now and then."""
-        search = Neighbours(self.problem, self.session, self._draft, self._relaxed())
+        search = Neighbours(self.problem, self.session, self._draft, relaxed)
         search.learn(self._draft, self._refused)
         cost, told, better = 0.0, time.monotonic(), False
         for number, found in enumerate(search.steps()):

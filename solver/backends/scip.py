@@ -141,6 +141,9 @@ def _run(plain: Arrays, cost: Floats, limits: Limits, seconds: float, start: Flo
     for name in OFF:
         parameters.gscip.int_params[f"heuristics/{name}/freq"] = -1
     parameters.gscip.int_params["presolving/maxrestarts"] = 0
+    # It goes on from a node to its children until that is of no use: so come points.
+    parameters.gscip.int_params["nodeselection/estimate/maxplungedepth"] = 500
+    parameters.gscip.real_params["nodeselection/estimate/maxplungequot"] = 1.0
     hints = model_parameters_pb2.ModelSolveParametersProto()
     if plain.priority is not None:
         first = np.flatnonzero(plain.priority)

@@ -111,7 +111,7 @@ def test_a_cross_of_two_drafts_is_better_than_both_and_has_no_replica_that_none_
     ]
     better, worse = sorted(found, key=lambda draft: draft.rank(problem))
     search = Neighbours(problem, session, better, None)
-    assert search.cross(worse, 60.0)
+    assert search.cross(worse.replicas, 60.0)
     assert search.draft.rank(problem) < better.rank(problem)
     allowed = better.replicas | worse.replicas | problem.now
     assert (search.draft.replicas <= allowed).all()

@@ -1,0 +1,167 @@
+"""All replicas whole: the program as one that SCIP branches on, the largest datasets first.
+
+    y[p] in {0, 1}     whether dataset p is copied at all:   x[p,r] <= y[p] <= sum_r x[p,r]
+
+over copies. The relaxation copies most datasets by halves to several regions; that there is one
+copy or none is a question that no single replica asks, and most of a bound hangs on its answer for
+the largest few. So y comes with an order in which to branch, by size.
+
+Nodes whose bound passes a cut-off need no more work: a cut-off at the value of a plan less the gap
+that would be good enough makes the tree far smaller than the optimum would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from placewright.formulations.replicas.branching import Relaxed
+from placewright.formulations.replicas.pool import Pool
+from placewright.formulations.replicas.program import TOGETHER, Program, program_of
+from placewright.formulations.wan.compile import Bools, Ints
+from placewright.solver import Arrays
+from placewright.solver.arrays import Floats
+
+MOST_COPIES = 2000
+"""Copies that could be made, more than which make relaxations too slow to branch on."""
+
+
+PART = 1e-3
+"""So much of a copy in an optimum of the relaxation is not there by tolerance."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Whole:
+    """A program with the columns y.
+
+    Attributes
+    ----------
+    copied : Ints
+        (datasets,): the columns, -1 where a dataset cannot be copied.
+    """
+
+    program: Program
+    copied: Ints
+
+    @classmethod
+    def of(cls, pool: Pool) -> Self:
+        """Return it for a pool."""
+        return cls._counted(program_of(pool))
+
+    @classmethod
+    def together(cls, pool: Pool) -> Self:
+        """Return it for the sum of GiB read remotely and copied.
+
+        In each region a dataset p is held, read from afar, or not read. Reading from afar costs
+        least[p] at least, what the job that reads least of it reads, since jobs are whole; and all
+        that is read, where each job of a class reads as much per GPU as any of them at least:
+
+            v[p,r] in {0, 1} <= x[p,r]           x[p,r] - v[p,r] is the replica
+            g[p,r] >= least[p] v[p,r],  g[p,r] + T (x[p,r] - v[p,r]) >= sum_kc t[k] sum_m a[c,r,m]
+
+        over reads k of p by class c, where t is what a whole class reads, and T their sum. Then
+        the sum of size (x - v), over what is not there yet, and g is to be least, and nobody is
+        without a replica or its like. Limits of what leaves a region are left out.
+        """
+        wan = pool.wan
+        afar = np.zeros_like(pool.possible)
+        np.logical_or.at(
+            afar, pool.read_dataset, ~pool.near & pool.homes[pool.read_class].any(axis=2)
+        )
+        possible = pool.possible | afar
+        bought = replace(
+            pool,
+            near=np.ones_like(pool.near),
+            possible=possible,
+            fresh=possible & ~pool.there,
+            egress=np.full_like(pool.egress, int(wan.size.sum())),
+        )
+        program = program_of(bought)
+        p, r = np.nonzero(afar)
+        model, x = program.model, program.replica[p, r]
+        v = model.variables("afar", len(p), upper=1.0)
+        rows = model.rows("like", len(p), upper=0.0)
+        model.add(rows, v, 1.0)
+        model.add(rows, x, -1.0)
+        model.add(program.room_rows[r], v, -wan.size[p])
+        new = bought.fresh[p, r]
+        model.add(program.ingress_rows[r[new]], v[new], -wan.size[p[new]])
+        least = np.full(len(wan.size), np.iinfo(np.int64).max)
+        np.minimum.at(least, wan.read_dataset, wan.read_gib)
+        total = _least_reads(pool)
+        most = np.bincount(pool.read_dataset, weights=total, minlength=len(wan.size))
+        gib = model.variables("gib", len(p), integer=False)
+        model.term(TOGETHER, gib, 1.0, sense="min")
+        model.term(TOGETHER, v[new], -wan.size[p[new]], sense="min")
+        rows = model.rows("some", len(p), lower=0.0)
+        model.add(rows, gib, 1.0)
+        model.add(rows, v, -least[p])
+        rows = np.full(afar.shape, -1, dtype=np.int64)
+        rows[p, r] = model.rows("read", len(p), lower=0.0)
+        model.add(rows[p, r], gib, 1.0)
+        model.add(rows[p, r], x, most[p])
+        model.add(rows[p, r], v, -most[p])
+        k, r, m = np.nonzero(bought.homes[pool.read_class])
+        here = rows[pool.read_dataset[k], r] >= 0
+        k, r, m = k[here], r[here], m[here]
+        share = program.share[pool.read_class[k], r, m]
+        model.add(rows[pool.read_dataset[k], r], share, -total[k])
+        return cls._counted(program)
+
+    @classmethod
+    def _counted(cls, program: Program) -> Self:
+        pool, model = program.pool, program.model
+        some = np.flatnonzero(pool.fresh.any(axis=1))
+        copied = np.full(len(pool.kept), -1, dtype=np.int64)
+        copied[some] = model.variables("copied", len(some), upper=1.0)
+        p, r = np.nonzero(pool.fresh)
+        rows = model.rows("copies", len(p), upper=0.0)
+        model.add(rows, program.replica[p, r], 1.0)
+        model.add(rows, copied[p], -1.0)
+        rows = np.full(len(copied), -1, dtype=np.int64)
+        rows[some] = model.rows("uncopied", len(some), lower=0.0)
+        model.add(rows[p], program.replica[p, r], 1.0)
+        model.add(rows[some], copied[some], -1.0)
+        return cls(program, copied)
+
+    def arrays(self, term: str, holds: Mapping[str, int], only: Bools | None = None) -> Arrays:
+        """Return the program, copies being those of a mask (datasets, regions) at most.
+
+        Replicas of today may be dropped in part.
+        """
+        program, pool = self.program, self.program.pool
+        arrays = program.arrays(term, holds, relax=False)
+        order = np.zeros(arrays.columns, dtype=np.int64)
+        size = pool.wan.size
+        p, r = np.nonzero(pool.fresh)
+        order[program.replica[p, r]] = size[p]
+        some = np.flatnonzero(self.copied >= 0)
+        order[self.copied[some]] = size[some]
+        upper, integer = arrays.upper.copy(), arrays.integer.copy()
+        integer[program.replica[pool.there]] = False
+        if only is not None:
+            upper[program.replica[pool.fresh & ~only]] = 0.0
+        return replace(arrays, priority=order, upper=upper, integer=integer)
+
+
+def _least_reads(pool: Pool) -> Floats:
+    """Return GiB (reads,) that a whole class reads, if all read like the one that reads least."""
+    least = np.full(len(pool.read_class), np.inf)
+    np.minimum.at(least, pool.step_read, pool.step_gib / pool.step_weight)
+    return np.where(np.isfinite(least), least, 0.0) * pool.weight[pool.read_class]
+
+
+def worth_a_try(program: Program, arrays: Arrays, found: Relaxed, share: float) -> Bools:
+    """Return the copies (datasets, regions) that a relaxation has in part, or almost.
+
+    Almost: one more would cost less than this share of its size.
+    """
+    pool = program.pool
+    dear: Floats = np.append(arrays.reduced_costs(-found.prices), 0.0)[program.replica]
+    worth: Bools = pool.fresh & (dear < share * pool.wan.size[:, None])
+    if found.point is not None:
+        worth |= pool.fresh & (np.append(found.point, 0.0)[program.replica] > PART)
+    return worth

@@ -1,0 +1,103 @@
+"""The program with all replicas whole: its bounds, and the points to search towards."""
+
+from __future__ import annotations
+
+import os
+import time
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from placewright.formulations.replicas import bounds as bounding
+from placewright.formulations.replicas.compile import compile_replicas
+from placewright.formulations.replicas.guides import guides, is_branched
+from placewright.formulations.replicas.placing import greedy
+from placewright.formulations.replicas.pool import pool_of
+from placewright.formulations.replicas.program import TOGETHER, program_of
+from placewright.formulations.replicas.whole import Whole
+from placewright.formulations.session import Session
+from placewright.instances.geo_generator import generate
+from placewright.solver import Arrays, InProcess, Limits, Outcome, Status
+
+TERMS = ("overload", "remote_reads", "copies", "imbalance", "hottest")
+ROUNDS = int(os.environ.get("PLACEWRIGHT_BOUNDED_ROUNDS", "40"))
+
+
+def fresh() -> Session:
+    return Session(InProcess().solve, deadline=time.monotonic() + 60.0)
+
+
+def best(arrays: Arrays, cutoff: float | None = None) -> Outcome:
+    return InProcess().solve("scip", arrays, Limits(60.0, gap=0.0, cutoff=cutoff))
+
+
+def test_no_bound_of_whole_replicas_is_better_than_the_best_plan(
+    replicas_oracle: ModuleType, geo_tiny: ModuleType
+) -> None:
+    sharper = reached = questions = 0
+    for seed in range(ROUNDS):
+        round_ = geo_tiny.replicas(seed)
+        pool = pool_of(compile_replicas(round_).wan)
+        vectors = sorted(replicas_oracle.vectors(round_))
+        some = vectors[int(np.random.default_rng(seed).integers(len(vectors)))]
+        for plan in (vectors[0], some):
+            held = {"overload": plan[0], "remote_reads": plan[1]}
+            asked = [(Whole.together(pool), TOGETHER, {"overload": plan[0]})]
+            asked += [(Whole.of(pool), "copies", held)]
+            good = [v for v in vectors if v[0] <= plan[0]]
+            for whole, term, holds in asked:
+                if term == TOGETHER:
+                    least = min(v[1] + v[2] for v in good)
+                else:
+                    least = min(v[2] for v in good if v[1] <= plan[1])
+                outcome = best(whole.arrays(term, holds))
+                assert outcome.status is Status.OPTIMAL
+                assert outcome.bound <= least + 1e-4, (seed, term, outcome.bound, least)
+                # A cut-off that plans meet is no bound.
+                cut = best(whole.arrays(term, holds), least + 1.0)
+                assert cut.bound <= least + 1e-4, (seed, term)
+                relaxation = best(program_of(pool).arrays(term, holds)).objective
+                sharper += outcome.objective > relaxation + 0.5
+                reached += outcome.objective > least - 0.5
+                questions += 1
+    assert sharper > 0
+    assert reached >= 0.9 * questions
+
+
+def test_bounds_cut_off_at_a_plan_are_no_better_than_the_best_plan(
+    replicas_oracle: ModuleType, geo_tiny: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounding, "FEW_COPIES", 0)
+    reached = 0
+    for seed in range(ROUNDS):
+        round_ = geo_tiny.replicas(seed)
+        problem = compile_replicas(round_)
+        vectors = sorted(replicas_oracle.vectors(round_))
+        held = dict(zip(TERMS, vectors[0], strict=True))
+        copies = [b.value for b in bounding.bounds(problem, fresh(), held) if b.term == "copies"]
+        assert max(copies) <= held["copies"] + 1e-6, seed
+        reached += max(copies) >= 0.98 * held["copies"] - 1
+        least = min(v[1] + v[2] for v in vectors if v[0] <= held["overload"])
+        proven = [p.bound for p in bounding.together(problem, fresh(), held["overload"], least)]
+        assert max(proven, default=0) <= least, seed
+    assert reached >= 0.9 * ROUNDS
+
+
+def test_guides_copy_ever_less_and_make_no_refused_copy() -> None:
+    round_ = generate(
+        regions=4, datasets=20, jobs=120, gpus=600, mix="spare", seed=1, policy="replicas"
+    )
+    problem = compile_replicas(round_)
+    assert is_branched(problem)
+    draft = greedy(problem)
+    refused = np.zeros_like(problem.now)
+    copied = [draft.rank(problem)[2]]
+    for replicas in guides(problem, fresh(), draft, refused, 20.0):
+        new = replicas & ~problem.now
+        copied.append(int((new * problem.size[:, None]).sum()))
+    assert len(copied) > 1
+    assert copied == sorted(copied, reverse=True)
+    refused = new
+    for replicas in guides(problem, fresh(), draft, refused, 20.0):
+        assert not (replicas & refused).any()
