@@ -28,6 +28,9 @@ SMALL = 4_000
 FAR = 2**62
 """GiB that no job reads."""
 
+SHARES = (0.1, 0.25, 0.5)
+"""Of the ways in which jobs read more than they must: so many are tried once value is proven."""
+
 MEDIUM = 3_000_000
 """The same of one that is decided region by region first, and then as a whole."""
 
@@ -63,25 +66,37 @@ def run(
     yield apart(problem, whole, session, decide, last=size > MEDIUM)
     session.deadline += max(0.0, end - session.deadline)
     if size <= MEDIUM:
-        yield from _sparing(problem, session, within)
+        yield from _sparing(problem, session, within, 0.0)
         gangs_of_all = united(problem)
         for step in _together(problem, gangs_of_all, session, within):
             yield step
             if isinstance(step, Candidate) and len(gangs_of_all.scale.terms) == 1:
                 near = nearer(problem, whole, step, costs_of(problem))
                 yield with_data(problem, near)
+        for share in SHARES:
+            known = session.best or {}
+            if not session.settled(known.get("value", 0)) or not known.get("remote_reads"):
+                break
+            yield from _sparing(problem, session, within, share)
+            if session.best != known:
+                break
     yield from cost_bound(kinds, session)
 
 
-def _sparing(problem: Problem, session: Session, within: Within) -> Iterator[Candidate]:
-    """Yield plans in which each job that starts reads as little over links as it can anywhere.
+def _sparing(
+    problem: Problem, session: Session, within: Within, share: float
+) -> Iterator[Candidate]:
+    """Yield plans in which no job that starts reads much more over links than it would elsewhere.
 
-    Where that is enough for the best value, nothing else reads less. It takes no longer than it may
-    still be so, and half of the time.
+    `share` is that of all ways to read more than the least that are open to jobs, the smallest
+    first; 0: where least is enough for the best value, nothing else reads less. It takes no longer
+    than it may still be so, and half of the time.
     """
     remote = np.where(problem.can, problem.remote, FAR)
-    limited = replace(problem, can=problem.can & (remote == remote.min(axis=1)[:, None]))
-    gangs = united(limited)
+    more = remote - remote.min(axis=1)[:, None]
+    beyond = more[problem.can & (more > 0)]
+    most = np.quantile(beyond, share) if share and len(beyond) else 0
+    gangs = united(replace(problem, can=problem.can & (more <= most)))
     inner = replace(session, gap=0.0)
     if not session.deterministic:
         inner.deadline -= max(0.0, session.remaining()) / 2
