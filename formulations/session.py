@@ -200,12 +200,13 @@ class Session:
         start: NDArray[np.float64] | None = None,
         interior: bool = False,
         cutoff: float | None = None,
+        proving: bool = False,
     ) -> Outcome | None:
         """Solve with at most `share` of the time left and `most` seconds.
 
         Returns None when no time is left. A failure is recorded in `degraded`. Models with
         continuous columns go to HiGHS, which alone tells the prices, or to SCIP if they say in
-        which order to branch; `interior` and `cutoff` as in `Limits`.
+        which order to branch; `interior`, `cutoff` and `proving` as in `Limits`.
         """
         if self.expired():
             return None
@@ -221,6 +222,7 @@ class Session:
             memory_mib=self.memory_mib,
             interior=interior,
             cutoff=cutoff,
+            proving=proving,
         )
         try:
             outcome = self.solve(backend, arrays, limits, start)

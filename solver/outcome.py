@@ -49,6 +49,8 @@ class Limits:
     cutoff
         Only points that are better are of use. A search that ends without one is NO_SOLUTION, with
         this as its bound. A backend may ignore it; SCIP keeps it.
+    proving
+        Only the bound is of use: SCIP does not look for points.
 
     Raises
     ------
@@ -64,6 +66,7 @@ class Limits:
     memory_mib: int | None = None
     interior: bool = False
     cutoff: float | None = None
+    proving: bool = False
 
     def __post_init__(self) -> None:
         for name, value in (("seconds", self.seconds), ("gap", self.gap), ("seed", self.seed)):

@@ -197,7 +197,7 @@ class _Question:
             if session.expired() or (cutoff is not None and cutoff <= best):
                 continue
             outcome = session.optimise(
-                arrays, share=CLAIMING * share, gap=NEARER[-1], cutoff=cutoff
+                arrays, share=share, gap=NEARER[-1], cutoff=cutoff, proving=True
             )
             if outcome is None or outcome.bound is None:
                 return

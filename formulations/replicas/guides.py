@@ -26,6 +26,9 @@ STAGES = ((-1.0, 0.25), (0.03, 1.0))
 None costs so much less than it is worth as the first says.
 """
 
+MORE = 1.01
+"""Overload of a draft, in times of the least, that points may have too."""
+
 BETTER = 3e-3
 """Points must be better than the best by so much, relative to it; this is also the gap."""
 
@@ -41,7 +44,8 @@ def guides(
 ) -> Iterator[Bools]:
     """Yield replicas (groups, regions), each better than those before and than the draft.
 
-    Overload and remote reads are no worse than the draft's; jobs may be split.
+    Overload and remote reads are no worse than the draft's, and overload is as little as can be
+    where the draft has much more than that; jobs may be split.
 
     Parameters
     ----------
@@ -49,12 +53,16 @@ def guides(
         (groups, regions): copies that are not to be made.
     """
     pool = pool_of(problem.wan)
-    overload, remote_reads, best = map(float, draft.rank(problem))
-    holds = {"overload": int(overload), "remote_reads": int(remote_reads)}
+    overload, remote_reads, copies = draft.rank(problem)
+    best = float(copies)
     whole = Whole.of(pool)
-    arrays = whole.program.arrays("copies", holds)
     reserve = session.remaining() - seconds
     try:
+        least = relaxed(whole.program.arrays("overload", {"remote_reads": remote_reads}), session)
+        if least is not None and overload > least.bound * MORE:
+            overload, best = least.bound, np.inf
+        holds = {"overload": overload, "remote_reads": remote_reads}
+        arrays = whole.program.arrays("copies", holds)
         root = relaxed(arrays, session)
     except ArithmeticError:
         return
@@ -69,7 +77,7 @@ def guides(
             whole.arrays("copies", holds, only),
             share=share * left / session.remaining(),
             gap=BETTER,
-            cutoff=best * (1 - BETTER),
+            cutoff=best * (1 - BETTER) if best < np.inf else None,
         )
         if outcome is None or outcome.values is None or outcome.objective is None:
             continue

@@ -138,6 +138,8 @@ def _run(plain: Arrays, cost: Floats, limits: Limits, seconds: float, start: Flo
         parameters.cutoff_limit = limits.cutoff
     if limits.work is not None:
         parameters.node_limit = max(1, round(limits.work * NODES_PER_WORK))
+    if limits.proving:
+        parameters.heuristics = parameters_pb2.EMPHASIS_OFF
     for name in OFF:
         parameters.gscip.int_params[f"heuristics/{name}/freq"] = -1
     parameters.gscip.int_params["presolving/maxrestarts"] = 0

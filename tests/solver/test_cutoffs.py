@@ -50,6 +50,14 @@ def test_cutoff_is_proven_where_nothing_is_better_and_else_the_optimum_is_found(
         assert outcome.bound == pytest.approx(cutoff, rel=2e-6, abs=2e-6)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_bound_that_alone_is_asked_for_is_that_of_the_optimum(seed: int) -> None:
+    arrays = cover(seed)
+    limits = Limits(60.0, gap=0.0, proving=True)
+    outcome = InProcess().solve("scip", arrays, limits)
+    assert outcome.bound == pytest.approx(solved(arrays).objective)
+
+
 def test_cutoff_that_no_point_of_an_infeasible_model_meets_is_its_bound() -> None:
     model = Model()
     columns = model.variables("x", 2, upper=1)
