@@ -34,7 +34,7 @@ def _region_by_region(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def solved(round_: Round, executor: Executor | None) -> Plan:
     plan = solve_round(
-        round_, time_limit=40, deterministic=True, isolation="none", executor=executor
+        round_, time_limit=200, deterministic=True, isolation="none", executor=executor
     )
     assert verify(round_, plan).ok
     return plan
