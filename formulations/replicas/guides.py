@@ -8,7 +8,7 @@ has to mend that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -27,7 +27,7 @@ None costs so much less than it is worth as the first says.
 """
 
 MORE = 1.01
-"""Overload of a draft, in times of the least, that points may have too."""
+"""Overload that points may have, in times of the least, where the draft has more."""
 
 BETTER = 3e-3
 """Points must be better than the best by so much, relative to it; this is also the gap."""
@@ -42,47 +42,67 @@ def is_branched(problem: Problem) -> bool:
 def guides(
     problem: Problem, session: Session, draft: Draft, refused: Bools, seconds: float
 ) -> Iterator[Bools]:
-    """Yield replicas (groups, regions), each better than those before and than the draft.
+    """Yield copies (groups, regions), each time fewer GiB.
 
-    Overload and remote reads are no worse than the draft's, and overload is as little as can be
-    where the draft has much more than that; jobs may be split.
+    Remote reads are no more than the draft's, and so is overload; it is as little as can be if
+    there are such points. Jobs may be split.
 
     Parameters
     ----------
     refused
         (groups, regions): copies that are not to be made.
     """
-    pool = pool_of(problem.wan)
-    overload, remote_reads, copies = draft.rank(problem)
-    best = float(copies)
-    whole = Whole.of(pool)
-    reserve = session.remaining() - seconds
+    whole = Whole.of(pool_of(problem.wan))
+    end = session.remaining() - seconds
+    overload, remote_reads, _ = draft.rank(problem)
     try:
         least = relaxed(whole.program.arrays("overload", {"remote_reads": remote_reads}), session)
-        if least is not None and overload > least.bound * MORE:
-            overload, best = least.bound, np.inf
-        holds = {"overload": overload, "remote_reads": remote_reads}
-        arrays = whole.program.arrays("copies", holds)
+    except ArithmeticError:
+        return
+    some = overload if least is None else min(overload, int(least.bound * MORE))
+    for most in sorted({some, overload}):
+        holds = {"overload": most, "remote_reads": remote_reads}
+        found = False
+        for replicas in _points(problem, session, whole, holds, ~refused, end):
+            found = True
+            yield replicas
+        if found:
+            return
+
+
+def _points(
+    problem: Problem,
+    session: Session,
+    whole: Whole,
+    holds: Mapping[str, int],
+    allowed: Bools,
+    end: float,
+) -> Iterator[Bools]:
+    """Yield the points of all stages, until so many seconds of the session are left."""
+    program = whole.program
+    arrays = program.arrays("copies", holds)
+    try:
         root = relaxed(arrays, session)
     except ArithmeticError:
         return
     if root is None:
         return
+    cutoff = None
     for beyond, share in STAGES:
-        left = session.remaining() - reserve
+        left = session.remaining() - end
         if left <= 0:
             return
-        only = worth_a_try(whole.program, arrays, root, beyond) & ~refused[problem.group]
+        only = worth_a_try(program, arrays, root, beyond) & allowed[problem.group]
         outcome = session.optimise(
             whole.arrays("copies", holds, only),
             share=share * left / session.remaining(),
             gap=BETTER,
-            cutoff=best * (1 - BETTER) if best < np.inf else None,
+            cutoff=cutoff,
         )
         if outcome is None or outcome.values is None or outcome.objective is None:
             continue
-        best = outcome.objective
-        held = pool.fresh & (np.append(outcome.values, 0.0)[whole.program.replica] > 0.5)
+        cutoff = outcome.objective * (1 - BETTER)
+        copied = np.append(outcome.values, 0.0)[program.replica] > 0.5
         replicas = np.zeros_like(problem.now)
-        np.logical_or.at(replicas, problem.group, held)
+        np.logical_or.at(replicas, problem.group, program.pool.fresh & copied)
         yield replicas

