@@ -96,7 +96,7 @@ def bounds(problem: Problem, session: Session, held: Mapping[str, int]) -> Itera
         if term in terms and (found := _relaxed(coarse.arrays(term, {}), session)) is not None:
             proven[term] = max(proven[term], found.bound)
             yield Bound(term, float(proven[term]), certified=True)
-    large = int(pool.fresh.sum()) > MANY_COPIES
+    large = is_large(pool)
     few = program_of(fewer(pool, largest(pool, FEW_DATASETS))) if large else coarse
     program = program_of(pool)
     spare = LAST * session.remaining()
@@ -219,9 +219,11 @@ def prices(
     """Return the relaxation of GiB copied at this overload, and these remote reads, or less.
 
     It is that of GiB copied and read remotely where no remote reads are said. None if no solver or
-    time is left, of which it may take this share.
+    time is left, of which it may take this share. Of very large problems, only the largest datasets
+    are in it.
     """
-    program = program_of(pool_of(problem.wan))
+    pool = pool_of(problem.wan)
+    program = program_of(fewer(pool, largest(pool, FEW_DATASETS)) if is_large(pool) else pool)
     held, term = {"overload": overload}, TOGETHER
     if remote_reads is not None:
         held["remote_reads"], term = remote_reads, "copies"
@@ -236,6 +238,11 @@ def prices(
         room=saved[program.room_rows],
         ingress=saved[program.ingress_rows],
     )
+
+
+def is_large(pool: Pool) -> bool:
+    """Whether the program of a pool may take longer than there is time."""
+    return int(pool.fresh.sum()) > MANY_COPIES
 
 
 def _relaxed(arrays: Arrays, session: Session, share: float = 1.0) -> Relaxed | None:
