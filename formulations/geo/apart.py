@@ -29,7 +29,7 @@ from placewright.formulations.wan.compile import NONE, Ints
 PASSES = 3
 """How often jobs that found no room are offered to other regions."""
 
-LITTLE = 2e-4
+LITTLE = 5e-4
 """Part of the value that is there already for which no other pass is made."""
 
 FULL = 2**40

@@ -79,7 +79,8 @@ class _Clearing:
             host = None if over else self.shifts.room(group.shape)
             if host is not None:
                 self.shifts.start(c, o, [(host, 1)])
-                self._quota = placement.quota_left()
+                started = self.problem.classes[c]
+                self.problem.charge_quota(self._quota, started.tenant, started.choices[o])
             return host is not None
         before, tenant = placement.value, self.problem.classes[c].tenant if over else NOBODY
         sites = ((hosts, ()) for hosts in self._sites(group, tenant))

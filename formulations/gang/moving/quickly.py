@@ -21,7 +21,7 @@ def quickly(problem: Problem, session: Session) -> Placement:
     if not _waits(gentle):
         return gentle
     clear(session, gentle)
-    if not _waits(gentle) or not problem.running:
+    if not _waits(gentle, rank=1):
         return gentle
     rough = Placement(problem)
     for placement in (gentle, rough):
@@ -32,7 +32,10 @@ def quickly(problem: Problem, session: Session) -> Placement:
     return max(gentle, rough, key=lambda placement: placement.value)
 
 
-def _waits(placement: Placement) -> bool:
-    """Whether some pending job waits."""
-    classes = placement.problem.classes
-    return any(n and not c.running for c, n in zip(classes, placement.waiting, strict=True))
+def _waits(placement: Placement, rank: int = 0) -> bool:
+    """Whether some pending job of at least this rank waits."""
+    problem = placement.problem
+    return any(
+        n and not c.running and problem.shape_rank[c.choices[0].groups[0].shape] >= rank
+        for c, n in zip(problem.classes, placement.waiting, strict=True)
+    )
