@@ -42,7 +42,7 @@ SOONER = 0.3
 WHOLE_DATASETS = (15, 40, 100)
 """So many datasets are made whole, one after the other, where the whole program is too large."""
 
-NEARER = (0.04, 0.02, 0.01, 0.004)
+NEARER = (0.03, 0.02, 0.01, 0.004)
 """How much better than a plan points must be of which is shown that there are none."""
 
 LAST = 0.1

@@ -38,8 +38,8 @@ CROSSING = 0.5
 What several runs take more than one is taken from the second search.
 """
 
-GUIDED = 0.04
-"""Share of the time for annealing where the program is branched on; its points are better."""
+GUIDED, PROVING = 0.04, 0.35
+"""Shares of the time for annealing and for bounds where the program is branched on."""
 
 GUIDES = 0.75
 """Share of the time of the second way for points to search towards."""
@@ -79,13 +79,12 @@ class Relocation:
             yield from self._exact(draft)
         elif self.problem.workloads:
             seconds = self.session.remaining()
-            guided = is_branched(self.problem)
-            yield from self._anneal(draft, (GUIDED if guided else ANNEALING) * seconds)
-            reserve = (1 - ANNEALING - SEARCHING) * seconds
-            if guided:
-                yield from self._guided(reserve)
+            if is_branched(self.problem):
+                yield from self._anneal(draft, GUIDED * seconds)
+                yield from self._guided(PROVING * seconds)
             else:
-                yield from self._search(self._relaxed(), reserve)
+                yield from self._anneal(draft, ANNEALING * seconds)
+                yield from self._search(self._relaxed(), (1 - ANNEALING - SEARCHING) * seconds)
         yield from bounds(self.problem, self.session, dict(self.session.best or {}))
 
     def _exact(self, draft: Draft) -> Iterator[Candidate | Bound]:
