@@ -96,6 +96,8 @@ def bounds(problem: Problem, session: Session, held: Mapping[str, int]) -> Itera
         if term in terms and (found := _relaxed(coarse.arrays(term, {}), session)) is not None:
             proven[term] = max(proven[term], found.bound)
             yield Bound(term, float(proven[term]), certified=True)
+    if session.expired():
+        return
     large = is_large(pool)
     few = program_of(fewer(pool, largest(pool, FEW_DATASETS))) if large else coarse
     program = program_of(pool)

@@ -80,11 +80,13 @@ class Relocation:
         elif self.problem.workloads:
             seconds = self.session.remaining()
             if is_branched(self.problem):
-                yield from self._anneal(draft, GUIDED * seconds)
-                yield from self._guided(PROVING * seconds)
+                reserve = PROVING * seconds
+                yield from self._anneal(draft, GUIDED * seconds, reserve)
+                yield from self._guided(reserve)
             else:
-                yield from self._anneal(draft, ANNEALING * seconds)
-                yield from self._search(self._relaxed(), (1 - ANNEALING - SEARCHING) * seconds)
+                reserve = (1 - ANNEALING - SEARCHING) * seconds
+                yield from self._anneal(draft, ANNEALING * seconds, reserve)
+                yield from self._search(self._relaxed(), reserve)
         yield from bounds(self.problem, self.session, dict(self.session.best or {}))
 
     def _exact(self, draft: Draft) -> Iterator[Candidate | Bound]:
@@ -97,7 +99,7 @@ class Relocation:
             if (self._refused == before).all() or self.session.expired():
                 break
 
-    def _anneal(self, draft: Draft, seconds: float) -> Iterator[Candidate]:
+    def _anneal(self, draft: Draft, seconds: float, reserve: float) -> Iterator[Candidate]:
         """Anneal, all large copies refused that links cannot carry even alone.
 
         What was refused of the greedy draft was so beside other copies, and may do beside others.
@@ -107,6 +109,8 @@ class Relocation:
         self._refused = too_large(problem)
         runs, each = (RUNS, EACH * seconds) if problem.workloads >= MANY else (1, seconds)
         for run in range(runs):
+            if run and session.expired(reserve + (1 + CROSSING) * each):
+                break
             may_hold = problem.may_hold & ~self._refused
             annealing = Annealing(problem, draft, may_hold, session.seed + run)
             found, before = annealing.run(session, each), self._draft
