@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from placewright.formulations.geo import run, united
+from placewright.formulations.geo import run, worth
 from placewright.formulations.geo.waiting import with_data
 from placewright.formulations.session import Candidate
 from placewright.instances.files import parse_round
@@ -65,7 +65,7 @@ def _as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "SMALL", 0)
     nobody = Candidate({}, "nobody starts")
     monkeypatch.setattr(run, "apart", lambda problem, *_, **__: with_data(problem, nobody))
-    monkeypatch.setattr(united, "MOST", 1)
+    monkeypatch.setattr(worth, "MOST", 1)
 
 
 @pytest.mark.parametrize("here", [0, 1, 4, 8])
