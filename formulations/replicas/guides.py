@@ -20,7 +20,7 @@ from placewright.formulations.replicas.whole import MOST_COPIES, Whole, worth_a_
 from placewright.formulations.session import Session
 from placewright.formulations.wan.compile import Bools
 
-STAGES = ((-1.0, 0.25), (0.03, 1.0))
+STAGES = ((-1.0, 0.35), (0.03, 1.0))
 """What a copy may cost beyond its worth, in parts of its size, and the share of the time left.
 
 None costs so much less than it is worth as the first says.
@@ -54,7 +54,7 @@ def guides(
     """
     whole = Whole.of(pool_of(problem.wan))
     end = session.remaining() - seconds
-    overload, remote_reads, _ = draft.rank(problem)
+    overload, remote_reads, copies = draft.rank(problem)
     try:
         least = relaxed(whole.program.arrays("overload", {"remote_reads": remote_reads}), session)
     except ArithmeticError:
@@ -63,7 +63,9 @@ def guides(
     for most in sorted({some, overload}):
         holds = {"overload": most, "remote_reads": remote_reads}
         found = False
-        for replicas in _points(problem, session, whole, holds, ~refused, end):
+        # Points with less overload than the draft may copy more.
+        cutoff = copies * (1 - BETTER) if overload <= most else None
+        for replicas in _points(problem, session, whole, holds, ~refused, end, cutoff):
             found = True
             yield replicas
         if found:
@@ -77,6 +79,7 @@ def _points(
     holds: Mapping[str, int],
     allowed: Bools,
     end: float,
+    cutoff: float | None,
 ) -> Iterator[Bools]:
     """Yield the points of all stages, until so many seconds of the session are left."""
     program = whole.program
@@ -87,7 +90,6 @@ def _points(
         return
     if root is None:
         return
-    cutoff = None
     for beyond, share in STAGES:
         left = session.remaining() - end
         if left <= 0:
