@@ -9,6 +9,9 @@ from typing import TypeAlias
 
 import numpy as np
 
+from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.gang.moving.quickly import quickly
+from placewright.formulations.gang.placing.naming import candidate
 from placewright.formulations.gang.problem import Problem as Gangs
 from placewright.formulations.geo.apart import Decide, apart, cost_bound, costs_of, value_bound
 from placewright.formulations.geo.compile import Problem
@@ -19,8 +22,8 @@ from placewright.formulations.geo.waiting import with_data
 from placewright.formulations.session import Bound, Candidate, Session
 from placewright.instances.round import Round
 
-Within: TypeAlias = Callable[[Round, Session], Iterator[Candidate | Bound]]
-"""A round of gangs inside this one: its plans, verified, and its bounds."""
+Within: TypeAlias = Callable[[Round, Session, Gangs | None], Iterator[Candidate | Bound]]
+"""A round of gangs inside this one, maybe compiled: its plans, verified, and its bounds."""
 
 SMALL = 4_000
 """Jobs times hosts of a round that is decided as a whole."""
@@ -58,6 +61,11 @@ def run(
     kinds = kinds_of(problem, whole)
     # To check a plan takes about as long, and comes after the search.
     session.deadline -= time.monotonic() - began
+    if size <= MEDIUM:
+        as_gangs = united(problem)
+        compiled = compile_round(as_gangs.round)
+        filled = as_gangs.told(candidate(quickly(compiled, session), "quickly"))
+        yield with_data(problem, nearer(problem, whole, filled, costs_of(problem)))
     yield from value_bound(kinds, session)
     end = session.deadline
     if size <= MEDIUM and not session.deterministic:
@@ -67,10 +75,9 @@ def run(
     session.deadline += max(0.0, end - session.deadline)
     if size <= MEDIUM:
         yield from _sparing(problem, session, within, 0.0)
-        gangs_of_all = united(problem)
-        for step in _together(problem, gangs_of_all, session, within):
+        for step in _together(problem, as_gangs, session, within, compiled):
             yield step
-            if isinstance(step, Candidate) and len(gangs_of_all.scale.terms) == 1:
+            if isinstance(step, Candidate) and len(as_gangs.scale.terms) == 1:
                 near = nearer(problem, whole, step, costs_of(problem))
                 yield with_data(problem, near)
         for share in SHARES:
@@ -100,7 +107,7 @@ def _sparing(
     inner = replace(session, gap=0.0)
     if not session.deterministic:
         inner.deadline -= max(0.0, session.remaining()) / 2
-    for step in within(gangs.round, inner):
+    for step in within(gangs.round, inner, None):
         session.wall_stopped |= inner.wall_stopped and session.deterministic
         if isinstance(step, Candidate):
             yield with_data(problem, gangs.told(step))
@@ -111,13 +118,17 @@ def _sparing(
 
 
 def _together(
-    problem: Problem, gangs: United, session: Session, within: Within
+    problem: Problem,
+    gangs: United,
+    session: Session,
+    within: Within,
+    compiled: Gangs | None = None,
 ) -> Iterator[Candidate | Bound]:
     """Yield what a round of gangs says of the whole round."""
     known: list[Bound] = []
     # What costs count for is less than any gap of worth that one would ask for.
     inner = replace(session, gap=0.0)
-    for step in within(gangs.round, inner):
+    for step in within(gangs.round, inner, compiled):
         if isinstance(step, Bound):
             known.append(step)
             yield from gangs.bounds(step, session.best)
