@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 
 import numpy as np
@@ -10,7 +11,7 @@ from placewright.formulations.replicas.draft import Draft
 from placewright.formulations.replicas.placing import Placing, housed, usual_order
 from placewright.formulations.replicas.problem import Layout, Problem
 from placewright.formulations.session import DataPlan
-from placewright.formulations.wan.compile import NONE, Bools
+from placewright.formulations.wan.compile import NONE, UNLIMITED, Bools
 from placewright.formulations.wan.transfers import Transfers, schedule
 
 ANEW = 6
@@ -41,9 +42,10 @@ def carry(problem: Problem, draft: Draft, refused: Bools) -> tuple[Draft, DataPl
 def too_large(problem: Problem) -> Bools:
     """Return the copies (groups, regions) that links cannot carry even alone, as far as it is easy.
 
-    Only data is tried that is more than every single link into the region can take.
+    Only data is tried that is more than every single link into the region can take. What lies in
+    the region may be dropped before, so storage says nothing here.
     """
-    wan = problem.wan
+    wan = replace(problem.wan, storage=np.full_like(problem.wan.storage, UNLIMITED))
     large = wan.size[:, None] > wan.budget.max(axis=0)
     refused = np.zeros_like(problem.now)
     d, r = np.nonzero(large & (problem.may_hold & ~problem.now)[problem.group])

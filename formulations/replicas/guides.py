@@ -16,6 +16,7 @@ from placewright.formulations.replicas.branching import relaxed
 from placewright.formulations.replicas.draft import Draft
 from placewright.formulations.replicas.pool import pool_of
 from placewright.formulations.replicas.problem import Problem
+from placewright.formulations.replicas.program import Program
 from placewright.formulations.replicas.whole import MOST_COPIES, Whole, worth_a_try
 from placewright.formulations.session import Session
 from placewright.formulations.wan.compile import Bools
@@ -27,7 +28,7 @@ None costs so much less than it is worth as the first says.
 """
 
 MORE = 1.01
-"""Overload that points may have, in times of the least, where the draft has more."""
+"""Overload and remote reads that points may have, in times of the least."""
 
 BETTER = 3e-3
 """Points must be better than the best by so much, relative to it; this is also the gap."""
@@ -44,8 +45,8 @@ def guides(
 ) -> Iterator[Bools]:
     """Yield copies (groups, regions), each time fewer GiB.
 
-    Remote reads are no more than the draft's, and so is overload; it is as little as can be if
-    there are such points. Jobs may be split.
+    Overload is no more than the draft's, and so are remote reads; both are as little as can be if
+    such points are found. Jobs may be split.
 
     Parameters
     ----------
@@ -55,21 +56,44 @@ def guides(
     whole = Whole.of(pool_of(problem.wan))
     end = session.remaining() - seconds
     overload, remote_reads, copies = draft.rank(problem)
-    try:
-        least = relaxed(whole.program.arrays("overload", {"remote_reads": remote_reads}), session)
-    except ArithmeticError:
-        return
-    some = overload if least is None else min(overload, int(least.bound * MORE))
-    for most in sorted({some, overload}):
-        holds = {"overload": most, "remote_reads": remote_reads}
+    held = {"overload": overload, "remote_reads": remote_reads}
+    aims = _aims(whole.program, session, held)
+    for k, holds in enumerate(aims):
+        left = max(0.0, session.remaining() - end)
+        until = session.remaining() - left / (len(aims) - k)
+        # Points that are better before may copy more.
+        cutoff = copies * (1 - BETTER) if holds == held else None
         found = False
-        # Points with less overload than the draft may copy more.
-        cutoff = copies * (1 - BETTER) if overload <= most else None
-        for replicas in _points(problem, session, whole, holds, ~refused, end, cutoff):
+        for replicas in _points(problem, session, whole, holds, ~refused, until, cutoff):
             found = True
             yield replicas
         if found:
             return
+
+
+def _aims(program: Program, session: Session, held: dict[str, int]) -> list[dict[str, int]]:
+    """Return what points are to be no worse than, the best first; what is held is the last."""
+    aims = [held]
+    reads = {"remote_reads": held["remote_reads"]}
+    overload = _least(program, session, "overload", reads, held)
+    if overload < held["overload"]:
+        aims.insert(0, {"overload": overload, **reads})
+    first = {"overload": aims[0]["overload"]}
+    remote_reads = _least(program, session, "remote_reads", first, held)
+    if remote_reads < held["remote_reads"]:
+        aims.insert(0, {**first, "remote_reads": remote_reads})
+    return aims
+
+
+def _least(
+    program: Program, session: Session, term: str, holds: Mapping[str, int], held: Mapping[str, int]
+) -> int:
+    """Return about the least of a term at what others hold, no more than is held."""
+    try:
+        least = relaxed(program.arrays(term, holds), session)
+    except ArithmeticError:
+        return held[term]
+    return held[term] if least is None else min(held[term], int(least.bound * MORE))
 
 
 def _points(

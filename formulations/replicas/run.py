@@ -126,8 +126,12 @@ class Relocation:
                     self._draft = before
 
     def _guided(self, reserve: float) -> Iterator[Candidate]:
-        """Search towards the best point of the program that is found, then on from there."""
+        """Search towards the best point of the program that is found, then on from there.
+
+        What was refused beside what annealing copies may do beside what the point does.
+        """
         problem, session = self.problem, self.session
+        self._refused = too_large(problem)
         seconds = GUIDES * (session.remaining() - reserve)
         found = list(guides(problem, session, self._draft, self._refused, seconds))
         if not found:

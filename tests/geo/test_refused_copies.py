@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from placewright.formulations.replicas.carrying import too_large
+from placewright.formulations.replicas.compile import compile_replicas
 from placewright.instances.geo import Copying
 from placewright.instances.geo_generator import generate
 from placewright.instances.plan import Plan
@@ -48,3 +50,23 @@ def test_where_no_copy_can_be_made_homes_are_the_best_without(seed: int) -> None
     best = solve_round(without_copies(round_), time_limit=30, isolation="none", deterministic=True)
     assert terms(best)[2] == 0
     assert terms(plan) == terms(best)
+
+
+def test_what_lies_in_a_region_does_not_say_that_links_cannot_carry_a_copy() -> None:
+    round_ = generate(regions=3, datasets=8, jobs=60, gpus=144, seed=1)
+    geo = round_.geo
+    largest = max(geo.datasets, key=lambda one: one.size)
+    free = largest.model_copy(update={"regions": None})
+    datasets = tuple(free if one is largest else one for one in geo.datasets)
+    # No single link takes the copy, two of them do; each region holds no more than it has room for.
+    links = tuple(
+        link.model_copy(update={"budget": largest.size * 6 // 10, "bandwidth": 100_000})
+        for link in geo.links
+    )
+    regions = tuple(r.model_copy(update={"storage": largest.size}) for r in geo.regions)
+    problem = compile_replicas(with_geo(round_, datasets=datasets, links=links, regions=regions))
+    group = problem.group[geo.datasets.index(largest)]
+    new = problem.may_hold[group] & ~problem.now[group]
+    assert new.sum() == 2
+    assert ((problem.size @ problem.now)[new] > 0).all()
+    assert not too_large(problem)[group].any()
