@@ -25,7 +25,7 @@ def hosts(plan: Plan) -> dict[str, list[str]]:
     return {d.job: sorted({task.host for task in d.tasks}) for d in plan.decisions}
 
 
-@pytest.mark.parametrize("backend", ["highs", "cp-sat", "cbc"])
+@pytest.mark.parametrize("backend", ["highs", "cp-sat", "cbc", "scip"])
 def test_the_stated_answer_is_reached(backend):
     round_ = load_round(FILE)
     plan = solve_round(round_, backend=backend, isolation="none")

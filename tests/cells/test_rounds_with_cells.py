@@ -19,7 +19,7 @@ from placewright.rounds.moves import order_of_moves
 
 Raw = dict[str, Any]
 GONE = (DecisionKind.MIGRATE, DecisionKind.PREEMPT)
-BACKENDS = ("highs", "cp-sat", "cbc")
+BACKENDS = ("highs", "cp-sat", "cbc", "scip")
 
 
 def random_round(random: Random, *, most: int = 4) -> Round:

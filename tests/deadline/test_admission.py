@@ -65,7 +65,9 @@ def check_bounds(problem: Problem, found: Answer, best: Any) -> None:
     assert any(bound.term == ADMITTED and bound.certified for bound in found.bounds)
 
 
-@pytest.mark.parametrize(("backend", "every"), [("highs", 1), ("cp-sat", 4), ("cbc", 6)])
+@pytest.mark.parametrize(
+    ("backend", "every"), [("highs", 1), ("cp-sat", 4), ("cbc", 6), ("scip", 6)]
+)
 def test_tiny_rounds_are_solved_exactly(
     oracle: ModuleType, tiny: ModuleType, backend: str, every: int
 ) -> None:

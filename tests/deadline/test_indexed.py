@@ -52,7 +52,9 @@ def solved(problem: Problem, backend: str) -> Schedule:
     return schedule
 
 
-@pytest.mark.parametrize(("backend", "every"), [("highs", 1), ("cp-sat", 3), ("cbc", 6)])
+@pytest.mark.parametrize(
+    ("backend", "every"), [("highs", 1), ("cp-sat", 3), ("cbc", 6), ("scip", 6)]
+)
 def test_every_backend_finds_what_enumeration_finds(
     oracle: ModuleType, tiny: ModuleType, backend: str, every: int
 ) -> None:
@@ -113,5 +115,5 @@ def test_jobs_of_one_gpu_need_no_branching(
     ],
 )
 def test_rounds_that_simpler_rows_get_wrong(problem: Problem, value: int) -> None:
-    for backend in ("highs", "cp-sat", "cbc"):
+    for backend in ("highs", "cp-sat", "cbc", "scip"):
         assert solved(problem, backend).admitted(problem) == value

@@ -15,7 +15,7 @@ from placewright.instances.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 
-BACKENDS = ("highs", "cp-sat", "cbc")
+BACKENDS = ("highs", "cp-sat", "cbc", "scip")
 STABLE = {
     "derandomize": True,
     "database": None,
@@ -41,7 +41,9 @@ def values_of(plan: Plan) -> tuple[int, ...]:
     return tuple(term.value for term in certificate_of(plan).terms)
 
 
-@pytest.mark.parametrize(("backend", "examples"), [("highs", 300), ("cp-sat", 120), ("cbc", 60)])
+@pytest.mark.parametrize(
+    ("backend", "examples"), [("highs", 300), ("cp-sat", 120), ("cbc", 60), ("scip", 60)]
+)
 def test_the_exact_model_proves_the_optimum_of_all_plans(
     oracle: ModuleType, tiny: ModuleType, backend: str, examples: int
 ) -> None:

@@ -140,7 +140,9 @@ def check_bounds(round_: Round, plan: Plan) -> None:
             assert bound is None or sign * bound >= best, (term, best)
 
 
-@pytest.mark.parametrize(("backend", "examples"), [("highs", 60), ("cp-sat", 20), ("cbc", 15)])
+@pytest.mark.parametrize(
+    ("backend", "examples"), [("highs", 60), ("cp-sat", 20), ("cbc", 15), ("scip", 15)]
+)
 def test_the_exact_model_proves_the_least_time_of_rings(backend: str, examples: int) -> None:
     @settings(max_examples=examples, **STABLE)
     @given(rounds(patterns=("ring",), models=SWITCHED))

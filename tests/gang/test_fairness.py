@@ -59,7 +59,9 @@ def senses_of(oracle: ModuleType, certificate: Certificate) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", ["fair_rounds", "full_rounds"])
-@pytest.mark.parametrize(("backend", "examples"), [("highs", 45), ("cp-sat", 15), ("cbc", 8)])
+@pytest.mark.parametrize(
+    ("backend", "examples"), [("highs", 45), ("cp-sat", 15), ("cbc", 8), ("scip", 8)]
+)
 def test_the_exact_model_proves_the_fairest_of_all_plans(
     oracle: ModuleType,
     moves: ModuleType,

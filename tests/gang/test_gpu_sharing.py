@@ -127,7 +127,9 @@ def certificate_of(plan: Plan) -> Certificate:
     return plan.certificate
 
 
-@pytest.mark.parametrize(("backend", "examples"), [("highs", 60), ("cp-sat", 25), ("cbc", 15)])
+@pytest.mark.parametrize(
+    ("backend", "examples"), [("highs", 60), ("cp-sat", 25), ("cbc", 15), ("scip", 15)]
+)
 def test_the_exact_model_proves_the_optimum_of_all_plans(
     sharing: ModuleType, backend: str, examples: int
 ) -> None:

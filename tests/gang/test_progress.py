@@ -113,7 +113,9 @@ def check_optimum(
     assert certificate.status == "optimal"
 
 
-@pytest.mark.parametrize(("backend", "examples"), [("highs", 50), ("cp-sat", 20), ("cbc", 10)])
+@pytest.mark.parametrize(
+    ("backend", "examples"), [("highs", 50), ("cp-sat", 20), ("cbc", 10), ("scip", 10)]
+)
 def test_the_optimum_of_value_and_progress_is_that_of_all_plans(
     oracle: ModuleType, tiny: ModuleType, backend: str, examples: int
 ) -> None:
@@ -126,7 +128,9 @@ def test_the_optimum_of_value_and_progress_is_that_of_all_plans(
     check()
 
 
-@pytest.mark.parametrize(("backend", "examples"), [("highs", 20), ("cp-sat", 8), ("cbc", 5)])
+@pytest.mark.parametrize(
+    ("backend", "examples"), [("highs", 20), ("cp-sat", 8), ("cbc", 5), ("scip", 5)]
+)
 def test_progress_of_preempted_jobs_is_lost(
     oracle: ModuleType, moves: ModuleType, tiny: ModuleType, backend: str, examples: int
 ) -> None:

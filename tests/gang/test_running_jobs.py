@@ -50,7 +50,9 @@ def values_of(certificate: Certificate) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize(("backend", "examples"), [("highs", 50), ("cp-sat", 20), ("cbc", 10)])
+@pytest.mark.parametrize(
+    ("backend", "examples"), [("highs", 50), ("cp-sat", 20), ("cbc", 10), ("scip", 10)]
+)
 def test_the_exact_model_proves_the_optimum_of_all_moves(
     oracle: ModuleType,
     moves: ModuleType,

@@ -38,7 +38,9 @@ def solved(round_: Round, backend: str) -> Certificate:
 
 
 @pytest.mark.parametrize("preset", [None, "minimal_victims"])
-@pytest.mark.parametrize(("backend", "examples"), [("highs", 25), ("cp-sat", 8), ("cbc", 6)])
+@pytest.mark.parametrize(
+    ("backend", "examples"), [("highs", 25), ("cp-sat", 8), ("cbc", 6), ("scip", 6)]
+)
 def test_no_plan_beats_a_bound_on_who_must_stop(
     oracle: ModuleType,
     moves: ModuleType,

@@ -66,7 +66,9 @@ def values_of(plan: Plan) -> tuple[int, ...]:
     return tuple(term.value for term in plan.certificate.terms)
 
 
-@pytest.mark.parametrize(("backend", "examples"), [("highs", 80), ("cp-sat", 30), ("cbc", 30)])
+@pytest.mark.parametrize(
+    ("backend", "examples"), [("highs", 80), ("cp-sat", 30), ("cbc", 30), ("scip", 30)]
+)
 def test_the_exact_model_proves_what_is_stranded_least(
     oracle: ModuleType, tiny: ModuleType, backend: str, examples: int
 ) -> None:

@@ -85,7 +85,9 @@ def solved(made: Round, backend: str = "highs") -> Plan:
     return plan
 
 
-@pytest.mark.parametrize(("backend", "seeds"), [("highs", 60), ("cp-sat", 15), ("cbc", 15)])
+@pytest.mark.parametrize(
+    ("backend", "seeds"), [("highs", 60), ("cp-sat", 15), ("cbc", 15), ("scip", 15)]
+)
 def test_the_return_costs_what_the_cheapest_hitting_set_costs(backend: str, seeds: int) -> None:
     for seed in range(seeds):
         round_ = drawn(seed)

@@ -22,7 +22,7 @@ from placewright.formulations.interleaving.grouping.search import group
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
 
-BACKENDS = ("highs", "cp-sat", "cbc")
+BACKENDS = ("highs", "cp-sat", "cbc", "scip")
 THROUGHPUT = Rules("throughput")
 
 

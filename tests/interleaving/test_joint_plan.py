@@ -13,7 +13,7 @@ from placewright.instances.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 
-SEEDS = {"highs": range(60), "cp-sat": range(60, 75), "cbc": range(75, 90)}
+SEEDS = {"highs": range(60), "cp-sat": range(60, 75), "cbc": range(75, 90), "scip": range(90, 105)}
 
 
 def certificate_of(round_: Round, backend: str = "highs") -> Certificate:

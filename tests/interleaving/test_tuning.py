@@ -29,7 +29,7 @@ from placewright.solver import InProcess
 PROFILES = Path(__file__).parents[3] / "shared" / "data" / "profiles" / "synergy_profiles.json"
 NEEDS_PROFILES = pytest.mark.skipif(not PROFILES.exists(), reason="the matrices are not here")
 UNIT = 1_000_000
-SEEDS = {"highs": range(40), "cp-sat": range(40, 55), "cbc": range(55, 65)}
+SEEDS = {"highs": range(40), "cp-sat": range(40, 55), "cbc": range(55, 65), "scip": range(65, 75)}
 
 
 def tuned_round(seed: int, *, cores: int = 0, sharing: bool = False, alike: bool = False) -> Round:

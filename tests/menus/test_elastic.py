@@ -21,7 +21,7 @@ from placewright.instances.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 
-BACKENDS = [("highs", 60), ("cp-sat", 20), ("cbc", 20)]
+BACKENDS = [("highs", 60), ("cp-sat", 20), ("cbc", 20), ("scip", 20)]
 Menus = Sequence[tuple[Option, ...]]
 
 

@@ -22,7 +22,7 @@ from placewright.instances.verify.standing import Standing
 from placewright.rounds import Changes, Engine
 
 LIBRARY = Path(verification.__file__).parents[1] / "library"
-BACKENDS = ("highs", "cp-sat", "cbc")
+BACKENDS = ("highs", "cp-sat", "cbc", "scip")
 KUEUE = "kueue-reclaim"
 Raw = dict[str, Any]
 
