@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from placewright.formulations.replicas.neighbours import Neighbours
 from placewright.formulations.replicas.placing import greedy
 from placewright.formulations.replicas.problem import Problem
 from placewright.formulations.session import Bound, Candidate, Session
+from placewright.formulations.wan.compile import Bools
 from placewright.solver.arrays import Floats
 
 RARELY = 10.0
@@ -68,6 +70,11 @@ class Relocation:
         self._draft: Draft
         self._refused = np.zeros_like(problem.now)
 
+    @cached_property
+    def _too_large(self) -> Bools:
+        """Copies (groups, regions) that links cannot carry even alone."""
+        return too_large(self.problem)
+
     def steps(self) -> Iterator[Candidate | Bound]:
         """Yield candidates and bounds."""
         yield self._candidate(greedy(self.problem, copying=False), "as it lies")
@@ -106,7 +113,7 @@ class Relocation:
         Large problems are annealed again and again, and what comes out is crossed with the best.
         """
         problem, session = self.problem, self.session
-        self._refused = too_large(problem)
+        self._refused = self._too_large.copy()
         runs, each = (RUNS, EACH * seconds) if problem.workloads >= MANY else (1, seconds)
         for run in range(runs):
             if run and session.expired(reserve + (1 + CROSSING) * each):
@@ -131,7 +138,7 @@ class Relocation:
         What was refused beside what annealing copies may do beside what the point does.
         """
         problem, session = self.problem, self.session
-        self._refused = too_large(problem)
+        self._refused = self._too_large.copy()
         seconds = GUIDES * (session.remaining() - reserve)
         found = list(guides(problem, session, self._draft, self._refused, seconds))
         if not found:

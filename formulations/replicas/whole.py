@@ -28,7 +28,6 @@ from placewright.solver.arrays import Floats
 MOST_COPIES = 2000
 """Copies that could be made, more than which make relaxations too slow to branch on."""
 
-
 PART = 1e-3
 """So much of a copy in an optimum of the relaxation is not there by tolerance."""
 
