@@ -16,7 +16,13 @@ import numpy as np
 
 from placewright.formulations.gang.problem import Problem as Gangs
 from placewright.formulations.gang.quotas import held_by
-from placewright.formulations.geo.choosing import Chosen, bound_cost, bound_value, choose
+from placewright.formulations.geo.choosing import (
+    Chosen,
+    bound_cost,
+    bound_value,
+    bound_whole,
+    choose,
+)
 from placewright.formulations.geo.compile import Problem
 from placewright.formulations.geo.kinds import Kinds
 from placewright.formulations.geo.regions import Part, Quotas, Regions, Settled
@@ -63,6 +69,15 @@ def apart(
 def value_bound(kinds: Kinds, session: Session) -> Iterator[Bound]:
     """Yield the most value of any plan."""
     yield Bound("value", bound_value(kinds, session), certified=True)
+
+
+def whole_bound(kinds: Kinds, session: Session) -> Iterator[Bound]:
+    """Yield the most value of any plan of whole jobs, if the best one is not proven without it."""
+    if session.best is None or session.close_enough(session.best["value"]):
+        return
+    most = bound_whole(kinds, session)
+    if most is not None:
+        yield Bound("value", most)
 
 
 def cost_bound(kinds: Kinds, session: Session) -> Iterator[Bound]:

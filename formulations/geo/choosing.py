@@ -9,6 +9,7 @@ import numpy as np
 from placewright.formulations.geo.kinds import Kinds
 from placewright.formulations.geo.pricing import most_value, price
 from placewright.formulations.geo.program import Floats, Program, clusters_of, program_of
+from placewright.formulations.geo.rounding import relaxation, whole_point
 from placewright.formulations.geo.sharing import whole_jobs
 from placewright.formulations.session import HOLD_SLACK, Session
 from placewright.formulations.wan.compile import NONE, Ints
@@ -16,15 +17,31 @@ from placewright.formulations.wan.compile import NONE, Ints
 COST_SHARE = 0.5
 """Of the least worth of a job, what the dearest region costs more than none: value comes first."""
 
+MOST_WHOLE, WHOLE_SECONDS = 3_000, 5.0
+"""Columns and time of a program of whole jobs that is solved for its bound."""
+
 
 def bound_value(kinds: Kinds, session: Session) -> float:
     """Return the most value of any plan, proven by prices; without time or solver they are 0."""
     free = np.zeros_like(kinds.problem.remote)
     program = program_of(kinds, clusters_of(kinds, free))
-    outcome = session.optimise(program.model.arrays("value"), share=0.3)
+    outcome = session.optimise(relaxation(program.model.arrays("value")), share=0.3)
     if outcome is None or outcome.row_duals is None:
         return most_value(kinds, np.zeros(len(program.rows)))
     return most_value(kinds, np.abs(outcome.row_duals)[program.rows])
+
+
+def bound_whole(kinds: Kinds, session: Session) -> float | None:
+    """Return the most value of any plan, as a solver claims that knows jobs to be whole.
+
+    None if there are too many ways for that, or no time.
+    """
+    program = program_of(kinds, clusters_of(kinds, np.zeros_like(kinds.problem.remote)))
+    arrays = program.model.arrays("value")
+    if arrays.columns > MOST_WHOLE:
+        return None
+    outcome = session.optimise(arrays, share=0.3, most=WHOLE_SECONDS)
+    return None if outcome is None else outcome.bound
 
 
 def bound_cost(kinds: Kinds, costs: Ints, value: int, session: Session) -> float | None:
@@ -34,7 +51,7 @@ def bound_cost(kinds: Kinds, costs: Ints, value: int, session: Session) -> float
     """
     program = program_of(kinds, clusters_of(kinds, costs))
     program.model.hold("value", value, slack=HOLD_SLACK)
-    outcome = session.optimise(program.model.arrays("cost"))
+    outcome = session.optimise(relaxation(program.model.arrays("cost")))
     if outcome is None or outcome.row_duals is None:
         return None
     duals = np.abs(outcome.row_duals)
@@ -76,5 +93,4 @@ def _best(program: Program, costs: Ints, session: Session, share: float) -> Floa
     model.term("worth", *program.value, sense="max")
     columns, cost = program.cost
     model.term("worth", columns, -each * cost, sense="max")
-    outcome = session.optimise(model.arrays("worth"), share=share)
-    return None if outcome is None else outcome.values
+    return whole_point(model.arrays("worth"), session, share)

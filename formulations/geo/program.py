@@ -131,11 +131,13 @@ def program_of(kinds: Kinds, clusters: Clusters) -> Program:
 
     runs = ~pending[cluster]
     number = clusters.number[cluster].astype(float)
-    near = model.variables("near", len(way), upper=number, integer=False)
+    near = model.variables("near", len(way), upper=number)
     far = model.variables(
         "far", len(far_cluster), upper=clusters.number[far_cluster].astype(float), integer=False
     )
-    shared = model.variables("pool", len(pool_way), integer=False)
+    most = np.zeros(len(pools))
+    np.add.at(most, clusters.pool[far_cluster], clusters.number[far_cluster])
+    shared = model.variables("pool", len(pool_way), upper=most[pool])
     rows = model.rows("row", len(kinds.room), upper=kinds.room.astype(float))
     by_way = np.argsort(kinds.entry_way, kind="stable")
     entry = np.searchsorted(kinds.entry_way[by_way], np.arange(kinds.ways + 1))

@@ -13,7 +13,14 @@ from placewright.formulations.gang.compile import compile_round
 from placewright.formulations.gang.moving.quickly import quickly
 from placewright.formulations.gang.placing.naming import candidate
 from placewright.formulations.gang.problem import Problem as Gangs
-from placewright.formulations.geo.apart import Decide, apart, cost_bound, costs_of, value_bound
+from placewright.formulations.geo.apart import (
+    Decide,
+    apart,
+    cost_bound,
+    costs_of,
+    value_bound,
+    whole_bound,
+)
 from placewright.formulations.geo.compile import Problem
 from placewright.formulations.geo.kinds import kinds_of
 from placewright.formulations.geo.swapping import nearer
@@ -72,6 +79,7 @@ def run(
         # The rest of the time is for the round as a whole; the better plan is kept.
         session.deadline -= max(0.0, session.remaining()) / 2
     yield apart(problem, whole, session, decide, last=size > MEDIUM)
+    yield from whole_bound(kinds, session)
     session.deadline += max(0.0, end - session.deadline)
     if size <= MEDIUM:
         yield from _sparing(problem, session, within, 0.0)

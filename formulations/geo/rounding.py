@@ -1,0 +1,66 @@
+"""Whole numbers near an optimum of the relaxation: few columns are searched first, then more.
+
+Rounding down leaves gangs over that would have fitted, one in each region, and so much room unused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from placewright.formulations.geo.program import Floats
+from placewright.formulations.session import Session, near
+from placewright.solver import Arrays, Core, doubt_of
+
+ENOUGH = 5e-4
+"""Of the relaxation's optimum: what whole numbers may lose before more columns are searched."""
+
+MOST_COLUMNS = 8_000
+"""Of a search that is not the first."""
+
+SEARCH_SECONDS = 10.0
+"""Most time of one search."""
+
+USED = 1e-9
+"""Above this a column is part of an optimum."""
+
+
+def relaxation(arrays: Arrays) -> Arrays:
+    """Return a model in which columns need not be whole."""
+    return replace(arrays, integer=np.zeros_like(arrays.integer))
+
+
+def whole_point(arrays: Arrays, session: Session, share: float) -> Floats | None:
+    """Return a good point of a model (columns,), whole if one was found; None without time.
+
+    First only the columns change that an optimum of the relaxation uses, then those that lose
+    nothing at its prices, then all. `share` is that of the time left for each step.
+    """
+    relaxed = session.optimise(relaxation(arrays), share=share)
+    if relaxed is None or relaxed.values is None or relaxed.row_duals is None:
+        return None
+    best, reached = relaxed.values, -np.inf
+    doubt = doubt_of(arrays, relaxed.row_duals, relaxed.values)
+    if doubt is None or relaxed.objective is None:
+        return best
+    used = relaxed.values > USED
+    cores = (
+        (used, np.zeros(arrays.columns)),
+        (doubt.loss == 0, doubt.point),
+        (np.ones(arrays.columns, dtype=np.bool_), doubt.point),
+    )
+    for kept, point in cores:
+        if kept is not used and kept.sum() > MOST_COLUMNS:
+            break
+        core = Core.of(arrays, kept, point)
+        found = session.optimise(core.arrays, share=share, most=SEARCH_SECONDS)
+        if found is None:
+            break
+        if found.values is not None and found.objective is not None:
+            objective = arrays.sign * found.objective
+            if objective > reached:
+                best, reached = core.whole(found.values), objective
+            if near(relaxed.objective, found.objective, ENOUGH):
+                break
+    return best

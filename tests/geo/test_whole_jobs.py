@@ -1,0 +1,51 @@
+"""The program of regions sends whole jobs, and knows what whole jobs are worth at most."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from placewright.formulations.geo.rounding import whole_point
+from placewright.formulations.session import Session
+from placewright.instances.round import Round
+from placewright.rounds import solve_round
+from placewright.solver import InProcess, Model
+
+
+def test_whole_numbers_use_room_that_rounding_down_would_leave() -> None:
+    model = Model()
+    gangs = model.variables("gangs", 1, upper=np.array([5.0]))
+    singles = model.variables("singles", 1, upper=np.array([1.0]))
+    both = np.append(gangs, singles)
+    room = model.rows("room", 1, upper=np.array([3.0]))
+    model.add(room[np.zeros(2, dtype=np.int64)], both, np.array([2.0, 1.0]))
+    model.term("worth", both, np.array([4.0, 1.0]), sense="max")
+    session = Session(InProcess().solve, deadline=time.monotonic() + 60.0)
+    found = whole_point(model.arrays("worth"), session, 1.0)
+    assert found is not None
+    assert found.tolist() == [1.0, 1.0]
+
+
+def test_half_a_job_is_worth_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("placewright.formulations.geo.run.SMALL", 0)
+    monkeypatch.setattr("placewright.formulations.geo.run.MEDIUM", 0)
+    groups = [{"gpu": 2000}]
+    round_ = Round.model_validate(
+        {
+            "cluster": {
+                "levels": ["region"],
+                "domains": [{"name": "r", "level": "region"}],
+                "hosts": [{"name": "h", "parent": "r", "gpus": 3, "gpu_model": "A"}],
+            },
+            "geo": {"regions": [{"name": "r"}]},
+            "policy": {"formulation": "geo", "terms": ["value", "remote_reads"]},
+            "jobs": [{"name": f"job-{k}", "options": [{"groups": groups}]} for k in range(2)],
+        }
+    )
+    plan = solve_round(round_, time_limit=10, isolation="none")
+    assert plan.certificate is not None
+    value = plan.certificate.terms[0]
+    assert value.value == value.bound
+    assert value.proof == "claimed"
