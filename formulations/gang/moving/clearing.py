@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.jobs import ANY, NO_LEVEL, Group, Start
+from placewright.formulations.gang.moving.owing import Owing
 from placewright.formulations.gang.moving.shifting import Shifts
 from placewright.formulations.gang.placing.filling import fill
 from placewright.formulations.gang.placing.greedy import order_of
@@ -85,7 +86,7 @@ class _Clearing:
         before, tenant = placement.value, self.problem.classes[c].tenant if over else NOBODY
         sites = ((hosts, ()) for hosts in self._sites(group, tenant))
         for hosts, ousted in chain(sites, self._ousting(group, rank, tenant)):
-            if self._come(c, o, hosts, ousted, dict(over)) and placement.value > before:
+            if self._come(c, o, hosts, ousted, over) and placement.value > before:
                 self._quota = placement.quota_left()
                 return True
             self.shifts.back()
@@ -101,12 +102,6 @@ class _Clearing:
         }
         return {resource: amount for resource, amount in over.items() if amount > 0}
 
-    def _give_back(self, over: dict[int, int], tenant: int, start: Start) -> None:
-        """Take what a tenant's job holds that has stopped from what is held beyond the quota."""
-        job_class = self.problem.classes[start.job_class]
-        for resource in over if job_class.tenant == tenant else ():
-            over[resource] -= self.problem.demand_of(job_class.choices[start.choice], resource)
-
     def _come(
         self, c: int, o: int, hosts: Hosts, ousted: Iterable[int], over: dict[int, int]
     ) -> bool:
@@ -116,7 +111,7 @@ class _Clearing:
         """
         shifts, problem = self.shifts, self.problem
         shape = problem.classes[c].choices[o].groups[0].shape
-        gangs = [shifts.take_off(shifts.latest(number)) for number in ousted]
+        left = [shifts.take_off(shifts.latest(number)) for number in ousted]
         moving = [
             shifts.take_off(number)
             for host, many in hosts
@@ -128,30 +123,40 @@ class _Clearing:
         # Those first that may be on few hosts.
         able = problem.shape_hosts.sum(axis=1)
         moving.sort(key=lambda s: (able[shifts.shape_of(s)], -shifts.size(shifts.shape_of(s))))
-        left, rank, tenant = gangs, problem.shape_rank[shape], problem.classes[c].tenant
+        rank, tenant = int(problem.shape_rank[shape]), problem.classes[c].tenant
+        owing = Owing(problem, tenant, over)
         for start in left:
-            self._give_back(over, tenant, start)
+            owing.give_back(start)
+        others = []
         for start in moving:
-            waits = start.job == ANY or problem.running[start.job].level < rank
-            own = waits and problem.classes[start.job_class].tenant == tenant
-            needed = own and any(amount > 0 for amount in over.values())
-            if not needed and shifts.place(start):
+            if owing and self._own(start, tenant) and self._waits(start, rank):
+                owing.give_back(start)
+                left.append(start)
+            else:
+                others.append(start)
+        for start in others:
+            stopped = shifts.displace(start, inf, tenant) if owing else None
+            if stopped is None and shifts.place(start):
                 continue
-            others = None
-            if not needed:
-                others = shifts.displace(start, shifts.worth(start) if waits else inf)
-            if others is None and not waits:
-                return False
-            for stopped in [start] if others is None else others:
-                left.append(stopped)
-                self._give_back(over, tenant, stopped)
-        # Pending jobs wait again wherever they are.
-        for number in shifts.came_of(tenant) if over else ():
-            if all(amount <= 0 for amount in over.values()):
-                break
-            self._give_back(over, tenant, shifts.take_off(number))
+            if stopped is None:
+                waits = self._waits(start, rank)
+                stopped = shifts.displace(start, shifts.worth(start) if waits else inf)
+                if stopped is None and not waits:
+                    return False
+            for each in [start] if stopped is None else stopped:
+                owing.give_back(each)
+                left.append(each)
+        left += owing.collect(shifts)
         lawful = (start.job == ANY or self.placement.may_leave(start.job) for start in left)
-        return all(amount <= 0 for amount in over.values()) and all(lawful)
+        return not owing and all(lawful)
+
+    def _own(self, start: Start, tenant: int) -> bool:
+        """Whether a job is a tenant's."""
+        return self.problem.classes[start.job_class].tenant == tenant
+
+    def _waits(self, start: Start, rank: int) -> bool:
+        """Whether a job may wait, or stop, for one of a rank."""
+        return start.job == ANY or self.problem.running[start.job].level < rank
 
     def _sites(self, group: Group, tenant: int) -> Iterator[Hosts]:
         """Yield hosts for all tasks of a gang, those first from which the fewest GPUs move.

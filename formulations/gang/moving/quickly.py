@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from placewright.formulations.gang.moving.clearing import clear
 from placewright.formulations.gang.moving.landing import displace
+from placewright.formulations.gang.moving.ousting import oust
 from placewright.formulations.gang.moving.settling import settle
 from placewright.formulations.gang.placing.filling import fill
 from placewright.formulations.gang.placing.placement import Placement
@@ -14,7 +15,8 @@ from placewright.formulations.session import Session
 def quickly(problem: Problem, session: Session) -> Placement:
     """Return a placement that starts what fits, makes room, and displaces what is worth less.
 
-    Room is made first in one of two plans and last in the other. The better one counts.
+    If jobs of higher precedence still wait once there is room, all is decided again, precedence by
+    precedence. The better plan counts.
     """
     gentle = Placement(problem)
     fill(gentle)
@@ -23,13 +25,22 @@ def quickly(problem: Problem, session: Session) -> Placement:
     clear(session, gentle)
     if not _waits(gentle, rank=1):
         return gentle
-    rough = Placement(problem)
-    for placement in (gentle, rough):
-        displace(placement)
-        settle(placement)
-        clear(session, placement)
-        settle(placement)
-    return max(gentle, rough, key=lambda placement: placement.value)
+    keen = Placement(problem)
+    for rank in range(int(problem.shape_rank.max(initial=0)), -1, -1):
+        with keen.held_back(rank):
+            _enforce(session, keen)
+    return max(gentle, keen, key=lambda placement: placement.value)
+
+
+def _enforce(session: Session, placement: Placement) -> None:
+    """Start what waits, if need be where others move or stop that are worth less."""
+    fill(placement)
+    clear(session, placement)
+    displace(placement)
+    settle(placement)
+    oust(session, placement)
+    clear(session, placement)
+    settle(placement)
 
 
 def _waits(placement: Placement, rank: int = 0) -> bool:

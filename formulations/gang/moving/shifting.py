@@ -22,6 +22,9 @@ Bools = NDArray[np.bool_]
 
 NOWHERE = -1
 
+ANYBODY = -2
+"""Instead of a tenant."""
+
 TRIES, TRIES_LESS = 128, 4
 """Hosts that are tried to make room for one task, and how many bits fewer if what is there has to
 make room in turn."""
@@ -75,18 +78,24 @@ class Shifts:
         """Start a job again on another host; return whether there is one."""
         host = self.room(self.shape_of(start))
         if host is not None:
-            self._put(start, host)
+            self.put(start, host)
         return host is not None
+
+    def put(self, start: Start, host: int) -> None:
+        """Start a job again on a host that has room for it."""
+        puts = [Put(0, host, 1, self.placement.put(self.shape_of(start), host))]
+        self._start(start.job_class, start.choice, puts, start.job)
 
     def room(self, shape: int) -> int | None:
         """Return a host with room for a task, if need be once others have moved on."""
         host = self._best_fit(shape)
         return self._make_way(shape, STEPS) if host is None else host
 
-    def displace(self, start: Start, most: float) -> list[Start] | None:
+    def displace(self, start: Start, most: float, owner: int = ANYBODY) -> list[Start] | None:
         """Start a job again where others that are worth less than `most` make way, and return them.
 
-        They wait again, or stop for its higher precedence. None if there are none.
+        They wait again, or stop for its higher precedence. None if there are none; only those of an
+        `owner`, if given.
         """
         shape, best, chosen, target = self.shape_of(start), most, [], NOWHERE
         size, rank = self.size(shape), int(self.problem.shape_rank[shape])
@@ -94,7 +103,7 @@ class Shifts:
         may = self.may_come(shape) & (whole + self.held >= size)
         for host in np.flatnonzero(may).tolist():
             lack, lost, found = size - int(whole[host]), 0.0, []
-            for worth, held, number in sorted(self._victims(host, rank)):
+            for worth, held, number in sorted(self._victims(host, rank, owner)):
                 if lack <= 0 or lost >= best:
                     break
                 found.append(number)
@@ -106,14 +115,18 @@ class Shifts:
         stopped = [self.take_off(number) for number in chosen]
         if not self.holds(shape, target, 1):
             return None
-        self._put(start, target)
+        self.put(start, target)
         return stopped
 
-    def _victims(self, host: int, rank: int) -> Iterator[tuple[float, int, int]]:
+    def _victims(
+        self, host: int, rank: int, owner: int = ANYBODY
+    ) -> Iterator[tuple[float, int, int]]:
         """Yield the worth per GPU, GPUs and number of jobs on a host that a rank may displace."""
         running, arrivals = self.problem.running, self.placement.arrivals[host]
         for number, held in self._on[host].items():
             start = self.get(number)
+            if owner not in (ANYBODY, self.problem.classes[start.job_class].tenant):
+                continue
             if start.job != ANY:
                 level = running[start.job].level
                 if level >= rank or arrivals[: level + 1].any():
@@ -122,23 +135,15 @@ class Shifts:
 
     def held_by(self, tenant: int, rank: int) -> Ints:
         """Return the GPUs that jobs of a tenant hold which may stop for a rank (hosts,)."""
-        found, classes = np.zeros_like(self.held), self.problem.classes
+        found = np.zeros_like(self.held)
         for host in np.flatnonzero(self.held).tolist():
-            for _, held, number in self._victims(host, rank):
-                if classes[self.get(number).job_class].tenant == tenant:
-                    found[host] += held
+            found[host] += sum(held for _, held, _ in self._victims(host, rank, tenant))
         return found
 
-    def came_of(self, tenant: int) -> list[int]:
-        """Return the pending jobs of a tenant that were started, those of least worth first."""
-        found = [
-            (self.worth(start) / held, number)
-            for jobs in self._on.values()
-            for number, held in jobs.items()
-            for start in [self.get(number)]
-            if start.job == ANY and self.problem.classes[start.job_class].tenant == tenant
-        ]
-        return [number for _, number in sorted(found)]
+    def jobs(self) -> Iterator[tuple[int, int]]:
+        """Yield the numbers of all jobs, with the GPUs that each holds."""
+        for jobs in self._on.values():
+            yield from jobs.items()
 
     def worth(self, start: Start) -> int:
         """Return the value of a job."""
@@ -199,6 +204,9 @@ class Shifts:
         They make others move on in turn, so many `steps` deep, only if there is no other way.
         """
         whole, size, may = self.placement.whole, self.size(shape), self.may_come(shape)
+        # Whoever moves on takes as much as it leaves.
+        if whole[self.problem.open].sum() < size:
+            return None
         hosts = np.flatnonzero(may & (whole < size) & (whole + self.held >= size))
         hosts = hosts[np.argsort(-whole[hosts], kind="stable")].tolist()
         for deep in range(steps):
@@ -241,12 +249,8 @@ class Shifts:
                 target = self._make_way(shape, deep)
             if target is None or target == host:
                 return False
-            self._put(start, target)
+            self.put(start, target)
         return True
-
-    def _put(self, start: Start, host: int) -> None:
-        puts = [Put(0, host, 1, self.placement.put(self.shape_of(start), host))]
-        self._start(start.job_class, start.choice, puts, start.job)
 
     def _start(self, c: int, o: int, puts: Sequence[Put], job: int) -> None:
         number = self.placement.start(c, o, puts, job)

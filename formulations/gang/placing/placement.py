@@ -330,6 +330,22 @@ class Placement:
         for job in jobs:
             self._close(job, 1)
 
+    @contextmanager
+    def held_back(self, rank: int) -> Iterator[None]:
+        """Let no pending jobs below a rank start meanwhile."""
+        classes, of_shape = self.problem.classes, self.problem.shape_rank
+        back = {
+            c: n
+            for c, n in enumerate(self.waiting)
+            if not classes[c].running
+            and all(of_shape[o.groups[0].shape] < rank for o in classes[c].choices)
+        }
+        for c in back:
+            self.waiting[c] = 0
+        yield
+        for c, n in back.items():
+            self.waiting[c] += n
+
     def _close(self, job: int, change: int) -> None:
         """Keep the book of which stopped jobs have left a host."""
         running = self.problem.running[job]

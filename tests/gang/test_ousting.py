@@ -1,0 +1,114 @@
+"""Whole gangs stop for all that comes to their hosts together, and quotas are given back."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.gang.moving.clearing import clear
+from placewright.formulations.gang.moving.ousting import oust
+from placewright.formulations.gang.moving.quickly import quickly
+from placewright.formulations.gang.moving.settling import settle
+from placewright.formulations.gang.placing.placement import Placement
+from placewright.formulations.session import Session
+from placewright.instances.references import check_round
+from placewright.instances.round import Round
+from placewright.rounds import solve_round
+from placewright.solver import InProcess
+
+Raw = dict[str, Any]
+
+
+def session() -> Session:
+    return Session(InProcess().solve, deadline=time.monotonic() + 60.0)
+
+
+def gang_on_two_hosts(*, singles: int, weight: int = 1) -> Round:
+    """A gang on two hosts of two GPUs, and jobs of one GPU and more priority that wait."""
+    tasks = [{"index": i, "host": f"h{i}", "gpus": [0, 1]} for i in range(2)]
+    groups = [{"count": 2, "gpu": 2000, "required": "rack"}]
+    gang: Raw = {"name": "gang", "options": [{"groups": groups}], "running": {"tasks": tasks}}
+    one: Raw = {"priority": 1, "weight": weight, "options": [{"groups": [{"gpu": 1000}]}]}
+    hosts = [{"name": f"h{i}", "parent": "r", "gpus": 2, "gpu_model": "A"} for i in range(2)]
+    round_ = Round.model_validate(
+        {
+            "cluster": {
+                "levels": ["rack"],
+                "domains": [{"name": "r", "level": "rack"}],
+                "hosts": hosts,
+            },
+            "jobs": [gang, *({"name": f"one{i}", **one} for i in range(singles))],
+        }
+    )
+    check_round(round_)
+    return round_
+
+
+def test_a_gang_makes_way_for_many_jobs_that_are_worth_more_together() -> None:
+    problem = compile_round(gang_on_two_hosts(singles=3, weight=2))
+    for placement in (Placement(problem), quickly(problem, session())):
+        oust(session(), placement)
+        settle(placement)
+        assert placement.value == 3 * 2000 - 4000
+        assert not placement.runs(0)
+
+
+def test_a_gang_stays_if_what_waits_is_worth_less() -> None:
+    for singles, weight in ((4, 1), (1, 3)):
+        problem = compile_round(gang_on_two_hosts(singles=singles, weight=weight))
+        placement = Placement(problem)
+        oust(session(), placement)
+        assert placement.in_place(0)
+        assert placement.value == 0
+
+
+def test_another_tenants_job_moves_to_where_one_stops_for_its_tenants_quota() -> None:
+    """The gang needs three GPUs of quota that jobs hold to whose hosts it does not come."""
+
+    def runs(name: str, host: str, gpu: int, priority: int, tenant: str, models: Any = None) -> Raw:
+        group: Raw = {"gpu": 1000, "gpu_models": models}
+        running = {"tasks": [{"host": host, "gpus": [gpu]}]}
+        options = [{"groups": [group]}]
+        named = {"name": name, "priority": priority, "tenant": tenant}
+        return {**named, "options": options, "running": running}
+
+    hosts = [
+        {"name": f"h{i}", "parent": "r", "gpus": 2, "gpu_model": model}
+        for i, model in enumerate("AABB")
+    ]
+    gang: Raw = {
+        "name": "gang",
+        "tenant": "red",
+        "priority": 2,
+        "weight": 8,
+        "options": [{"groups": [{"count": 2, "gpu": 2000, "gpu_models": ["A"]}]}],
+    }
+    jobs = [
+        runs("own-a", "h0", 0, 0, "red"),
+        runs("own-b", "h2", 0, 0, "red", ["B"]),
+        runs("own-c", "h2", 1, 0, "red", ["B"]),
+        runs("own-d", "h3", 0, 0, "red", ["B"]),
+        runs("high", "h3", 1, 1, "blue", ["B"]),
+        gang,
+    ]
+    round_ = Round.model_validate(
+        {
+            "cluster": {
+                "levels": ["rack"],
+                "domains": [{"name": "r", "level": "rack"}],
+                "hosts": hosts,
+            },
+            "tenants": [{"name": "red", "quota": {"gpu": 5000}}, {"name": "blue"}],
+            "jobs": jobs,
+        }
+    )
+    check_round(round_)
+    placement = Placement(compile_round(round_))
+    clear(session(), placement)
+    settle(placement)
+    # own-a is in the way; for own-b or own-c the other tenant's job moves; own-d need not stop.
+    assert placement.value == 4 * 8000 - 3 * 1000
+    plan = solve_round(round_, time_limit=10, isolation="none")
+    assert plan.certificate is not None
+    assert plan.certificate.terms[0].value == placement.value
