@@ -9,12 +9,15 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
+from math import inf
 
 from placewright.formulations.gang.compile import compile_round
 from placewright.formulations.gang.moving.quickly import quickly
 from placewright.formulations.gang.placing.naming import candidate
+from placewright.formulations.gang.problem import Problem
+from placewright.formulations.gang.terms import VALUE
 from placewright.formulations.geo.regions import Part
-from placewright.formulations.session import Candidate, Session
+from placewright.formulations.session import Bound, Candidate, Session
 from placewright.instances.round import Round
 from placewright.rounds.settings import Settings
 from placewright.rounds.usage import Meter
@@ -36,24 +39,59 @@ class Answer:
     wall_stopped: bool = False
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Begun:
+    """A region's round with a plan that needed no solver, and whether a solver might help."""
+
+    round: Round
+    problem: Problem
+    found: Candidate
+    searched: bool
+
+
 def decide_part(round_: Round, settings: Settings) -> Answer:
     """Decide a region's round of gangs on its own: in another process, or on another machine."""
     with settings.session(Meter()) as session:
-        return _decide(round_, session)
+        return _end(_begin(round_, session), session)
 
 
-def _decide(round_: Round, session: Session) -> Answer:
-    """Return the best plan for a region."""
+def _begin(round_: Round, session: Session) -> _Begun:
+    """Decide a region without a solver; one is of use where somebody waits or stops."""
     problem = compile_round(round_)
-    found: Candidate | None = None
-    if len(round_.jobs) * problem.cluster.num_hosts > LARGE:
-        # The whole plan is verified anyway.
-        found = candidate(quickly(problem, session), "quickly")
-    else:
-        for step in steps_within(round_, session, problem):
-            if isinstance(step, Candidate):
-                found = step
+    found = candidate(quickly(problem, session), "quickly")
+    small = len(round_.jobs) * problem.cluster.num_hosts <= LARGE
+    waits = any(job.running is None and j not in found.starts for j, job in enumerate(round_.jobs))
+    return _Begun(round_, problem, found, small and (waits or bool(found.preempted)))
+
+
+def _end(begun: _Begun, session: Session) -> Answer:
+    """Return the best plan for a region, searched until its value is proven.
+
+    The whole plan is verified anyway.
+    """
+    round_, found, most = begun.round, begun.found, inf
+    for step in steps_within(round_, session, begun.problem) if begun.searched else ():
+        if isinstance(step, Bound):
+            most = min(most, step.value) if step.term == VALUE else most
+        elif _value(round_, step) >= _value(round_, found):
+            found = step
+        if _value(round_, found) >= most:
+            break
     return Answer(found, tuple(session.degraded), session.wall_stopped)
+
+
+def _value(round_: Round, found: Candidate) -> int:
+    """Return what a plan's starts are worth, less what stops for them."""
+    jobs = round_.jobs
+    starts = sum(
+        jobs[j].value_of(option) for j, (option, _) in found.starts.items() if not jobs[j].running
+    )
+    stops = (jobs[j].running for j in found.preempted)
+    return starts - sum(
+        jobs[j].value_of(running.option)
+        for j, running in zip(found.preempted, stops, strict=True)
+        if running is not None
+    )
 
 
 class Parts:
@@ -65,14 +103,13 @@ class Parts:
     def __call__(self, parts: Sequence[Part], session: Session) -> Iterator[Answer]:
         """Yield the answers for some regions, in their order."""
         if self._executor is None:
-            for k, part in enumerate(parts):
-                yield self._here(part, session, len(parts) - k)
+            yield from self._here(parts, session)
             return
         end = time.monotonic() + session.remaining() + GRACE
         asked = [self._ask(self._executor, part, session) for part in parts]
-        for k, (part, future) in enumerate(zip(parts, asked, strict=True)):
+        for part, future in zip(parts, asked, strict=True):
             answer = None if future is None else self._told(future, end, session)
-            yield self._here(part, session, len(parts) - k) if answer is None else answer
+            yield from self._here([part], session) if answer is None else [answer]
 
     def _ask(self, executor: Executor, part: Part, session: Session) -> Future[Answer] | None:
         seconds = max(0.0, session.remaining()) / 2
@@ -94,11 +131,15 @@ class Parts:
         session.wall_stopped |= answer.wall_stopped
         return answer
 
-    def _here(self, part: Part, session: Session, left: int) -> Answer:
-        """Decide a region here, with its part of the time that is left."""
-        inner = replace(session, best=None, first_bound=None, proven=False)
-        if not session.deterministic:
-            inner.deadline = time.monotonic() + max(0.0, session.remaining()) / (left + 1)
-        answer = _decide(part.round, inner)
-        session.wall_stopped |= answer.wall_stopped and session.deterministic
-        return answer
+    def _here(self, parts: Sequence[Part], session: Session) -> Iterator[Answer]:
+        """Decide regions here; those that are searched share the time that is left."""
+        begun = [_begin(part.round, session) for part in parts]
+        left = sum(one.searched for one in begun)
+        for one in begun:
+            inner = replace(session, best=None, first_bound=None, proven=False)
+            if not session.deterministic:
+                inner.deadline = time.monotonic() + max(0.0, session.remaining()) / max(1, left)
+            answer = _end(one, inner)
+            left -= one.searched
+            session.wall_stopped |= answer.wall_stopped and session.deterministic
+            yield answer

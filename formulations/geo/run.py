@@ -9,9 +9,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.moving.quickly import quickly
-from placewright.formulations.gang.placing.naming import candidate
 from placewright.formulations.gang.problem import Problem as Gangs
 from placewright.formulations.geo.apart import (
     Decide,
@@ -26,7 +23,7 @@ from placewright.formulations.geo.kinds import kinds_of
 from placewright.formulations.geo.swapping import nearer
 from placewright.formulations.geo.united import United, united
 from placewright.formulations.geo.waiting import with_data
-from placewright.formulations.session import Bound, Candidate, Session
+from placewright.formulations.session import SHARPNESS, Bound, Candidate, Session, near
 from placewright.instances.round import Round
 
 Within: TypeAlias = Callable[[Round, Session, Gangs | None], Iterator[Candidate | Bound]]
@@ -40,6 +37,9 @@ FAR = 2**62
 
 SHARES = (0.1, 0.25, 0.5)
 """Of the ways in which jobs read more than they must: so many are tried once value is proven."""
+
+WELL = 5e-3
+"""Gap of value within which no other plan is sought of the round as a whole."""
 
 MEDIUM = 3_000_000
 """The same of one that is decided region by region first, and then as a whole."""
@@ -68,34 +68,43 @@ def run(
     kinds = kinds_of(problem, whole)
     # To check a plan takes about as long, and comes after the search.
     session.deadline -= time.monotonic() - began
-    if size <= MEDIUM:
-        as_gangs = united(problem)
-        compiled = compile_round(as_gangs.round)
-        filled = as_gangs.told(candidate(quickly(compiled, session), "quickly"))
-        yield with_data(problem, nearer(problem, whole, filled, costs_of(problem)))
     yield from value_bound(kinds, session)
     end = session.deadline
     if size <= MEDIUM and not session.deterministic:
         # The rest of the time is for the round as a whole; the better plan is kept.
-        session.deadline -= max(0.0, session.remaining()) / 2
+        session.deadline -= max(0.0, session.remaining()) / 4
     yield apart(problem, whole, session, decide, last=size > MEDIUM)
     yield from whole_bound(kinds, session)
     session.deadline += max(0.0, end - session.deadline)
     if size <= MEDIUM:
         yield from _sparing(problem, session, within, 0.0)
-        for step in _together(problem, as_gangs, session, within, compiled):
-            yield step
-            if isinstance(step, Candidate) and len(as_gangs.scale.terms) == 1:
-                near = nearer(problem, whole, step, costs_of(problem))
-                yield with_data(problem, near)
+        if not _proven(session, WELL):
+            yield from _as_a_whole(problem, whole, session, within)
         for share in SHARES:
             known = session.best or {}
-            if not session.settled(known.get("value", 0)) or not known.get("remote_reads"):
+            if not _proven(session) or not known.get("remote_reads"):
                 break
             yield from _sparing(problem, session, within, share)
             if session.best != known:
                 break
     yield from cost_bound(kinds, session)
+
+
+def _proven(session: Session, gap: float = SHARPNESS) -> bool:
+    """Whether the value of the best plan is proven within a gap."""
+    value = (session.best or {}).get("value", 0)
+    return session.first_bound is not None and near(session.first_bound, value, gap)
+
+
+def _as_a_whole(
+    problem: Problem, whole: Gangs, session: Session, within: Within
+) -> Iterator[Candidate | Bound]:
+    """Yield plans and bounds of a round that is decided as one of gangs."""
+    gangs = united(problem)
+    for step in _together(problem, gangs, session, within):
+        yield step
+        if isinstance(step, Candidate) and len(gangs.scale.terms) == 1:
+            yield with_data(problem, nearer(problem, whole, step, costs_of(problem)))
 
 
 def _sparing(
@@ -130,13 +139,12 @@ def _together(
     gangs: United,
     session: Session,
     within: Within,
-    compiled: Gangs | None = None,
 ) -> Iterator[Candidate | Bound]:
     """Yield what a round of gangs says of the whole round."""
     known: list[Bound] = []
     # What costs count for is less than any gap of worth that one would ask for.
     inner = replace(session, gap=0.0)
-    for step in within(gangs.round, inner, compiled):
+    for step in within(gangs.round, inner, None):
         if isinstance(step, Bound):
             known.append(step)
             yield from gangs.bounds(step, session.best)
