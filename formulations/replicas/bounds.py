@@ -42,7 +42,7 @@ SOONER = 0.3
 WHOLE_DATASETS = (15, 40, 100)
 """So many datasets are made whole, one after the other, where the whole program is too large."""
 
-NEARER = (0.03, 0.02, 0.01, 0.004)
+NEARER = (0.02, 0.01, 0.004)
 """How much better than a plan points must be of which is shown that there are none."""
 
 LAST = 0.1
@@ -50,29 +50,6 @@ LAST = 0.1
 
 CLAIMING = 0.8
 """Share of the time that such programs may take."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Prices:
-    """What a relaxation says of where to look for plans.
-
-    Attributes
-    ----------
-    replicas : Floats
-        (datasets, regions): how much of a replica it has.
-    homes : Floats
-        (jobs, regions, models): how much of a job.
-    load : Floats
-        (regions, models): what one more milli-GPU there would save.
-    room, ingress : Floats
-        (regions,): what one more GiB of storage, and of copies that come, would save.
-    """
-
-    replicas: Floats
-    homes: Floats
-    load: Floats
-    room: Floats
-    ingress: Floats
 
 
 def bounds(problem: Problem, session: Session, held: Mapping[str, int]) -> Iterator[Bound]:
@@ -211,14 +188,14 @@ class _Question:
                 return
 
 
-def prices(
+def relaxed_replicas(
     problem: Problem,
     session: Session,
     overload: int,
     remote_reads: int | None = None,
     share: float = 1.0,
-) -> Prices | None:
-    """Return the relaxation of GiB copied at this overload, and these remote reads, or less.
+) -> Floats | None:
+    """Return replicas (datasets, regions) of the relaxation of GiB copied at what is held, or less.
 
     It is that of GiB copied and read remotely where no remote reads are said. None if no solver or
     time is left, of which it may take this share. Of very large problems, only the largest datasets
@@ -232,14 +209,8 @@ def prices(
     found = _relaxed(program.arrays(term, held), session, share)
     if found is None or found.point is None:
         return None
-    point, saved = np.append(found.point, 0.0), np.append(found.prices, 0.0)
-    return Prices(
-        replicas=point[program.replica],
-        homes=point[program.share][program.pool.job_class],
-        load=saved[program.load_rows] @ np.array([1.0, 5.0]) / program.unit,
-        room=saved[program.room_rows],
-        ingress=saved[program.ingress_rows],
-    )
+    replicas: Floats = np.append(found.point, 0.0)[program.replica]
+    return replicas
 
 
 def is_large(pool: Pool) -> bool:

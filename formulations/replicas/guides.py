@@ -1,37 +1,59 @@
-"""Replicas to search towards: points of the program that SCIP finds by branching.
+"""Replicas to choose among: a point of the program that SCIP finds, the largest datasets first.
 
-All copies at once are too many to find good points among. At first only those are free that an
-optimum of the relaxation has, then those that it nearly has: such points are soon found, and better
-ones than a search from job to job comes to. Jobs of a point may be split; who makes a draft of it
-has to mend that.
+All copies at once are too many to find good points among. So few columns are free at first, those
+that an optimum of the relaxation has or nearly has, and only the largest datasets are whole: they
+are few, most GiB are theirs, and what is left in parts still tells them what the others will need.
+Then these stay as they are, and smaller ones are made whole as well (relax and fix). The smallest
+are left to who decides where each job runs: in the program classes of jobs may be split.
+
+References
+----------
+Pochet and Wolsey, "Production planning by mixed integer programming", Springer 2006, section 3.6.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 
 import numpy as np
 
-from placewright.formulations.replicas.branching import relaxed
+from placewright.formulations.replicas.branching import Relaxed, relaxed
 from placewright.formulations.replicas.draft import Draft
 from placewright.formulations.replicas.pool import pool_of
 from placewright.formulations.replicas.problem import Problem
 from placewright.formulations.replicas.program import Program
-from placewright.formulations.replicas.whole import MOST_COPIES, Whole, worth_a_try
+from placewright.formulations.replicas.whole import MOST_COPIES, Choice, Whole, worth_a_try
 from placewright.formulations.session import Session
 from placewright.formulations.wan.compile import Bools
 
-STAGES = ((-1.0, 0.35), (0.03, 1.0))
-"""What a copy may cost beyond its worth, in parts of its size, and the share of the time left.
+LARGEST, LARGER = 0.83, 0.96
+"""Shares of all GiB that the datasets have which are made whole first, and then."""
 
-None costs so much less than it is worth as the first says.
+FREE = (-1.0, 0.03, 0.1, 0.3, 9.0)
+"""What a copy that is free may cost beyond its worth, in parts of its size.
+
+None costs so much less than it is worth as the first says, or so much more as the last. The first
+two are tried, and others where these prove that they have no point.
 """
+
+SHARE = 0.5
+"""Of the time left, for each step."""
+
+SETTLED, OPEN = 0.9, 0.1
+"""The largest datasets stay as they are, by their share of all GiB; others are free as above."""
+
+LOSS = 1.01
+"""What the second step may copy, in times of the first: more is not worth a look."""
 
 MORE = 1.01
 """Overload and remote reads that points may have, in times of the least."""
 
-BETTER = 3e-3
-"""Points must be better than the best by so much, relative to it; this is also the gap."""
+DEARER = 1.1
+"""What points may copy that are better before, in times of what the draft does."""
+
+BETTER = 2e-3
+"""Points must be better than others like them by so much, relative to them; also the gap."""
 
 
 def is_branched(problem: Problem) -> bool:
@@ -40,13 +62,13 @@ def is_branched(problem: Problem) -> bool:
     return int(fresh[problem.group].sum()) <= MOST_COPIES
 
 
-def guides(
+def guide(
     problem: Problem, session: Session, draft: Draft, refused: Bools, seconds: float
-) -> Iterator[Bools]:
-    """Yield copies (groups, regions), each time fewer GiB.
+) -> Bools | None:
+    """Return where replicas may be (groups, regions) of plans that copy little.
 
-    Overload is no more than the draft's, and so are remote reads; both are as little as can be if
-    such points are found. Jobs may be split.
+    None without a point in so many seconds. Its overload is no more than the draft's, and so are
+    its remote reads; both are as little as can be if such points are found. If not, it copies less.
 
     Parameters
     ----------
@@ -54,6 +76,7 @@ def guides(
         (groups, regions): copies that are not to be made.
     """
     whole = Whole.of(pool_of(problem.wan))
+    allowed = whole.program.pool.fresh & ~refused[problem.group]
     end = session.remaining() - seconds
     overload, remote_reads, copies = draft.rank(problem)
     held = {"overload": overload, "remote_reads": remote_reads}
@@ -61,14 +84,13 @@ def guides(
     for k, holds in enumerate(aims):
         left = max(0.0, session.remaining() - end)
         until = session.remaining() - left / (len(aims) - k)
-        # Points that are better before may copy more.
-        cutoff = copies * (1 - BETTER) if holds == held else None
-        found = False
-        for replicas in _points(problem, session, whole, holds, ~refused, until, cutoff):
-            found = True
-            yield replicas
-        if found:
-            return
+        cutoff = copies * (1 - BETTER if holds == held else DEARER)
+        copies_worth = _worth(session, whole, holds, allowed, until, cutoff)
+        if copies_worth is not None:
+            replicas = problem.now.copy()
+            np.logical_or.at(replicas, problem.group, copies_worth)
+            return replicas
+    return None
 
 
 def _aims(program: Program, session: Session, held: dict[str, int]) -> list[dict[str, int]]:
@@ -89,6 +111,8 @@ def _least(
     program: Program, session: Session, term: str, holds: Mapping[str, int], held: Mapping[str, int]
 ) -> int:
     """Return about the least of a term at what others hold, no more than is held."""
+    if not held[term]:
+        return 0
     try:
         least = relaxed(program.arrays(term, holds), session)
     except ArithmeticError:
@@ -96,39 +120,102 @@ def _least(
     return held[term] if least is None else min(held[term], int(least.bound * MORE))
 
 
-def _points(
-    problem: Problem,
+def _worth(
     session: Session,
     whole: Whole,
     holds: Mapping[str, int],
     allowed: Bools,
     end: float,
-    cutoff: float | None,
-) -> Iterator[Bools]:
-    """Yield the points of all stages, until so many seconds of the session are left."""
-    program = whole.program
-    arrays = program.arrays("copies", holds)
-    try:
-        root = relaxed(arrays, session)
-    except ArithmeticError:
-        return
-    if root is None:
-        return
-    for beyond, share in STAGES:
-        left = session.remaining() - end
-        if left <= 0:
-            return
-        only = worth_a_try(program, arrays, root, beyond) & allowed[problem.group]
-        outcome = session.optimise(
-            whole.arrays("copies", holds, only),
-            share=share * left / session.remaining(),
+    cutoff: float,
+) -> Bools | None:
+    """Return copies (datasets, regions) to choose among, when so many seconds are left at most."""
+    fixing = _Fixing(session, whole, holds, allowed, end)
+    reached, least = None, 0.0
+    for number, beyond in enumerate(FREE):
+        if number > 1 and (reached is not None or not fixing.exhausted):
+            break
+        most = cutoff if reached is None else reached * (1 - BETTER)
+        found = fixing.decide(LARGEST, beyond, most)
+        if found is not None:
+            reached, least = found, beyond
+    if reached is None:
+        return None
+    for beyond in sorted({FREE[1], max(FREE[1], least)}):
+        if fixing.decide(LARGER, beyond, reached * LOSS, LARGEST) is not None:
+            break
+    settled = whole.largest(SETTLED)[:, None]
+    return np.where(settled, fixing.copied, fixing.copied | fixing.free(max(OPEN, least)))
+
+
+class _Fixing:
+    """A program of which ever more is made whole.
+
+    Attributes
+    ----------
+    copied : Bools
+        (datasets, regions): copies of the last point, by halves at least.
+    exhausted : bool
+        Whether the last step ended without a point because there is none.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        whole: Whole,
+        holds: Mapping[str, int],
+        allowed: Bools,
+        end: float,
+    ) -> None:
+        self._session, self._whole, self._end = session, whole, end
+        self._holds, self._allowed = holds, allowed
+        program = whole.program
+        arrays = program.arrays("copies", holds)
+        barred = np.zeros(arrays.columns, dtype=np.bool_)
+        barred[program.replica[program.pool.fresh & ~allowed]] = True
+        self._arrays = arrays.without_columns(barred)
+        self.copied, self.exhausted = np.zeros_like(allowed), False
+        self._root: Relaxed | None = None
+        with suppress(ArithmeticError):
+            self._root = relaxed(self._arrays, session)
+
+    def free(self, beyond: float) -> Bools:
+        """Return copies (datasets, regions) that cost so much more than their worth at most.
+
+        It is counted in parts of their size.
+        """
+        if self._root is None:
+            return self._allowed
+        worth = worth_a_try(self._whole.program, self._arrays, self._root, beyond)
+        return self._allowed & worth
+
+    def decide(self, large: float, beyond: float, most: float, kept: float = 0.0) -> float | None:
+        """Make the largest datasets whole, and return the GiB copied; None without a point.
+
+        Parameters
+        ----------
+        large, kept
+            Shares of all GiB of what is whole, and of what stays as it is.
+        beyond
+            As in `free`.
+        most
+            GiB that may be copied.
+        """
+        self.exhausted = False
+        left = self._session.remaining() - self._end
+        if left <= 0 or self._root is None:
+            return None
+        whole, stays = self._whole, self._whole.largest(kept)[:, None]
+        free = (self.free(beyond) | self.copied) & ~stays
+        choice = Choice(free, self.copied & stays, whole.largest(large))
+        outcome = self._session.optimise(
+            whole.arrays("copies", self._holds, choice),
+            share=SHARE * left / self._session.remaining(),
             gap=BETTER,
-            cutoff=cutoff,
+            cutoff=most,
         )
-        if outcome is None or outcome.values is None or outcome.objective is None:
-            continue
-        cutoff = outcome.objective * (1 - BETTER)
-        copied = np.append(outcome.values, 0.0)[program.replica] > 0.5
-        replicas = np.zeros_like(problem.now)
-        np.logical_or.at(replicas, problem.group, program.pool.fresh & copied)
-        yield replicas
+        if outcome is None or outcome.values is None:
+            self.exhausted = outcome is not None and not outcome.wall_stopped
+            return None
+        point = np.append(outcome.values, 0.0)[whole.program.replica]
+        self.copied = self._allowed & (point > 0.5)
+        return outcome.objective

@@ -12,11 +12,12 @@ a part grows where models are solved with time to spare.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from placewright.formulations.replicas.draft import Draft
-from placewright.formulations.replicas.model import Part, PartModel
+from placewright.formulations.replicas.model import Part, PartModel, everything
 from placewright.formulations.replicas.problem import Problem
 from placewright.formulations.session import HOLD_SLACK, SHARPNESS, Session
 from placewright.formulations.wan.compile import Bools, Ints
@@ -99,7 +100,23 @@ class Neighbours:
         part = self._everywhere(replicas.astype(np.float64), np.inf)
         return self._solve(part, seconds)[0]
 
-    def _solve(self, part: Part, seconds: float = SECONDS) -> tuple[bool, bool]:
+    def choose(self, replicas: Bools, seconds: float) -> bool:
+        """Decide all anew, with replicas among these (groups, regions) only; say if it is better.
+
+        Without those of the draft, which are no use where both are far apart.
+        """
+        problem = self.problem
+        beside = np.ones((problem.workloads, problem.regions), dtype=np.bool_)
+        np.logical_and.at(beside, problem.read_workload, replicas[problem.read_group])
+        local = self.draft.rank(problem)[1] == 0
+        part = everything(problem, local=local)
+        homes = problem.may & (beside[:, :, None] | (not local))
+        part = replace(part, homes=homes, holds=replicas)
+        return self._solve(part, seconds, start=False)[0]
+
+    def _solve(
+        self, part: Part, seconds: float = SECONDS, *, start: bool = True
+    ) -> tuple[bool, bool]:
         """Return whether a part became better, and whether its model was solved to the end."""
         problem, before = self.problem, self.draft.rank(self.problem)
         held = PartModel(problem, part, self.draft, ())
@@ -120,9 +137,8 @@ class Neighbours:
         # The gap is one of copies: other terms, often as they are, would make it wide.
         paid = sum(worth * value for worth, value in zip(WORTH.values(), before, strict=True))
         gap = GAP * max(SHARPNESS, before[2] / paid if paid else 1.0)
-        outcome = self.session.optimise(
-            model.arrays("all"), most=seconds, gap=gap, start=held.point(self.draft)
-        )
+        point = held.point(self.draft) if start else None
+        outcome = self.session.optimise(model.arrays("all"), most=seconds, gap=gap, start=point)
         if outcome is None or outcome.values is None:
             return False, False
         found = held.draft(outcome.values).trimmed(problem)

@@ -1,18 +1,25 @@
 """The linear program of where data lives and which classes of jobs run beside it.
 
     x[p,r] in 0..1     replica of dataset p after the plan; fixed where there can be none
-    a[c,r,m] in 0..1   share of class c in region r on model m;   none[c] without a home
+    a[c,r] in 0..1     share of class c in region r;   none[c] without a home
     q[k,r] in 0..1     what of the share of a class in r reads k (a class and a dataset) remotely
     y[s] in 0..1       which of the jobs of step s (of a read) read remotely or not at all
 
-    sum_rm a[c,r,m] + none[c] = 1
-    sum_m a[c,r,m] - q[k,r]  <= x[p,r]           read k is of class c and dataset p
-    sum_m a[c,r,m]           <= sum_s x[p,s]     over regions s from where r can read
+    sum_r a[c,r] + none[c] = 1
+    a[c,r] - q[k,r]  <= x[p,r]                   read k is of class c and dataset p
+    a[c,r]           <= sum_s x[p,s]             over regions s from where r can read
     sum_s weight[s] y[s]     >= weight[c] (sum_r q[k,r] + none[c])
     sum_r x[p,r] >= 1                            where there is a replica now
     sum_p size[p] x[p,r]     <= room[r]
     sum_p size[p] x[p,r]     <= ingress[r]       over copies
     z[p] >= x[p,r],  sum_p size[p] z[p] <= egress[s]     copies of what s alone has
+    sum_c demand[c] a[c,r] <= sum of supply[r,m] + over[r,m] + more[r,m] over the models m of U
+                                                 over classes that can use no others there
+
+The last is for each union U of what classes can use: by the theorem of Hall and Gale, that is when
+some split of each share over its models fits. `overload` is over + 2 more, with over at most a
+fifth of supply. Programs with a column for each model are half as large again, and take twice as
+long.
 
 With x whole, y says exactly how few GiB shares of jobs must read remotely: where a class has
 replicas, any of its jobs may run. Hence a program of classes is as good as one of jobs, as long as
@@ -36,6 +43,9 @@ from placewright.solver import Arrays, Model
 TOGETHER = "remote_reads+copies"
 """The sum of two terms: what data costs."""
 
+MOST_UNIONS = 64
+"""Rows of what fits on models, about, per region at most."""
+
 FINE = 1 << 20
 """Parts of which coefficients are whole multiples, so that bounds can be certified."""
 
@@ -49,26 +59,20 @@ class Program:
     replica : Ints
         (datasets, regions).
     share : Ints
-        (classes, regions, models).
-    load_rows : Ints
-        (regions, models, 2): the rows of demand beyond supply, and beyond 120 % of it.
+        (classes, regions).
     room_rows, ingress_rows : Ints
         (regions,).
     copy_rows : Ints
         (datasets,): rows without limits of how many copies are made of each.
-    unit : int
-        Milli-GPU that load rows count in.
     """
 
     pool: Pool
     model: Model
     replica: Ints
     share: Ints
-    load_rows: Ints
     room_rows: Ints
     ingress_rows: Ints
     copy_rows: Ints
-    unit: int
 
     def arrays(self, term: str, holds: Mapping[str, int], *, relax: bool = True) -> Arrays:
         """Return the relaxation that minimises a term, with others held at a value or better.
@@ -89,7 +93,7 @@ def program_of(pool: Pool) -> Program:
     share, none = _homes(pool, model)
     _reads(pool, model, replica, share, none)
     room_rows, ingress_rows = _storage(pool, model, replica)
-    unit, load_rows = _load(pool, model, share, none)
+    unit = _load(pool, model, share, none)
     _hottest(pool, model, share, unit)
     _imbalance(pool, model, replica)
     p, r = np.nonzero(pool.fresh)
@@ -97,26 +101,27 @@ def program_of(pool: Pool) -> Program:
     model.add(copy_rows[p], replica[p, r], 1.0)
     for term in ("copies", TOGETHER):
         model.term(term, replica[p, r], wan.size[p], sense="min")
-    return Program(pool, model, replica, share, load_rows, room_rows, ingress_rows, copy_rows, unit)
+    return Program(pool, model, replica, share, room_rows, ingress_rows, copy_rows)
 
 
 def _homes(pool: Pool, model: Model) -> tuple[Ints, Ints]:
-    """Add shares of classes, and none of them; return both (classes, regions, models), (classes,).
+    """Add shares of classes, and none of them; return both (classes, regions) and (classes,).
 
     -1 where a class cannot be.
     """
-    share = _columns(model, "share", pool.homes)
+    lives: Bools = np.logical_or.reduce(pool.homes, axis=2)
+    share = _columns(model, "share", lives)
     none = model.variables(
         "none",
         pool.classes,
-        lower=np.where(pool.homes.any(axis=(1, 2)), 0.0, 1.0),
+        lower=np.where(lives.any(axis=1), 0.0, 1.0),
         upper=np.where(pool.sure, 0.0, 1.0),
         integer=False,
     )
     one = model.rows("one", pool.classes, lower=1.0, upper=1.0)
     model.add(one, none, 1.0)
-    c, r, m = np.nonzero(pool.homes)
-    model.add(one[c], share[c, r, m], 1.0)
+    c, r = np.nonzero(lives)
+    model.add(one[c], share[c, r], 1.0)
     return share, none
 
 
@@ -161,15 +166,12 @@ def _replicas(pool: Pool, model: Model) -> Ints:
 def _reads(pool: Pool, model: Model, replica: Ints, share: Ints, none: Ints) -> None:
     """Add the rows of reads, and the term `remote_reads`."""
     reads, regions = pool.near.shape
-    lives: Bools = np.logical_or.reduce(pool.homes, axis=2)[pool.read_class]
+    lives = share[pool.read_class] >= 0
     far = _columns(model, "far", lives & ~pool.near)
     local = np.full((reads, regions), -1, dtype=np.int64)
     local[lives] = model.rows("local", int(lives.sum()), upper=0.0)
     k, r = np.nonzero(lives)
-    for kind in range(share.shape[2]):
-        columns = share[pool.read_class[k], r, kind]
-        used = columns >= 0
-        model.add(local[k, r][used], columns[used], 1.0)
+    model.add(local[k, r], share[pool.read_class[k], r], 1.0)
     held = replica[pool.read_dataset[k], r]
     model.add(local[k, r][held >= 0], held[held >= 0], -1.0)
     k, r = np.nonzero(far >= 0)
@@ -181,10 +183,7 @@ def _reads(pool: Pool, model: Model, replica: Ints, share: Ints, none: Ints) -> 
     source = np.full((reads, regions), -1, dtype=np.int64)
     source[partly] = model.rows("source", int(partly.sum()), upper=0.0)
     k, r = np.nonzero(partly)
-    for kind in range(share.shape[2]):
-        columns = share[pool.read_class[k], r, kind]
-        used = columns >= 0
-        model.add(source[k, r][used], columns[used], 1.0)
+    model.add(source[k, r], share[pool.read_class[k], r], 1.0)
     k, r, s = np.nonzero(pool.served & partly[:, :, None])
     model.add(source[k, r], replica[pool.read_dataset[k], s], -1.0)
 
@@ -218,26 +217,47 @@ def _storage(pool: Pool, model: Model, replica: Ints) -> tuple[Ints, Ints]:
     return room, ingress
 
 
-def _load(pool: Pool, model: Model, share: Ints, none: Ints) -> tuple[int, Ints]:
-    """Add demand over supply, and the term `overload`.
+def _load(pool: Pool, model: Model, share: Ints, none: Ints) -> int:
+    """Add the rows of what fits on models, and the term `overload`.
 
-    Return the milli-GPU that rows count in, and the rows (regions, models, 2), -1 where there are
-    none.
+    Return the milli-GPU that they count in: a fifth of each supply is whole in it, or rounded up.
     """
     supply = pool.wan.supply
-    unit = max(1, int(np.gcd.reduce(np.concatenate([pool.demand, supply.ravel()]), initial=0)))
+    fifth = -(-supply // 5)
+    unit = int(np.gcd.reduce(np.concatenate([pool.demand, supply.ravel(), fifth.ravel()])))
+    unit = max(1, unit)
     demand, most = pool.demand // unit, int(pool.demand.sum()) // unit
-    rows = np.full((*supply.shape, 2), -1, dtype=np.int64)
+    over = np.full((2, *supply.shape), -1, dtype=np.int64)
     where = supply > 0
-    c, r, m = np.nonzero(pool.homes)
-    for piece, (times, limit) in enumerate(((1, supply // unit), (5, 6 * (supply // unit)))):
-        rows[where, piece] = model.rows("load", int(where.sum()), upper=limit[where])
-        over = model.variables("over", int(where.sum()), upper=float(most), integer=False)
-        model.add(rows[where, piece], over, -times)
-        model.add(rows[r, m, piece], share[c, r, m], times * demand[c])
-        model.term("overload", over, unit, sense="min")
+    limits = fifth[where] // unit, np.full(int(where.sum()), most)
+    for times, limit in enumerate(limits, 1):
+        columns = model.variables("over", len(limit), upper=limit.astype(float), integer=False)
+        over[times - 1, where] = columns
+        model.term("overload", columns, times * unit, sense="min")
+    for region, given in enumerate(supply):
+        needs = pool.homes[:, region, :] @ (1 << np.arange(supply.shape[1]))
+        for union in _unions(needs[needs > 0]):
+            inside = (union >> np.arange(supply.shape[1])) & 1 > 0
+            row = model.rows("fits", 1, upper=float(given[inside].sum() // unit))
+            c = np.flatnonzero((needs > 0) & (needs & ~union == 0))
+            model.add(row, share[c, region], demand[c])
+            columns = over[:, region, inside & (given > 0)].ravel()
+            model.add(row, columns, -1.0)
     model.term("overload", none, HOMELESS * pool.demand, sense="min")
-    return unit, rows
+    return unit
+
+
+def _unions(sets: Ints) -> list[int]:
+    """Return the unions of sets of models, as bits; not all, but the whole one, if they are many.
+
+    Rows that are missing make a bound weaker, not wrong.
+    """
+    found = {0}
+    for one in np.unique(sets).tolist():
+        found |= {one | other for other in found}
+        if len(found) > MOST_UNIONS:
+            break
+    return sorted((found | {int(np.bitwise_or.reduce(sets, initial=0))}) - {0})
 
 
 def _hottest(pool: Pool, model: Model, share: Ints, unit: int) -> None:
@@ -246,8 +266,8 @@ def _hottest(pool: Pool, model: Model, share: Ints, unit: int) -> None:
     most = 1000 * int(pool.demand.sum()) // least + 1
     hottest = model.variables("hottest", 1, upper=float(most), integer=False)
     rows = model.rows("heat", len(supply), upper=0.0)
-    c, r, m = np.nonzero(pool.homes)
-    model.add(rows[r], share[c, r, m], 1000 * (pool.demand[c] // unit))
+    c, r = np.nonzero(share >= 0)
+    model.add(rows[r], share[c, r], 1000 * (pool.demand[c] // unit))
     given = np.flatnonzero(supply)
     model.add(rows[given], hottest, -(supply[given] // unit))
     model.term("hottest", hottest, 1.0, sense="min")

@@ -9,12 +9,12 @@ from functools import cached_property
 import numpy as np
 
 from placewright.formulations.replicas.annealing import Annealing
-from placewright.formulations.replicas.bounds import bounds, prices
+from placewright.formulations.replicas.bounds import bounds, relaxed_replicas
 from placewright.formulations.replicas.carrying import carry, too_large
 from placewright.formulations.replicas.draft import Draft
 from placewright.formulations.replicas.dropping import balanced
 from placewright.formulations.replicas.exact import exact, is_small
-from placewright.formulations.replicas.guides import guides, is_branched
+from placewright.formulations.replicas.guides import guide, is_branched
 from placewright.formulations.replicas.neighbours import Neighbours
 from placewright.formulations.replicas.placing import greedy
 from placewright.formulations.replicas.problem import Problem
@@ -44,7 +44,7 @@ GUIDED, PROVING = 0.04, 0.35
 """Shares of the time for annealing and for bounds where the program is branched on."""
 
 GUIDES = 0.75
-"""Share of the time of the second way for points to search towards."""
+"""Share of the time of the second way for points of the program."""
 
 RELAXING = 0.15
 """Share of the time left that the search may wait for a relaxation."""
@@ -133,22 +133,22 @@ class Relocation:
                     self._draft = before
 
     def _guided(self, reserve: float) -> Iterator[Candidate]:
-        """Search towards the best point of the program that is found, then on from there.
+        """Choose among replicas that a point of the program has, then search on from there.
 
         What was refused beside what annealing copies may do beside what the point does.
         """
         problem, session = self.problem, self.session
         self._refused = self._too_large.copy()
         seconds = GUIDES * (session.remaining() - reserve)
-        found = list(guides(problem, session, self._draft, self._refused, seconds))
-        if not found:
+        found = guide(problem, session, self._draft, self._refused, seconds)
+        if found is None:
             yield from self._search(self._relaxed(), reserve)
             return
         search = Neighbours(problem, session, self._draft, None)
         search.learn(self._draft, self._refused)
-        if search.cross(found[-1], max(0.0, session.remaining() - reserve)):
+        if search.choose(found, max(0.0, session.remaining() - reserve)):
             yield self._candidate(search.draft, "branching")
-        yield from self._search(found[-1].astype(np.float64), reserve)
+        yield from self._search(found.astype(np.float64), reserve)
 
     def _search(self, relaxed: Floats | None, reserve: float) -> Iterator[Candidate]:
         """Search on from the last candidate, and tell of progress now and then."""
@@ -174,11 +174,11 @@ class Relocation:
         """Return the replicas (groups, regions) of a relaxation that is no worse than the draft."""
         problem = self.problem
         overload, remote_reads, _ = self._draft.rank(problem)
-        found = prices(problem, self.session, overload, remote_reads, RELAXING)
+        found = relaxed_replicas(problem, self.session, overload, remote_reads, RELAXING)
         if found is None:
             return None
         replicas = np.zeros(problem.now.shape)
-        replicas[problem.group] = found.replicas
+        replicas[problem.group] = found
         return replicas
 
     def _candidate(self, draft: Draft, source: str) -> Candidate:

@@ -33,6 +33,25 @@ PART = 1e-3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Choice:
+    """What of a program is to be decided.
+
+    Attributes
+    ----------
+    free : Bools
+        (datasets, regions): copies that may be made or not.
+    copied : Bools
+        (datasets, regions): the others, if they are made.
+    whole : Bools
+        (datasets,): of which copies are whole.
+    """
+
+    free: Bools
+    copied: Bools
+    whole: Bools
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Whole:
     """A program with the columns y.
 
@@ -59,7 +78,7 @@ class Whole:
         that is read, where each job of a class reads as much per GPU as any of them at least:
 
             v[p,r] in {0, 1} <= x[p,r]           x[p,r] - v[p,r] is the replica
-            g[p,r] >= least[p] v[p,r],  g[p,r] + T (x[p,r] - v[p,r]) >= sum_kc t[k] sum_m a[c,r,m]
+            g[p,r] >= least[p] v[p,r],  g[p,r] + T (x[p,r] - v[p,r]) >= sum_kc t[k] a[c,r]
 
         over reads k of p by class c, where t is what a whole class reads, and T their sum. Then
         the sum of size (x - v), over what is not there yet, and g is to be least, and nobody is
@@ -103,11 +122,9 @@ class Whole:
         model.add(rows[p, r], gib, 1.0)
         model.add(rows[p, r], x, most[p])
         model.add(rows[p, r], v, -most[p])
-        k, r, m = np.nonzero(bought.homes[pool.read_class])
-        here = rows[pool.read_dataset[k], r] >= 0
-        k, r, m = k[here], r[here], m[here]
-        share = program.share[pool.read_class[k], r, m]
-        model.add(rows[pool.read_dataset[k], r], share, -total[k])
+        shares = program.share[pool.read_class]
+        k, r = np.nonzero((shares >= 0) & (rows[pool.read_dataset] >= 0))
+        model.add(rows[pool.read_dataset[k], r], shares[k, r], -total[k])
         return cls._counted(program)
 
     @classmethod
@@ -126,8 +143,8 @@ class Whole:
         model.add(rows[some], copied[some], -1.0)
         return cls(program, copied)
 
-    def arrays(self, term: str, holds: Mapping[str, int], only: Bools | None = None) -> Arrays:
-        """Return the program, copies being those of a mask (datasets, regions) at most.
+    def arrays(self, term: str, holds: Mapping[str, int], choice: Choice | None = None) -> Arrays:
+        """Return the program, with all copies free and whole if no choice is given.
 
         Replicas of today may be dropped in part.
         """
@@ -139,11 +156,26 @@ class Whole:
         order[program.replica[p, r]] = size[p]
         some = np.flatnonzero(self.copied >= 0)
         order[self.copied[some]] = size[some]
-        upper, integer = arrays.upper.copy(), arrays.integer.copy()
+        lower, upper, integer = arrays.lower.copy(), arrays.upper.copy(), arrays.integer.copy()
         integer[program.replica[pool.there]] = False
-        if only is not None:
-            upper[program.replica[pool.fresh & ~only]] = 0.0
-        return replace(arrays, priority=order, upper=upper, integer=integer)
+        if choice is not None:
+            settled = pool.fresh & ~choice.free
+            columns = program.replica[settled]
+            lower[columns] = upper[columns] = choice.copied[settled]
+            integer[program.replica[pool.fresh & ~choice.whole[:, None]]] = False
+            integer[self.copied[some[~choice.whole[some]]]] = False
+        return replace(arrays, priority=order, lower=lower, upper=upper, integer=integer)
+
+    def largest(self, share: float) -> Bools:
+        """Return the datasets (datasets,), largest first, that make up a share of what may move."""
+        pool = self.program.pool
+        moves: Bools = np.logical_or.reduce(pool.fresh, axis=1)
+        size = np.where(moves, pool.wan.size, 0)
+        order = np.argsort(-size, kind="stable")
+        found = np.zeros(len(size), dtype=np.bool_)
+        before = np.cumsum(size[order]) - size[order]
+        found[order] = before < share * size.sum()
+        return found
 
 
 def _least_reads(pool: Pool) -> Floats:

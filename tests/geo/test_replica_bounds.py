@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placewright.formulations.replicas.bounds import bounds, prices, together
+from placewright.formulations.replicas.bounds import bounds, relaxed_replicas, together
 from placewright.formulations.replicas.branching import relaxed
 from placewright.formulations.replicas.compile import compile_replicas
 from placewright.formulations.replicas.fewer import fewer, largest
@@ -215,9 +215,17 @@ def test_what_must_be_read_from_afar_is_known_without_a_program() -> None:
     assert known["remote_reads"] == 40
 
 
-def test_prices_say_where_gpus_are_missing() -> None:
-    found = prices(compile_replicas(two_regions()), fresh(), 0)
+def test_a_relaxation_says_where_replicas_are() -> None:
+    found = relaxed_replicas(compile_replicas(two_regions()), fresh(), 0)
     assert found is not None
-    assert found.load[0, 0] > found.load[1, 0] == pytest.approx(0.0, abs=1e-3)
-    assert found.homes.sum(axis=(1, 2)) == pytest.approx(np.ones(4))
-    assert found.replicas[0, 0] == pytest.approx(1.0, abs=1e-3)
+    assert found[0, 0] == pytest.approx(1.0, abs=1e-3)
+
+
+@pytest.mark.parametrize(("picky", "overload"), [(2, 0), (3, 1000 + 600), (4, 2000 + 1600)])
+def test_shares_fit_on_the_models_that_they_can_use(picky: int, overload: int) -> None:
+    round_ = two_regions(west=0, links=[]).model_dump(mode="json", exclude_unset=True)
+    round_["cluster"]["hosts"].append({"name": "f", "parent": "east", "gpus": 2, "gpu_model": "B"})
+    for job in round_["jobs"][:picky]:
+        job["options"][0]["groups"][0]["gpu_models"] = ["A"]
+    found = best(Round.model_validate(round_), PLAN | {"overload": overload})
+    assert found["overload"] == overload

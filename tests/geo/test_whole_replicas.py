@@ -11,7 +11,8 @@ import pytest
 
 from placewright.formulations.replicas import bounds as bounding
 from placewright.formulations.replicas.compile import compile_replicas
-from placewright.formulations.replicas.guides import guides, is_branched
+from placewright.formulations.replicas.guides import guide, is_branched
+from placewright.formulations.replicas.neighbours import Neighbours
 from placewright.formulations.replicas.placing import greedy
 from placewright.formulations.replicas.pool import pool_of
 from placewright.formulations.replicas.program import TOGETHER, program_of
@@ -84,7 +85,7 @@ def test_bounds_cut_off_at_a_plan_are_no_better_than_the_best_plan(
     assert reached >= 0.9 * ROUNDS
 
 
-def test_guides_copy_ever_less_and_make_no_refused_copy() -> None:
+def test_what_a_point_has_is_less_to_copy_and_nothing_that_is_refused() -> None:
     round_ = generate(
         regions=4, datasets=20, jobs=120, gpus=600, mix="spare", seed=1, policy="replicas"
     )
@@ -92,12 +93,27 @@ def test_guides_copy_ever_less_and_make_no_refused_copy() -> None:
     assert is_branched(problem)
     draft = greedy(problem)
     refused = np.zeros_like(problem.now)
-    copied = []
-    for replicas in guides(problem, fresh(), draft, refused, 20.0):
-        new = replicas & ~problem.now
-        copied.append(int((new * problem.size[:, None]).sum()))
-    assert copied
-    assert copied == sorted(copied, reverse=True)
-    refused = new
-    for replicas in guides(problem, fresh(), draft, refused, 20.0):
-        assert not (replicas & refused).any()
+    found = guide(problem, fresh(), draft, refused, 20.0)
+    assert found is not None
+    assert (found >= problem.now).all()
+    search = Neighbours(problem, fresh(), draft, None)
+    assert search.choose(found, 20.0)
+    assert search.draft.rank(problem) < draft.rank(problem)
+    assert (search.draft.replicas <= found).all()
+    refused = found & ~problem.now
+    found = guide(problem, fresh(), draft, refused, 20.0)
+    assert found is None or not (found & refused).any()
+
+
+def test_the_largest_datasets_are_those_of_most_gib_that_can_move() -> None:
+    round_ = generate(
+        regions=4, datasets=20, jobs=120, gpus=600, mix="spare", seed=1, policy="replicas"
+    )
+    pool = pool_of(compile_replicas(round_).wan)
+    whole = Whole.of(pool)
+    size = np.where(pool.fresh.any(axis=1), pool.wan.size, 0)
+    assert not whole.largest(0.0).any()
+    assert (whole.largest(1.0) == (size > 0)).all()
+    half = whole.largest(0.5)
+    assert size[half].min() >= size[~half].max()
+    assert size[half].sum() >= 0.5 * size.sum() > size[half].sum() - size[half].min()
