@@ -6,9 +6,10 @@ more than each of the jobs that wait, and less than those that its hosts have ro
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from placewright.formulations.gang.placing.filling import fill
+from placewright.formulations.gang.placing.greedy import order_of
 from placewright.formulations.gang.placing.placement import Placement
 from placewright.formulations.session import Session
 
@@ -19,10 +20,11 @@ def oust(session: Session, placement: Placement) -> None:
     Whoever waits comes to what they leave, as far as its precedence is higher.
     """
     fill(placement)
-    for job in list(_by_worth(placement)):
+    order = order_of(placement.problem)
+    for job in _by_worth(placement):
         if session.expired():
             return
-        if placement.in_place(job) and placement.may_leave(job) and _rivals(placement, job):
+        if placement.in_place(job) and placement.may_leave(job) and _may_pay(placement, job, order):
             _replace(placement, job)
 
 
@@ -39,18 +41,26 @@ def _by_worth(placement: Placement) -> Iterator[int]:
         yield job
 
 
-def _rivals(placement: Placement, job: int) -> bool:
-    """Whether jobs of higher precedence wait that are worth more per GPU."""
+def _may_pay(placement: Placement, job: int, order: Sequence[tuple[int, int]]) -> bool:
+    """Whether those of higher precedence that wait could be worth more where a job runs.
+
+    They share its GPUs and all that are free, in parts, in the `order` of their value per GPU.
+    """
     problem, mine = placement.problem, placement.problem.running[job]
     choice = problem.classes[mine.job_class].choices[0]
-    milli = sum(group.milli_gpu for group in choice.groups)
-    return any(
-        n
-        and problem.shape_rank[other.groups[0].shape] > mine.level
-        and other.value * milli > choice.value * sum(group.milli_gpu for group in other.groups)
-        for job_class, n in zip(problem.classes, placement.waiting, strict=True)
-        for other in job_class.choices
-    )
+    may = problem.shape_hosts[:, [host for _, _, host, _ in mine.places]].any(axis=1)
+    may &= problem.shape_rank > mine.level
+    left = sum(group.milli_gpu for group in choice.groups) + int(placement.free_milli.sum())
+    worth = 0.0
+    for c, o in order:
+        many, other = placement.waiting[c], problem.classes[c].choices[o]
+        if many and all(may[group.shape] for group in other.groups):
+            asked = many * sum(group.milli_gpu for group in other.groups)
+            worth += many * other.value * min(1.0, left / max(1, asked))
+            left -= asked
+            if left <= 0 or worth > choice.value:
+                break
+    return worth > choice.value
 
 
 def _replace(placement: Placement, job: int) -> None:

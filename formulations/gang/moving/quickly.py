@@ -35,6 +35,8 @@ def quickly(problem: Problem, session: Session) -> Placement:
 def _enforce(session: Session, placement: Placement) -> None:
     """Start what waits, if need be where others move or stop that are worth less."""
     fill(placement)
+    if not _waits(placement):
+        return
     clear(session, placement)
     displace(placement)
     settle(placement)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,7 @@ class Shifts:
         self.placement, self.problem = placement, placement.problem
         self.held = np.zeros(len(placement.whole), dtype=np.int64)
         self._on: defaultdict[int, dict[int, int]] = defaultdict(dict)
+        self._shape: dict[int, int] = {}
         self._undo: list[Callable[[], object]] = []
         self._now: dict[int, int] = {}
         for number, start in placement.started():
@@ -210,14 +211,11 @@ class Shifts:
         hosts = np.flatnonzero(may & (whole < size) & (whole + self.held >= size))
         hosts = hosts[np.argsort(-whole[hosts], kind="stable")].tolist()
         for deep in range(steps):
-            known: dict[int, bool] = {}
+            able_to = cache(partial(self._could_move, may=may, deep=deep))
             tries = TRIES >> (TRIES_LESS * deep)
             for host in hosts:
-                able = {
-                    number: held
-                    for number, held in self._on[host].items()
-                    if self._could_move(number, may, deep, known)
-                }
+                jobs = self._on[host].items()
+                able = {number: held for number, held in jobs if able_to(self._shape[number])}
                 lack = size - int(whole[host])
                 if sum(able.values()) < lack:
                     continue
@@ -231,13 +229,11 @@ class Shifts:
                     break
         return None
 
-    def _could_move(self, number: int, may: Bools, deep: int, known: dict[int, bool]) -> bool:
+    def _could_move(self, shape: int, *, may: Bools, deep: int) -> bool:
         """Whether a job finds room at once; or might do so where one cannot be that `may` be."""
-        shape = self.shape_of(self.get(number))
-        if shape not in known:
-            elsewhere = bool((self.problem.shape_hosts[shape] & ~may).any())
-            known[shape] = elsewhere if deep else bool(self.placement.fits(shape).any())
-        return known[shape]
+        if deep:
+            return bool((self.problem.shape_hosts[shape] & ~may).any())
+        return bool(self.placement.fits(shape).any())
 
     def _move_on(self, numbers: Iterable[int], host: int, deep: int) -> bool:
         """Move jobs from a host to others, as far as these have room; whether all found some."""
@@ -279,6 +275,7 @@ class Shifts:
         if choice.single and held:
             host = start.puts[0].host
             self._on[host][number] = held
+            self._shape[number] = self.shape_of(start)
             self.held[host] += held
 
 
