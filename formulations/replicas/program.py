@@ -13,13 +13,8 @@
     sum_p size[p] x[p,r]     <= room[r]
     sum_p size[p] x[p,r]     <= ingress[r]       over copies
     z[p] >= x[p,r],  sum_p size[p] z[p] <= egress[s]     copies of what s alone has
-    sum_c demand[c] a[c,r] <= sum of supply[r,m] + over[r,m] + more[r,m] over the models m of U
-                                                 over classes that can use no others there
 
-The last is for each union U of what classes can use: by the theorem of Hall and Gale, that is when
-some split of each share over its models fits. `overload` is over + 2 more, with over at most a
-fifth of supply. Programs with a column for each model are half as large again, and take twice as
-long.
+What is asked of GPUs, and the terms that it makes, are in `load.py`.
 
 With x whole, y says exactly how few GiB shares of jobs must read remotely: where a class has
 replicas, any of its jobs may run. Hence a program of classes is as good as one of jobs, as long as
@@ -34,17 +29,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placewright.formulations.replicas.load import add_hottest, add_load
 from placewright.formulations.replicas.pool import Pool
-from placewright.formulations.replicas.problem import HOMELESS
 from placewright.formulations.wan.compile import UNLIMITED, Bools, Ints
-from placewright.instances.documents import WHOLE_GPU
 from placewright.solver import Arrays, Model
 
 TOGETHER = "remote_reads+copies"
 """The sum of two terms: what data costs."""
-
-MOST_UNIONS = 64
-"""Rows of what fits on models, about, per region at most."""
 
 FINE = 1 << 20
 """Parts of which coefficients are whole multiples, so that bounds can be certified."""
@@ -93,8 +84,8 @@ def program_of(pool: Pool) -> Program:
     share, none = _homes(pool, model)
     _reads(pool, model, replica, share, none)
     room_rows, ingress_rows = _storage(pool, model, replica)
-    unit = _load(pool, model, share, none)
-    _hottest(pool, model, share, unit)
+    add_load(pool, model, share, none)
+    add_hottest(pool, model, share)
     _imbalance(pool, model, replica)
     p, r = np.nonzero(pool.fresh)
     copy_rows = model.rows("number", len(wan.size))
@@ -215,62 +206,6 @@ def _storage(pool: Pool, model: Model, replica: Ints) -> tuple[Ints, Ints]:
         model.add(rows, moved[p], -1.0)
         model.add(model.rows("egress", 1, upper=pool.egress[s]), moved[mine], size[mine])
     return room, ingress
-
-
-def _load(pool: Pool, model: Model, share: Ints, none: Ints) -> int:
-    """Add the rows of what fits on models, and the term `overload`.
-
-    Return the milli-GPU that they count in: a fifth of each supply is whole in it, or rounded up.
-    """
-    supply = pool.wan.supply
-    fifth = -(-supply // 5)
-    unit = int(np.gcd.reduce(np.concatenate([pool.demand, supply.ravel(), fifth.ravel()])))
-    unit = max(1, unit)
-    demand, most = pool.demand // unit, int(pool.demand.sum()) // unit
-    over = np.full((2, *supply.shape), -1, dtype=np.int64)
-    where = supply > 0
-    limits = fifth[where] // unit, np.full(int(where.sum()), most)
-    for times, limit in enumerate(limits, 1):
-        columns = model.variables("over", len(limit), upper=limit.astype(float), integer=False)
-        over[times - 1, where] = columns
-        model.term("overload", columns, times * unit, sense="min")
-    for region, given in enumerate(supply):
-        needs = pool.homes[:, region, :] @ (1 << np.arange(supply.shape[1]))
-        for union in _unions(needs[needs > 0]):
-            inside = (union >> np.arange(supply.shape[1])) & 1 > 0
-            row = model.rows("fits", 1, upper=float(given[inside].sum() // unit))
-            c = np.flatnonzero((needs > 0) & (needs & ~union == 0))
-            model.add(row, share[c, region], demand[c])
-            columns = over[:, region, inside & (given > 0)].ravel()
-            model.add(row, columns, -1.0)
-    model.term("overload", none, HOMELESS * pool.demand, sense="min")
-    return unit
-
-
-def _unions(sets: Ints) -> list[int]:
-    """Return the unions of sets of models, as bits; not all, but the whole one, if they are many.
-
-    Rows that are missing make a bound weaker, not wrong.
-    """
-    found = {0}
-    for one in np.unique(sets).tolist():
-        found |= {one | other for other in found}
-        if len(found) > MOST_UNIONS:
-            break
-    return sorted((found | {int(np.bitwise_or.reduce(sets, initial=0))}) - {0})
-
-
-def _hottest(pool: Pool, model: Model, share: Ints, unit: int) -> None:
-    supply = pool.wan.supply.sum(axis=1)
-    least = min(int(supply[supply > 0].min(initial=WHOLE_GPU)), WHOLE_GPU)
-    most = 1000 * int(pool.demand.sum()) // least + 1
-    hottest = model.variables("hottest", 1, upper=float(most), integer=False)
-    rows = model.rows("heat", len(supply), upper=0.0)
-    c, r = np.nonzero(share >= 0)
-    model.add(rows[r], share[c, r], 1000 * (pool.demand[c] // unit))
-    given = np.flatnonzero(supply)
-    model.add(rows[given], hottest, -(supply[given] // unit))
-    model.term("hottest", hottest, 1.0, sense="min")
 
 
 def _imbalance(pool: Pool, model: Model, replica: Ints) -> None:

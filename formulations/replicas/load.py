@@ -1,0 +1,92 @@
+"""What shares of classes ask of GPUs: the terms `overload` and `hottest` of the linear program.
+
+With a[c,r] as the share of class c in region r, of `program.py`:
+
+    sum_c demand[c] a[c,r] <= sum of supply[r,m] + over[r,m] over the models m of U
+
+over classes that can use no other models there, for each union U of what classes can use: by the
+theorem of Hall and Gale, that is when some split of each share over its models fits. A program with
+a column for each model says the same, is half as large again, and takes twice as long.
+
+`overload` is a convex function of `over`, of lines between whole jobs that may be too many.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placewright.formulations.replicas.pool import Pool
+from placewright.formulations.replicas.problem import HOMELESS
+from placewright.formulations.wan.compile import Bools, Ints
+from placewright.instances.documents import WHOLE_GPU
+from placewright.solver import Model
+
+MOST_UNIONS = 64
+"""Rows of what fits on models, about, per region at most."""
+
+
+def add_load(pool: Pool, model: Model, share: Ints, none: Ints) -> None:
+    """Add the rows of what fits on models, and the term `overload`."""
+    supply = pool.wan.supply
+    unit = max(1, int(np.gcd.reduce(pool.wan.demand, initial=0)))
+    bits = 1 << np.arange(supply.shape[1])
+    fits: list[tuple[Ints, Bools]] = []
+    for region, free in enumerate(supply // unit):
+        needs = pool.homes[:, region, :] @ bits
+        unions = _unions(needs[needs > 0])
+        inside = (unions[:, None] & bits) > 0
+        rows = model.rows("fits", len(unions), upper=(inside @ free).astype(float))
+        u, c = np.nonzero((needs > 0) & (needs & ~unions[:, None] == 0))
+        model.add(rows[u], share[c, region], pool.demand[c] // unit)
+        fits.append((rows, inside))
+    length, cost = _pieces(supply, unit)
+    length[-1] = int(pool.demand.sum()) // unit
+    piece, r, m = np.nonzero(length * (supply > 0))
+    over = model.variables("over", len(r), upper=length[piece, r, m].astype(float), integer=False)
+    model.term("overload", over, cost[piece, r, m], sense="min")
+    for column, (rows, inside), kind in zip(over, [fits[k] for k in r], m, strict=True):
+        model.add(rows[inside[:, kind]], column, -1.0)
+    model.term("overload", none, HOMELESS * pool.demand, sense="min")
+
+
+def _pieces(supply: Ints, unit: int) -> tuple[Ints, Ints]:
+    """Return the pieces of overload as demand grows beyond supply (4, regions, models).
+
+    That is how many units of demand they are long, and what one of them costs; the last has no end.
+    Demand comes in whole units, so overload is what lines between them say.
+    """
+    first, second = supply // unit, 6 * supply // (5 * unit)
+    points = np.sort(np.stack([first, first + 1, second, second + 1, second + 2]), axis=0)
+    asked = points * unit
+    over = np.maximum(0, asked - supply) - (-np.maximum(0, 5 * asked - 6 * supply) // 5)
+    length = np.diff(points, axis=0)
+    return length, np.diff(over, axis=0) // np.maximum(1, length)
+
+
+def _unions(sets: Ints) -> Ints:
+    """Return the unions of sets of models, as bits; not all, but the whole one, if they are many.
+
+    Rows that are missing make a bound weaker, not wrong.
+    """
+    found = {0}
+    for one in np.unique(sets).tolist():
+        found |= {one | other for other in found}
+        if len(found) > MOST_UNIONS:
+            break
+    found.add(int(np.bitwise_or.reduce(sets, initial=0)))
+    return np.array(sorted(found - {0}), dtype=np.int64)
+
+
+def add_hottest(pool: Pool, model: Model, share: Ints) -> None:
+    """Add the term `hottest`."""
+    supply = pool.wan.supply.sum(axis=1)
+    unit = max(1, int(np.gcd.reduce(np.concatenate([pool.demand, supply]), initial=0)))
+    least = min(int(supply[supply > 0].min(initial=WHOLE_GPU)), WHOLE_GPU)
+    most = 1000 * int(pool.demand.sum()) // least + 1
+    hottest = model.variables("hottest", 1, upper=float(most), integer=False)
+    rows = model.rows("heat", len(supply), upper=0.0)
+    c, r = np.nonzero(share >= 0)
+    model.add(rows[r], share[c, r], 1000 * (pool.demand[c] // unit))
+    given = np.flatnonzero(supply)
+    model.add(rows[given], hottest, -(supply[given] // unit))
+    model.term("hottest", hottest, 1.0, sense="min")
