@@ -376,3 +376,19 @@ def test_a_gang_beyond_its_quota_comes_where_jobs_of_its_tenant_stop() -> None:
     assert found["gang"] == "start"
     assert "preempt" in (found["own0"], found["own2"])
     assert found["other"] != "preempt"
+
+
+def test_a_job_of_a_whole_host_comes_where_others_move_and_stop_at_last() -> None:
+    """All GPUs are taken: what is in its way moves on, and stops others that are worth less."""
+    hosts = [{**host(f"h{i}")} for i in range(2)]
+    jobs = [
+        running("high-0", 0, "h0", 0, priority=1, weight=2),
+        running("low-0", 0, "h0", 1),
+        running("low-1", 0, "h1", 0),
+        running("high-1", 0, "h1", 1, priority=1, weight=2),
+        wants("new", priority=2, weight=4),
+    ]
+    found = cleared(hosts, jobs)
+    assert found["new"] == "start"
+    assert {found["low-0"], found["low-1"]} == {"preempt"}
+    assert {found["high-0"], found["high-1"]} == {"keep", "migrate"}

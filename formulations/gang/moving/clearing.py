@@ -72,7 +72,7 @@ class _Clearing:
         placement, group = self.placement, self.problem.classes[c].choices[o].groups[0]
         rank = int(self.problem.shape_rank[group.shape])
         free = WHOLE_GPU * int(placement.whole[self.problem.open].sum())
-        if free < (1 if rank else group.milli_gpu):
+        if not rank and free < group.milli_gpu:
             return False
         self.shifts.settle()
         over = self._over_quota(c, o)
@@ -82,7 +82,9 @@ class _Clearing:
                 self.shifts.start(c, o, [(host, 1)])
                 started = self.problem.classes[c]
                 self.problem.charge_quota(self._quota, started.tenant, started.choices[o])
-            return host is not None
+                return True
+            if not rank or self.shifts.size(group.shape) == 1:
+                return False
         before, tenant = placement.value, self.problem.classes[c].tenant if over else NOBODY
         sites = ((hosts, ()) for hosts in self._sites(group, tenant))
         for hosts, ousted in chain(sites, self._ousting(group, rank, tenant)):
