@@ -214,7 +214,8 @@ class _Fixing:
             cutoff=most,
         )
         if outcome is None or outcome.values is None:
-            self.exhausted = outcome is not None and not outcome.wall_stopped
+            bound = None if outcome is None else outcome.bound
+            self.exhausted = bound is not None and bound >= most * (1 - BETTER)
             return None
         point = np.append(outcome.values, 0.0)[whole.program.replica]
         self.copied = self._allowed & (point > 0.5)
