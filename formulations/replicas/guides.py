@@ -40,8 +40,12 @@ two are tried, and others where these prove that they have no point.
 SHARE = 0.5
 """Of the time left, for each step."""
 
+FIRST = 0.75
+"""Of the time left, for a better aim than the last one."""
+
 SETTLED, OPEN = 0.9, 0.1
-"""The largest datasets stay as they are, by their share of all GiB; others are free as above."""
+"""The largest datasets stay as they are after both steps, by their share of all GiB; others are
+free as above."""
 
 LOSS = 1.01
 """What the second step may copy, in times of the first: more is not worth a look."""
@@ -83,7 +87,7 @@ def guide(
     aims = _aims(whole.program, session, held)
     for k, holds in enumerate(aims):
         left = max(0.0, session.remaining() - end)
-        until = session.remaining() - left / (len(aims) - k)
+        until = session.remaining() - left * (FIRST if k < len(aims) - 1 else 1.0)
         cutoff = copies * (1 - BETTER if holds == held else DEARER)
         copies_worth = _worth(session, whole, holds, allowed, until, cutoff)
         if copies_worth is not None:
@@ -140,11 +144,13 @@ def _worth(
             reached, least = found, beyond
     if reached is None:
         return None
+    settled = LARGEST
     for beyond in sorted({FREE[1], max(FREE[1], least)}):
         if fixing.decide(LARGER, beyond, reached * LOSS, LARGEST) is not None:
+            settled = SETTLED
             break
-    settled = whole.largest(SETTLED)[:, None]
-    return np.where(settled, fixing.copied, fixing.copied | fixing.free(max(OPEN, least)))
+    kept = whole.largest(settled)[:, None]
+    return np.where(kept, fixing.copied, fixing.copied | fixing.free(max(OPEN, least)))
 
 
 class _Fixing:

@@ -11,7 +11,7 @@ a part grows where models are solved with time to spare.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -103,8 +103,7 @@ class Neighbours:
     def choose(self, replicas: Bools, seconds: float) -> bool:
         """Decide all anew, with replicas among these (groups, regions) only; say if it is better.
 
-        Without those of the draft, which are no use where both are far apart. Where overload is
-        left, half of the time is for copies alone: who looks for both hardly saves any.
+        Without those of the draft, which are no use where both are far apart.
         """
         problem = self.problem
         beside = np.ones((problem.workloads, problem.regions), dtype=np.bool_)
@@ -113,26 +112,16 @@ class Neighbours:
         part = everything(problem, local=local)
         homes = problem.may & (beside[:, :, None] | (not local))
         part = replace(part, homes=homes, holds=replicas)
-        end = self.session.remaining() - seconds
-        share = 0.5 if self.draft.rank(problem)[0] else 1.0
-        better = self._solve(part, share * seconds, start=False)[0]
-        if better and self.draft.rank(problem)[0] and not self.session.expired(end):
-            self._solve(part, self.session.remaining() - end, WORTH | {"overload": 0.0})
-        return better
+        return self._solve(part, seconds, start=False)[0]
 
     def _solve(
-        self,
-        part: Part,
-        seconds: float = SECONDS,
-        worths: Mapping[str, float] = WORTH,
-        *,
-        start: bool = True,
+        self, part: Part, seconds: float = SECONDS, *, start: bool = True
     ) -> tuple[bool, bool]:
         """Return whether a part became better, and whether its model was solved to the end."""
         problem, before = self.problem, self.draft.rank(self.problem)
         held = PartModel(problem, part, self.draft, ())
         model = held.model
-        for name, worth in worths.items():
+        for name, worth in WORTH.items():
             arrays = model.arrays(name)
             used = np.flatnonzero(arrays.cost)
             model.term(
@@ -146,7 +135,7 @@ class Neighbours:
             model.hold("remote_reads", before[1], HOLD_SLACK)
         model.hold("overload", before[0], HOLD_SLACK)
         # The gap is one of copies: other terms, often as they are, would make it wide.
-        paid = sum(worth * value for worth, value in zip(worths.values(), before, strict=True))
+        paid = sum(worth * value for worth, value in zip(WORTH.values(), before, strict=True))
         gap = GAP * max(SHARPNESS, before[2] / paid if paid else 1.0)
         point = held.point(self.draft) if start else None
         outcome = self.session.optimise(model.arrays("all"), most=seconds, gap=gap, start=point)
