@@ -29,23 +29,22 @@ def add_load(pool: Pool, model: Model, share: Ints, none: Ints) -> None:
     """Add the rows of what fits on models, and the term `overload`."""
     supply = pool.wan.supply
     unit = max(1, int(np.gcd.reduce(pool.wan.demand, initial=0)))
-    bits = 1 << np.arange(supply.shape[1])
     fits: list[tuple[Ints, Bools]] = []
     for region, free in enumerate(supply // unit):
-        needs = pool.homes[:, region, :] @ bits
-        unions = _unions(needs[needs > 0])
-        inside = (unions[:, None] & bits) > 0
-        rows = model.rows("fits", len(unions), upper=(inside @ free).astype(float))
-        u, c = np.nonzero((needs > 0) & (needs & ~unions[:, None] == 0))
+        needs = pool.homes[:, region]
+        unions = _unions(needs)
+        rows = model.rows("fits", len(unions), upper=(unions @ free).astype(float))
+        outside = (needs[None] & ~unions[:, None]).any(axis=2)
+        u, c = np.nonzero(needs.any(axis=1) & ~outside)
         model.add(rows[u], share[c, region], pool.demand[c] // unit)
-        fits.append((rows, inside))
+        fits.append((rows, unions))
     length, cost = _pieces(supply, unit)
     length[-1] = int(pool.demand.sum()) // unit
     piece, r, m = np.nonzero(length * (supply > 0))
     over = model.variables("over", len(r), upper=length[piece, r, m].astype(float), integer=False)
     model.term("overload", over, cost[piece, r, m], sense="min")
-    for column, (rows, inside), kind in zip(over, [fits[k] for k in r], m, strict=True):
-        model.add(rows[inside[:, kind]], column, -1.0)
+    for column, (rows, unions), kind in zip(over, [fits[k] for k in r], m, strict=True):
+        model.add(rows[unions[:, kind]], column, -1.0)
     model.term("overload", none, HOMELESS * pool.demand, sense="min")
 
 
@@ -63,18 +62,19 @@ def _pieces(supply: Ints, unit: int) -> tuple[Ints, Ints]:
     return length, np.diff(over, axis=0) // np.maximum(1, length)
 
 
-def _unions(sets: Ints) -> Ints:
-    """Return the unions of sets of models, as bits; not all, but the whole one, if they are many.
+def _unions(sets: Bools) -> Bools:
+    """Return the unions of sets of models, of shapes (unions, models) and (sets, models).
 
-    Rows that are missing make a bound weaker, not wrong.
+    Not all, but the whole one, if they are many: rows that are missing make a bound weaker, not
+    wrong.
     """
-    found = {0}
-    for one in np.unique(sets).tolist():
-        found |= {one | other for other in found}
+    found: Bools = np.logical_or.reduce(sets, axis=0, keepdims=True)
+    for one in np.unique(sets, axis=0):
+        found = np.unique(np.concatenate([found, one[None], found | one]), axis=0)
         if len(found) > MOST_UNIONS:
             break
-    found.add(int(np.bitwise_or.reduce(sets, initial=0)))
-    return np.array(sorted(found - {0}), dtype=np.int64)
+    some: Bools = found[found.any(axis=1)]
+    return some
 
 
 def add_hottest(pool: Pool, model: Model, share: Ints) -> None:

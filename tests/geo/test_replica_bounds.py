@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from placewright.formulations.replicas import load
 from placewright.formulations.replicas.bounds import bounds, relaxed_replicas, together
 from placewright.formulations.replicas.branching import relaxed
 from placewright.formulations.replicas.compile import compile_replicas
@@ -229,3 +230,19 @@ def test_shares_fit_on_the_models_that_they_can_use(picky: int, overload: int) -
         job["options"][0]["groups"][0]["gpu_models"] = ["A"]
     found = best(Round.model_validate(round_), PLAN | {"overload": overload})
     assert found["overload"] == overload
+
+
+def test_without_the_rows_of_some_unions_bounds_are_weaker_not_wrong(
+    replicas_oracle: ModuleType, geo_tiny: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in range(10):
+        round_ = geo_tiny.replicas(seed)
+        problem = compile_replicas(round_)
+        least = min(replicas_oracle.vectors(round_))[0]
+        found = []
+        for most in (0, 64):
+            monkeypatch.setattr(load, "MOST_UNIONS", most)
+            root = relaxed(program_of(pool_of(problem.wan)).arrays("overload", {}), fresh())
+            assert root is not None
+            found.append(root.bound)
+        assert found[0] <= found[1] <= least
