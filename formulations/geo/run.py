@@ -26,8 +26,8 @@ from placewright.formulations.geo.waiting import with_data
 from placewright.formulations.session import SHARPNESS, Bound, Candidate, Session, near
 from placewright.instances.round import Round
 
-Within: TypeAlias = Callable[[Round, Session, Gangs | None], Iterator[Candidate | Bound]]
-"""A round of gangs inside this one, maybe compiled: its plans, verified, and its bounds."""
+Within: TypeAlias = Callable[[Round, Session], Iterator[Candidate | Bound]]
+"""A round of gangs inside this one: its plans, verified, and its bounds."""
 
 SMALL = 4_000
 """Jobs times hosts of a round that is decided as a whole."""
@@ -124,7 +124,7 @@ def _sparing(
     inner = replace(session, gap=0.0)
     if not session.deterministic:
         inner.deadline -= max(0.0, session.remaining()) / 2
-    for step in within(gangs.round, inner, None):
+    for step in within(gangs.round, inner):
         session.wall_stopped |= inner.wall_stopped and session.deterministic
         if isinstance(step, Candidate):
             yield with_data(problem, gangs.told(step))
@@ -144,7 +144,7 @@ def _together(
     known: list[Bound] = []
     # What costs count for is less than any gap of worth that one would ask for.
     inner = replace(session, gap=0.0)
-    for step in within(gangs.round, inner, None):
+    for step in within(gangs.round, inner):
         if isinstance(step, Bound):
             known.append(step)
             yield from gangs.bounds(step, session.best)
