@@ -70,12 +70,13 @@ def _end(begun: _Begun, session: Session) -> Answer:
     The whole plan is verified anyway.
     """
     round_, found, most = begun.round, begun.found, inf
+    value = _value(round_, found)
     for step in steps_within(round_, session, begun.problem) if begun.searched else ():
         if isinstance(step, Bound):
             most = min(most, step.value) if step.term == VALUE else most
-        elif _value(round_, step) >= _value(round_, found):
-            found = step
-        if _value(round_, found) >= most:
+        elif (worth := _value(round_, step)) >= value:
+            found, value = step, worth
+        if value >= most:
             break
     return Answer(found, tuple(session.degraded), session.wall_stopped)
 
@@ -86,12 +87,8 @@ def _value(round_: Round, found: Candidate) -> int:
     starts = sum(
         jobs[j].value_of(option) for j, (option, _) in found.starts.items() if not jobs[j].running
     )
-    stops = (jobs[j].running for j in found.preempted)
-    return starts - sum(
-        jobs[j].value_of(running.option)
-        for j, running in zip(found.preempted, stops, strict=True)
-        if running is not None
-    )
+    stops = ((jobs[j], jobs[j].running) for j in found.preempted)
+    return starts - sum(job.value_of(held.option) for job, held in stops if held is not None)
 
 
 class Parts:

@@ -9,7 +9,7 @@ import numpy as np
 from placewright.formulations.geo.kinds import Kinds
 from placewright.formulations.geo.pricing import most_value, price
 from placewright.formulations.geo.program import Floats, Program, clusters_of, program_of
-from placewright.formulations.geo.rounding import relaxation, whole_point
+from placewright.formulations.geo.rounding import whole_point
 from placewright.formulations.geo.sharing import whole_jobs
 from placewright.formulations.session import HOLD_SLACK, Session
 from placewright.formulations.wan.compile import NONE, Ints
@@ -25,7 +25,7 @@ def bound_value(kinds: Kinds, session: Session) -> float:
     """Return the most value of any plan, proven by prices; without time or solver they are 0."""
     free = np.zeros_like(kinds.problem.remote)
     program = program_of(kinds, clusters_of(kinds, free))
-    outcome = session.optimise(relaxation(program.model.arrays("value")), share=0.3)
+    outcome = session.optimise(program.model.arrays("value", relax=True), share=0.3)
     if outcome is None or outcome.row_duals is None:
         return most_value(kinds, np.zeros(len(program.rows)))
     return most_value(kinds, np.abs(outcome.row_duals)[program.rows])
@@ -51,7 +51,7 @@ def bound_cost(kinds: Kinds, costs: Ints, value: int, session: Session) -> float
     """
     program = program_of(kinds, clusters_of(kinds, costs))
     program.model.hold("value", value, slack=HOLD_SLACK)
-    outcome = session.optimise(relaxation(program.model.arrays("cost")))
+    outcome = session.optimise(program.model.arrays("cost", relax=True))
     if outcome is None or outcome.row_duals is None:
         return None
     duals = np.abs(outcome.row_duals)

@@ -26,18 +26,14 @@ USED = 1e-9
 """Above this a column is part of an optimum."""
 
 
-def relaxation(arrays: Arrays) -> Arrays:
-    """Return a model in which columns need not be whole."""
-    return replace(arrays, integer=np.zeros_like(arrays.integer))
-
-
 def whole_point(arrays: Arrays, session: Session, share: float) -> Floats | None:
     """Return a good point of a model (columns,), whole if one was found; None without time.
 
     First only the columns change that an optimum of the relaxation uses, then those that lose
     nothing at its prices, then all. `share` is that of the time left for each step.
     """
-    relaxed = session.optimise(relaxation(arrays), share=share)
+    continuous = replace(arrays, integer=np.zeros_like(arrays.integer))
+    relaxed = session.optimise(continuous, share=share)
     if relaxed is None or relaxed.values is None or relaxed.row_duals is None:
         return None
     best, reached = relaxed.values, -np.inf

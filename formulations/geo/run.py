@@ -135,10 +135,7 @@ def _sparing(
 
 
 def _together(
-    problem: Problem,
-    gangs: United,
-    session: Session,
-    within: Within,
+    problem: Problem, gangs: United, session: Session, within: Within
 ) -> Iterator[Candidate | Bound]:
     """Yield what a round of gangs says of the whole round."""
     known: list[Bound] = []

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.replicas.branching import Proven, Relaxed, branched, relaxed
+from placewright.formulations.replicas.branching import Proven, Relaxed, branched, relaxed_if_any
 from placewright.formulations.replicas.fewer import fewer, largest
 from placewright.formulations.replicas.partly import in_doubt, partly_whole
 from placewright.formulations.replicas.pool import Pool, pool_of
@@ -70,7 +70,8 @@ def bounds(problem: Problem, session: Session, held: Mapping[str, int]) -> Itera
         yield Bound(term, float(proven[term]), certified=True)
     coarse = program_of(fewer(pool, np.zeros_like(pool.kept)))
     for term in ("overload", "hottest"):
-        if term in terms and (found := _relaxed(coarse.arrays(term, {}), session)) is not None:
+        found = relaxed_if_any(coarse.arrays(term, {}), session) if term in terms else None
+        if found is not None:
             proven[term] = max(proven[term], found.bound)
             yield Bound(term, float(proven[term]), certified=True)
     if session.expired():
@@ -90,11 +91,11 @@ def bounds(problem: Problem, session: Session, held: Mapping[str, int]) -> Itera
             known = {name: held[name] for name in terms[: terms.index(term)] if name in held}
             if large and term in BRANCHED:
                 # The whole may take longer than there is time.
-                found = _relaxed(few.arrays(term, known), session, SOONER)
+                found = relaxed_if_any(few.arrays(term, known), session, SOONER)
                 if found is not None:
                     yield Bound(term, float(found.bound), tuple(known.items()), certified=True)
             arrays = program.arrays(term, known)
-            if (root := _relaxed(arrays, session)) is not None:
+            if (root := relaxed_if_any(arrays, session)) is not None:
                 question = _Question(program, arrays, root, goal, term, tuple(known.items()))
                 yield question.bound(Proven(root.bound, certified=True))
                 if term in BRANCHED and term in held:
@@ -118,7 +119,7 @@ def together(
     """
     program = program_of(pool_of(problem.wan))
     arrays = program.arrays(TOGETHER, {"overload": overload})
-    if (root := _relaxed(arrays, session)) is not None:
+    if (root := relaxed_if_any(arrays, session)) is not None:
         yield Proven(root.bound, certified=True)
         holds = (("overload", overload),)
         yield from _Question(program, arrays, root, goal, TOGETHER, holds).better(session, 1.0)
@@ -206,7 +207,7 @@ def relaxed_replicas(
     held, term = {"overload": overload}, TOGETHER
     if remote_reads is not None:
         held["remote_reads"], term = remote_reads, "copies"
-    found = _relaxed(program.arrays(term, held), session, share)
+    found = relaxed_if_any(program.arrays(term, held), session, share)
     if found is None or found.point is None:
         return None
     replicas: Floats = np.append(found.point, 0.0)[program.replica]
@@ -216,13 +217,6 @@ def relaxed_replicas(
 def is_large(pool: Pool) -> bool:
     """Whether the program of a pool may take longer than there is time."""
     return int(pool.fresh.sum()) > MANY_COPIES
-
-
-def _relaxed(arrays: Arrays, session: Session, share: float = 1.0) -> Relaxed | None:
-    try:
-        return relaxed(arrays, session, share)
-    except ArithmeticError:
-        return None
 
 
 def _resting(pool: Pool) -> dict[str, int]:

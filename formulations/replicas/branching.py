@@ -93,6 +93,14 @@ def relaxed(arrays: Arrays, session: Session, share: float = 1.0) -> Relaxed | N
     return None if bound is None else Relaxed(ceil(bound), outcome.values, -outcome.row_duals)
 
 
+def relaxed_if_any(arrays: Arrays, session: Session, share: float = 1.0) -> Relaxed | None:
+    """Solve a relaxation like `relaxed`; None also where the solver says that no point exists."""
+    try:
+        return relaxed(arrays, session, share)
+    except ArithmeticError:
+        return None
+
+
 def impossible(arrays: Arrays, session: Session) -> bool:
     """Say whether multipliers prove that no point exists.
 

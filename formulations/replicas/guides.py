@@ -14,11 +14,10 @@ Pochet and Wolsey, "Production planning by mixed integer programming", Springer 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 
 import numpy as np
 
-from placewright.formulations.replicas.branching import Relaxed, relaxed
+from placewright.formulations.replicas.branching import Relaxed, relaxed_if_any
 from placewright.formulations.replicas.draft import Draft
 from placewright.formulations.replicas.pool import pool_of
 from placewright.formulations.replicas.problem import Problem
@@ -26,6 +25,7 @@ from placewright.formulations.replicas.program import Program
 from placewright.formulations.replicas.whole import MOST_COPIES, Choice, Whole, worth_a_try
 from placewright.formulations.session import Session
 from placewright.formulations.wan.compile import Bools
+from placewright.solver import Arrays
 
 LARGEST, LARGER = 0.83, 0.96
 """Shares of all GiB that the datasets have which are made whole first, and then."""
@@ -117,10 +117,7 @@ def _least(
     """Return about the least of a term at what others hold, no more than is held."""
     if not held[term]:
         return 0
-    try:
-        least = relaxed(program.arrays(term, holds), session)
-    except ArithmeticError:
-        return held[term]
+    least = relaxed_if_any(program.arrays(term, holds), session)
     return held[term] if least is None else min(held[term], int(least.bound * MORE))
 
 
@@ -133,7 +130,14 @@ def _worth(
     cutoff: float,
 ) -> Bools | None:
     """Return copies (datasets, regions) to choose among, when so many seconds are left at most."""
-    fixing = _Fixing(session, whole, holds, allowed, end)
+    arrays = whole.program.arrays("copies", holds)
+    barred = np.zeros(arrays.columns, dtype=np.bool_)
+    barred[whole.program.replica[whole.program.pool.fresh & ~allowed]] = True
+    arrays = arrays.without_columns(barred)
+    root = relaxed_if_any(arrays, session)
+    if root is None:
+        return None
+    fixing = _Fixing(session, whole, holds, allowed, end, arrays, root)
     reached, least = None, 0.0
     for number, beyond in enumerate(FREE):
         if number > 1 and (reached is not None or not fixing.exhausted):
@@ -171,26 +175,19 @@ class _Fixing:
         holds: Mapping[str, int],
         allowed: Bools,
         end: float,
+        arrays: Arrays,
+        root: Relaxed,
     ) -> None:
         self._session, self._whole, self._end = session, whole, end
         self._holds, self._allowed = holds, allowed
-        program = whole.program
-        arrays = program.arrays("copies", holds)
-        barred = np.zeros(arrays.columns, dtype=np.bool_)
-        barred[program.replica[program.pool.fresh & ~allowed]] = True
-        self._arrays = arrays.without_columns(barred)
+        self._arrays, self._root = arrays, root
         self.copied, self.exhausted = np.zeros_like(allowed), False
-        self._root: Relaxed | None = None
-        with suppress(ArithmeticError):
-            self._root = relaxed(self._arrays, session)
 
     def free(self, beyond: float) -> Bools:
         """Return copies (datasets, regions) that cost so much more than their worth at most.
 
         It is counted in parts of their size.
         """
-        if self._root is None:
-            return self._allowed
         worth = worth_a_try(self._whole.program, self._arrays, self._root, beyond)
         return self._allowed & worth
 
@@ -208,7 +205,7 @@ class _Fixing:
         """
         self.exhausted = False
         left = self._session.remaining() - self._end
-        if left <= 0 or self._root is None:
+        if left <= 0:
             return None
         whole, stays = self._whole, self._whole.largest(kept)[:, None]
         free = (self.free(beyond) | self.copied) & ~stays

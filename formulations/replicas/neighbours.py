@@ -105,9 +105,7 @@ class Neighbours:
 
         Without those of the draft, which are no use where both are far apart.
         """
-        problem = self.problem
-        beside = np.ones((problem.workloads, problem.regions), dtype=np.bool_)
-        np.logical_and.at(beside, problem.read_workload, replicas[problem.read_group])
+        problem, beside = self.problem, self._beside(replicas)
         local = self.draft.rank(problem)[1] == 0
         part = everything(problem, local=local)
         homes = problem.may & (beside[:, :, None] | (not local))
@@ -175,8 +173,7 @@ class Neighbours:
         ] = True
         # Homes beside data that is there or may come, and those of today.
         found = np.where(groups[:, None], holds, draft.replicas)
-        beside = np.ones((problem.workloads, problem.regions), dtype=np.bool_)
-        np.logical_and.at(beside, problem.read_workload, found[problem.read_group])
+        beside = self._beside(found)
         return Part(
             workloads=np.ones(problem.workloads, dtype=np.bool_),
             groups=groups,
@@ -184,6 +181,13 @@ class Neighbours:
             holds=holds,
             local=draft.rank(problem)[1] == 0,
         )
+
+    def _beside(self, replicas: Bools) -> Bools:
+        """Return where workloads have all their data (workloads, regions) with these replicas."""
+        problem = self.problem
+        beside = np.ones((problem.workloads, problem.regions), dtype=np.bool_)
+        np.logical_and.at(beside, problem.read_workload, replicas[problem.read_group])
+        return beside
 
     def _regions(self) -> Part:
         """Return a few regions, drawn by what is copied there, and all that is in them."""

@@ -19,6 +19,7 @@ from typing import Self
 import numpy as np
 
 from placewright.formulations.replicas.branching import Relaxed
+from placewright.formulations.replicas.fewer import largest
 from placewright.formulations.replicas.pool import Pool
 from placewright.formulations.replicas.program import TOGETHER, Program, program_of
 from placewright.formulations.wan.compile import Bools, Ints
@@ -169,13 +170,9 @@ class Whole:
     def largest(self, share: float) -> Bools:
         """Return the datasets (datasets,), largest first, that make up a share of what may move."""
         pool = self.program.pool
-        moves: Bools = np.logical_or.reduce(pool.fresh, axis=1)
-        size = np.where(moves, pool.wan.size, 0)
-        order = np.argsort(-size, kind="stable")
-        found = np.zeros(len(size), dtype=np.bool_)
-        before = np.cumsum(size[order]) - size[order]
-        found[order] = before < share * size.sum()
-        return found
+        size = np.sort(pool.wan.size * pool.fresh.any(axis=1))[::-1]
+        before = np.cumsum(size) - size
+        return largest(pool, int((before < share * size.sum()).sum()))
 
 
 def _least_reads(pool: Pool) -> Floats:
