@@ -12,6 +12,7 @@ from placewright.formulations.gang.moving.quickly import quickly
 from placewright.formulations.gang.moving.settling import settle
 from placewright.formulations.gang.placing.placement import Placement
 from placewright.formulations.session import Session
+from placewright.instances.job import Job
 from placewright.instances.references import check_round
 from placewright.instances.round import Round
 from placewright.rounds import solve_round
@@ -63,16 +64,16 @@ def test_a_gang_stays_if_what_waits_is_worth_less() -> None:
         assert placement.value == 0
 
 
-def test_another_tenants_job_moves_to_where_one_stops_for_its_tenants_quota() -> None:
-    """The gang needs three GPUs of quota that jobs hold to whose hosts it does not come."""
+def runs(name: str, priority: int, tenant: str, model: str | None, *places: tuple[str, int]) -> Raw:
+    """A job that runs with one GPU per task."""
+    group: Raw = {"count": len(places), "gpu": 1000, "gpu_models": model and [model]}
+    tasks = [{"index": i, "host": host, "gpus": [gpu]} for i, (host, gpu) in enumerate(places)]
+    named = {"name": name, "priority": priority, "tenant": tenant}
+    return {**named, "options": [{"groups": [group]}], "running": {"tasks": tasks}}
 
-    def runs(name: str, host: str, gpu: int, priority: int, tenant: str, models: Any = None) -> Raw:
-        group: Raw = {"gpu": 1000, "gpu_models": models}
-        running = {"tasks": [{"host": host, "gpus": [gpu]}]}
-        options = [{"groups": [group]}]
-        named = {"name": name, "priority": priority, "tenant": tenant}
-        return {**named, "options": options, "running": running}
 
+def beyond_its_quota(*running: Raw) -> Round:
+    """A gang of four GPUs of model A, and who runs; its tenant may hold five."""
     hosts = [
         {"name": f"h{i}", "parent": "r", "gpus": 2, "gpu_model": model}
         for i, model in enumerate("AABB")
@@ -84,14 +85,6 @@ def test_another_tenants_job_moves_to_where_one_stops_for_its_tenants_quota() ->
         "weight": 8,
         "options": [{"groups": [{"count": 2, "gpu": 2000, "gpu_models": ["A"]}]}],
     }
-    jobs = [
-        runs("own-a", "h0", 0, 0, "red"),
-        runs("own-b", "h2", 0, 0, "red", ["B"]),
-        runs("own-c", "h2", 1, 0, "red", ["B"]),
-        runs("own-d", "h3", 0, 0, "red", ["B"]),
-        runs("high", "h3", 1, 1, "blue", ["B"]),
-        gang,
-    ]
     round_ = Round.model_validate(
         {
             "cluster": {
@@ -100,10 +93,22 @@ def test_another_tenants_job_moves_to_where_one_stops_for_its_tenants_quota() ->
                 "hosts": hosts,
             },
             "tenants": [{"name": "red", "quota": {"gpu": 5000}}, {"name": "blue"}],
-            "jobs": jobs,
+            "jobs": [*running, gang],
         }
     )
     check_round(round_)
+    return round_
+
+
+def test_another_tenants_job_moves_to_where_one_stops_for_its_tenants_quota() -> None:
+    """The gang needs three GPUs of quota that jobs hold to whose hosts it does not come."""
+    round_ = beyond_its_quota(
+        runs("own-a", 0, "red", None, ("h0", 0)),
+        runs("own-b", 0, "red", "B", ("h2", 0)),
+        runs("own-c", 0, "red", "B", ("h2", 1)),
+        runs("own-d", 0, "red", "B", ("h3", 0)),
+        runs("high", 1, "blue", "B", ("h3", 1)),
+    )
     placement = Placement(compile_round(round_))
     clear(session(), placement)
     settle(placement)
@@ -112,3 +117,30 @@ def test_another_tenants_job_moves_to_where_one_stops_for_its_tenants_quota() ->
     plan = solve_round(round_, time_limit=10, isolation="none")
     assert plan.certificate is not None
     assert plan.certificate.terms[0].value == placement.value
+
+
+def test_a_whole_gang_stops_for_its_tenants_quota_where_one_job_moves_to_a_host_of_it() -> None:
+    round_ = beyond_its_quota(
+        runs("own", 0, "red", "B", ("h2", 0), ("h2", 1), ("h3", 0)),
+        runs("high", 1, "blue", "B", ("h3", 1)),
+    )
+    placement = Placement(compile_round(round_))
+    clear(session(), placement)
+    settle(placement)
+    assert placement.value == 4 * 8000 - 3 * 1000
+    plan = solve_round(round_, time_limit=10, isolation="none")
+    assert plan.certificate is not None
+    assert plan.certificate.terms[0].value == placement.value
+
+
+def test_who_has_moved_stops_for_others_elsewhere_too() -> None:
+    """The gang moves a job off its hosts; one of more worth may yet take the place it came to."""
+    round_ = beyond_its_quota(runs("low", 0, "blue", None, ("h0", 0)))
+    one: Raw = {"name": "one", "priority": 1, "weight": 2, "tenant": "blue"}
+    one["options"] = [{"groups": [{"gpu": 1000, "gpu_models": ["B"]}]}]
+    full = [runs(f"b{i}", 3, "blue", "B", (f"h{2 + i // 2}", i % 2)) for i in range(3)]
+    jobs = [*round_.jobs, *(Job.model_validate(raw) for raw in (one, *full))]
+    placement = Placement(compile_round(round_.model_copy(update={"jobs": tuple(jobs)})))
+    clear(session(), placement)
+    settle(placement)
+    assert placement.value == 4 * 8000 + 2 * 1000 - 1000

@@ -18,12 +18,14 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.jobs import ANY, NO_LEVEL, Group, Start
+from placewright.formulations.gang.jobs import ANY, NO_LEVEL, Group, JobClass, Start
+from placewright.formulations.gang.moving.movers import ANYBODY
 from placewright.formulations.gang.moving.owing import Owing
 from placewright.formulations.gang.moving.shifting import Shifts
 from placewright.formulations.gang.placing.filling import fill
 from placewright.formulations.gang.placing.greedy import order_of
 from placewright.formulations.gang.placing.placement import Placement
+from placewright.formulations.gang.problem import Problem
 from placewright.formulations.session import Session
 from placewright.instances.documents import WHOLE_GPU
 
@@ -39,17 +41,30 @@ SITES = 3
 
 def clear(session: Session, placement: Placement) -> None:
     """Start waiting jobs of one group, the most valuable per GPU first, then fill what is free."""
-    problem, clearing = placement.problem, _Clearing(placement)
-    for c, o in order_of(problem):
-        job_class = problem.classes[c]
-        choice = job_class.choices[o]
-        if job_class.running or len(choice.groups) > 1 or choice.tied:
-            continue
-        if problem.shape_gpu[choice.groups[0].shape] < WHOLE_GPU:
-            continue
+    problem = placement.problem
+    free = WHOLE_GPU * int(placement.whole[problem.open].sum())
+    wanted = [
+        (c, o)
+        for c, o in order_of(problem)
+        if placement.waiting[c] and _clears(problem, problem.classes[c], o, free)
+    ]
+    if not wanted:
+        return
+    clearing = _Clearing(placement)
+    for c, o in wanted:
         while placement.waiting[c] and not session.expired() and clearing.start(c, o):
             pass
     fill(placement)
+
+
+def _clears(problem: Problem, job_class: JobClass, option: int, free: int) -> bool:
+    """Whether a job could come to hosts where others are; where nothing is free, others stop."""
+    choice = job_class.choices[option]
+    if job_class.running or len(choice.groups) > 1 or choice.tied:
+        return False
+    group = choice.groups[0]
+    enough = free >= group.milli_gpu or problem.shape_rank[group.shape] > 0
+    return bool(enough and problem.shape_gpu[group.shape] >= WHOLE_GPU)
 
 
 class _Clearing:
@@ -84,7 +99,7 @@ class _Clearing:
                 self.problem.charge_quota(self._quota, started.tenant, started.choices[o])
                 return True
             if not rank or self.shifts.size(group.shape) == 1:
-                return False
+                return bool(rank) and self._displace(c, o, over)
         before, tenant = placement.value, self.problem.classes[c].tenant if over else NOBODY
         sites = ((hosts, ()) for hosts in self._sites(group, tenant))
         for hosts, ousted in chain(sites, self._ousting(group, rank, tenant)):
@@ -92,7 +107,25 @@ class _Clearing:
                 self._quota = placement.quota_left()
                 return True
             self.shifts.back()
-        return False
+        return group.count == 1 and self._displace(c, o, over)
+
+    def _displace(self, c: int, o: int, over: dict[int, int]) -> bool:
+        """Start a job of one task where others stop that are worth less; whether that is lawful."""
+        shifts, job_class = self.shifts, self.problem.classes[c]
+        owner = job_class.tenant if over else ANYBODY
+        stopped = shifts.displace(Start(c, o, ()), job_class.choices[o].value, owner)
+        owing = Owing(self.problem, job_class.tenant, over)
+        for start in stopped or ():
+            owing.give_back(start)
+        if stopped is None or owing or not self._lawful(stopped):
+            shifts.back()
+            return False
+        self._quota = self.placement.quota_left()
+        return True
+
+    def _lawful(self, stopped: Iterable[Start]) -> bool:
+        """Whether all these jobs may stop, as things are."""
+        return all(start.job == ANY or self.placement.may_leave(start.job) for start in stopped)
 
     def _over_quota(self, c: int, o: int) -> dict[int, int]:
         """Return what one more job of a class would hold beyond its tenant's quota, by resource."""
@@ -149,8 +182,7 @@ class _Clearing:
                 owing.give_back(each)
                 left.append(each)
         left += owing.collect(shifts)
-        lawful = (start.job == ANY or self.placement.may_leave(start.job) for start in left)
-        return not owing and all(lawful)
+        return not owing and self._lawful(left)
 
     def _own(self, start: Start, tenant: int) -> bool:
         """Whether a job is a tenant's."""
@@ -166,7 +198,7 @@ class _Clearing:
         Of a `tenant` that has to give something back, its own do not count.
         """
         size, whole = self.shifts.size(group.shape), self.placement.whole
-        each = np.minimum((whole + self.shifts.held) // size, group.count)
+        each = np.minimum((whole + self.shifts.movers.held) // size, group.count)
         each[~self.shifts.may_come(group.shape)] = 0
         cost = np.maximum(0, each * size - whole)
         if tenant != NOBODY:

@@ -6,11 +6,13 @@ first who ran where others have come anyway; then others of any tenant move in t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 
 from placewright.formulations.gang.jobs import ANY, Choice, Start
 from placewright.formulations.gang.moving.shifting import Shifts
 from placewright.formulations.gang.problem import Problem
+from placewright.instances.documents import WHOLE_GPU
 
 
 class Owing:
@@ -47,21 +49,13 @@ def _at_once(shifts: Shifts, tenant: int) -> Iterator[Start]:
 
     Those of least worth per GPU come first.
     """
-    found = []
-    for number, held in shifts.jobs():
-        start = shifts.get(number)
-        mine = shifts.problem.classes[start.job_class].tenant == tenant
-        if mine and (start.job == ANY or _gave_way(shifts, start.job)):
-            found.append((shifts.worth(start) / held, number))
+    found = [
+        (mover.dear, mover.number)
+        for mover in shifts.movers
+        if mover.tenant == tenant and (mover.job == ANY or shifts.gave_way(mover.job))
+    ]
     for _, number in sorted(found):
         yield shifts.take_off(number)
-
-
-def _gave_way(shifts: Shifts, job: int) -> bool:
-    """Whether all that came to where a job ran, and something did, is of higher precedence."""
-    running = shifts.problem.running[job]
-    came = shifts.placement.arrivals[[host for _, _, host, _ in running.places]]
-    return bool(came.any() and not came[:, : running.level + 1].any())
 
 
 def _relieved(shifts: Shifts, tenant: int) -> Iterator[Start]:
@@ -70,39 +64,58 @@ def _relieved(shifts: Shifts, tenant: int) -> Iterator[Start]:
     Of the other one's place on its host anybody may make use. Those of least worth per GPU stop
     first, for the largest that there is room for.
     """
-    placement, running = shifts.placement, shifts.problem.running
-    mine: list[tuple[float, int]] = []
-    others: list[tuple[int, int, int]] = []
-    for number, held in shifts.jobs():
-        start = shifts.get(number)
-        if start.job == ANY:
+    placement = shifts.placement
+    mine = list(_gangs_of(shifts, tenant))
+    others: defaultdict[tuple[int, int, int], list[int]] = defaultdict(list)
+    for mover in shifts.movers:
+        if mover.job == ANY or mover.moved:
             continue
-        if shifts.problem.classes[start.job_class].tenant == tenant:
-            mine.append((shifts.worth(start) / held, number))
-        elif running[start.job].level and placement.in_place(start.job):
-            others.append((-held, running[start.job].level, number))
-    others.sort()
-    for _, number in sorted(mine):
-        job = shifts.get(number).job
-        for k, (_, rank, other) in enumerate(others):
-            if rank > running[job].level and _may_relieve(shifts, number, other):
-                others.pop(k)
-                stopped = shifts.take_off(number)
-                shifts.put(shifts.take_off(other), running[job].places[0][2])
-                yield stopped
-                break
+        if mover.tenant == tenant:
+            mine.append((mover.dear, mover.job))
+        elif mover.level:
+            others[-mover.held, mover.level, mover.shape].append(mover.number)
+    for _, job in sorted(mine):
+        relief = _relief(shifts, job, sorted(others)) if placement.may_leave(job) else None
+        if relief is not None:
+            kind, host = relief
+            other = others[kind].pop()
+            if not others[kind]:
+                del others[kind]
+            stopped = shifts.take_off(placement.start_of(job))
+            shifts.put(shifts.take_off(other), host)
+            yield stopped
 
 
-def _may_relieve(shifts: Shifts, number: int, other: int) -> bool:
-    """Whether a job may come to where another one ran, if that stops."""
-    placement, stops, comes = shifts.placement, shifts.get(number), shifts.get(other)
-    running, shape = shifts.problem.running[stops.job], shifts.shape_of(comes)
-    host = running.places[0][2]
-    room = int(placement.whole[host])
-    if stops.puts[0].host == host:
-        room += shifts.size(shifts.shape_of(stops))
-    return bool(
-        room >= shifts.size(shape)
-        and shifts.may_come(shape)[host]
-        and not placement.arrivals[host, : running.level + 1].any()
-    )
+def _gangs_of(shifts: Shifts, tenant: int) -> Iterator[tuple[float, int]]:
+    """Yield the running jobs of several tasks of a tenant, with their worth per GPU."""
+    classes, placement = shifts.problem.classes, shifts.placement
+    for job, running in shifts.problem.running.items():
+        mine = classes[running.job_class]
+        choice = mine.choices[0]
+        if mine.tenant == tenant and not choice.single and placement.in_place(job):
+            milli = sum(group.milli_gpu for group in choice.groups)
+            if milli:
+                yield choice.value * WHOLE_GPU / milli, job
+
+
+def _relief(
+    shifts: Shifts, job: int, others: Iterable[tuple[int, int, int]]
+) -> tuple[tuple[int, int, int], int] | None:
+    """Return the first of `others` that may move to where a job runs, if this stops, and a host.
+
+    They are GPUs below nothing, levels and shapes of jobs.
+    """
+    problem, placement = shifts.problem, shifts.placement
+    running = problem.running[job]
+    groups = problem.classes[running.job_class].choices[0].groups
+    left = {host: groups[group].shape for group, _, host, _ in running.places}
+    for kind in others:
+        _, level, shape = kind
+        may = shifts.may_come(shape)
+        for host, leaves in left.items() if level > running.level else ():
+            gpus = placement.whole[host] + shifts.size(leaves)
+            rest = placement.free[host] + problem.shape_demand[leaves]
+            enough = gpus >= shifts.size(shape) and (rest >= problem.shape_demand[shape]).all()
+            if may[host] and enough:
+                return kind, host
+    return None

@@ -6,14 +6,14 @@ such as find room at once, or, if that is not enough, such as find it once more 
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.jobs import ANY, Put, Start
+from placewright.formulations.gang.moving.movers import ANYBODY, Mover, Movers
 from placewright.formulations.gang.placing.placement import Placement
 from placewright.instances.documents import WHOLE_GPU
 
@@ -21,9 +21,6 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 NOWHERE = -1
-
-ANYBODY = -2
-"""Instead of a tenant."""
 
 TRIES, TRIES_LESS = 128, 4
 """Hosts that are tried to make room for one task, and how many bits fewer if what is there has to
@@ -34,21 +31,19 @@ STEPS = 2
 
 
 class Shifts:
-    """Jobs of one task with whole GPUs, tied to nobody, by the host that they are on.
+    """Moves of jobs, which go by the numbers of their starts.
 
-    `held` (hosts,) are the GPUs that they hold together. Jobs go by the numbers of their starts;
-    one that was put back has another one, `latest`.
+    One that was put back has another number, `latest`. `movers` are the jobs that may move.
     """
 
     def __init__(self, placement: Placement) -> None:
         self.placement, self.problem = placement, placement.problem
-        self.held = np.zeros(len(placement.whole), dtype=np.int64)
-        self._on: defaultdict[int, dict[int, int]] = defaultdict(dict)
-        self._shape: dict[int, int] = {}
+        self.movers = Movers(self.problem)
         self._undo: list[Callable[[], object]] = []
         self._now: dict[int, int] = {}
+        self._full: dict[int, int] = {}
         for number, start in placement.started():
-            self._add(number, start)
+            self.movers.add(number, start)
 
     def size(self, shape: int) -> int:
         """Return the whole GPUs of a task."""
@@ -73,7 +68,7 @@ class Shifts:
     def in_the_way(self, shape: int, host: int, many: int) -> list[int]:
         """Return jobs that have to leave a host so that it has GPUs for so many tasks."""
         lack = many * self.size(shape) - int(self.placement.whole[host])
-        return _covering(self._on[host], lack)
+        return _covering(self.movers.on(host), lack)
 
     def place(self, start: Start) -> bool:
         """Start a job again on another host; return whether there is one."""
@@ -88,9 +83,19 @@ class Shifts:
         self._start(start.job_class, start.choice, puts, start.job)
 
     def room(self, shape: int) -> int | None:
-        """Return a host with room for a task, if need be once others have moved on."""
+        """Return a host with room for a task, if need be once others have moved on.
+
+        Where there was none, none is sought again before more GPUs are free.
+        """
+        free = int(self.placement.whole[self.problem.open].sum())
+        if self._full.get(shape, -1) >= free:
+            return None
         host = self._best_fit(shape)
-        return self._make_way(shape, STEPS) if host is None else host
+        if host is None:
+            host = self._make_way(shape, STEPS)
+        if host is None:
+            self._full[shape] = free
+        return host
 
     def displace(self, start: Start, most: float, owner: int = ANYBODY) -> list[Start] | None:
         """Start a job again where others that are worth less than `most` make way, and return them.
@@ -99,17 +104,23 @@ class Shifts:
         `owner`, if given.
         """
         shape, best, chosen, target = self.shape_of(start), most, [], NOWHERE
-        size, rank = self.size(shape), int(self.problem.shape_rank[shape])
-        whole = self.placement.whole
-        may = self.may_come(shape) & (whole + self.held >= size)
-        for host in np.flatnonzero(may).tolist():
-            lack, lost, found = size - int(whole[host]), 0.0, []
-            for worth, held, number in sorted(self._victims(host, rank, owner)):
-                if lack <= 0 or lost >= best:
+        rank = int(self.problem.shape_rank[shape])
+        top = self._below(rank)
+        lack = self.size(shape) - self.placement.whole
+        least = self.movers.least_lost(lack, top)
+        least[~self.may_come(shape)] = np.inf
+        for host in np.argsort(least, kind="stable").tolist():
+            if least[host] >= best:
+                break
+            wanted, lost, found = int(lack[host]), 0.0, []
+            for mover in self.movers.below(host, rank, int(top[host]), owner):
+                if wanted <= 0 or lost >= best:
                     break
-                found.append(number)
-                lack, lost = lack - held, lost + worth * held
-            if lack <= 0 and lost < best:
+                if mover.moved and not self.gave_way(mover.job):
+                    continue
+                found.append(mover.number)
+                wanted, lost = wanted - mover.held, lost + mover.dear * mover.held
+            if wanted <= 0 and lost < best:
                 best, chosen, target = lost, found, host
         if target == NOWHERE:
             return None
@@ -119,32 +130,29 @@ class Shifts:
         self.put(start, target)
         return stopped
 
-    def _victims(
-        self, host: int, rank: int, owner: int = ANYBODY
-    ) -> Iterator[tuple[float, int, int]]:
-        """Yield the worth per GPU, GPUs and number of jobs on a host that a rank may displace."""
-        running, arrivals = self.problem.running, self.placement.arrivals[host]
-        for number, held in self._on[host].items():
-            start = self.get(number)
-            if owner not in (ANYBODY, self.problem.classes[start.job_class].tenant):
-                continue
-            if start.job != ANY:
-                level = running[start.job].level
-                if level >= rank or arrivals[: level + 1].any():
-                    continue
-            yield self.worth(start) / held, held, number
+    def _below(self, rank: int) -> Ints:
+        """Return the level below which a rank may stop jobs (hosts,).
+
+        On a host to which tasks have come only such may stop as these may profit from.
+        """
+        came = self.placement.arrivals > 0
+        first = np.where(came.any(axis=1), came.argmax(axis=1), came.shape[1])
+        below: Ints = np.minimum(rank, first)
+        return below
+
+    def gave_way(self, job: int) -> bool:
+        """Whether all that came to where a job ran, and something did, is of higher precedence."""
+        running = self.problem.running[job]
+        came = self.placement.arrivals[[host for _, _, host, _ in running.places]]
+        return bool(came.any() and not came[:, : running.level + 1].any())
 
     def held_by(self, tenant: int, rank: int) -> Ints:
         """Return the GPUs that jobs of a tenant hold which may stop for a rank (hosts,)."""
-        found = np.zeros_like(self.held)
-        for host in np.flatnonzero(self.held).tolist():
-            found[host] += sum(held for _, held, _ in self._victims(host, rank, tenant))
+        found, top = np.zeros_like(self.movers.held), self._below(rank)
+        for host in np.flatnonzero(self.movers.held).tolist():
+            mine = self.movers.below(host, rank, int(top[host]), tenant)
+            found[host] = sum(mover.held for mover in mine)
         return found
-
-    def jobs(self) -> Iterator[tuple[int, int]]:
-        """Yield the numbers of all jobs, with the GPUs that each holds."""
-        for jobs in self._on.values():
-            yield from jobs.items()
 
     def worth(self, start: Start) -> int:
         """Return the value of a job."""
@@ -208,32 +216,32 @@ class Shifts:
         # Whoever moves on takes as much as it leaves.
         if whole[self.problem.open].sum() < size:
             return None
-        hosts = np.flatnonzero(may & (whole < size) & (whole + self.held >= size))
-        hosts = hosts[np.argsort(-whole[hosts], kind="stable")].tolist()
+        hosts = np.flatnonzero(may & (whole < size) & (whole + self.movers.held >= size))
+        hosts = hosts[np.argsort(-whole[hosts], kind="stable")]
+        held = self.movers.of_shape[:, hosts]
         for deep in range(steps):
-            able_to = cache(partial(self._could_move, may=may, deep=deep))
-            tries = TRIES >> (TRIES_LESS * deep)
-            for host in hosts:
-                jobs = self._on[host].items()
-                able = {number: held for number, held in jobs if able_to(self._shape[number])}
-                lack = size - int(whole[host])
-                if sum(able.values()) < lack:
-                    continue
-                before = len(self._undo)
-                moved = self._move_on(_covering(able, lack), host, deep)
+            able = [
+                s
+                for s in np.flatnonzero(held.any(axis=1)).tolist()
+                if self._could_move(s, may, deep)
+            ]
+            enough = held[able].sum(axis=0) >= size - whole[hosts]
+            tried: list[int] = hosts[enough][: TRIES >> (TRIES_LESS * deep)].tolist()
+            for host in tried:
+                lack, before = size - int(whole[host]), len(self._undo)
+                movers = [mover for mover in self.movers.on(host) if mover.shape in able]
+                moved = self._move_on(_covering(movers, lack), host, deep)
                 if moved and self.holds(shape, host, 1):
-                    return int(host)
+                    return host
                 self.back(before)
-                tries -= 1
-                if not tries:
-                    break
         return None
 
-    def _could_move(self, shape: int, *, may: Bools, deep: int) -> bool:
+    def _could_move(self, shape: int, may: Bools, deep: int) -> bool:
         """Whether a job finds room at once; or might do so where one cannot be that `may` be."""
         if deep:
             return bool((self.problem.shape_hosts[shape] & ~may).any())
-        return bool(self.placement.fits(shape).any())
+        most = self.placement.whole.max(initial=0)
+        return self.size(shape) <= most and bool(self.placement.fits(shape).any())
 
     def _move_on(self, numbers: Iterable[int], host: int, deep: int) -> bool:
         """Move jobs from a host to others, as far as these have room; whether all found some."""
@@ -250,7 +258,7 @@ class Shifts:
 
     def _start(self, c: int, o: int, puts: Sequence[Put], job: int) -> None:
         number = self.placement.start(c, o, puts, job)
-        self._add(number, Start(c, o, puts, job))
+        self.movers.add(number, Start(c, o, puts, job))
         self._undo.append(partial(self._drop, number))
 
     def _drop(self, number: int) -> None:
@@ -258,32 +266,20 @@ class Shifts:
 
     def _put_back(self, number: int, start: Start) -> None:
         self._now[number] = self.placement.restart(start)
-        self._add(self._now[number], start)
+        self.movers.add(self._now[number], start)
 
     def _off(self, number: int) -> Start:
         start = self.get(number)
         self.placement.stop(number)
-        if len(start.puts) == 1:
-            host = start.puts[0].host
-            self.held[host] -= self._on[host].pop(number, 0)
+        self.movers.drop(number, start.puts[0].host)
         return start
 
-    def _add(self, number: int, start: Start) -> None:
-        """Note a job if it may move."""
-        choice = self.problem.classes[start.job_class].choices[start.choice]
-        held = self.size(self.shape_of(start))
-        if choice.single and held:
-            host = start.puts[0].host
-            self._on[host][number] = held
-            self._shape[number] = self.shape_of(start)
-            self.held[host] += held
 
-
-def _covering(jobs: Mapping[int, int], lack: int) -> list[int]:
+def _covering(movers: Iterable[Mover], lack: int) -> list[int]:
     """Return jobs that hold so many GPUs together, with few too many; all if they do not."""
     if lack <= 0:
         return []
-    sizes = sorted((-size, number) for number, size in jobs.items())
+    sizes = sorted((-mover.held, mover.number) for mover in movers)
     found = []
     for size, number in sizes:
         if -size <= lack:

@@ -97,6 +97,10 @@ class Placement:
             np.zeros(len(cluster.names[label.level]), dtype=np.int64) for label in problem.labels
         ]
         self._worth = 0 if cleared else problem.running_value
+        self._quota = dict(problem.quota)
+        for c, off in zip(problem.classes, self.stopped, strict=True):
+            if c.running:
+                problem.charge_quota(self._quota, c.tenant, c.choices[0], len(c.jobs) - len(off))
 
     def fits(self, shape: int) -> NDArray[np.int64]:
         """Return per host how many tasks of a shape may arrive now."""
@@ -239,9 +243,11 @@ class Placement:
 
     def start(self, job_class: int, choice: int, puts: Sequence[Put], job: int = ANY) -> int:
         """Start a waiting job of a class, whose tasks have been put; return the start's number."""
+        started = self.problem.classes[job_class]
         self.waiting[job_class] -= 1
-        self._worth += self.problem.classes[job_class].choices[choice].value
-        if self.problem.classes[job_class].running:
+        self._worth += started.choices[choice].value
+        self.problem.charge_quota(self._quota, started.tenant, started.choices[choice])
+        if started.running:
             if job == ANY:
                 job = self.stopped[job_class][-1]
             self.stopped[job_class].remove(job)
@@ -256,8 +262,10 @@ class Placement:
         """Undo a start."""
         stopped = self._starts.pop(start)
         self._note_label(stopped, -1)
-        choice = self.problem.classes[stopped.job_class].choices[stopped.choice]
+        job_class = self.problem.classes[stopped.job_class]
+        choice = job_class.choices[stopped.choice]
         self._worth -= choice.value
+        self.problem.charge_quota(self._quota, job_class.tenant, choice, -1)
         for put in stopped.puts:
             self.lift(choice.groups[put.group].shape, put)
         self.waiting[stopped.job_class] += 1
@@ -400,12 +408,7 @@ class Placement:
 
     def quota_left(self) -> dict[tuple[int, int], int]:
         """Return what tenants may still take, per (tenant, resource or -1 for milli-GPU)."""
-        left = dict(self.problem.quota)
-        if left:
-            for start in self._starts.values():
-                started = self.problem.classes[start.job_class]
-                self.problem.charge_quota(left, started.tenant, started.choices[start.choice])
-        return left
+        return dict(self._quota)
 
     @property
     def overfull(self) -> bool:
