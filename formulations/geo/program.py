@@ -4,7 +4,8 @@ A cluster holds jobs of one kind whose data is alike: what they read over links 
 factor, and least in the same regions. It has a variable for each way in a region where it reads
 less than elsewhere, and one for all other regions together; who goes there is shared out over
 regions by variables of all clusters of a kind (a pool). So a program has few variables for each
-job, and the prices of its rows bound the whole round (pricing.py).
+job, and the prices of its rows bound the whole round (pricing.py). A coarse one has a cluster for
+each pool, whose jobs cost in each region what they do on average.
 """
 
 from __future__ import annotations
@@ -31,8 +32,10 @@ class Clusters:
     `of_job` (jobs,) is the cluster of each job, `kind` (clusters,) and `cost` (clusters, regions)
     its kind and mean cost, `near` (clusters, regions) where it costs less than the most, `can`
     (clusters, regions) where it may run, `pool` (clusters,) the number of its kind with these.
+    `coarse`: one of each pool.
     """
 
+    coarse: bool
     of_job: Ints
     number: Ints
     kind: Ints
@@ -42,7 +45,7 @@ class Clusters:
     pool: Ints
 
 
-def clusters_of(kinds: Kinds, costs: Ints) -> Clusters:
+def clusters_of(kinds: Kinds, costs: Ints, *, coarse: bool = False) -> Clusters:
     """Return the clusters of a round in which jobs cost so much in regions (jobs, regions)."""
     problem = kinds.problem
     jobs = np.flatnonzero(kinds.of_job != NONE)
@@ -51,7 +54,7 @@ def clusters_of(kinds: Kinds, costs: Ints) -> Clusters:
     mine = np.where(can & pending[:, None], costs[jobs], 0)
     most = mine.max(axis=1, initial=0)
     level = np.zeros(mine.shape, dtype=np.int8)
-    some = most > 0
+    some = most > 0 if not coarse else np.zeros(len(jobs), dtype=np.bool_)
     level[some] = (LEVELS * mine[some] + most[some, None] - 1) // most[some, None]
     level[~can] = -1
     size = np.where(some, np.floor(np.log2(np.maximum(1, most))), -1).astype(np.int64)
@@ -70,7 +73,7 @@ def clusters_of(kinds: Kinds, costs: Ints) -> Clusters:
     pools = np.concatenate(
         [kind[:, None].view(np.uint8).reshape(len(first), -1), can[first].view(np.uint8)], axis=1
     )
-    return Clusters(of_job, number, kind, cost, near, can[first], _distinct(pools)[1])
+    return Clusters(coarse, of_job, number, kind, cost, near, can[first], _distinct(pools)[1])
 
 
 def _distinct(rows: NDArray[np.uint8]) -> tuple[Ints, Ints]:
@@ -163,11 +166,12 @@ def program_of(kinds: Kinds, clusters: Clusters) -> Program:
         np.concatenate([kinds.value[way], kinds.value[pool_way]]).astype(np.float64),
     )
     model.term("value", *value, sense="max", constant=-float(lost.sum()))
-    top = np.where(clusters.can, clusters.cost, 0.0).max(axis=1, initial=0.0)
-    cost = (
-        np.concatenate([near, far]),
-        np.concatenate([clusters.cost[cluster, region], top[far_cluster]]),
-    )
+    if clusters.coarse:
+        costly, each = shared, clusters.cost[member[pool], kinds.way_region[pool_way]]
+    else:
+        top = np.where(clusters.can, clusters.cost, 0.0).max(axis=1, initial=0.0)
+        costly, each = far, top[far_cluster]
+    cost = np.concatenate([near, costly]), np.concatenate([clusters.cost[cluster, region], each])
     model.term("cost", *cost, sense="min")
     return Program(
         kinds=kinds,

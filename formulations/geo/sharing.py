@@ -7,7 +7,7 @@ goes wherever there is room.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -54,15 +54,9 @@ def whole_jobs(program: Program, values: Floats, costs: Ints) -> tuple[Ints, Int
         at = 0
         for _, way, share in sorted(places[c]):
             at += give(mine[at : at + share], way)
-        pool = slots.get(int(clusters.pool[c]), [])
-        wanted = min(int(elsewhere[c]), len(mine) - at)
-        while wanted > 0 and pool:
-            way, share = pool.pop()
-            many = min(wanted, share)
-            at += give(mine[at : at + many], way)
-            wanted -= many
-            if many < share:
-                pool.append((way, share - many))
+        pool = slots.get(int(clusters.pool[c]), {})
+        for way, jobs in _spread(mine[at : at + int(elsewhere[c])], costs, pool, kinds.way_region):
+            give(jobs, way)
     pending = (kinds.of_job != NONE) & (kinds.problem.at == NONE)
     for j, way in room.offer(np.flatnonzero(pending & (region == NONE)).tolist(), costs):
         region[j], taken[j] = kinds.way_region[way], way
@@ -73,14 +67,41 @@ def _whole(shares: Floats) -> Ints:
     return np.floor(shares + ROUNDING).astype(np.int64)
 
 
-def _slots(program: Program, values: Floats) -> dict[int, list[tuple[int, int]]]:
+def _spread(
+    jobs: Ints, costs: Ints, slots: dict[int, int], way_region: Ints
+) -> Iterator[tuple[int, Ints]]:
+    """Yield the ways of a pool with jobs that go there, and take as many of its `slots`.
+
+    Those first that save most beside the way where they cost most.
+    """
+    ways = np.array([way for way, left in slots.items() if left], dtype=np.int64)
+    if not len(jobs) or not len(ways):
+        return
+    cost = costs[jobs][:, way_region[ways]]
+    order = np.argsort((cost - cost.max(axis=1)[:, None]).ravel(), kind="stable")
+    given: dict[int, list[int]] = {}
+    left = set(range(len(jobs)))
+    for at in order.tolist():
+        j, w = divmod(at, len(ways))
+        way = int(ways[w])
+        if j in left and slots[way]:
+            slots[way] -= 1
+            left.remove(j)
+            given.setdefault(way, []).append(j)
+            if not left:
+                break
+    for way, mine in given.items():
+        yield way, jobs[mine]
+
+
+def _slots(program: Program, values: Floats) -> dict[int, dict[int, int]]:
     """Return the ways of each pool, each with the whole jobs that go it."""
-    slots: dict[int, list[tuple[int, int]]] = {}
+    slots: dict[int, dict[int, int]] = {}
     shares = _whole(values[program.pool]).tolist()
     ways = zip(program.pool_number.tolist(), program.pool_way.tolist(), shares, strict=True)
     for pool, way, share in ways:
         if share:
-            slots.setdefault(pool, []).append((way, share))
+            slots.setdefault(pool, {})[way] = share
     return slots
 
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from placewright.formulations.gang.jobs import ANY, NO_LEVEL, Group, JobClass, Start
 from placewright.formulations.gang.moving.movers import ANYBODY
 from placewright.formulations.gang.moving.owing import Owing
+from placewright.formulations.gang.moving.relaying import relay
 from placewright.formulations.gang.moving.shifting import Shifts
 from placewright.formulations.gang.placing.filling import fill
 from placewright.formulations.gang.placing.greedy import order_of
@@ -73,7 +74,6 @@ class _Clearing:
     def __init__(self, placement: Placement) -> None:
         self.placement, self.problem = placement, placement.problem
         self.shifts = Shifts(placement)
-        self._quota = placement.quota_left()
         classes = self.problem.classes
         self._gangs = [
             job
@@ -95,8 +95,6 @@ class _Clearing:
             host = None if over else self.shifts.room(group.shape)
             if host is not None:
                 self.shifts.start(c, o, [(host, 1)])
-                started = self.problem.classes[c]
-                self.problem.charge_quota(self._quota, started.tenant, started.choices[o])
                 return True
             if not rank or self.shifts.size(group.shape) == 1:
                 return bool(rank) and self._displace(c, o, over)
@@ -104,7 +102,6 @@ class _Clearing:
         sites = ((hosts, ()) for hosts in self._sites(group, tenant))
         for hosts, ousted in chain(sites, self._ousting(group, rank, tenant)):
             if self._come(c, o, hosts, ousted, over) and placement.value > before:
-                self._quota = placement.quota_left()
                 return True
             self.shifts.back()
         return group.count == 1 and self._displace(c, o, over)
@@ -112,15 +109,16 @@ class _Clearing:
     def _displace(self, c: int, o: int, over: dict[int, int]) -> bool:
         """Start a job of one task where others stop that are worth less; whether that is lawful."""
         shifts, job_class = self.shifts, self.problem.classes[c]
-        owner = job_class.tenant if over else ANYBODY
-        stopped = shifts.displace(Start(c, o, ()), job_class.choices[o].value, owner)
+        start, worth = Start(c, o, ()), job_class.choices[o].value
+        stopped = shifts.displace(start, worth, job_class.tenant if over else ANYBODY)
+        if stopped is None and not over:
+            stopped = relay(shifts, start, worth)
         owing = Owing(self.problem, job_class.tenant, over)
         for start in stopped or ():
             owing.give_back(start)
         if stopped is None or owing or not self._lawful(stopped):
             shifts.back()
             return False
-        self._quota = self.placement.quota_left()
         return True
 
     def _lawful(self, stopped: Iterable[Start]) -> bool:
@@ -132,7 +130,7 @@ class _Clearing:
         problem, job_class = self.problem, self.problem.classes[c]
         over = {
             resource: problem.demand_of(job_class.choices[o], resource) - left
-            for (tenant, resource), left in self._quota.items()
+            for (tenant, resource), left in self.placement.quota_left().items()
             if tenant == job_class.tenant
         }
         return {resource: amount for resource, amount in over.items() if amount > 0}
@@ -189,8 +187,10 @@ class _Clearing:
         return self.problem.classes[start.job_class].tenant == tenant
 
     def _waits(self, start: Start, rank: int) -> bool:
-        """Whether a job may wait, or stop, for one of a rank."""
-        return start.job == ANY or self.problem.running[start.job].level < rank
+        """Whether a job may wait, or stop, for one of a rank that has come."""
+        if start.job == ANY:
+            return True
+        return self.problem.running[start.job].level < rank and self.shifts.gave_way(start.job)
 
     def _sites(self, group: Group, tenant: int) -> Iterator[Hosts]:
         """Yield hosts for all tasks of a gang, those first from which the fewest GPUs move.

@@ -15,21 +15,18 @@ from placewright.formulations.session import Session
 def quickly(problem: Problem, session: Session) -> Placement:
     """Return a placement that starts what fits, makes room, and displaces what is worth less.
 
-    If jobs of higher precedence still wait once there is room, all is decided again, precedence by
-    precedence. The better plan counts.
+    If jobs of higher precedence do not all fit, all is decided precedence by precedence instead.
     """
-    gentle = Placement(problem)
-    fill(gentle)
-    if not _waits(gentle):
-        return gentle
-    clear(session, gentle)
-    if not _waits(gentle, rank=1):
-        return gentle
-    keen = Placement(problem)
+    placement = Placement(problem)
+    fill(placement)
+    if not _waits(placement, rank=1):
+        clear(session, placement)
+        return placement
+    placement = Placement(problem)
     for rank in range(int(problem.shape_rank.max(initial=0)), -1, -1):
-        with keen.held_back(rank):
-            _enforce(session, keen)
-    return max(gentle, keen, key=lambda placement: placement.value)
+        with placement.held_back(rank):
+            _enforce(session, placement)
+    return placement
 
 
 def _enforce(session: Session, placement: Placement) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.jobs import ANY, Put, Start
-from placewright.formulations.gang.moving.movers import ANYBODY, Mover, Movers
+from placewright.formulations.gang.moving.movers import ANYBODY, Floats, Mover, Movers
 from placewright.formulations.gang.placing.placement import Placement
 from placewright.instances.documents import WHOLE_GPU
 
@@ -105,10 +105,8 @@ class Shifts:
         """
         shape, best, chosen, target = self.shape_of(start), most, [], NOWHERE
         rank = int(self.problem.shape_rank[shape])
-        top = self._below(rank)
-        lack = self.size(shape) - self.placement.whole
-        least = self.movers.least_lost(lack, top)
-        least[~self.may_come(shape)] = np.inf
+        top, lack = self._below(rank), self.size(shape) - self.placement.whole
+        least, before = self.least_lost(shape), len(self._undo)
         for host in np.argsort(least, kind="stable").tolist():
             if least[host] >= best:
                 break
@@ -126,9 +124,17 @@ class Shifts:
             return None
         stopped = [self.take_off(number) for number in chosen]
         if not self.holds(shape, target, 1):
+            self.back(before)
             return None
         self.put(start, target)
         return stopped
+
+    def least_lost(self, shape: int) -> Floats:
+        """Return what hosts lose at least if a task displaces others there (hosts,)."""
+        lack = self.size(shape) - self.placement.whole
+        least = self.movers.least_lost(lack, self._below(int(self.problem.shape_rank[shape])))
+        least[~self.may_come(shape)] = np.inf
+        return least
 
     def _below(self, rank: int) -> Ints:
         """Return the level below which a rank may stop jobs (hosts,).
