@@ -16,7 +16,8 @@ import numpy as np
 from placewright.formulations.geo.compile import Problem
 from placewright.formulations.session import Candidate, DataPlan
 from placewright.formulations.wan.compile import NONE, Bools, Ints
-from placewright.formulations.wan.transfers import Transfers, reachable, schedule
+from placewright.formulations.wan.reach import reachable
+from placewright.formulations.wan.transfers import Transfers, schedule
 
 NEVER = 2**62
 """When data arrives that never does."""

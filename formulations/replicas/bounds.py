@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from math import ceil
 from typing import TypeAlias
 
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from placewright.formulations.replicas.branching import Proven, Relaxed, branched, relaxed_if_any
 from placewright.formulations.replicas.fewer import fewer, largest
+from placewright.formulations.replicas.frugal import among, unavoidable
 from placewright.formulations.replicas.partly import in_doubt, partly_whole
 from placewright.formulations.replicas.pool import Pool, pool_of
 from placewright.formulations.replicas.problem import HOMELESS, Problem
@@ -77,8 +79,12 @@ def bounds(problem: Problem, session: Session, held: Mapping[str, int]) -> Itera
     if session.expired():
         return
     large = is_large(pool)
-    few = program_of(fewer(pool, largest(pool, FEW_DATASETS))) if large else coarse
-    program = program_of(pool)
+
+    @cache
+    def program_with(*, reads_held: bool, all_data: bool) -> Program:
+        part = among(pool, held) if reads_held else pool
+        return program_of(part if all_data else fewer(part, largest(part, FEW_DATASETS)))
+
     spare = LAST * session.remaining()
     for names in (("overload", *BRANCHED), ("imbalance", "hottest")):
         questions: list[_Question] = []
@@ -91,9 +97,11 @@ def bounds(problem: Problem, session: Session, held: Mapping[str, int]) -> Itera
             known = {name: held[name] for name in terms[: terms.index(term)] if name in held}
             if large and term in BRANCHED:
                 # The whole may take longer than there is time.
+                few = program_with(reads_held="remote_reads" in known, all_data=False)
                 found = relaxed_if_any(few.arrays(term, known), session, SOONER)
                 if found is not None:
                     yield Bound(term, float(found.bound), tuple(known.items()), certified=True)
+            program = program_with(reads_held="remote_reads" in known, all_data=True)
             arrays = program.arrays(term, known)
             if (root := relaxed_if_any(arrays, session)) is not None:
                 question = _Question(program, arrays, root, goal, term, tuple(known.items()))
@@ -222,12 +230,10 @@ def is_large(pool: Pool) -> bool:
 def _resting(pool: Pool) -> dict[str, int]:
     """Return what is lost in every plan, for terms that need no program to see some of it.
 
-    That is what jobs cost that cannot have a home, and what others read where no replica can be.
+    That is what jobs cost that cannot have a home, and what cannot but be read from afar.
     """
     never = np.logical_not(np.logical_or.reduce(pool.homes, axis=(1, 2)))
-    lives = np.logical_or.reduce(pool.homes, axis=2)[pool.read_class]
-    away = np.logical_not((lives & pool.possible[pool.read_dataset]).any(axis=1))
     return {
         "overload": HOMELESS * int(pool.demand[never].sum()),
-        "remote_reads": int(pool.step_gib[away[pool.step_read]].sum()),
+        "remote_reads": unavoidable(pool),
     }

@@ -8,7 +8,7 @@ import numpy as np
 
 from placewright.formulations.replicas.problem import Problem, dense
 from placewright.formulations.wan.compile import Bools, Ints, Wan, compile_wan
-from placewright.formulations.wan.transfers import reachable
+from placewright.formulations.wan.reach import within_reach
 from placewright.instances.round import Round
 
 FEW = 40
@@ -27,7 +27,9 @@ def problem_of(wan: Wan) -> Problem:
     first = np.unique(workload, return_index=True)[1]
     head = np.unique(group, return_index=True)[1]
     now = (wan.holds | wan.arriving)[head]
-    may_hold = _reachable(wan)[head] | now
+    may_hold = np.ones_like(now)
+    np.logical_and.at(may_hold, group, within_reach(wan))
+    may_hold |= now
     read_workload, read_group, read_gib, read_remote = _reads(wan, workload, group)
     linked = wan.bandwidth > 0
     may = wan.may_run[first][:, :, None] & wan.may_use[first][:, None, :] & (wan.supply > 0)[None]
@@ -125,17 +127,3 @@ def _totals(place: Ints, amounts: Ints, count: int) -> Ints:
     totals = np.zeros(count, dtype=np.int64)
     np.add.at(totals, place, amounts)
     return totals
-
-
-def _reachable(wan: Wan) -> Bools:
-    """Return where a copy of each dataset could come at all (datasets, regions)."""
-    known: dict[bytes, Bools] = {}
-    rows = []
-    for dataset, (holders, may) in enumerate(
-        zip(wan.holds | wan.arriving, wan.may_hold, strict=True)
-    ):
-        key = holders.tobytes() + may.tobytes()
-        if key not in known:
-            known[key] = reachable(wan, dataset) & may
-        rows.append(known[key])
-    return np.array(rows, dtype=np.bool_).reshape(wan.holds.shape)

@@ -12,15 +12,30 @@ import numpy as np
 
 from placewright.formulations.replicas.pool import Pool, steps
 from placewright.formulations.replicas.problem import dense
-from placewright.formulations.wan.compile import Bools
+from placewright.formulations.wan.compile import Bools, Ints
+
+
+def largest_first(pool: Pool) -> Ints:
+    """Return the datasets (datasets,) in the order of the GiB that could be copied of each."""
+    return np.argsort(-_gib(pool), kind="stable")
 
 
 def largest(pool: Pool, number: int) -> Bools:
     """Return so many datasets (datasets,) of which most GiB could be copied."""
     found = np.zeros(len(pool.kept), dtype=np.bool_)
-    fresh: Bools = np.logical_or.reduce(pool.fresh, axis=1)
-    found[np.argsort(-pool.wan.size * fresh, kind="stable")[:number]] = True
+    found[largest_first(pool)[:number]] = True
     return found
+
+
+def making_up(pool: Pool, share: float) -> int:
+    """Return how many datasets, largest first, make up a share of all GiB that could be copied."""
+    size = _gib(pool)[largest_first(pool)]
+    return int((np.cumsum(size) - size < share * size.sum()).sum())
+
+
+def _gib(pool: Pool) -> Ints:
+    gib: Ints = pool.wan.size * np.logical_or.reduce(pool.fresh, axis=1)
+    return gib
 
 
 def fewer(pool: Pool, datasets: Bools) -> Pool:

@@ -14,27 +14,34 @@ Pochet and Wolsey, "Production planning by mixed integer programming", Springer 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 
 import numpy as np
 
 from placewright.formulations.replicas.branching import Relaxed, relaxed_if_any
 from placewright.formulations.replicas.draft import Draft
-from placewright.formulations.replicas.pool import pool_of
+from placewright.formulations.replicas.fewer import largest, largest_first, making_up
+from placewright.formulations.replicas.frugal import among, unavoidable
+from placewright.formulations.replicas.pool import Pool, pool_of
 from placewright.formulations.replicas.problem import Problem
-from placewright.formulations.replicas.program import Program
+from placewright.formulations.replicas.program import program_of
 from placewright.formulations.replicas.whole import MOST_COPIES, Choice, Whole, worth_a_try
 from placewright.formulations.session import Session
 from placewright.formulations.wan.compile import Bools
 from placewright.solver import Arrays
 
-LARGEST, LARGER = 0.83, 0.96
-"""Shares of all GiB that the datasets have which are made whole first, and then."""
+AT_ONCE = 50
+"""Copies in an optimum of the relaxation that are made whole first; then twice as many, and so on.
+"""
+
+LARGER = 0.96
+"""Share of all GiB that the datasets have which are made whole."""
 
 FREE = (-1.0, 0.03, 0.1, 0.3, 9.0)
 """What a copy that is free may cost beyond its worth, in parts of its size.
 
 None costs so much less than it is worth as the first says, or so much more as the last. The first
-two are tried, and others where these prove that they have no point.
+two are tried, the first alone where relaxations are slow, and others where no point is proven.
 """
 
 SHARE = 0.5
@@ -44,26 +51,20 @@ FIRST = 0.75
 """Of the time left, for a better aim than the last one."""
 
 SETTLED, OPEN = 0.9, 0.1
-"""The largest datasets stay as they are after both steps, by their share of all GiB; others are
+"""The largest datasets stay as they are after all steps, by their share of all GiB; others are
 free as above."""
 
-LOSS = 1.01
-"""What the second step may copy, in times of the first: more is not worth a look."""
+LOSS = 1.02
+"""What a step may copy, in times of the one before: more is not worth a look."""
 
 MORE = 1.01
-"""Overload and remote reads that points may have, in times of the least."""
+"""Overload that points may have, in times of the least."""
 
 DEARER = 1.1
 """What points may copy that are better before, in times of what the draft does."""
 
 BETTER = 2e-3
 """Points must be better than others like them by so much, relative to them; also the gap."""
-
-
-def is_branched(problem: Problem) -> bool:
-    """Whether the program of a problem is small enough to be branched on."""
-    fresh = problem.may_hold & ~problem.now
-    return int(fresh[problem.group].sum()) <= MOST_COPIES
 
 
 def guide(
@@ -79,16 +80,17 @@ def guide(
     refused
         (groups, regions): copies that are not to be made.
     """
-    whole = Whole.of(pool_of(problem.wan))
-    allowed = whole.program.pool.fresh & ~refused[problem.group]
+    pool = pool_of(problem.wan)
+    allowed = pool.fresh & ~refused[problem.group]
     end = session.remaining() - seconds
     overload, remote_reads, copies = draft.rank(problem)
     held = {"overload": overload, "remote_reads": remote_reads}
-    aims = _aims(whole.program, session, held)
+    aims = _aims(pool, session, held)
     for k, holds in enumerate(aims):
         left = max(0.0, session.remaining() - end)
         until = session.remaining() - left * (FIRST if k < len(aims) - 1 else 1.0)
         cutoff = copies * (1 - BETTER if holds == held else DEARER)
+        whole = Whole.of(among(pool, holds))
         copies_worth = _worth(session, whole, holds, allowed, until, cutoff)
         if copies_worth is not None:
             replicas = problem.now.copy()
@@ -97,28 +99,19 @@ def guide(
     return None
 
 
-def _aims(program: Program, session: Session, held: dict[str, int]) -> list[dict[str, int]]:
+def _aims(pool: Pool, session: Session, held: dict[str, int]) -> list[dict[str, int]]:
     """Return what points are to be no worse than, the best first; what is held is the last."""
     aims = [held]
-    reads = {"remote_reads": held["remote_reads"]}
-    overload = _least(program, session, "overload", reads, held)
-    if overload < held["overload"]:
-        aims.insert(0, {"overload": overload, **reads})
-    first = {"overload": aims[0]["overload"]}
-    remote_reads = _least(program, session, "remote_reads", first, held)
+    if held["overload"]:
+        arrays = program_of(pool).arrays("overload", {"remote_reads": held["remote_reads"]})
+        least = relaxed_if_any(arrays, session)
+        overload = held["overload"] if least is None else int(least.bound * MORE)
+        if overload < held["overload"]:
+            aims.insert(0, {**held, "overload": overload})
+    remote_reads = unavoidable(pool)
     if remote_reads < held["remote_reads"]:
-        aims.insert(0, {**first, "remote_reads": remote_reads})
+        aims.insert(0, {**aims[0], "remote_reads": remote_reads})
     return aims
-
-
-def _least(
-    program: Program, session: Session, term: str, holds: Mapping[str, int], held: Mapping[str, int]
-) -> int:
-    """Return about the least of a term at what others hold, no more than is held."""
-    if not held[term]:
-        return 0
-    least = relaxed_if_any(program.arrays(term, holds), session)
-    return held[term] if least is None else min(held[term], int(least.bound * MORE))
 
 
 def _worth(
@@ -138,22 +131,26 @@ def _worth(
     if root is None:
         return None
     fixing = _Fixing(session, whole, holds, allowed, end, arrays, root)
-    reached, least = None, 0.0
+    numbers = fixing.numbers()
+    tried = 1 if int(whole.program.pool.fresh.sum()) > MOST_COPIES else 2
+    reached, least = None, FREE[0]
     for number, beyond in enumerate(FREE):
-        if number > 1 and (reached is not None or not fixing.exhausted):
+        if number >= tried and (reached is not None or not fixing.exhausted):
             break
         most = cutoff if reached is None else reached * (1 - BETTER)
-        found = fixing.decide(LARGEST, beyond, most)
+        found = fixing.decide(numbers[0], beyond, most)
         if found is not None:
             reached, least = found, beyond
     if reached is None:
         return None
-    settled = LARGEST
-    for beyond in sorted({FREE[1], max(FREE[1], least)}):
-        if fixing.decide(LARGER, beyond, reached * LOSS, LARGEST) is not None:
-            settled = SETTLED
-            break
-    kept = whole.largest(settled)[:, None]
+    settled = numbers[0]
+    for number, beyond in product(numbers[1:], sorted({least, max(least, FREE[1])})):
+        if number > settled:
+            found = fixing.decide(number, beyond, reached * LOSS, settled)
+            if found is not None:
+                reached, settled = found, number
+    pool = whole.program.pool
+    kept = largest(pool, min(settled, making_up(pool, SETTLED)))[:, None]
     return np.where(kept, fixing.copied, fixing.copied | fixing.free(max(OPEN, least)))
 
 
@@ -191,13 +188,22 @@ class _Fixing:
         worth = worth_a_try(self._whole.program, self._arrays, self._root, beyond)
         return self._allowed & worth
 
-    def decide(self, large: float, beyond: float, most: float, kept: float = 0.0) -> float | None:
+    def numbers(self) -> list[int]:
+        """Return how many datasets are whole after each step."""
+        pool = self._whole.program.pool
+        last = max(1, making_up(pool, LARGER))
+        copies = np.cumsum(self.free(FREE[0]).sum(axis=1)[largest_first(pool)])
+        most = AT_ONCE * (2 ** np.arange(1, 1 + int(copies[-1] // AT_ONCE).bit_length()) - 1)
+        found = np.clip(np.searchsorted(copies, most, side="right"), 1, last)
+        return [int(number) for number in np.unique(np.append(found, last))]
+
+    def decide(self, large: int, beyond: float, most: float, kept: int = 0) -> float | None:
         """Make the largest datasets whole, and return the GiB copied; None without a point.
 
         Parameters
         ----------
         large, kept
-            Shares of all GiB of what is whole, and of what stays as it is.
+            So many of the largest datasets are whole, and stay as they are.
         beyond
             As in `free`.
         most
@@ -207,9 +213,10 @@ class _Fixing:
         left = self._session.remaining() - self._end
         if left <= 0:
             return None
-        whole, stays = self._whole, self._whole.largest(kept)[:, None]
+        whole, pool = self._whole, self._whole.program.pool
+        stays = largest(pool, kept)[:, None]
         free = (self.free(beyond) | self.copied) & ~stays
-        choice = Choice(free, self.copied & stays, whole.largest(large))
+        choice = Choice(free, self.copied & stays, largest(pool, large))
         outcome = self._session.optimise(
             whole.arrays("copies", self._holds, choice),
             share=SHARE * left / self._session.remaining(),

@@ -41,25 +41,24 @@ class Part:
         (workloads, regions, models): homes that free workloads may have.
     holds : Bools
         (groups, regions): replicas that free groups may have.
-    local : bool
-        Whether no free workload reads from afar.
+    frugal : bool
+        Whether free workloads read from afar only what cannot be where they are.
     """
 
     workloads: Bools
     groups: Bools
     homes: Bools
     holds: Bools
-    local: bool = False
+    frugal: bool = False
 
 
-def everything(problem: Problem, *, local: bool = False) -> Part:
+def everything(problem: Problem) -> Part:
     """Return the part that is all of a problem."""
     return Part(
         workloads=np.ones(problem.workloads, dtype=np.bool_),
         groups=np.ones(problem.groups, dtype=np.bool_),
         homes=problem.may,
         holds=problem.may_hold,
-        local=local,
     )
 
 
@@ -176,7 +175,8 @@ class PartModel:
         sure: Bools = fixed.replicas[p] & ~part.groups[p, None]
         i, r = np.nonzero((most > 0) & np.logical_not(settled)[:, None] & ~sure)
         rows = self._beside(self._mark("local", i, r, most), i, r, most)
-        far = problem.read_remote[i] & ~(free[i] & part.local)
+        may = ~(problem.may_hold[p[i], r] & free[i] & part.frugal)
+        far = problem.read_remote[i] & may
         gib = problem.read_gib[i[far]].astype(float)
         away = self.model.variables("away", len(gib), upper=most[i, r][far], integer=False)
         self.model.add(rows[far], away, -1.0)

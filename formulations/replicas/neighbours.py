@@ -17,6 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from placewright.formulations.replicas.draft import Draft
+from placewright.formulations.replicas.frugal import frugal_homes
 from placewright.formulations.replicas.model import Part, PartModel, everything
 from placewright.formulations.replicas.problem import Problem
 from placewright.formulations.session import HOLD_SLACK, SHARPNESS, Session
@@ -62,6 +63,7 @@ class Neighbours:
     ) -> None:
         self.problem, self.session, self.draft = problem, session, draft
         self._may_hold = problem.may_hold.copy()
+        self._least, self._unavoidable = frugal_homes(problem)
         self._random = np.random.default_rng(session.seed)
         self._relaxed = relaxed
         self._size = {
@@ -105,11 +107,10 @@ class Neighbours:
 
         Without those of the draft, which are no use where both are far apart.
         """
-        problem, beside = self.problem, self._beside(replicas)
-        local = self.draft.rank(problem)[1] == 0
-        part = everything(problem, local=local)
-        homes = problem.may & (beside[:, :, None] | (not local))
-        part = replace(part, homes=homes, holds=replicas)
+        problem, homes = self.problem, self.problem.may
+        if self._frugal:
+            homes = homes & self._beside(replicas)[:, :, None]
+        part = replace(everything(problem), homes=homes, holds=replicas, frugal=self._frugal)
         return self._solve(part, seconds, start=False)[0]
 
     def _solve(
@@ -146,6 +147,11 @@ class Neighbours:
             return True, solved
         return False, solved
 
+    @property
+    def _frugal(self) -> bool:
+        """Whether no job of the draft reads more from afar than it must."""
+        return self.draft.rank(self.problem)[1] <= self._unavoidable
+
     def _part(self, kind: str) -> Part:
         if kind == "regions":
             return self._regions()
@@ -179,13 +185,17 @@ class Neighbours:
             groups=groups,
             homes=problem.may & (beside[:, :, None] | (draft.jobs > 0)),
             holds=holds,
-            local=draft.rank(problem)[1] == 0,
+            frugal=self._frugal,
         )
 
     def _beside(self, replicas: Bools) -> Bools:
-        """Return where workloads have all their data (workloads, regions) with these replicas."""
-        problem = self.problem
-        beside = np.ones((problem.workloads, problem.regions), dtype=np.bool_)
+        """Return where workloads have all their data (workloads, regions) with these replicas.
+
+        All that can be there, if none may read more from afar than it must.
+        """
+        problem, beside = self.problem, np.ones_like(self._least)
+        if self._frugal:
+            beside, replicas = self._least.copy(), replicas | ~problem.may_hold
         np.logical_and.at(beside, problem.read_workload, replicas[problem.read_group])
         return beside
 

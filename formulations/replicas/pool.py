@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from placewright.formulations.wan.compile import Bools, Ints, Wan
+from placewright.formulations.wan.reach import within_reach
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,7 +79,7 @@ def pool_of(wan: Wan) -> Pool:
     """Return the classes of a round and where its data could be."""
     there = wan.holds | wan.arriving
     room = np.maximum(wan.storage, wan.size @ there)
-    possible = there | _reachable(wan, there, room)
+    possible = within_reach(wan)
     job, dataset, gib, remote = _reads(wan)
     job_class, first = _classes(wan, job, dataset, remote)
     classes = len(first)
@@ -138,25 +139,6 @@ def pool_of(wan: Wan) -> Pool:
         ingress=inwards.sum(axis=0),
         egress=inwards.sum(axis=1),
     )
-
-
-def _reachable(wan: Wan, there: Bools, room: Ints) -> Bools:
-    """Return where copies could come, as far as room and links out of and into regions say."""
-    reached = there.copy()
-    for p in range(len(wan.datasets)):
-        links = wan.within(p) & (wan.budget > 0)
-        # The first copy to be made comes from regions that hold the dataset now.
-        leaving = (wan.budget * links)[there[p]][:, ~there[p]]
-        if leaving.sum() < wan.size[p]:
-            continue
-        fits = (wan.budget * links).sum(axis=0) >= wan.size[p]
-        into = links & (fits & (room >= wan.size[p]))[None, :]
-        # A region that cannot hold a replica may still be on the path of one.
-        passed = reached[p].copy()
-        while (new := links[passed].any(axis=0) & ~passed).any():
-            passed |= new
-        reached[p] |= into[passed].any(axis=0)
-    return reached
 
 
 def _reads(wan: Wan) -> tuple[Ints, Ints, Ints, Bools]:

@@ -9,12 +9,12 @@ from functools import cached_property
 import numpy as np
 
 from placewright.formulations.replicas.annealing import Annealing
-from placewright.formulations.replicas.bounds import bounds, relaxed_replicas
+from placewright.formulations.replicas.bounds import MANY_COPIES, bounds, relaxed_replicas
 from placewright.formulations.replicas.carrying import carry, too_large
 from placewright.formulations.replicas.draft import Draft
 from placewright.formulations.replicas.dropping import balanced
 from placewright.formulations.replicas.exact import exact, is_small
-from placewright.formulations.replicas.guides import guide, is_branched
+from placewright.formulations.replicas.guides import guide
 from placewright.formulations.replicas.neighbours import Neighbours
 from placewright.formulations.replicas.placing import greedy
 from placewright.formulations.replicas.problem import Problem
@@ -75,6 +75,12 @@ class Relocation:
         """Copies (groups, regions) that links cannot carry even alone."""
         return too_large(self.problem)
 
+    @property
+    def _guidable(self) -> bool:
+        """Whether the program is small enough to be relaxed again and again."""
+        fresh = self.problem.may_hold & ~self.problem.now
+        return int(fresh[self.problem.group].sum()) <= MANY_COPIES
+
     def steps(self) -> Iterator[Candidate | Bound]:
         """Yield candidates and bounds."""
         yield self._candidate(greedy(self.problem, copying=False), "as it lies")
@@ -86,13 +92,14 @@ class Relocation:
             yield from self._exact(draft)
         elif self.problem.workloads:
             seconds = self.session.remaining()
-            if is_branched(self.problem):
+            if self._guidable:
                 reserve = PROVING * seconds
-                yield from self._anneal(draft, GUIDED * seconds, reserve)
+                yield from self._anneal(draft, GUIDED * seconds, reserve, runs=1)
                 yield from self._guided(reserve)
             else:
                 reserve = (1 - ANNEALING - SEARCHING) * seconds
-                yield from self._anneal(draft, ANNEALING * seconds, reserve)
+                runs = RUNS if self.problem.workloads >= MANY else 1
+                yield from self._anneal(draft, ANNEALING * seconds, reserve, runs)
                 yield from self._search(self._relaxed(), reserve)
         yield from bounds(self.problem, self.session, dict(self.session.best or {}))
 
@@ -106,15 +113,17 @@ class Relocation:
             if (self._refused == before).all() or self.session.expired():
                 break
 
-    def _anneal(self, draft: Draft, seconds: float, reserve: float) -> Iterator[Candidate]:
+    def _anneal(
+        self, draft: Draft, seconds: float, reserve: float, runs: int
+    ) -> Iterator[Candidate]:
         """Anneal, all large copies refused that links cannot carry even alone.
 
         What was refused of the greedy draft was so beside other copies, and may do beside others.
-        Large problems are annealed again and again, and what comes out is crossed with the best.
+        After the first of several runs, what comes out is crossed with the best.
         """
         problem, session = self.problem, self.session
         self._refused = self._too_large.copy()
-        runs, each = (RUNS, EACH * seconds) if problem.workloads >= MANY else (1, seconds)
+        each = seconds if runs == 1 else EACH * seconds
         for run in range(runs):
             if run and session.expired(reserve + (1 + CROSSING) * each):
                 break

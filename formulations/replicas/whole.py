@@ -19,7 +19,6 @@ from typing import Self
 import numpy as np
 
 from placewright.formulations.replicas.branching import Relaxed
-from placewright.formulations.replicas.fewer import largest
 from placewright.formulations.replicas.pool import Pool
 from placewright.formulations.replicas.program import TOGETHER, Program, program_of
 from placewright.formulations.wan.compile import Bools, Ints
@@ -166,13 +165,6 @@ class Whole:
             integer[program.replica[pool.fresh & ~choice.whole[:, None]]] = False
             integer[self.copied[some[~choice.whole[some]]]] = False
         return replace(arrays, priority=order, lower=lower, upper=upper, integer=integer)
-
-    def largest(self, share: float) -> Bools:
-        """Return the datasets (datasets,), largest first, that make up a share of what may move."""
-        pool = self.program.pool
-        size = np.sort(pool.wan.size * pool.fresh.any(axis=1))[::-1]
-        before = np.cumsum(size) - size
-        return largest(pool, int((before < share * size.sum()).sum()))
 
 
 def _least_reads(pool: Pool) -> Floats:

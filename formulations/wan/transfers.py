@@ -50,19 +50,6 @@ class Transfers:
     refused: tuple[Replica, ...] = ()
 
 
-def reachable(wan: Wan, dataset: int) -> Bools:
-    """Return the regions to which a copy of a dataset could come at all (regions,).
-
-    Those that hold it or get it already are among them; budgets count where they are 0.
-    """
-    links = wan.within(dataset) & (wan.budget > 0)
-    found: Bools = _sources(wan, dataset)
-    while (more := links[found].any(axis=0) & ~found).any():
-        found |= more
-    found |= wan.arriving[dataset]
-    return found
-
-
 def schedule(wan: Wan, creates: Sequence[Replica], drops: Sequence[Replica]) -> Transfers:
     """Return when and how copies are made and replicas dropped, as far as everything allows.
 

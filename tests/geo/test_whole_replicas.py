@@ -11,7 +11,8 @@ import pytest
 
 from placewright.formulations.replicas import bounds as bounding
 from placewright.formulations.replicas.compile import compile_replicas
-from placewright.formulations.replicas.guides import guide, is_branched
+from placewright.formulations.replicas.fewer import largest, making_up
+from placewright.formulations.replicas.guides import guide
 from placewright.formulations.replicas.neighbours import Neighbours
 from placewright.formulations.replicas.placing import greedy
 from placewright.formulations.replicas.pool import pool_of
@@ -90,7 +91,6 @@ def test_what_a_point_has_is_less_to_copy_and_nothing_that_is_refused() -> None:
         regions=4, datasets=20, jobs=120, gpus=600, mix="spare", seed=1, policy="replicas"
     )
     problem = compile_replicas(round_)
-    assert is_branched(problem)
     draft = greedy(problem)
     refused = np.zeros_like(problem.now)
     found = guide(problem, fresh(), draft, refused, 20.0)
@@ -110,10 +110,9 @@ def test_the_largest_datasets_are_those_of_most_gib_that_can_move() -> None:
         regions=4, datasets=20, jobs=120, gpus=600, mix="spare", seed=1, policy="replicas"
     )
     pool = pool_of(compile_replicas(round_).wan)
-    whole = Whole.of(pool)
     size = np.where(pool.fresh.any(axis=1), pool.wan.size, 0)
-    assert not whole.largest(0.0).any()
-    assert (whole.largest(1.0) == (size > 0)).all()
-    half = whole.largest(0.5)
+    assert making_up(pool, 0.0) == 0
+    assert (largest(pool, making_up(pool, 1.0)) == (size > 0)).all()
+    half = largest(pool, making_up(pool, 0.5))
     assert size[half].min() >= size[~half].max()
     assert size[half].sum() >= 0.5 * size.sum() > size[half].sum() - size[half].min()

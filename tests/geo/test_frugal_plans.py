@@ -1,0 +1,120 @@
+"""Remote reads that no plan can save, beside all plans of tiny rounds and by hand."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from types import ModuleType
+
+from placewright.formulations.replicas.branching import relaxed
+from placewright.formulations.replicas.compile import compile_replicas
+from placewright.formulations.replicas.frugal import among, frugal_homes, unavoidable
+from placewright.formulations.replicas.model import PartModel, everything
+from placewright.formulations.replicas.placing import greedy
+from placewright.formulations.replicas.pool import pool_of
+from placewright.formulations.replicas.program import program_of
+from placewright.formulations.session import Session
+from placewright.instances.round import Round
+from placewright.solver import InProcess
+
+ROUNDS = 60
+
+
+def fresh() -> Session:
+    return Session(InProcess().solve, deadline=time.monotonic() + 60.0)
+
+
+def test_no_plan_reads_less_and_those_that_read_as_little_are_all_within(
+    replicas_oracle: ModuleType, geo_tiny: ModuleType
+) -> None:
+    reached = smaller = 0
+    for seed in range(3000, 3000 + ROUNDS):
+        round_ = geo_tiny.replicas(seed)
+        pool = pool_of(compile_replicas(round_).wan)
+        vectors = sorted(replicas_oracle.vectors(round_))
+        least = unavoidable(pool)
+        assert least <= min(reads for _, reads, *_ in vectors), seed
+        frugal = [plan for plan in vectors if plan[1] == least]
+        if not frugal:
+            continue
+        reached += 1
+        part = among(pool, {"remote_reads": least})
+        smaller += bool((part.homes != pool.homes).any() or (part.near != pool.near).any())
+        overload, remote_reads, copies = frugal[0][:3]
+        held = {"overload": overload, "remote_reads": remote_reads}
+        found = relaxed(program_of(part).arrays("copies", held), fresh())
+        assert found is not None
+        assert found.bound <= copies, seed
+    assert reached > ROUNDS // 2
+    assert smaller > ROUNDS // 4
+
+
+def test_more_reads_than_the_least_leave_the_pool_as_it_is(geo_tiny: ModuleType) -> None:
+    pool = pool_of(compile_replicas(geo_tiny.replicas(0)).wan)
+    bare: dict[str, int] = {}
+    for held in (bare, {"overload": 0}, {"remote_reads": unavoidable(pool) + 1}):
+        assert among(pool, held) is pool
+
+
+def apart(budget: int) -> Round:
+    """Return a round of a job that reads data of both regions, and one that reads the west's."""
+    regions = ("east", "west")
+    links = [(source, target) for source in regions for target in regions if source != target]
+    reads = {"both": {"e": 7, "w": 4}, "one": {"w": 3}}
+    return Round.model_validate(
+        {
+            "cluster": {
+                "levels": ["region"],
+                "domains": [{"name": region, "level": "region"} for region in regions],
+                "hosts": [
+                    {"name": region[0], "parent": region, "gpus": 2, "gpu_model": "A"}
+                    for region in regions
+                ],
+            },
+            "jobs": [
+                {
+                    "name": job,
+                    "options": [{"groups": [{"gpu": 1000}]}],
+                    "reads": [{"dataset": name, "gib": gib} for name, gib in data.items()],
+                }
+                for job, data in reads.items()
+            ],
+            "geo": {
+                "datasets": [
+                    {"name": region[0], "size": 10, "replicas": [region]} for region in regions
+                ],
+                "links": [
+                    {"source": source, "target": target, "bandwidth": 1000, "budget": budget}
+                    for source, target in links
+                ],
+            },
+            "policy": {"formulation": "replicas"},
+        }
+    )
+
+
+def test_who_reads_data_that_cannot_meet_runs_beside_the_larger_part() -> None:
+    problem = compile_replicas(apart(budget=9))
+    homes, least = frugal_homes(problem)
+    pool = pool_of(problem.wan)
+    assert least == unavoidable(pool) == 4
+    assert homes[problem.workload].tolist() == [[True, False], [False, True]]
+    part = among(pool, {"remote_reads": 4})
+    assert part.homes[pool.job_class].any(axis=2).tolist() == homes[problem.workload].tolist()
+
+
+def test_data_that_can_meet_is_not_read_from_afar() -> None:
+    problem = compile_replicas(apart(budget=10))
+    homes, least = frugal_homes(problem)
+    assert least == unavoidable(pool_of(problem.wan)) == 0
+    assert homes.all()
+
+
+def test_a_part_without_needless_reads_has_no_columns_for_them() -> None:
+    problem = compile_replicas(apart(budget=9))
+    columns = {}
+    for frugal in (False, True):
+        part = replace(everything(problem), frugal=frugal)
+        columns[frugal] = PartModel(problem, part, greedy(problem), ()).model.columns
+    # Three reads in two regions may be from afar, but three only where the replica cannot be.
+    assert columns[False] - columns[True] == 3
