@@ -31,8 +31,7 @@ from placewright.formulations.wan.compile import Bools
 from placewright.solver import Arrays
 
 AT_ONCE = 50
-"""Copies in an optimum of the relaxation that are made whole first; then twice as many, and so on.
-"""
+"""Copies in an optimum of the relaxation that are whole after the first step; then twice as many."""
 
 LARGER = 0.96
 """Share of all GiB that the datasets have which are made whole."""
@@ -44,7 +43,7 @@ None costs so much less than it is worth as the first says, or so much more as t
 two are tried, the first alone where relaxations are slow, and others where no point is proven.
 """
 
-SHARE = 0.5
+SHARE = 0.4
 """Of the time left, for each step."""
 
 FIRST = 0.75
@@ -193,7 +192,7 @@ class _Fixing:
         pool = self._whole.program.pool
         last = max(1, making_up(pool, LARGER))
         copies = np.cumsum(self.free(FREE[0]).sum(axis=1)[largest_first(pool)])
-        most = AT_ONCE * (2 ** np.arange(1, 1 + int(copies[-1] // AT_ONCE).bit_length()) - 1)
+        most = AT_ONCE << np.arange(int(copies[-1] // AT_ONCE).bit_length())
         found = np.clip(np.searchsorted(copies, most, side="right"), 1, last)
         return [int(number) for number in np.unique(np.append(found, last))]
 

@@ -18,6 +18,7 @@ from placewright.formulations.replicas.guides import guide
 from placewright.formulations.replicas.neighbours import Neighbours
 from placewright.formulations.replicas.placing import greedy
 from placewright.formulations.replicas.problem import Problem
+from placewright.formulations.replicas.whole import MOST_COPIES
 from placewright.formulations.session import Bound, Candidate, Session
 from placewright.formulations.wan.compile import Bools
 from placewright.solver.arrays import Floats
@@ -40,8 +41,11 @@ CROSSING = 0.5
 What several runs take more than one is taken from the second search.
 """
 
-GUIDED, PROVING = 0.04, 0.35
-"""Shares of the time for annealing and for bounds where the program is branched on."""
+GUIDED = 0.04
+"""Share of the time for annealing where points of the program are searched."""
+
+PROVING, LATER = 0.35, 0.2
+"""Shares of it for bounds: where all replicas are made whole for them, and where they are not."""
 
 GUIDES = 0.75
 """Share of the time of the second way for points of the program."""
@@ -76,10 +80,10 @@ class Relocation:
         return too_large(self.problem)
 
     @property
-    def _guidable(self) -> bool:
-        """Whether the program is small enough to be relaxed again and again."""
+    def _copies(self) -> int:
+        """The number of copies that could be made."""
         fresh = self.problem.may_hold & ~self.problem.now
-        return int(fresh[self.problem.group].sum()) <= MANY_COPIES
+        return int(fresh[self.problem.group].sum())
 
     def steps(self) -> Iterator[Candidate | Bound]:
         """Yield candidates and bounds."""
@@ -92,8 +96,9 @@ class Relocation:
             yield from self._exact(draft)
         elif self.problem.workloads:
             seconds = self.session.remaining()
-            if self._guidable:
-                reserve = PROVING * seconds
+            copies = self._copies
+            if copies <= MANY_COPIES:
+                reserve = seconds * (PROVING if copies <= MOST_COPIES else LATER)
                 yield from self._anneal(draft, GUIDED * seconds, reserve, runs=1)
                 yield from self._guided(reserve)
             else:
