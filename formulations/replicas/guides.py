@@ -31,7 +31,7 @@ from placewright.formulations.wan.compile import Bools
 from placewright.solver import Arrays
 
 AT_ONCE = 50
-"""Copies in an optimum of the relaxation that are whole after the first step; then twice as many."""
+"""Copies of an optimum of the relaxation that are whole after one step; then twice as many."""
 
 LARGER = 0.96
 """Share of all GiB that the datasets have which are made whole."""
@@ -51,7 +51,7 @@ FIRST = 0.75
 
 SETTLED, OPEN = 0.9, 0.1
 """The largest datasets stay as they are after all steps, by their share of all GiB; others are
-free as above."""
+free as above. Where relaxations are slow all that is whole stays."""
 
 LOSS = 1.02
 """What a step may copy, in times of the one before: more is not worth a look."""
@@ -131,7 +131,8 @@ def _worth(
         return None
     fixing = _Fixing(session, whole, holds, allowed, end, arrays, root)
     numbers = fixing.numbers()
-    tried = 1 if int(whole.program.pool.fresh.sum()) > MOST_COPIES else 2
+    narrow = int(whole.program.pool.fresh.sum()) > MOST_COPIES
+    tried = 1 if narrow else 2
     reached, least = None, FREE[0]
     for number, beyond in enumerate(FREE):
         if number >= tried and (reached is not None or not fixing.exhausted):
@@ -149,8 +150,9 @@ def _worth(
             if found is not None:
                 reached, settled = found, number
     pool = whole.program.pool
-    kept = largest(pool, min(settled, making_up(pool, SETTLED)))[:, None]
-    return np.where(kept, fixing.copied, fixing.copied | fixing.free(max(OPEN, least)))
+    stay = settled if narrow else min(settled, making_up(pool, SETTLED))
+    free = fixing.free(max(FREE[1] if narrow else OPEN, least))
+    return np.where(largest(pool, stay)[:, None], fixing.copied, fixing.copied | free)
 
 
 class _Fixing:
