@@ -14,13 +14,13 @@ Pochet and Wolsey, "Production planning by mixed integer programming", Springer 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import product
+from itertools import count, product, takewhile
 
 import numpy as np
 
 from placewright.formulations.replicas.branching import Relaxed, relaxed_if_any
 from placewright.formulations.replicas.draft import Draft
-from placewright.formulations.replicas.fewer import largest, largest_first, making_up
+from placewright.formulations.replicas.fewer import largest, making_up
 from placewright.formulations.replicas.frugal import among, unavoidable
 from placewright.formulations.replicas.pool import Pool, pool_of
 from placewright.formulations.replicas.problem import Problem
@@ -30,11 +30,11 @@ from placewright.formulations.session import Session
 from placewright.formulations.wan.compile import Bools
 from placewright.solver import Arrays
 
-AT_ONCE = 50
-"""Copies of an optimum of the relaxation that are whole after one step; then twice as many."""
+FIRST_WHOLE, LARGER = 33, 0.96
+"""Datasets that are made whole first, and the share of all GiB that they have in the end.
 
-LARGER = 0.96
-"""Share of all GiB that the datasets have which are made whole."""
+In between they are twice as many after each step.
+"""
 
 FREE = (-1.0, 0.03, 0.1, 0.3, 9.0)
 """What a copy that is free may cost beyond its worth, in parts of its size.
@@ -43,7 +43,7 @@ None costs so much less than it is worth as the first says, or so much more as t
 two are tried, the first alone where relaxations are slow, and others where no point is proven.
 """
 
-SHARE = 0.4
+SHARE = 0.5
 """Of the time left, for each step."""
 
 FIRST = 0.75
@@ -130,7 +130,8 @@ def _worth(
     if root is None:
         return None
     fixing = _Fixing(session, whole, holds, allowed, end, arrays, root)
-    numbers = fixing.numbers()
+    last = max(1, making_up(whole.program.pool, LARGER))
+    numbers = [*takewhile(lambda n: n < last, (FIRST_WHOLE << k for k in count())), last]
     narrow = int(whole.program.pool.fresh.sum()) > MOST_COPIES
     tried = 1 if narrow else 2
     reached, least = None, FREE[0]
@@ -188,15 +189,6 @@ class _Fixing:
         """
         worth = worth_a_try(self._whole.program, self._arrays, self._root, beyond)
         return self._allowed & worth
-
-    def numbers(self) -> list[int]:
-        """Return how many datasets are whole after each step."""
-        pool = self._whole.program.pool
-        last = max(1, making_up(pool, LARGER))
-        copies = np.cumsum(self.free(FREE[0]).sum(axis=1)[largest_first(pool)])
-        most = AT_ONCE << np.arange(int(copies[-1] // AT_ONCE).bit_length())
-        found = np.clip(np.searchsorted(copies, most, side="right"), 1, last)
-        return [int(number) for number in np.unique(np.append(found, last))]
 
     def decide(self, large: int, beyond: float, most: float, kept: int = 0) -> float | None:
         """Make the largest datasets whole, and return the GiB copied; None without a point.
