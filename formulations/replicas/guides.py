@@ -14,6 +14,7 @@ Pochet and Wolsey, "Production planning by mixed integer programming", Springer 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import count, product, takewhile
 
 import numpy as np
@@ -30,31 +31,17 @@ from placewright.formulations.session import Session
 from placewright.formulations.wan.compile import Bools
 from placewright.solver import Arrays
 
-FIRST_WHOLE, LARGER = 33, 0.96
-"""Datasets that are made whole first, and the share of all GiB that they have in the end.
-
-In between they are twice as many after each step.
-"""
+LARGER = 0.96
+"""Share of all GiB that datasets have of which copies are whole in the end."""
 
 FREE = (-1.0, 0.03, 0.1, 0.3, 9.0)
 """What a copy that is free may cost beyond its worth, in parts of its size.
 
-None costs so much less than it is worth as the first says, or so much more as the last. The first
-two are tried, the first alone where relaxations are slow, and others where no point is proven.
+None costs so much less than it is worth as the first says, or so much more as the last.
 """
-
-SHARE = 0.5
-"""Of the time left, for each step."""
 
 FIRST = 0.75
 """Of the time left, for a better aim than the last one."""
-
-SETTLED, OPEN = 0.9, 0.1
-"""The largest datasets stay as they are after all steps, by their share of all GiB; others are
-free as above. Where relaxations are slow all that is whole stays."""
-
-LOSS = 1.05
-"""What a step may copy, in times of the one before: more is not worth a look."""
 
 MORE = 1.01
 """Overload that points may have, in times of the least."""
@@ -63,7 +50,46 @@ DEARER = 1.1
 """What points may copy that are better before, in times of what the draft does."""
 
 BETTER = 2e-3
-"""Points must be better than others like them by so much, relative to them; also the gap."""
+"""Points must be better than others like them by so much, relative to them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How a program is made whole.
+
+    Attributes
+    ----------
+    first : int
+        Datasets that are made whole first.
+    growth : float
+        How many times as many each later step.
+    tries : int
+        How many of `FREE` are tried first; others only where no point is proven.
+    share : float
+        Of the time left, for each step.
+    gap : float
+        Of each step.
+    loss : float
+        What a step may copy, in times of the one before.
+    settled : float
+        Share of all GiB of the largest datasets, which stay as they are after all steps.
+    open : float
+        What copies of others may cost then beyond their worth.
+    """
+
+    first: int
+    growth: float
+    tries: int
+    share: float
+    gap: float
+    loss: float
+    settled: float
+    open: float
+
+
+QUICK = Pace(33, 2.0, tries=2, share=0.5, gap=BETTER, loss=1.02, settled=0.9, open=0.1)
+SLOW = Pace(25, 1.5, tries=1, share=0.4, gap=0.03, loss=1.1, settled=1.0, open=0.03)
+"""With up to `MOST_COPIES`, and with more, where a relaxation takes long."""
 
 
 def guide(
@@ -129,14 +155,15 @@ def _worth(
     root = relaxed_if_any(arrays, session)
     if root is None:
         return None
-    fixing = _Fixing(session, whole, holds, allowed, end, arrays, root)
-    last = max(1, making_up(whole.program.pool, LARGER))
-    numbers = [*takewhile(lambda n: n < last, (FIRST_WHOLE << k for k in count())), last]
-    narrow = int(whole.program.pool.fresh.sum()) > MOST_COPIES
-    tried = 1 if narrow else 2
+    pool = whole.program.pool
+    pace = QUICK if pool.fresh.sum() <= MOST_COPIES else SLOW
+    fixing = _Fixing(session, whole, holds, allowed, end, arrays, root, pace)
+    last = max(1, making_up(pool, LARGER))
+    growing = (int(pace.first * pace.growth**step) for step in count())
+    numbers = [*takewhile(lambda number: number < last, growing), last]
     reached, least = None, FREE[0]
     for number, beyond in enumerate(FREE):
-        if number >= tried and (reached is not None or not fixing.exhausted):
+        if number >= pace.tries and (reached is not None or not fixing.exhausted):
             break
         most = cutoff if reached is None else reached * (1 - BETTER)
         found = fixing.decide(numbers[0], beyond, most)
@@ -147,13 +174,11 @@ def _worth(
     settled = numbers[0]
     for number, beyond in product(numbers[1:], sorted({least, max(least, FREE[1])})):
         if number > settled:
-            found = fixing.decide(number, beyond, reached * LOSS, settled)
+            found = fixing.decide(number, beyond, reached * pace.loss, settled)
             if found is not None:
                 reached, settled = found, number
-    pool = whole.program.pool
-    stay = settled if narrow else min(settled, making_up(pool, SETTLED))
-    free = fixing.free(max(FREE[1] if narrow else OPEN, least))
-    return np.where(largest(pool, stay)[:, None], fixing.copied, fixing.copied | free)
+    kept = largest(pool, min(settled, making_up(pool, pace.settled)))[:, None]
+    return np.where(kept, fixing.copied, fixing.copied | fixing.free(max(pace.open, least)))
 
 
 class _Fixing:
@@ -176,10 +201,11 @@ class _Fixing:
         end: float,
         arrays: Arrays,
         root: Relaxed,
+        pace: Pace,
     ) -> None:
         self._session, self._whole, self._end = session, whole, end
         self._holds, self._allowed = holds, allowed
-        self._arrays, self._root = arrays, root
+        self._arrays, self._root, self._pace = arrays, root, pace
         self.copied, self.exhausted = np.zeros_like(allowed), False
 
     def free(self, beyond: float) -> Bools:
@@ -212,8 +238,8 @@ class _Fixing:
         choice = Choice(free, self.copied & stays, largest(pool, large))
         outcome = self._session.optimise(
             whole.arrays("copies", self._holds, choice),
-            share=SHARE * left / self._session.remaining(),
-            gap=BETTER,
+            share=self._pace.share * left / self._session.remaining(),
+            gap=self._pace.gap,
             cutoff=most,
         )
         if outcome is None or outcome.values is None:

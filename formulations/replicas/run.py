@@ -44,7 +44,7 @@ What several runs take more than one is taken from the second search.
 GUIDED = 0.04
 """Share of the time for annealing where points of the program are searched."""
 
-PROVING, LATER = 0.35, 0.2
+PROVING, LATER = 0.35, 0.15
 """Shares of it for bounds: where all replicas are made whole for them, and where they are not."""
 
 GUIDES = 0.75
