@@ -71,10 +71,9 @@ class Pace:
         Of each step.
     loss : float
         What a step may copy, in times of the one before.
-    settled : float
-        Share of all GiB of the largest datasets, which stay as they are after all steps.
-    open : float
-        What copies of others may cost then beyond their worth.
+    open : tuple of (float, float)
+        What may still be chosen after all steps, in turn until there is a plan: of all GiB, the
+        share of the largest datasets, which stay, and what others may cost beyond their worth.
     """
 
     first: int
@@ -83,21 +82,20 @@ class Pace:
     share: float
     gap: float
     loss: float
-    settled: float
-    open: float
+    open: tuple[tuple[float, float], ...]
 
 
-QUICK = Pace(33, 2.0, tries=2, share=0.5, gap=BETTER, loss=1.02, settled=0.9, open=0.1)
-SLOW = Pace(25, 1.5, tries=1, share=0.4, gap=0.03, loss=1.1, settled=1.0, open=0.03)
+QUICK = Pace(33, 2.0, tries=2, share=0.5, gap=BETTER, loss=1.02, open=((0.9, 0.1),))
+SLOW = Pace(25, 1.5, tries=1, share=0.4, gap=0.012, loss=1.1, open=((1.0, 0.03), (0.9, 0.1)))
 """With up to `MOST_COPIES`, and with more, where a relaxation takes long."""
 
 
 def guide(
     problem: Problem, session: Session, draft: Draft, refused: Bools, seconds: float
-) -> Bools | None:
-    """Return where replicas may be (groups, regions) of plans that copy little.
+) -> list[Bools]:
+    """Return where replicas may be (groups, regions) of plans that copy little, the fewest first.
 
-    None without a point in so many seconds. Its overload is no more than the draft's, and so are
+    Nothing without a point in so many seconds. Its overload is no more than the draft's, and so are
     its remote reads; both are as little as can be if such points are found. If not, it copies less.
 
     Parameters
@@ -116,12 +114,13 @@ def guide(
         until = session.remaining() - left * (FIRST if k < len(aims) - 1 else 1.0)
         cutoff = copies * (1 - BETTER if holds == held else DEARER)
         whole = Whole.of(among(pool, holds))
-        copies_worth = _worth(session, whole, holds, allowed, until, cutoff)
-        if copies_worth is not None:
-            replicas = problem.now.copy()
-            np.logical_or.at(replicas, problem.group, copies_worth)
-            return replicas
-    return None
+        found = _worth(session, whole, holds, allowed, until, cutoff)
+        if found:
+            guides = np.repeat(problem.now[None], len(found), axis=0)
+            for replicas, worth in zip(guides, found, strict=True):
+                np.logical_or.at(replicas, problem.group, worth)
+            return list(guides)
+    return []
 
 
 def _aims(pool: Pool, session: Session, held: dict[str, int]) -> list[dict[str, int]]:
@@ -146,7 +145,7 @@ def _worth(
     allowed: Bools,
     end: float,
     cutoff: float,
-) -> Bools | None:
+) -> list[Bools]:
     """Return copies (datasets, regions) to choose among, when so many seconds are left at most."""
     arrays = whole.program.arrays("copies", holds)
     barred = np.zeros(arrays.columns, dtype=np.bool_)
@@ -154,7 +153,7 @@ def _worth(
     arrays = arrays.without_columns(barred)
     root = relaxed_if_any(arrays, session)
     if root is None:
-        return None
+        return []
     pool = whole.program.pool
     pace = QUICK if pool.fresh.sum() <= MOST_COPIES else SLOW
     fixing = _Fixing(session, whole, holds, allowed, end, arrays, root, pace)
@@ -170,15 +169,19 @@ def _worth(
         if found is not None:
             reached, least = found, beyond
     if reached is None:
-        return None
+        return []
     settled = numbers[0]
     for number, beyond in product(numbers[1:], sorted({least, max(least, FREE[1])})):
         if number > settled:
             found = fixing.decide(number, beyond, reached * pace.loss, settled)
             if found is not None:
                 reached, settled = found, number
-    kept = largest(pool, min(settled, making_up(pool, pace.settled)))[:, None]
-    return np.where(kept, fixing.copied, fixing.copied | fixing.free(max(pace.open, least)))
+    worth = []
+    for share, beyond in pace.open:
+        kept = largest(pool, min(settled, making_up(pool, share)))[:, None]
+        free = fixing.free(max(beyond, least))
+        worth.append(np.where(kept, fixing.copied, fixing.copied | free))
+    return worth
 
 
 class _Fixing:

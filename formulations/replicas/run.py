@@ -155,14 +155,16 @@ class Relocation:
         self._refused = self._too_large.copy()
         seconds = GUIDES * (session.remaining() - reserve)
         found = guide(problem, session, self._draft, self._refused, seconds)
-        if found is None:
+        if not found:
             yield from self._search(self._relaxed(), reserve)
             return
         search = Neighbours(problem, session, self._draft, None)
         search.learn(self._draft, self._refused)
-        if search.choose(found, max(0.0, session.remaining() - reserve)):
-            yield self._candidate(search.draft, "branching")
-        yield from self._search(found.astype(np.float64), reserve)
+        for replicas in found:
+            if search.choose(replicas, max(0.0, session.remaining() - reserve)):
+                yield self._candidate(search.draft, "branching")
+                break
+        yield from self._search(replicas.astype(np.float64), reserve)
 
     def _search(self, relaxed: Floats | None, reserve: float) -> Iterator[Candidate]:
         """Search on from the last candidate, and tell of progress now and then."""
