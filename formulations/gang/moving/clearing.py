@@ -74,6 +74,7 @@ class _Clearing:
     def __init__(self, placement: Placement) -> None:
         self.placement, self.problem = placement, placement.problem
         self.shifts = Shifts(placement)
+        self._failed: dict[tuple[object, ...], int] = {}
         classes = self.problem.classes
         self._gangs = [
             job
@@ -83,14 +84,30 @@ class _Clearing:
         ]
 
     def start(self, c: int, o: int) -> bool:
-        """Start a job of a class if others make room for it; return whether so."""
+        """Start a job of a class if others make room for it; return whether so.
+
+        Where one found none, none that asks as much and is worth no more finds any either.
+        """
+        job_class, over = self.problem.classes[c], self._over_quota(c, o)
+        choice = job_class.choices[o]
+        owner = job_class.tenant if over else NOBODY
+        asked = choice.groups[0], owner, *over.items()
+        if self._failed.get(asked, -1) >= choice.value:
+            return False
+        started = self._start(c, o, over)
+        if started:
+            self._failed.clear()
+        else:
+            self._failed[asked] = choice.value
+        return started
+
+    def _start(self, c: int, o: int, over: dict[int, int]) -> bool:
         placement, group = self.placement, self.problem.classes[c].choices[o].groups[0]
         rank = int(self.problem.shape_rank[group.shape])
         free = WHOLE_GPU * int(placement.whole[self.problem.open].sum())
         if not rank and free < group.milli_gpu:
             return False
         self.shifts.settle()
-        over = self._over_quota(c, o)
         if group.count == 1:
             host = None if over else self.shifts.room(group.shape)
             if host is not None:

@@ -35,11 +35,13 @@ def _enforce(session: Session, placement: Placement) -> None:
     if not _waits(placement):
         return
     clear(session, placement)
+    before = placement.value
     displace(placement)
     settle(placement)
     oust(session, placement)
-    clear(session, placement)
-    settle(placement)
+    if placement.value > before:
+        clear(session, placement)
+        settle(placement)
 
 
 def _waits(placement: Placement, rank: int = 0) -> bool:

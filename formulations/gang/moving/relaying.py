@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from placewright.formulations.gang.jobs import ANY, Start
-from placewright.formulations.gang.moving.movers import Mover
+from placewright.formulations.gang.moving.movers import Floats, Mover
 from placewright.formulations.gang.moving.shifting import Bools, Shifts
 
 
@@ -21,10 +21,13 @@ def relay(shifts: Shifts, start: Start, most: float) -> list[Start] | None:
     shape = shifts.shape_of(start)
     may, of_shape = shifts.may_come(shape), shifts.movers.of_shape
     ways = []
+    of_rank: dict[int, Floats] = {}
     for other in np.flatnonzero(of_shape[:, may].any(axis=1)).tolist():
         if shifts.size(other) == shifts.size(shape):
-            least = shifts.least_lost(other)
-            least[may] = np.inf
+            rank = int(shifts.problem.shape_rank[other])
+            if rank not in of_rank:
+                of_rank[rank] = shifts.least_lost(shifts.size(other), rank)
+            least = of_rank[rank][shifts.may_come(other) & ~may]
             ways.append((float(least.min(initial=np.inf)), other))
     for lost, other in sorted(ways):
         mover = _mover(shifts, other, may) if lost < most else None

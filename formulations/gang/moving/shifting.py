@@ -38,12 +38,10 @@ class Shifts:
 
     def __init__(self, placement: Placement) -> None:
         self.placement, self.problem = placement, placement.problem
-        self.movers = Movers(self.problem)
+        self.movers = Movers(self.problem, placement.started())
         self._undo: list[Callable[[], object]] = []
         self._now: dict[int, int] = {}
         self._full: dict[int, int] = {}
-        for number, start in placement.started():
-            self.movers.add(number, start)
 
     def size(self, shape: int) -> int:
         """Return the whole GPUs of a task."""
@@ -106,7 +104,8 @@ class Shifts:
         shape, best, chosen, target = self.shape_of(start), most, [], NOWHERE
         rank = int(self.problem.shape_rank[shape])
         top, lack = self._below(rank), self.size(shape) - self.placement.whole
-        least, before = self.least_lost(shape), len(self._undo)
+        least, before = self.movers.least_lost(lack, top), len(self._undo)
+        least[~self.may_come(shape)] = np.inf
         for host in np.argsort(least, kind="stable").tolist():
             if least[host] >= best:
                 break
@@ -129,12 +128,9 @@ class Shifts:
         self.put(start, target)
         return stopped
 
-    def least_lost(self, shape: int) -> Floats:
-        """Return what hosts lose at least if a task displaces others there (hosts,)."""
-        lack = self.size(shape) - self.placement.whole
-        least = self.movers.least_lost(lack, self._below(int(self.problem.shape_rank[shape])))
-        least[~self.may_come(shape)] = np.inf
-        return least
+    def least_lost(self, size: int, rank: int) -> Floats:
+        """Return what hosts lose at least if so many GPUs displace others there (hosts,)."""
+        return self.movers.least_lost(size - self.placement.whole, self._below(rank))
 
     def _below(self, rank: int) -> Ints:
         """Return the level below which a rank may stop jobs (hosts,).
@@ -226,12 +222,9 @@ class Shifts:
         hosts = hosts[np.argsort(-whole[hosts], kind="stable")]
         held = self.movers.of_shape[:, hosts]
         for deep in range(steps):
-            able = [
-                s
-                for s in np.flatnonzero(held.any(axis=1)).tolist()
-                if self._could_move(s, may, deep)
-            ]
-            enough = held[able].sum(axis=0) >= size - whole[hosts]
+            could = self._could_move(np.flatnonzero(held.any(axis=1)), may, deep)
+            able = set(could.tolist())
+            enough = held[could].sum(axis=0) >= size - whole[hosts]
             tried: list[int] = hosts[enough][: TRIES >> (TRIES_LESS * deep)].tolist()
             for host in tried:
                 lack, before = size - int(whole[host]), len(self._undo)
@@ -242,12 +235,21 @@ class Shifts:
                 self.back(before)
         return None
 
-    def _could_move(self, shape: int, may: Bools, deep: int) -> bool:
-        """Whether a job finds room at once; or might do so where one cannot be that `may` be."""
+    def _could_move(self, shapes: Ints, may: Bools, deep: int) -> Ints:
+        """Return of some shapes those of jobs that find room at once.
+
+        Or those that might find some where one cannot be that `may` be.
+        """
+        problem, placement = self.problem, self.placement
+        hosts = problem.shape_hosts[shapes]
         if deep:
-            return bool((self.problem.shape_hosts[shape] & ~may).any())
-        most = self.placement.whole.max(initial=0)
-        return self.size(shape) <= most and bool(self.placement.fits(shape).any())
+            return shapes[(hosts & ~may).any(axis=1)]
+        room = hosts & (placement.closed <= problem.shape_rank[shapes, None])
+        room &= placement.whole * WHOLE_GPU >= problem.shape_gpu[shapes, None]
+        demand = problem.shape_demand[shapes]
+        for r in np.flatnonzero(demand.any(axis=0)).tolist():
+            room &= placement.free[:, r] >= demand[:, r, None]
+        return shapes[room.any(axis=1)]
 
     def _move_on(self, numbers: Iterable[int], host: int, deep: int) -> bool:
         """Move jobs from a host to others, as far as these have room; whether all found some."""

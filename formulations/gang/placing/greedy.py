@@ -43,19 +43,18 @@ def fill(placement: Placement) -> None:
     """Start every waiting job that still fits, in greedy order."""
     problem = placement.problem
     quota = placement.quota_left()
-    full: set[tuple[int, tuple[Group, ...]]] = set()
+    full: set[tuple[Group, ...]] = set()
     for c, o in order_of(problem):
         if not placement.waiting[c]:
             continue
         job_class = problem.classes[c]
         choice = job_class.choices[o]
-        # What fits is a matter of the groups, and of whose they are; but for what ties tasks.
-        asked = (job_class.tenant, choice.groups)
-        if asked in full:
+        # What fits is a matter of the groups, but for what ties tasks.
+        if choice.groups in full:
             continue
         fill_with = _fill_singles if choice.single else _fill_gangs
         if fill_with(placement, quota, c, o) and not choice.tied:
-            full.add(asked)
+            full.add(choice.groups)
         if job_class.running:
             # Where it was stopped, others may come again.
             full.clear()

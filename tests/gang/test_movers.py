@@ -1,0 +1,39 @@
+"""Who may move is the same whether jobs were noted one by one, or all at once."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.gang.moving.movers import Movers
+from placewright.formulations.gang.moving.shifting import Shifts
+from placewright.formulations.gang.placing.filling import fill
+from placewright.formulations.gang.placing.placement import Placement
+from placewright.instances.generator import generate_round
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_jobs_noted_one_by_one_are_those_noted_at_once(seed: int) -> None:
+    random = Random(seed)
+    problem = compile_round(generate_round(160, 60, mix="tight", seed=seed))
+    placement = Placement(problem)
+    fill(placement)
+    shifts = Shifts(placement)
+    for _ in range(60):
+        numbers = [number for number, start in placement.started() if len(start.puts) == 1]
+        start = shifts.take_off(random.choice(numbers))
+        if random.random() < 0.5:
+            shifts.place(start)
+    again = Movers(problem, placement.started())
+    assert (shifts.movers.held == again.held).all()
+    assert (shifts.movers.of_shape == again.of_shape).all()
+    hosts = np.arange(problem.cluster.num_hosts)
+    for host in hosts.tolist():
+        assert set(shifts.movers.on(host)) == set(again.on(host))
+    for lack in range(9):
+        for top in range(4):
+            asked = np.full(len(hosts), lack), np.full(len(hosts), top)
+            assert (shifts.movers.least_lost(*asked) == again.least_lost(*asked)).all()
