@@ -5,9 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,8 +43,7 @@ Borrowed: TypeAlias = Mapping[int, tuple[int, ...]]
 """By index of a job the options with which it is not entitled."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
+class _Held(NamedTuple):
     """What a running job holds: per task a host and a row of demands, per GPU the milli-GPU.
 
     `parts` are the GPU memory and the mask of MIG slices per GPU; () if it asks for neither.
@@ -63,8 +61,7 @@ class _Held:
     parts: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Facts:
+class _Facts(NamedTuple):
     """What a job is with these `borrowed` options: the number of its kind, -1 if pinned."""
 
     job: Job
@@ -125,8 +122,13 @@ class _Basis:
         self.timed = BOTTLENECK in round_.policy.terms
         self.shapes = Shapes(self.cluster, timed=self.timed)
         self.shapes_needed = 0
-        self.kinds: dict[tuple[bool, int, tuple[Choice, ...]], int] = {}
-        self.demands: dict[tuple[int, ...], int] = {}
+        # Groups and choices are made once each, so that to be the same is to be equal.
+        self.choices: dict[tuple[int, ...], Choice] = {}
+        self.numbers: dict[tuple[int, ...], int] = {}
+        self.kinds: list[tuple[bool, int, tuple[Choice, ...]]] = []
+        self.ranks: dict[Precedence, int] = {}
+        self.gpu_start: list[int] = self.cluster.gpu_start.tolist()
+        self.demands: dict[tuple[tuple[str, int], ...], int] = {}
         self.labels: dict[tuple[str, int], int] = {}
         self.known: dict[int, _Facts] = {}
         self.borrowed: Borrowed = {}
@@ -162,7 +164,7 @@ class _Basis:
         for index, fact in enumerate(facts):
             members[fact.kind].append(index)
         pinned = [facts[j] for j in members.pop(-1, ())]
-        kinds = list(self.kinds)
+        kinds = self.kinds
         # Running jobs of different levels are of different classes: their shapes differ in rank.
         classes = tuple(
             JobClass(
@@ -225,35 +227,42 @@ class _Basis:
         )
 
     def _facts(self, job: Job, borrowed: tuple[int, ...]) -> _Facts:
-        running = job.running
+        running, label = job.running, self._label(job)
         if running is not None and running.pinned:
-            self._label(job)
             return _Facts(job, borrowed, -1, self._held(job, running, 0))
         offered = range(len(job.options)) if running is None else (running.option,)
-        ranks = {o: bisect_left(self.levels, (o not in borrowed, job.priority)) for o in offered}
-        label = self._label(job)
-        choices = tuple(
-            [self._choice(job, o, rank, label, o not in borrowed) for o, rank in ranks.items()]
-        )
-        key = (running is not None, self.tenants.get(job.tenant or "", -1), choices)
-        kind = self.kinds.setdefault(key, len(self.kinds))
-        held = None if running is None else self._held(job, running, ranks[running.option])
+        choices = tuple([self._choice(job, o, label, o not in borrowed) for o in offered])
+        tenant = self.tenants.get(job.tenant or "", -1)
+        key = (running is not None, tenant, *map(id, choices))
+        kind = self.numbers.setdefault(key, len(self.kinds))
+        if kind == len(self.kinds):
+            self.kinds.append((running is not None, tenant, choices))
+        held = None
+        if running is not None:
+            rank = self._rank((running.option not in borrowed, job.priority))
+            held = self._held(job, running, rank)
         return _Facts(job, borrowed, kind, held)
 
-    def _choice(self, job: Job, index: int, rank: int, label: int, entitled: bool) -> Choice:
-        option = job.options[index]
+    def _rank(self, precedence: Precedence) -> int:
+        """Return the number of levels strictly below a precedence."""
+        if precedence not in self.ranks:
+            self.ranks[precedence] = bisect_left(self.levels, precedence)
+        return self.ranks[precedence]
+
+    def _choice(self, job: Job, index: int, label: int, entitled: bool) -> Choice:
+        option, rank = job.options[index], self._rank((entitled, job.priority))
         joint = NO_LEVEL
         if option.required is not None and sum(g.count for g in option.groups) > 1:
             joint = self.shapes.levels[option.required]
-        return Choice(
-            index,
-            job.value_of(index),
-            tuple([self.shapes.group(g, self.weights, rank, joint) for g in option.groups]),
-            option.progress,
-            entitled,
-            joint=joint if len(option.groups) > 1 else NO_LEVEL,
-            label=label,
-        )
+        groups = tuple([self.shapes.group(g, self.weights, rank, joint) for g in option.groups])
+        value, progress = job.value_of(index), option.progress
+        key = (index, value, progress, entitled, joint, label, *map(id, groups))
+        known = self.choices.get(key)
+        if known is None:
+            joint = joint if len(groups) > 1 else NO_LEVEL
+            known = Choice(index, value, groups, progress, entitled, joint=joint, label=label)
+            self.choices[key] = known
+        return known
 
     def _label(self, job: Job) -> int:
         """Return the number of a job's label, a new one if it is met for the first time."""
@@ -275,27 +284,27 @@ class _Basis:
         return tuple(Label(level, home) for level, home in zip(levels, homes, strict=True))
 
     def _held(self, job: Job, running: Running, level: int) -> _Held:
-        cluster, groups = self.cluster, job.options[running.option].groups
-        host_of = cluster.host_index
-        places = tuple((t.group, t.index, host_of[t.host], t.gpus) for t in running.tasks)
+        option, tasks = job.options[running.option], running.tasks
+        groups, host_of, start = option.groups, self.cluster.host_index, self.gpu_start
+        places = tuple([(t.group, t.index, host_of[t.host], t.gpus) for t in tasks])
         demands = [self._demand(group) for group in groups]
-        start = cluster.gpu_start
-        slots = tuple(t.slot for t in running.tasks)
+        milli = [min(group.gpu, WHOLE_GPU) for group in groups]
+        slots = tuple([t.slot for t in tasks])
         return _Held(
             level=level,
-            milli_gpu=job.options[running.option].milli_gpu,
+            milli_gpu=option.milli_gpu,
             places=places,
             puts=tuple(
-                Put(group, host, 1, gpus, True, slot)
-                for (group, _, host, gpus), slot in zip(places, slots, strict=True)
+                [
+                    Put(group, host, 1, gpus, True, slot)
+                    for (group, _, host, gpus), slot in zip(places, slots, strict=True)
+                ]
             ),
             slots=slots if any(group.mig for group in groups) else (),
-            hosts=tuple(host for _, _, host, _ in places),
-            demands=tuple(demands[group] for group, _, _, _ in places),
-            gpus=tuple(int(start[host]) + gpu for _, _, host, gpus in places for gpu in gpus),
-            milli=tuple(
-                min(groups[group].gpu, WHOLE_GPU) for group, _, _, gpus in places for _ in gpus
-            ),
+            hosts=tuple([host for _, _, host, _ in places]),
+            demands=tuple([demands[group] for group, _, _, _ in places]),
+            gpus=tuple([start[host] + gpu for _, _, host, gpus in places for gpu in gpus]),
+            milli=tuple([milli[group] for group, _, _, gpus in places for _ in gpus]),
             parts=tuple(
                 (groups[group].gpu_memory, self._mask(groups[group], host, slot))
                 for (group, _, host, gpus), slot in zip(places, slots, strict=True)
@@ -313,9 +322,9 @@ class _Basis:
         return mask_of(kind, slot)
 
     def _demand(self, group: TaskGroup) -> int:
-        wanted = {"cpu": group.cpu, "memory": group.memory, **group.resources}
-        row = tuple(wanted.get(name, 0) for name in self.cluster.resources)
-        return self.demands.setdefault(row, len(self.demands))
+        """Return the number of what a task asks besides GPUs, as (resource, amount)."""
+        wanted = (("cpu", group.cpu), ("memory", group.memory), *group.resources.items())
+        return self.demands.setdefault(wanted, len(self.demands))
 
     def _state(self, facts: Sequence[_Facts], parted: bool) -> State:
         """Return what is free, healthy and busy once these jobs hold what they run on.
@@ -330,7 +339,11 @@ class _Basis:
             return np.array(list(chain.from_iterable(parts)), dtype=np.int64)
 
         hosts = all_of(h.hosts for h in held)
-        rows = np.array(list(self.demands), dtype=np.int64).reshape(-1, state.free.shape[1])
+        asked = [dict(wanted) for wanted in self.demands]
+        rows = np.array(
+            [[wanted.get(name, 0) for name in self.cluster.resources] for wanted in asked],
+            dtype=np.int64,
+        ).reshape(-1, state.free.shape[1])
         np.subtract.at(state.free, hosts, rows[all_of(h.demands for h in held)])
         milli = all_of(h.milli for h in held)
         np.subtract.at(state.gpu_free, all_of(h.gpus for h in held), milli.astype(np.int32))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from placewright.formulations.session import Place, Slots
 
@@ -144,8 +144,7 @@ class JobClass:
     running: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RunningJob:
+class RunningJob(NamedTuple):
     """A running job that may move: its class, its places (and as puts), what stopping it costs.
 
     `slots` are where its MIG slices lie, per place.
@@ -183,8 +182,7 @@ class Put:
     slot: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(NamedTuple):
     """A job that holds GPUs: its class, option and puts; `job` says which running job it is."""
 
     job_class: int
