@@ -32,7 +32,8 @@ from placewright.rounds.usage import Meter, versions
 
 INTERRUPTED = "interrupted"
 FINISH_SHARE = 3.0
-"""Time kept for the end, in times of what verifying the first candidate took."""
+"""Time kept for the end, in times of what verifying the first candidate took; a final one is not
+verified again."""
 
 Progress: TypeAlias = Callable[[int, float | None], None]
 
@@ -197,7 +198,7 @@ class Solve:
             first = verification.violations[0]
             session.degraded.append(f"{candidate.source}: invalid plan: {first}")
             return
-        if self.best is None:
+        if self.best is None and not candidate.final:
             session.deadline -= FINISH_SHARE * (time.monotonic() - began)
         if self.best is None or better(verification.terms, self.values, self.terms):
             self.best, self.values = candidate, dict(verification.terms)

@@ -27,6 +27,7 @@ from placewright.formulations.geo.compile import Problem
 from placewright.formulations.geo.kinds import Kinds
 from placewright.formulations.geo.regions import Part, Quotas, Regions, Settled
 from placewright.formulations.geo.room import Room
+from placewright.formulations.geo.swapping import nearer
 from placewright.formulations.geo.tight import tight_kinds
 from placewright.formulations.geo.waiting import with_data
 from placewright.formulations.session import Bound, Candidate, Session
@@ -126,7 +127,7 @@ class _Rounds:
             final=last,
             slots=dict(self.settled.slots),
         )
-        return with_data(self.problem, found)
+        return with_data(self.problem, nearer(self.problem, self.gangs, found, self.costs))
 
     def _with_bound(self, given: Chosen) -> Chosen:
         """Send those that one region alone can run there in any case: they may be worth more."""

@@ -13,7 +13,6 @@ do not count.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -57,31 +56,37 @@ class Barring:
     ) -> None:
         self._gangs, self._regions, self._sets = gangs, regions, sets
         self._stoppable, self._first = stoppable, first
+        self._asked: dict[tuple[Asked, ...], tuple[tuple[int, int, int], ...]] = {}
         self._left: dict[tuple[Holding, int], Rows] = {}
         self._holding: dict[int, Holding] = {}
         known = {running.level for j, running in gangs.running.items() if stoppable[j]}
         self._levels = sorted(known)[:MAX_LEVELS]
 
-    def rooms(self, room: Ints, at: Ints) -> Ints:
+    def rooms(self, room: Ints, at: Ints, alike: Iterable[Sequence[int]]) -> Ints:
         """Return what there is of each row.
 
-        `room` (regions, sets) is what there is at all, `at` (jobs,) where jobs run.
+        `room` (regions, sets) is what there is at all, `at` (jobs,) where jobs run; `alike` are
+        those that run, together where they lie alike.
         """
         every = np.repeat(room[None], len(self._levels), axis=0).reshape(-1)
-        alike = Counter((self.holding(j), int(at[j])) for j in self._gangs.running)
-        for (holding, r), many in alike.items():
-            for row, amount in self.left(holding, r):
-                every[row - self._first] += many * amount
+        for jobs in alike:
+            for row, amount in self.left(self.holding(jobs[0]), int(at[jobs[0]])):
+                every[row - self._first] += len(jobs) * amount
         return every
 
     def asked(self, r: int, groups: Iterable[Asked]) -> Iterator[tuple[int, int]]:
         """Yield what tasks in a region take of the rows."""
-        mine = list(groups)
-        for k, level in enumerate(self._levels):
-            for s, mask in enumerate(self._sets):
-                amount = sum(milli for rank, m, milli in mine if rank <= level and not m & ~mask)
-                if amount:
-                    yield self._row(k, r, s), amount
+        mine = tuple(groups)
+        if mine not in self._asked:
+            self._asked[mine] = tuple(
+                (k, s, amount)
+                for k, level in enumerate(self._levels)
+                for s, mask in enumerate(self._sets)
+                for amount in [sum(a for rank, m, a in mine if rank <= level and not m & ~mask)]
+                if amount
+            )
+        for k, s, amount in self._asked[mine]:
+            yield self._row(k, r, s), amount
 
     def left(self, holding: Holding, r: int) -> Rows:
         """Return, below nothing, what a running job leaves of the rows of its region if it goes on.

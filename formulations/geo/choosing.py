@@ -60,10 +60,6 @@ def bound_cost(kinds: Kinds, costs: Ints, value: int, session: Session) -> float
     return max(0.0, priced.least(costs, value))
 
 
-MOST_FINE = 40_000
-"""Columns of a program in which the jobs of a pool are told apart by what they cost."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Chosen:
     """The region of each pending job (jobs,), and the GPU model; NONE without room, or any."""
@@ -74,20 +70,15 @@ class Chosen:
 
 def choose(kinds: Kinds, costs: Ints, session: Session) -> Chosen | None:
     """Choose regions, for value first and then for cost; None without time or solver."""
-    # A coarse program is much smaller, and solved in a tenth of the time.
-    for coarse, share in ((False, 0.45), (True, 0.8)):
-        program = program_of(kinds, clusters_of(kinds, costs, coarse=coarse))
-        if coarse or program.model.columns <= MOST_FINE:
-            values = _best(program, costs, session, share)
-            if values is not None:
-                return _chosen(program, values, costs)
+    # Without costs the program is much smaller: there is time for that.
+    for counted, share in ((costs, 0.45), (np.zeros_like(costs), 0.8)):
+        program = program_of(kinds, clusters_of(kinds, counted))
+        values = _best(program, counted, session, share)
+        if values is not None:
+            region, way = whole_jobs(program, values, costs)
+            model = np.where(way == NONE, NONE, np.append(kinds.way_model, NONE)[way])
+            return Chosen(region, model)
     return None
-
-
-def _chosen(program: Program, values: Floats, costs: Ints) -> Chosen:
-    kinds = program.kinds
-    region, way = whole_jobs(program, values, costs)
-    return Chosen(region, np.where(way == NONE, NONE, np.append(kinds.way_model, NONE)[way]))
 
 
 def _best(program: Program, costs: Ints, session: Session, share: float) -> Floats | None:

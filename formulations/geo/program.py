@@ -1,11 +1,10 @@
 """Clusters of jobs that are alike, and the linear program of their regions.
 
-A cluster holds jobs of one kind whose data is alike: what they read over links is as much, within a
-factor, and least in the same regions. It has a variable for each way in a region where it reads
-less than elsewhere, and one for all other regions together; who goes there is shared out over
+A cluster holds jobs of one kind whose data is alike: of the most that they read over links they
+read as much in the same regions, in parts. It has a variable for each way in a region where it
+reads less than elsewhere, and one for all other regions together; who goes there is shared out over
 regions by variables of all clusters of a kind (a pool). So a program has few variables for each
-job, and the prices of its rows bound the whole round (pricing.py). A coarse one has a cluster for
-each pool, whose jobs cost in each region what they do on average.
+job, and the prices of its rows bound the whole round (pricing.py).
 """
 
 from __future__ import annotations
@@ -21,8 +20,11 @@ from placewright.solver import Model
 
 Floats = NDArray[np.float64]
 
-LEVELS = 2
-"""Of what a cluster costs, how finely it is told apart."""
+LEVELS = 4
+"""Parts of the most that a job costs, by which clusters are told apart."""
+
+WORD = 8
+"""Bytes of a word."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,10 +34,8 @@ class Clusters:
     `of_job` (jobs,) is the cluster of each job, `kind` (clusters,) and `cost` (clusters, regions)
     its kind and mean cost, `near` (clusters, regions) where it costs less than the most, `can`
     (clusters, regions) where it may run, `pool` (clusters,) the number of its kind with these.
-    `coarse`: one of each pool.
     """
 
-    coarse: bool
     of_job: Ints
     number: Ints
     kind: Ints
@@ -45,7 +45,7 @@ class Clusters:
     pool: Ints
 
 
-def clusters_of(kinds: Kinds, costs: Ints, *, coarse: bool = False) -> Clusters:
+def clusters_of(kinds: Kinds, costs: Ints) -> Clusters:
     """Return the clusters of a round in which jobs cost so much in regions (jobs, regions)."""
     problem = kinds.problem
     jobs = np.flatnonzero(kinds.of_job != NONE)
@@ -54,33 +54,38 @@ def clusters_of(kinds: Kinds, costs: Ints, *, coarse: bool = False) -> Clusters:
     mine = np.where(can & pending[:, None], costs[jobs], 0)
     most = mine.max(axis=1, initial=0)
     level = np.zeros(mine.shape, dtype=np.int8)
-    some = most > 0 if not coarse else np.zeros(len(jobs), dtype=np.bool_)
+    some = most > 0
     level[some] = (LEVELS * mine[some] + most[some, None] - 1) // most[some, None]
     level[~can] = -1
-    size = np.where(some, np.floor(np.log2(np.maximum(1, most))), -1).astype(np.int64)
-    key = np.column_stack([kinds.of_job[jobs], size])
-    rows = np.concatenate([key.view(np.uint8).reshape(len(jobs), -1), level.view(np.uint8)], axis=1)
-    first, inverse = _distinct(rows)
+    first, inverse = _distinct(kinds.of_job[jobs], level)
     number = np.bincount(inverse, minlength=len(first))
-    cost = np.zeros((len(first), can.shape[1]))
-    np.add.at(cost, inverse, mine)
-    cost /= np.maximum(1, number)[:, None]
+    order = np.argsort(inverse, kind="stable")
+    total = np.add.reduceat(mine[order], np.cumsum(number) - number, axis=0)
+    cost = total / np.maximum(1, number)[:, None]
     of_job = np.full(len(kinds.of_job), NONE, dtype=np.int64)
     of_job[jobs] = inverse
     top = level[first].max(axis=1, initial=0)
     near = can[first] & ((level[first] < top[:, None]) | ~pending[first, None])
     kind = kinds.of_job[jobs[first]]
-    pools = np.concatenate(
-        [kind[:, None].view(np.uint8).reshape(len(first), -1), can[first].view(np.uint8)], axis=1
-    )
-    return Clusters(coarse, of_job, number, kind, cost, near, can[first], _distinct(pools)[1])
+    pool = _distinct(kind, can[first].view(np.int8))[1]
+    return Clusters(of_job, number, kind, cost, near, can[first], pool)
 
 
-def _distinct(rows: NDArray[np.uint8]) -> tuple[Ints, Ints]:
-    """Return where distinct rows of bytes first are, and which one each row is."""
-    joined = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1]))).ravel()
-    _, first, inverse = np.unique(joined, return_index=True, return_inverse=True)
-    return first.astype(np.int64), inverse.reshape(-1).astype(np.int64)
+def _distinct(kind: Ints, level: NDArray[np.int8]) -> tuple[Ints, Ints]:
+    """Return where distinct pairs of a number (rows,) and bytes (rows, regions) first are.
+
+    And which of them each row is.
+    """
+    words = np.zeros((len(level), -(-level.shape[1] // WORD) * WORD), dtype=np.int8)
+    words[:, : level.shape[1]] = level
+    # To sort by few words is much faster than to compare rows.
+    columns = np.column_stack([kind, words.view(np.int64)])
+    order = np.lexsort(columns.T)
+    new = np.ones(len(kind), dtype=np.bool_)
+    new[1:] = (columns[order[1:]] != columns[order[:-1]]).any(axis=1)
+    inverse = np.empty(len(kind), dtype=np.int64)
+    inverse[order] = np.cumsum(new) - 1
+    return order[new].astype(np.int64), inverse
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,12 +171,9 @@ def program_of(kinds: Kinds, clusters: Clusters) -> Program:
         np.concatenate([kinds.value[way], kinds.value[pool_way]]).astype(np.float64),
     )
     model.term("value", *value, sense="max", constant=-float(lost.sum()))
-    if clusters.coarse:
-        costly, each = shared, clusters.cost[member[pool], kinds.way_region[pool_way]]
-    else:
-        top = np.where(clusters.can, clusters.cost, 0.0).max(axis=1, initial=0.0)
-        costly, each = far, top[far_cluster]
-    cost = np.concatenate([near, costly]), np.concatenate([clusters.cost[cluster, region], each])
+    top = np.where(clusters.can, clusters.cost, 0.0).max(axis=1, initial=0.0)
+    each = np.concatenate([clusters.cost[cluster, region], top[far_cluster]])
+    cost = np.concatenate([near, far]), each
     model.term("cost", *cost, sense="min")
     return Program(
         kinds=kinds,

@@ -16,7 +16,7 @@ from placewright.formulations.wan.compile import NONE
 from placewright.instances.cluster import ClusterDocument, DomainEntry, HostEntry
 from placewright.instances.cluster_references import HOST_LEVEL
 from placewright.instances.geo import Geo
-from placewright.instances.job import Job, Running
+from placewright.instances.job import Job, Running, TaskGroup
 from placewright.instances.plan import Task
 from placewright.instances.ranges import expand
 from placewright.instances.round import Reservation, Round
@@ -86,6 +86,7 @@ class Regions:
     def __init__(self, problem: Problem) -> None:
         self.problem, self.round = problem, problem.round
         self.level = self.round.geo.level
+        self._groups: dict[tuple[int, str], TaskGroup] = {}
         terms = ("value", *(term for term in self.round.policy.terms if term in PLACES))
         self._policy = self.round.policy.model_copy(update={"formulation": "gang", "terms": terms})
 
@@ -229,18 +230,20 @@ class Regions:
             option
             if any(g.gpu_models is not None and name not in g.gpu_models for g in option.groups)
             else option.model_copy(
-                update={
-                    "groups": tuple(
-                        group
-                        if group.gpu_models == (name,)
-                        else group.model_copy(update={"gpu_models": (name,)})
-                        for group in option.groups
-                    )
-                }
+                update={"groups": tuple(self._only(group, name) for group in option.groups)}
             )
             for option in job.options
         )
         return job.model_copy(update={"options": options})
+
+    def _only(self, group: TaskGroup, model: str) -> TaskGroup:
+        """Return a group that may have GPUs of a model alone; of many jobs it is the same."""
+        key = id(group), model
+        if key not in self._groups:
+            same = group.gpu_models == (model,)
+            alone = group if same else group.model_copy(update={"gpu_models": (model,)})
+            self._groups[key] = alone
+        return self._groups[key]
 
     def _runs(self, j: int, settled: Settled) -> Running:
         """Return where a job runs that has started or moved; there it stays."""

@@ -19,7 +19,7 @@ from placewright.formulations.geo.apart import (
     whole_bound,
 )
 from placewright.formulations.geo.compile import Problem
-from placewright.formulations.geo.kinds import kinds_of
+from placewright.formulations.geo.sorting import kinds_of
 from placewright.formulations.geo.swapping import nearer
 from placewright.formulations.geo.united import United, united
 from placewright.formulations.geo.waiting import with_data

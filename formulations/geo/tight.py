@@ -22,7 +22,8 @@ from placewright.formulations.gang.jobs import Choice
 from placewright.formulations.gang.problem import Problem as Gangs
 from placewright.formulations.geo.barring import Barring, Holding, Rows
 from placewright.formulations.geo.compile import Problem
-from placewright.formulations.geo.kinds import Kinds, Sorting, together
+from placewright.formulations.geo.kinds import Kinds
+from placewright.formulations.geo.sorting import Sorting, together
 from placewright.formulations.wan.compile import NONE, Bools, Ints
 from placewright.instances.documents import WHOLE_GPU
 
@@ -81,16 +82,16 @@ class _Tight(Sorting):
             free = self._slots(self._free, size) if s else self._free
             np.add.at(room[:, :, s], where, free[mine])
         every: Ints = room.ravel()
-        for job in self.gangs.running if self.running else ():
-            for row, amount in self._in_place(job) if self._lies_open(job) else ():
-                every[row] += amount
+        for jobs in self.alike:
+            for row, amount in self._in_place(jobs[0]) if self._lies_open(jobs[0]) else ():
+                every[row] += len(jobs) * amount
         return np.append(every, np.array(self.limits, dtype=np.int64))
 
     def bar(self, may_stop: Bools, first: int) -> Barring:
         """Return the rows that say for whom jobs stop, of those whose places are known."""
         found = np.zeros_like(may_stop)
-        for j in self.gangs.running if self.running else ():
-            found[j] = may_stop[j] and self._lies_open(j)
+        for jobs in self.alike:
+            found[jobs] = may_stop[jobs[0]] and self._lies_open(jobs[0])
         return Barring(self.gangs, self.regions, [1 << m for m in range(self.models)], found, first)
 
     def of_sets(self, room: Ints) -> Ints:

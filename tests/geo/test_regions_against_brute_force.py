@@ -64,16 +64,13 @@ def test_a_job_without_its_data_waits_for_the_copy_that_is_ordered(geo_tiny: Mod
     assert ordered
 
 
-@pytest.mark.parametrize("fine", [0, 1000], ids=["coarse", "fine"])
 @pytest.mark.parametrize("first", range(0, 60, 20))
 def test_no_plan_beats_the_bounds_of_rounds_decided_region_by_region(
     geo_oracle: ModuleType,
     geo_tiny: ModuleType,
     monkeypatch: pytest.MonkeyPatch,
     first: int,
-    fine: int,
 ) -> None:
-    monkeypatch.setattr("placewright.formulations.geo.choosing.MOST_FINE", fine)
     monkeypatch.setattr("placewright.formulations.geo.run.SMALL", 0)
     monkeypatch.setattr("placewright.formulations.geo.run.MEDIUM", 0)
     best = 0
