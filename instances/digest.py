@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
 
 from placewright.instances.documents import Document
 from placewright.instances.round import Round
@@ -47,8 +46,8 @@ def round_digest(round_: Round) -> str:
     return Digester()(round_)
 
 
-def _canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+"""One for all texts: `json.dumps` makes an encoder for each."""
 
 
 def _text(document: Document) -> str:

@@ -78,10 +78,13 @@ def region_quota(reading: Reading) -> Iterator[Finding]:
     before: defaultdict[tuple[int | None, str | None], int] = defaultdict(int)
     change: defaultdict[tuple[int | None, str | None], int] = defaultdict(int)
     stopped = {victim.job.name for victim in reading.preempted}
-    for name in reading.running:
-        where = region_before(reading, data, name), reading.jobs[name].tenant
+    hosts = reading.cluster.hosts
+    for name, running in reading.running.items():
+        job = reading.jobs[name]
+        here = data.facts.region_of(hosts[running.tasks[0].host])
+        where: tuple[int | None, str | None] = (here, job.tenant)
         if where in last and where in quotas:
-            held = reading.option_run(name).milli_gpu
+            held = job.options[running.option].milli_gpu
             before[where] += held
             change[where] -= held * (name in stopped)
     for placed in reading.started:

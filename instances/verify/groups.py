@@ -98,9 +98,11 @@ def groups(reading: Reading) -> Iterator[Finding]:
 
 def group_members(reading: Reading) -> Iterator[Finding]:
     """Require members that can be in one group: alike, with whole GPUs and their first option."""
+    if reading.round.policy.formulation != POLICY:
+        return
     everybody = (*reading.kept, *reading.placed_anew)
     chosen = {placed.job.name: placed.chosen for placed in everybody}
-    for path, entry in entries(reading) if reading.round.policy.formulation == POLICY else ():
+    for path, entry in entries(reading):
         first: tuple[Job, list[dict[str, Any]]] | None = None
         listed = list(members(entry))
         most = reading.round.sharing.most

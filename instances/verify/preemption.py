@@ -35,16 +35,17 @@ def displaced_by(reading: Reading) -> Iterator[Finding]:
     if not reading.preempted:
         return
     gone = hosts_away(reading)
+    named = {victim.decision.displaced_by for victim in reading.preempted}
+    comes = {placed.job.name: placed for placed in reading.placed_anew if placed.job.name in named}
     arrives = {
-        placed.job.name: {
+        name: {
             host
             for host, _ in {(a.host.name, a.task.group) for a in placed.arrivals}
-            - _held(reading, placed.job.name, gone)
+            - _held(reading, name, gone)
         }
-        for placed in reading.placed_anew
+        for name, placed in comes.items()
     }
     standing = Standing(reading.round)
-    comes = {placed.job.name: placed for placed in reading.placed_anew}
     for path, job, decision in _displaced(reading):
         by, mine = decision.displaced_by, _before(reading, standing, job)
         if by is None:
@@ -66,11 +67,11 @@ def preemption(reading: Reading) -> Iterator[Finding]:
     if not reading.preempted:
         return
     standing = Standing(reading.round)
+    left = {host for victim in reading.preempted for host in _hosts(reading, victim.job.name)}
     lowest: dict[str, tuple[Rank, str]] = {}
     for placed in reading.placed_anew:
-        candidate = (_after(reading, standing, placed), placed.job.name)
-        for arrival in placed.arrivals:
-            host = arrival.host.name
+        for host in left.intersection(arrival.host.name for arrival in placed.arrivals):
+            candidate = (_after(reading, standing, placed), placed.job.name)
             lowest[host] = min(lowest.get(host, candidate), candidate)
     for path, job, _ in _displaced(reading):
         mine = _before(reading, standing, job)

@@ -198,10 +198,13 @@ def read(round: Round, plan: Plan) -> Reading:  # noqa: A002
     jobs = {job.name: job for job in round.jobs}
     running = {job.name: job.running for job in round.jobs if job.running is not None}
     cluster = read_cluster(round.cluster)
-    placed: dict[DecisionKind, list[Placed]] = {kind: [] for kind in DecisionKind}
+    kept: list[Placed] = []
+    migrated: list[Placed] = []
+    started: list[Placed] = []
     preempted: list[Preempted] = []
     hosts = cluster.hosts
-    start, migrate, preempt = DecisionKind.START, DecisionKind.MIGRATE, DecisionKind.PREEMPT
+    keep, start = DecisionKind.KEEP, DecisionKind.START
+    migrate, preempt = DecisionKind.MIGRATE, DecisionKind.PREEMPT
     for index, decision in enumerate(plan.decisions):
         job, chosen, kind = jobs.get(decision.job), decision.option, decision.decision
         if job is None:
@@ -219,17 +222,15 @@ def read(round: Round, plan: Plan) -> Reading:  # noqa: A002
             if host is not None and task.group < len(groups):
                 read_tasks.append(PlacedTask(index, number, task, groups[task.group], host))
         tasks = tuple(read_tasks)
-        if kind is start:
-            arrivals = tasks
-        elif kind is migrate:
-            if job.running is None:
-                continue
-            arrivals = _moved(tasks, job.running)
-        else:
-            arrivals = ()
-        placed[kind].append(Placed(index, job, chosen, decision, tasks, arrivals))
+        if kind is keep:
+            kept.append(Placed(index, job, chosen, decision, tasks, ()))
+        elif kind is start:
+            started.append(Placed(index, job, chosen, decision, tasks, tasks))
+        elif kind is migrate and job.running is not None:
+            moved = _moved(tasks, job.running)
+            migrated.append(Placed(index, job, chosen, decision, tasks, moved))
     held = [jobs[name].options[now.option].groups for name, now in running.items()]
-    held += [p.option.groups for found in placed.values() for p in found]
+    held += [placed.option.groups for placed in (*kept, *migrated, *started)]
     return Reading(
         round=round,
         plan=plan,
@@ -237,9 +238,9 @@ def read(round: Round, plan: Plan) -> Reading:  # noqa: A002
         running=running,
         cluster=cluster,
         vacated=frozenset(host for name in round.policy.vacate for host in expand(name)),
-        kept=tuple(placed[DecisionKind.KEEP]),
-        migrated=tuple(placed[DecisionKind.MIGRATE]),
-        started=tuple(placed[DecisionKind.START]),
+        kept=tuple(kept),
+        migrated=tuple(migrated),
+        started=tuple(started),
         preempted=tuple(preempted),
         sliced=any(group.mig for groups in held for group in groups),
     )
