@@ -20,9 +20,11 @@ from itertools import count, product, takewhile
 import numpy as np
 
 from placewright.formulations.replicas.branching import Relaxed, relaxed_if_any
+from placewright.formulations.replicas.diving import dive, with_copies
 from placewright.formulations.replicas.draft import Draft
 from placewright.formulations.replicas.fewer import largest, making_up
 from placewright.formulations.replicas.frugal import among, unavoidable
+from placewright.formulations.replicas.partly import copies_of
 from placewright.formulations.replicas.pool import Pool, pool_of
 from placewright.formulations.replicas.problem import Problem
 from placewright.formulations.replicas.program import program_of
@@ -48,6 +50,9 @@ MORE = 1.01
 
 DEARER = 1.1
 """What points may copy that are better before, in times of what the draft does."""
+
+DIVING = 0.5
+"""Of the time left, for rounding where SCIP finds no first point."""
 
 BETTER = 2e-3
 """Points must be better than others like them by so much, relative to them."""
@@ -86,7 +91,7 @@ class Pace:
 
 
 QUICK = Pace(33, 2.0, tries=2, share=0.5, gap=BETTER, loss=1.02, open=((0.9, 0.1),))
-SLOW = Pace(25, 1.5, tries=1, share=0.4, gap=0.012, loss=1.1, open=((1.0, 0.03), (0.9, 0.1)))
+SLOW = Pace(25, 1.5, tries=1, share=0.25, gap=0.006, loss=1.1, open=((1.0, 0.03), (0.9, 0.1)))
 """With up to `MOST_COPIES`, and with more, where a relaxation takes long."""
 
 
@@ -168,6 +173,8 @@ def _worth(
         found = fixing.decide(numbers[0], beyond, most)
         if found is not None:
             reached, least = found, beyond
+    if reached is None and not fixing.exhausted:
+        reached = fixing.dive(numbers[0])
     if reached is None:
         return []
     settled = numbers[0]
@@ -208,7 +215,7 @@ class _Fixing:
     ) -> None:
         self._session, self._whole, self._end = session, whole, end
         self._holds, self._allowed = holds, allowed
-        self._arrays, self._root, self._pace = arrays, root, pace
+        self._relaxed, self._pace = [(arrays, root)], pace
         self.copied, self.exhausted = np.zeros_like(allowed), False
 
     def free(self, beyond: float) -> Bools:
@@ -216,8 +223,10 @@ class _Fixing:
 
         It is counted in parts of their size.
         """
-        worth = worth_a_try(self._whole.program, self._arrays, self._root, beyond)
-        return self._allowed & worth
+        program = self._whole.program
+        worth = [worth_a_try(program, arrays, root, beyond) for arrays, root in self._relaxed]
+        free: Bools = self._allowed & np.logical_or.reduce(worth)
+        return free
 
     def decide(self, large: int, beyond: float, most: float, kept: int = 0) -> float | None:
         """Make the largest datasets whole, and return the GiB copied; None without a point.
@@ -252,3 +261,26 @@ class _Fixing:
         point = np.append(outcome.values, 0.0)[whole.program.replica]
         self.copied = self._allowed & (point > 0.5)
         return outcome.objective
+
+    def dive(self, large: int) -> float | None:
+        """Round the largest datasets where no point is found in time; return the GiB copied.
+
+        These are those of the relaxation that is left. What it has in part, or almost, is free from
+        then on, too.
+        """
+        (arrays, root), program = self._relaxed[0], self._whole.program
+        fresh, datasets = program.pool.fresh, largest(program.pool, large)
+        narrow = np.zeros(arrays.columns, dtype=np.bool_)
+        narrow[program.replica[fresh & ~self.free(FREE[1])]] = True
+        left = self._session.remaining() - self._end
+        until = self._end + (1 - DIVING) * left
+        found = dive(program, arrays.without_columns(narrow), root, datasets, self._session, until)
+        if found is None:
+            return None
+        self.copied = self._allowed & (copies_of(program, found) > 0.5)
+        decided = with_copies(arrays, program, self.copied, datasets)
+        again = relaxed_if_any(decided, self._session)
+        if again is None:
+            return None
+        self._relaxed.append((decided, again))
+        return float(again.bound)

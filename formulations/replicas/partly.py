@@ -23,19 +23,27 @@ from placewright.formulations.replicas.program import Program
 from placewright.formulations.session import Session
 from placewright.formulations.wan.compile import Bools
 from placewright.solver import Arrays
+from placewright.solver.arrays import Floats
 
 GAP = 2e-3
 """Relative gap at which a program counts as solved; its bound is taken, not its point."""
+
+
+def copies_of(program: Program, found: Relaxed) -> Floats:
+    """Return how much of each copy (datasets, regions) is made; nothing without a point."""
+    fresh = program.pool.fresh
+    if found.point is None:
+        return np.zeros(fresh.shape)
+    return np.where(fresh, np.append(found.point, 0.0)[program.replica], 0.0)
 
 
 def in_doubt(program: Program, found: Relaxed, number: int) -> Bools:
     """Return so many datasets (datasets,) of which most GiB are copied in part."""
     pool = program.pool
     doubt = np.zeros(len(pool.kept), dtype=np.bool_)
-    if found.point is not None:
-        copies = np.where(pool.fresh, np.append(found.point, 0.0)[program.replica], 0.0)
-        parts = np.minimum(copies, 1 - copies).clip(0.0).sum(axis=1)
-        doubt[np.argsort(-pool.wan.size * parts, kind="stable")[:number]] = True
+    copies = copies_of(program, found)
+    parts = np.minimum(copies, 1 - copies).clip(0.0).sum(axis=1)
+    doubt[np.argsort(-pool.wan.size * parts, kind="stable")[:number]] = True
     return doubt
 
 
