@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import count, product, takewhile
+from itertools import count, takewhile
 
 import numpy as np
 
@@ -91,7 +91,7 @@ class Pace:
 
 
 QUICK = Pace(33, 2.0, tries=2, share=0.5, gap=BETTER, loss=1.02, open=((0.9, 0.1),))
-SLOW = Pace(25, 1.5, tries=1, share=0.25, gap=0.006, loss=1.1, open=((1.0, 0.03), (0.9, 0.1)))
+SLOW = Pace(25, 1.5, tries=1, share=0.2, gap=0.006, loss=1.1, open=((1.0, 0.03), (0.9, 0.1)))
 """With up to `MOST_COPIES`, and with more, where a relaxation takes long."""
 
 
@@ -178,11 +178,15 @@ def _worth(
     if reached is None:
         return []
     settled = numbers[0]
-    for number, beyond in product(numbers[1:], sorted({least, max(least, FREE[1])})):
-        if number > settled:
+    for number in numbers[1:]:
+        for beyond in sorted({least, max(least, FREE[1])}):
             found = fixing.decide(number, beyond, reached * pace.loss, settled)
-            if found is not None:
-                reached, settled = found, number
+            if found is not None or not fixing.exhausted:
+                break
+        if found is None and not fixing.exhausted:
+            found = fixing.dive(number, settled)
+        if found is not None:
+            reached, settled = found, number
     worth = []
     for share, beyond in pace.open:
         kept = largest(pool, min(settled, making_up(pool, share)))[:, None]
@@ -262,25 +266,29 @@ class _Fixing:
         self.copied = self._allowed & (point > 0.5)
         return outcome.objective
 
-    def dive(self, large: int) -> float | None:
+    def dive(self, large: int, kept: int = 0) -> float | None:
         """Round the largest datasets where no point is found in time; return the GiB copied.
 
         These are those of the relaxation that is left. What it has in part, or almost, is free from
-        then on, too.
+        then on, too. `large`, `kept`: as in `decide`.
         """
-        (arrays, root), program = self._relaxed[0], self._whole.program
-        fresh, datasets = program.pool.fresh, largest(program.pool, large)
+        session, program = self._session, self._whole.program
+        pool, datasets = program.pool, largest(program.pool, large)
+        arrays, last = self._relaxed[-1]
+        arrays = with_copies(arrays, program, self.copied, largest(pool, kept))
         narrow = np.zeros(arrays.columns, dtype=np.bool_)
-        narrow[program.replica[fresh & ~self.free(FREE[1])]] = True
-        left = self._session.remaining() - self._end
-        until = self._end + (1 - DIVING) * left
-        found = dive(program, arrays.without_columns(narrow), root, datasets, self._session, until)
+        narrow[program.replica[pool.fresh & ~(self.free(FREE[1]) | self.copied)]] = True
+        tried = arrays.without_columns(narrow)
+        begin = relaxed_if_any(tried, session) if kept else last
+        until = session.remaining() - DIVING * (session.remaining() - self._end)
+        found = begin and dive(program, tried, begin, datasets, session, until)
         if found is None:
             return None
-        self.copied = self._allowed & (copies_of(program, found) > 0.5)
-        decided = with_copies(arrays, program, self.copied, datasets)
-        again = relaxed_if_any(decided, self._session)
+        copied = self._allowed & (copies_of(program, found) > 0.5)
+        decided = with_copies(arrays, program, copied, datasets)
+        again = relaxed_if_any(decided, session)
         if again is None:
             return None
         self._relaxed.append((decided, again))
+        self.copied = copied
         return float(again.bound)

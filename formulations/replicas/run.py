@@ -47,7 +47,7 @@ GUIDED = 0.04
 PROVING, LATER = 0.35, 0.15
 """Shares of it for bounds: where all replicas are made whole for them, and where they are not."""
 
-GUIDES = 0.75
+GUIDES = 0.85
 """Share of the time of the second way for points of the program."""
 
 RELAXING = 0.15
