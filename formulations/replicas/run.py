@@ -50,6 +50,9 @@ PROVING, LATER = 0.35, 0.15
 GUIDES = 0.85
 """Share of the time of the second way for points of the program."""
 
+CHOOSING = 0.6
+"""Of what is left then, for homes among them; neighbourhoods make up for what that misses."""
+
 RELAXING = 0.15
 """Share of the time left that the search may wait for a relaxation."""
 
@@ -161,7 +164,7 @@ class Relocation:
         search = Neighbours(problem, session, self._draft, None)
         search.learn(self._draft, self._refused)
         for replicas in found:
-            if search.choose(replicas, max(0.0, session.remaining() - reserve)):
+            if search.choose(replicas, CHOOSING * max(0.0, session.remaining() - reserve)):
                 yield self._candidate(search.draft, "branching")
                 break
         yield from self._search(replicas.astype(np.float64), reserve)
