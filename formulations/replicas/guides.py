@@ -91,7 +91,7 @@ class Pace:
 
 
 QUICK = Pace(33, 2.0, tries=2, share=0.5, gap=BETTER, loss=1.02, open=((0.9, 0.1),))
-SLOW = Pace(25, 1.5, tries=1, share=0.2, gap=0.006, loss=1.1, open=((1.0, 0.03), (0.9, 0.1)))
+SLOW = Pace(25, 1.5, tries=1, share=0.25, gap=0.012, loss=1.1, open=((1.0, 0.03), (0.9, 0.1)))
 """With up to `MOST_COPIES`, and with more, where a relaxation takes long."""
 
 
