@@ -50,6 +50,11 @@ class Result(NamedTuple):
     out: str
     err: str
 
+    @property
+    def said(self) -> str:
+        """What `err` says, however its box breaks the lines."""
+        return " ".join(self.err.replace("│", " ").split())
+
 
 Runner = Callable[..., Result]
 Place = tuple[str | int, ...]

@@ -94,7 +94,7 @@ def test_wrong_usage_exits_2_and_says_so_on_stderr(run, args):
     result = run(*args)
     assert result.code == 2
     assert not result.out
-    assert "Error" in result.err
+    assert "Error" in result.said
 
 
 def test_an_unexpected_exception_is_one_line_and_exit_1(run, monkeypatch):
@@ -112,7 +112,7 @@ def test_an_unexpected_exception_is_one_line_and_exit_1(run, monkeypatch):
 def test_names_with_markup_are_printed_as_they_are(run, tmp_path):
     result = run("validate", tmp_path / "[bold]x[" / "y.json")
     assert result.code == 3
-    assert "[bold]x[/y.json" in result.err
+    assert "[bold]x[/y.json" in result.said
 
 
 def test_a_pipeline_of_real_processes_keeps_results_on_stdout(tmp_path):

@@ -43,8 +43,8 @@ def test_a_broken_plan_exits_7_and_names_the_rule(run, round_file, plan_file):
     result = run("verify", round_file, plan_file)
     assert result.code == 7
     assert "1 violation" in result.out
-    assert f"{plan_file} breaks" in result.err
-    assert "one_decision" in result.err
+    assert f"{plan_file} breaks" in result.said
+    assert "one_decision" in result.said
     assert result.err.count("\n") == 1
 
 
@@ -66,7 +66,7 @@ def test_a_wrong_claim_stands_beside_the_recomputed_value(run, round_file, plan_
     result = run("verify", round_file, plan_file)
     assert result.code == 7
     assert "123,456,789" in result.out
-    assert "certificate_value" in result.err
+    assert "certificate_value" in result.said
 
 
 def test_a_plan_for_another_round_exits_3(run, tmp_path, plan_file):
@@ -86,13 +86,13 @@ def test_an_unreadable_file_exits_3(run, round_file, plan_file, tmp_path, place)
     result = run("verify", *files)
     assert result.code == 3
     assert not result.out
-    assert "missing.json" in result.err
+    assert "missing.json" in result.said
 
 
 def test_a_round_in_place_of_a_plan_exits_3(run, round_file):
     result = run("verify", round_file, round_file)
     assert result.code == 3
-    assert "expected Plan" in result.err
+    assert "expected Plan" in result.said
 
 
 def test_validate_says_what_each_kind_holds(run, round_file, plan_file, tmp_path):
@@ -119,5 +119,5 @@ def test_validate_names_the_place_of_a_fault(run, round_file):
     result = run("validate", round_file)
     assert result.code == 3
     assert not result.out
-    assert ".options[0].groups[0].count" in result.err
-    assert "-1" in result.err
+    assert ".options[0].groups[0].count" in result.said
+    assert "-1" in result.said

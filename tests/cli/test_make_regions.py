@@ -42,7 +42,7 @@ def test_a_round_of_regions_is_made_and_one_line_says_what_it_is_like(run, tmp_p
     assert result.code == 0
     name = f"{policy}-scarce-3-12-90-400-0"
     assert result.err.startswith(f"made round {name}: 3 regions; 12 datasets of ")
-    assert "demand / supply 1.20, 2.6" in result.err
+    assert "demand / supply 1.20, 2.6" in result.said
     assert result.err.count("\n") == 1
     made = generate(policy=policy, regions=3, datasets=12, jobs=90, gpus=400, mix="scarce")
     assert load_round(path) == made
@@ -71,14 +71,14 @@ def test_a_round_on_a_measured_grid_has_its_regions(run, tmp_path, grids):
 def test_an_argument_that_does_not_fit_is_a_usage_error(run, more, option):
     result = run("generate", "round", *more)
     assert result.code == 2
-    assert f"Invalid value for {option}:" in result.err
+    assert f"Invalid value for {option}:" in result.said
 
 
 def test_a_folder_without_grids_exits_3_with_one_line(run, tmp_path):
     result = run("generate", "round", *SIZE, "--policy", "geo", "--wan", tmp_path)
     assert result.code == 3
     assert result.err.count("\n") == 1
-    assert "0 files *throughput*.csv; expected one" in result.err
+    assert "0 files *throughput*.csv; expected one" in result.said
 
 
 def test_grids_of_regions_become_a_round_that_is_valid(run, tmp_path, grids):
@@ -98,7 +98,7 @@ def test_a_wrong_choice_of_regions_is_a_usage_error_that_names_the_option(
     files = [grids / f"{name}.csv" for name in ("throughput", "rtt", "egress")]
     result = run("convert", "wan", *files, *more, "-o", tmp_path / "wan.json")
     assert result.code == 2
-    assert f"Invalid value for {more[0]}:" in result.err
+    assert f"Invalid value for {more[0]}:" in result.said
 
 
 def test_traces_of_clusters_become_regions(run, tmp_path):
@@ -109,8 +109,8 @@ def test_traces_of_clusters_become_regions(run, tmp_path):
     words = ("--regions", "3", "--datasets", "9", "--mix", "scarce", "--policy", "geo")
     result = run("convert", "itp", trace, *words, "-o", path)
     assert result.code == 0
-    assert " jobs of 1 traces at second 39, 2 regions resampled with seed 0; 3 reg" in result.err
+    assert " jobs of 1 traces at second 39, 2 regions resampled with seed 0; 3 reg" in result.said
     assert run("validate", path).code == 0
     result = run("convert", "itp", trace, "--at", "5000", "-o", path)
     assert result.code == 2
-    assert "Invalid value for --at:" in result.err
+    assert "Invalid value for --at:" in result.said

@@ -33,7 +33,7 @@ def test_a_generated_round_goes_to_stdout_and_a_note_to_stderr(run):
     assert result.code == 0
     assert json.loads(result.out)["kind"] == "Round"
     assert result.err.startswith("made round easy-64-10-3: 64 GPUs (64 A100) on 8 hosts")
-    assert ", load " in result.err
+    assert ", load " in result.said
     assert result.err.count("\n") == 1
 
 
@@ -67,7 +67,7 @@ def test_a_wrong_size_is_a_usage_error_that_names_the_option(run, gpus, tmp_path
     path = tmp_path / "round.json"
     result = run("generate", "round", "--gpus", gpus, "--jobs", "1", "-o", path)
     assert result.code == 2
-    assert "--gpus" in result.err
+    assert "--gpus" in result.said
     assert not path.exists()
 
 
@@ -89,7 +89,7 @@ def test_ways_to_read_a_trace_exclude_one_another(run, tmp_path):
         *("-o", tmp_path / "round.json"),
     )
     assert result.code == 2
-    assert "exclude" in result.err
+    assert "exclude" in result.said
 
 
 def test_a_bad_trace_exits_3_and_writes_nothing(run, tmp_path):
@@ -131,7 +131,7 @@ def test_a_wrong_choice_of_jobs_is_a_usage_error_that_names_the_option(
     trace.write_text(MURI)
     result = run("convert", "muri", trace, *arguments, "-o", path)
     assert result.code == 2
-    assert f"for {option}:" in result.err
+    assert f"for {option}:" in result.said
     assert not path.exists()
 
 
@@ -140,7 +140,7 @@ def test_a_bad_trace_of_muri_exits_3_with_its_line(run, tmp_path):
     trace.write_text(MURI.replace("446", "-446"))
     result = run("convert", "muri", trace, "-o", path)
     assert result.code == 3
-    assert "trace.csv: line 2, column resource_time_0: '-446': expected" in result.err
+    assert "trace.csv: line 2, column resource_time_0: '-446': expected" in result.said
     assert result.err.count("\n") == 1
     assert not path.exists()
 
@@ -166,7 +166,7 @@ def test_a_trace_of_chronus_becomes_a_round(run, tmp_path):
         assert result.code == 0
         assert not result.out
         assert result.err.count("\n") == 1
-        assert "1 more left out, asking no GPU" in result.err
+        assert "1 more left out, asking no GPU" in result.said
         assert len(load_round(path).jobs) == 2
 
 
@@ -204,7 +204,7 @@ def test_a_wrong_argument_of_deadline_traces_is_a_usage_error(
     at = ("--at", "9999") if option == "--at" else arguments
     result = run("convert", verb, trace, "--gpus", "8", *at, "-o", path)
     assert result.code == 2
-    assert f"for {option}:" in result.err
+    assert f"for {option}:" in result.said
     assert not path.exists()
 
 
@@ -221,7 +221,7 @@ def test_a_bad_trace_of_chronus_exits_3_with_its_line(run, change, message, tmp_
     trace.write_text(CHRONUS.replace(*change))
     result = run("convert", "chronus", trace, "--gpus", "8", "-o", path)
     assert result.code == 3
-    assert f"trace.csv: {message}" in result.err
+    assert f"trace.csv: {message}" in result.said
     assert result.err.count("\n") == 1
     assert not path.exists()
 
@@ -258,7 +258,7 @@ def test_a_wrong_list_of_numbers_is_a_usage_error(run, tmp_path, option, value):
     profiles.write_text("{}")
     result = run("convert", "synergy", profiles, option, value, "-o", path)
     assert result.code == 2
-    assert option in result.err
+    assert option in result.said
     assert not path.exists()
 
 
@@ -267,5 +267,5 @@ def test_a_wrong_matrix_exits_3_with_one_line_that_names_it(run, tmp_path):
     profiles.write_text('{"bert_1": {"iter_time": 1, "tput": [[1, 1, 1, 1, -1]]}}')
     result = run("convert", "synergy", profiles, "-o", path)
     assert result.code == 3
-    assert "bert_1.tput" in result.err
+    assert "bert_1.tput" in result.said
     assert result.err.count("\n") == 1

@@ -90,7 +90,7 @@ def test_a_wrong_argument_is_a_usage_error_that_names_the_option(run, moving, tm
     assert not result.out
     option = {"defragment": "--gpu-worth-s", "minimal-victims": "--job"}.get(verb, "--host")
     named = [one for one in ("--level", "--count") if one in options and "b9" not in options]
-    assert (named[0] if named else option) in result.err
+    assert (named[0] if named else option) in result.said
     assert not path.exists()
 
 

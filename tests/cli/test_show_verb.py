@@ -153,7 +153,7 @@ def test_a_picture_without_matplotlib_says_what_to_install(run, monkeypatch, tmp
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = run("show", round_file, "-o", tmp_path / "map.png")
     assert result.code == 2
-    assert "placewright[plot]" in result.err
+    assert "placewright[plot]" in result.said
 
 
 @pytest.mark.parametrize("name", ["map.txt", "map", ".png/x.jpeg"])
@@ -176,7 +176,7 @@ def test_a_plan_alone_says_that_it_needs_its_round(run, round_file, plan_file, t
         result = run("show", *args)
         assert result.code == 2
         assert not result.out
-        assert "expected" in result.err
+        assert "expected" in result.said
 
 
 def test_an_invalid_plan_is_not_drawn(run, round_file, plan_file):
@@ -186,7 +186,7 @@ def test_an_invalid_plan_is_not_drawn(run, round_file, plan_file):
     result = run("show", round_file, "--plan", plan_file)
     assert result.code == 7
     assert not result.out
-    assert "breaks" in result.err
+    assert "breaks" in result.said
 
 
 def test_a_plan_for_another_round_exits_3(run, plan_file):
@@ -203,4 +203,4 @@ def test_a_cluster_without_gpus_has_no_picture(run, tmp_path):
     assert run("show", path).code == 0
     result = run("show", path, "-o", tmp_path / "map.png")
     assert result.code == 2
-    assert "no GPUs" in result.err
+    assert "no GPUs" in result.said
