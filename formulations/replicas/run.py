@@ -51,7 +51,10 @@ GUIDES = 0.85
 """Share of the time of the second way for points of the program."""
 
 CHOOSING = 0.6
-"""Of what is left then, for homes among them; neighbourhoods make up for what that misses."""
+"""Of what is left then, for homes among them; neighbourhoods make up for what that misses.
+
+Where one relaxation takes long the exact model of all homes may need all of it for a first point.
+"""
 
 RELAXING = 0.15
 """Share of the time left that the search may wait for a relaxation."""
@@ -101,9 +104,10 @@ class Relocation:
             seconds = self.session.remaining()
             copies = self._copies
             if copies <= MANY_COPIES:
-                reserve = seconds * (PROVING if copies <= MOST_COPIES else LATER)
+                proving, choosing = (PROVING, CHOOSING) if copies <= MOST_COPIES else (LATER, 1.0)
+                reserve = proving * seconds
                 yield from self._anneal(draft, GUIDED * seconds, reserve, runs=1)
-                yield from self._guided(reserve)
+                yield from self._guided(reserve, choosing)
             else:
                 reserve = (1 - ANNEALING - SEARCHING) * seconds
                 runs = RUNS if self.problem.workloads >= MANY else 1
@@ -149,7 +153,7 @@ class Relocation:
                 if before.rank(problem) < self._draft.rank(problem):
                     self._draft = before
 
-    def _guided(self, reserve: float) -> Iterator[Candidate]:
+    def _guided(self, reserve: float, choosing: float) -> Iterator[Candidate]:
         """Choose among replicas that a point of the program has, then search on from there.
 
         What was refused beside what annealing copies may do beside what the point does.
@@ -164,7 +168,7 @@ class Relocation:
         search = Neighbours(problem, session, self._draft, None)
         search.learn(self._draft, self._refused)
         for replicas in found:
-            if search.choose(replicas, CHOOSING * max(0.0, session.remaining() - reserve)):
+            if search.choose(replicas, choosing * max(0.0, session.remaining() - reserve)):
                 yield self._candidate(search.draft, "branching")
                 break
         yield from self._search(replicas.astype(np.float64), reserve)
