@@ -144,7 +144,8 @@ def _run(problem: Any, limits: Limits, log: Path, began: float) -> None:
 
 
 def _solver(limits: Limits, log: Path, began: float, preprocess: str) -> Any:
-    seed = limits.seed % 2**31
+    # CBC takes a seed of 0 from the time of day.
+    seed = 1 + limits.seed % (2**31 - 1)
     solver = pulp.COIN_CMD(
         path=pulp.PULP_CBC_CMD.pulp_cbc_path,
         msg=False,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pulp
 import pytest
 
 from placewright.solver import InProcess, Limits, Model, Status, UnsupportedModelError, big_m
@@ -171,3 +174,24 @@ def test_work_limit_repeats_its_answer_and_a_start_is_taken(backend: str) -> Non
     assert first.values.tolist() == second.values.tolist()
     assert first.bound == second.bound
     assert first.bound >= first.objective
+
+
+@pytest.mark.parametrize("seed", [0, 2**31 - 1])
+def test_no_seed_of_cbc_is_taken_from_the_time_of_day(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """CBC reads a seed of 0 as the time: equal rounds had other plans and proofs each second."""
+    told: list[str] = []
+    program = pulp.COIN_CMD
+
+    def spy(**settings: Any) -> pulp.COIN_CMD:
+        told.extend(settings["options"])
+        return program(**settings)
+
+    monkeypatch.setattr(pulp, "COIN_CMD", spy)
+    model = Model()
+    model.term("value", model.variables("x", 2, upper=3), 1, sense="max")
+    InProcess().solve("cbc", model.arrays("value"), Limits(seconds=20.0, seed=seed))
+    seeds = [int(option.split()[1]) for option in told if "eed" in option]
+    assert len(seeds) == 2
+    assert min(seeds) > 0
