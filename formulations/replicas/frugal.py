@@ -31,7 +31,7 @@ def among(pool: Pool, held: Mapping[str, int]) -> Pool:
     there = np.zeros(pool.homes.shape[:2], dtype=np.bool_)
     np.logical_or.at(there, pool.job_class, afar[:, :-1] == least[:, None])
     near = pool.near | pool.possible[pool.read_dataset]
-    return replace(pool, homes=pool.homes & there[:, :, None], near=near)
+    return replace(pool, homes=pool.homes & there[:, :, None], near=near).with_room()
 
 
 def frugal_homes(problem: Problem) -> tuple[Bools, int]:

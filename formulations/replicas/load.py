@@ -8,6 +8,15 @@ over classes that can use no other models there, for each union U of what classe
 theorem of Hall and Gale, that is when some split of each share over its models fits. A program with
 a column for each model says the same, is half as large again, and takes twice as long.
 
+The relaxation halves a replica x[p,r] and lets half of its readers run beside it, even if all of
+them would ask for more than there is. So where they would, there is one row more:
+
+    sum_c demand[c] a[c,r] <= (sum of supply[r,m]) x[p,r] + sum of over[r,m]     over m of U
+
+over classes of the same row that can run only beside a replica of p. With x whole it says no more
+than the row above: with 0 none of them is there. For one product it is a known row of facility
+location (Aardal, "Capacitated facility location", Mathematical Programming 81, 1998).
+
 `overload` is a convex function of `over`, of lines between whole jobs that may be too many.
 """
 
@@ -25,19 +34,28 @@ MOST_UNIONS = 64
 """Rows of what fits on models, about, per region at most."""
 
 
-def add_load(pool: Pool, model: Model, share: Ints, none: Ints) -> None:
-    """Add the rows of what fits on models, and the term `overload`."""
+def add_load(pool: Pool, model: Model, replica: Ints, share: Ints, none: Ints) -> None:
+    """Add the rows of what fits on models, and the term `overload`.
+
+    Parameters
+    ----------
+    replica, share, none
+        (datasets, regions), (classes, regions) and (classes,): columns, -1 where there is none.
+    """
     supply = pool.wan.supply
-    unit = max(1, int(np.gcd.reduce(pool.wan.demand, initial=0)))
+    unit = _unit(pool)
     fits: list[tuple[Ints, Bools]] = []
     for region, free in enumerate(supply // unit):
         needs = pool.homes[:, region]
         unions = _unions(needs)
-        rows = model.rows("fits", len(unions), upper=(unions @ free).astype(float))
+        room = unions @ free
+        rows = model.rows("fits", len(unions), upper=room.astype(float))
         outside = (needs[None] & ~unions[:, None]).any(axis=2)
-        u, c = np.nonzero(needs.any(axis=1) & ~outside)
+        within = np.logical_and(needs.any(axis=1), ~outside)
+        u, c = np.nonzero(within)
         model.add(rows[u], share[c, region], pool.demand[c] // unit)
-        fits.append((rows, unions))
+        more, of = _beside(pool, model, replica[:, region], share[:, region], region, within, room)
+        fits.append((np.append(rows, more), np.concatenate([unions, unions[of]])))
     length, cost = _pieces(supply, unit)
     length[-1] = int(pool.demand.sum()) // unit
     piece, r, m = np.nonzero(length * (supply > 0))
@@ -46,6 +64,43 @@ def add_load(pool: Pool, model: Model, share: Ints, none: Ints) -> None:
     for column, (rows, unions), kind in zip(over, [fits[k] for k in r], m, strict=True):
         model.add(rows[unions[:, kind]], column, -1.0)
     model.term("overload", none, HOMELESS * pool.demand, sense="min")
+
+
+def _beside(
+    pool: Pool,
+    model: Model,
+    replica: Ints,
+    share: Ints,
+    region: int,
+    within: Bools,
+    room: Ints,
+) -> tuple[Ints, Ints]:
+    """Add the rows of who can run in a region only beside a replica; return them and their unions.
+
+    Parameters
+    ----------
+    replica, share
+        (datasets,) and (classes,): columns of the region.
+    within, room
+        (unions, classes) and (unions,): who can use no other models, and what there is of them.
+    """
+    c, p = pool.read_class, pool.read_dataset
+    beside = within[:, c] & (pool.near[:, region] & (replica[p] >= 0))
+    demand = pool.demand // _unit(pool)
+    asked = np.zeros((len(replica), len(room)), dtype=np.int64)
+    np.add.at(asked, p, (beside * demand[c]).T)
+    unions, datasets = np.nonzero(np.greater(asked.T, room[:, None]))
+    row = np.full((len(room), len(replica)), -1, dtype=np.int64)
+    rows = row[unions, datasets] = model.rows("beside", len(unions), upper=0.0)
+    model.add(rows, replica[datasets], -room[unions])
+    u, k = np.nonzero(beside & (row[:, p] >= 0))
+    model.add(row[u, p[k]], share[c[k]], demand[c[k]])
+    return rows, unions
+
+
+def _unit(pool: Pool) -> int:
+    """Return the milli-GPUs that all demand is a multiple of."""
+    return max(1, int(np.gcd.reduce(pool.wan.demand, initial=0)))
 
 
 def _pieces(supply: Ints, unit: int) -> tuple[Ints, Ints]:

@@ -7,7 +7,8 @@ link it chooses by GiB per milli-GPU, cheapest first (`Pool.step_gib`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
@@ -74,6 +75,18 @@ class Pool:
         """The number of classes."""
         return len(self.demand)
 
+    def with_room(self) -> Self:
+        """Return it with homes only where all fits that a class must have beside it.
+
+        That is on what is stored there, and, what is not there yet, through the links into it.
+        """
+        size = self.wan.size[self.read_dataset][:, None] * self.near
+        held, copied = np.zeros((2, *self.homes.shape[:2]), dtype=np.int64)
+        np.add.at(held, self.read_class, size)
+        np.add.at(copied, self.read_class, size * self.fresh[self.read_dataset])
+        fits: Bools = (held <= self.room) & (copied <= self.ingress)
+        return replace(self, homes=self.homes & fits[:, :, None])
+
 
 def pool_of(wan: Wan) -> Pool:
     """Return the classes of a round and where its data could be."""
@@ -138,7 +151,7 @@ def pool_of(wan: Wan) -> Pool:
         room=room,
         ingress=inwards.sum(axis=0),
         egress=inwards.sum(axis=1),
-    )
+    ).with_room()
 
 
 def _reads(wan: Wan) -> tuple[Ints, Ints, Ints, Bools]:

@@ -84,7 +84,7 @@ def program_of(pool: Pool) -> Program:
     share, none = _homes(pool, model)
     _reads(pool, model, replica, share, none)
     room_rows, ingress_rows = _storage(pool, model, replica)
-    add_load(pool, model, share, none)
+    add_load(pool, model, replica, share, none)
     add_hottest(pool, model, share)
     _imbalance(pool, model, replica)
     p, r = np.nonzero(pool.fresh)
@@ -106,7 +106,7 @@ def _homes(pool: Pool, model: Model) -> tuple[Ints, Ints]:
         "none",
         pool.classes,
         lower=np.where(lives.any(axis=1), 0.0, 1.0),
-        upper=np.where(pool.sure, 0.0, 1.0),
+        upper=np.where(pool.sure & lives.any(axis=1), 0.0, 1.0),
         integer=False,
     )
     one = model.rows("one", pool.classes, lower=1.0, upper=1.0)

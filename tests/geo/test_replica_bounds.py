@@ -188,11 +188,32 @@ def test_a_term_is_bounded_only_among_plans_as_good_before_it() -> None:
 
 
 def test_local_reads_need_a_replica_whole() -> None:
-    problem = compile_replicas(two_regions(remote=False))
+    problem = compile_replicas(two_regions(remote=False, west=4))
     steps = list(together(problem, fresh(), 0))
     assert steps[0].bound < 10
     assert steps[-1].bound == 10
     assert all(step.certified for step in steps)
+
+
+def test_half_a_replica_is_enough_for_half_of_what_its_region_has() -> None:
+    # Four jobs read it where two have room: a half of it is enough for one, and two must move.
+    step = next(together(compile_replicas(two_regions(remote=False)), fresh(), 0))
+    assert (step.bound, step.certified) == (10, True)
+
+
+@pytest.mark.parametrize(("storage", "budget", "homes"), [(19, 20, 1), (20, 19, 1), (20, 20, 2)])
+def test_no_home_where_the_data_of_a_job_does_not_fit(
+    storage: int, budget: int, homes: int
+) -> None:
+    round_ = two_regions(remote=False).model_dump(mode="json", exclude_unset=True)
+    second = {**round_["geo"]["datasets"][0], "name": "second"}
+    round_["geo"]["datasets"].append(second)
+    for job in round_["jobs"]:
+        job["reads"].append({**job["reads"][0], "dataset": "second"})
+    round_["geo"]["regions"] = [{"name": "west", "storage": storage}]
+    round_["geo"]["links"][0]["budget"] = budget
+    pool = pool_of(compile_replicas(Round.model_validate(round_)).wan)
+    assert pool.homes.any(axis=2).sum() == homes
 
 
 def test_data_that_cannot_leave_where_it_is_comes_nowhere_not_even_by_halves() -> None:
