@@ -6,7 +6,7 @@ A worker that dies costs time and not the plan: what it had is decided here.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from math import inf
@@ -43,7 +43,6 @@ class Answer:
 class _Begun:
     """A region's round with a plan that needed no solver, and whether a solver might help."""
 
-    round: Round
     problem: Problem
     found: Candidate
     searched: bool
@@ -52,33 +51,37 @@ class _Begun:
 def decide_part(round_: Round, settings: Settings) -> Answer:
     """Decide a region's round of gangs on its own: in another process, or on another machine."""
     with settings.session(Meter()) as session:
-        return _end(_begin(round_, session), session)
+        return _end(_begin(compile_round(round_), session), lambda: round_, session)
 
 
-def _begin(round_: Round, session: Session) -> _Begun:
+def _begin(problem: Problem, session: Session) -> _Begun:
     """Decide a region without a solver; one is of use where somebody waits or stops."""
-    problem = compile_round(round_)
+    jobs = problem.round.jobs
     found = candidate(quickly(problem, session), "quickly")
-    small = len(round_.jobs) * problem.cluster.num_hosts <= LARGE
-    waits = any(job.running is None and j not in found.starts for j, job in enumerate(round_.jobs))
-    return _Begun(round_, problem, found, small and (waits or bool(found.preempted)))
+    small = len(jobs) * problem.cluster.num_hosts <= LARGE
+    waits = any(job.running is None and j not in found.starts for j, job in enumerate(jobs))
+    return _Begun(problem, found, small and (waits or bool(found.preempted)))
 
 
-def _end(begun: _Begun, session: Session) -> Answer:
+def _end(begun: _Begun, document: Callable[[], Round], session: Session) -> Answer:
     """Return the best plan for a region, searched until its value is proven.
 
-    The whole plan is verified anyway.
+    The whole plan is verified anyway; `document` makes the round, which only a search needs.
     """
-    round_, found, most = begun.round, begun.found, inf
-    value = _value(round_, found)
-    for step in steps_within(round_, session, begun.problem) if begun.searched else ():
+    found, most = begun.found, inf
+    value = _value(begun.problem.round, found)
+    for step in _search(begun.problem, document(), session) if begun.searched else ():
         if isinstance(step, Bound):
             most = min(most, step.value) if step.term == VALUE else most
-        elif (worth := _value(round_, step)) >= value:
+        elif (worth := _value(begun.problem.round, step)) >= value:
             found, value = step, worth
         if value >= most:
             break
     return Answer(found, tuple(session.degraded), session.wall_stopped)
+
+
+def _search(problem: Problem, round_: Round, session: Session) -> Iterator[Candidate | Bound]:
+    return steps_within(round_, session, replace(problem, round=round_))
 
 
 def _value(round_: Round, found: Candidate) -> int:
@@ -112,7 +115,7 @@ class Parts:
         seconds = max(0.0, session.remaining()) / 2
         settings = replace(self._settings, seconds=seconds, isolation="none")
         try:
-            return executor.submit(decide_part, part.round, settings)
+            return executor.submit(decide_part, part.document(), settings)
         except RuntimeError as error:
             # A pool whose process died takes nothing more.
             session.degraded.append(f"executor: {type(error).__name__}: {error}")
@@ -130,13 +133,13 @@ class Parts:
 
     def _here(self, parts: Sequence[Part], session: Session) -> Iterator[Answer]:
         """Decide regions here; those that are searched share the time that is left."""
-        begun = [_begin(part.round, session) for part in parts]
+        begun = [_begin(part.gangs(), session) for part in parts]
         left = sum(one.searched for one in begun)
-        for one in begun:
+        for one, part in zip(begun, parts, strict=True):
             inner = replace(session, best=None, first_bound=None, proven=False)
             if not session.deterministic:
                 inner.deadline = time.monotonic() + max(0.0, session.remaining()) / max(1, left)
-            answer = _end(one, inner)
+            answer = _end(one, part.document, inner)
             left -= one.searched
             session.wall_stopped |= answer.wall_stopped and session.deterministic
             yield answer

@@ -180,6 +180,15 @@ class Problem:
         return np.array(rows, dtype=np.int64).reshape(-1, 4)
 
     @cached_property
+    def class_of(self) -> list[int]:
+        """The class of each job (jobs,), -1 of pinned ones."""
+        found = [-1] * len(self.round.jobs)
+        for number, job_class in enumerate(self.classes):
+            for job in job_class.jobs:
+                found[job] = number
+        return found
+
+    @cached_property
     def running_value(self) -> int:
         """Value of all running jobs that may move; the term `value` counts from here."""
         return sum(len(c.jobs) * c.choices[0].value for c in self.classes if c.running)

@@ -16,12 +16,15 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from placewright.formulations.gang.quotas import held_by
 from placewright.instances.job import Job
 from placewright.instances.round import Round
 
 Amounts = Mapping[str, int]
+Borrowed: TypeAlias = Mapping[int, tuple[int, ...]]
+"""By index of a job the options with which it is not entitled."""
 
 
 def borrowed_of(round_: Round) -> dict[int, tuple[int, ...]]:

@@ -103,7 +103,7 @@ class _Rounds:
 
     def __init__(self, problem: Problem, gangs: Gangs, costs: Ints, decide: Decide) -> None:
         self.problem, self.gangs, self.costs, self.decide = problem, gangs, costs, decide
-        self.regions, self.round = Regions(problem), problem.round
+        self.regions, self.round = Regions(problem, gangs), problem.round
         self.settled = Settled()
         self._tried: set[tuple[int, int]] = set()
 

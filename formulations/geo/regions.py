@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
+from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.gang.cutting import cut
+from placewright.formulations.gang.problem import Problem as Gangs
 from placewright.formulations.geo.compile import Problem
 from placewright.formulations.geo.united import PLACES
 from placewright.formulations.session import Candidate, Place, Slots
@@ -25,14 +28,18 @@ Quotas = Mapping[str, Mapping[str, int]]
 """By tenant and resource what a tenant's jobs may hold."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Part:
-    """A region's round of gangs: `jobs` and `hosts` have their indices in the whole round."""
+    """A region's round of gangs: `jobs` and `hosts` have their indices in the whole round.
+
+    `document` makes the round, for whoever decides it elsewhere, and `gangs` its arrays.
+    """
 
     region: int
-    round: Round
     jobs: tuple[int, ...]
     hosts: tuple[int, ...]
+    document: Callable[[], Round]
+    gangs: Callable[[], Gangs]
 
     def told(self, found: Candidate) -> Candidate:
         """Tell a plan of the region as one that counts jobs and hosts of the whole round."""
@@ -83,8 +90,8 @@ class Settled:
 class Regions:
     """Cuts a round into rounds of its regions."""
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem, self.round = problem, problem.round
+    def __init__(self, problem: Problem, gangs: Gangs) -> None:
+        self.problem, self.gangs, self.round = problem, gangs, problem.round
         self.level = self.round.geo.level
         self._groups: dict[tuple[int, str], TaskGroup] = {}
         terms = ("value", *(term for term in self.round.policy.terms if term in PLACES))
@@ -104,11 +111,10 @@ class Regions:
         moved, and who shares a host with them. Nothing comes to hosts that somebody was stopped on.
         """
         stopped = settled.preempted
-        jobs = sorted(
-            {*pending, *settled.in_region(region), *self.running[region]} - stopped.keys()
+        jobs = tuple(
+            sorted({*pending, *settled.in_region(region), *self.running[region]} - stopped.keys())
         )
-        came = settled.hosts(region)
-        left = self._left(stopped)
+        came, left = settled.hosts(region), self._left(stopped).get(region, ())
         tenants = tuple(
             tenant.model_copy(update={"quota": quotas[tenant.name]})
             if tenant.name in quotas
@@ -117,14 +123,28 @@ class Regions:
         )
         update = {
             "cluster": self._clusters[region],
-            "jobs": tuple(self._gang(j, region, settled, came, model.get(j, NONE)) for j in jobs),
+            "jobs": tuple(self.round.jobs[j] for j in jobs),
             "tenants": tenants,
-            "reservations": (*self._reservations[region], *left.get(region, ())),
+            "reservations": (*self._reservations[region], *left),
             "policy": self._policy,
             "geo": Geo(),
         }
-        round_ = self.round.model_copy(update=update)
-        return Part(region, round_, tuple(jobs), self._hosts[region])
+        round_, hosts = self.round.model_copy(update=update), self._hosts[region]
+
+        def told(j: int, model: int) -> Job:
+            return self._gang(j, region, settled, came, model)
+
+        def document() -> Round:
+            mine = tuple(told(j, model.get(j, NONE)) for j in jobs)
+            return round_.model_copy(update={"jobs": mine})
+
+        def arrays() -> Gangs:
+            if came or left:
+                return compile_round(document())
+            variants = [model.get(j, NONE) for j in jobs]
+            return cut(self.gangs, round_, jobs, hosts, variants, told)
+
+        return Part(region, jobs, hosts, document, arrays)
 
     def _left(self, stopped: Iterable[int]) -> dict[int, list[Reservation]]:
         """Return reservations of the hosts on which jobs were stopped, by region."""
