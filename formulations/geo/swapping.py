@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 
@@ -60,28 +61,37 @@ def _changed(jobs: Ints, region: Ints, costs: Ints, can: Bools) -> dict[int, int
         return {}
     # The last column is to wait.
     cost = np.column_stack([np.where(can, costs, FORBIDDEN), np.zeros(len(jobs), dtype=np.int64)])
-    now = region.copy()
+    now = {r: np.flatnonzero(region == r) for r in used.tolist()}
+    # Of two regions that are as they were, nobody saves more than before.
+    open_ = set(now)
     for _ in range(ROUNDS):
-        better = False
-        for k, a in enumerate(used.tolist()):
-            for b in used[k + 1 :].tolist():
-                better |= _swap(now, cost, a, b)
-        if not better:
+        before, open_ = open_, set()
+        for a, b in combinations(now, 2):
+            if (a in before or b in before or a in open_ or b in open_) and _swap(now, cost, a, b):
+                open_ |= {a, b}
+        if not open_:
             break
     takes: dict[int, int] = {}
-    for r in used[used != NONE].tolist():
-        before, after = set(jobs[region == r].tolist()), set(jobs[now == r].tolist())
-        takes |= dict(zip(sorted(before - after), sorted(after - before), strict=True))
+    for r, after in now.items():
+        had, has = set(jobs[region == r].tolist()), set(jobs[after].tolist())
+        if r != NONE:
+            takes |= dict(zip(sorted(had - has), sorted(has - had), strict=True))
     return takes
 
 
-def _swap(now: Ints, cost: Ints, a: int, b: int) -> bool:
-    """Swap jobs of two regions as long as that saves something; return whether it did."""
-    of_a, of_b = np.flatnonzero(now == a), np.flatnonzero(now == b)
+def _swap(now: dict[int, Ints], cost: Ints, a: int, b: int) -> bool:
+    """Swap jobs of two regions as long as that saves something; return whether it did.
+
+    `now` has the jobs of each region.
+    """
+    of_a, of_b = now[a], now[b]
     over, back = cost[of_a, a] - cost[of_a, b], cost[of_b, b] - cost[of_b, a]
+    if over.max() + back.max() <= 0:
+        return False
     of_a, of_b = of_a[np.argsort(-over, kind="stable")], of_b[np.argsort(-back, kind="stable")]
     pairs = min(len(of_a), len(of_b))
     saved = np.sort(over)[::-1][:pairs] + np.sort(back)[::-1][:pairs]
     many = int((saved > 0).sum())
-    now[of_a[:many]], now[of_b[:many]] = b, a
-    return many > 0
+    now[a] = np.sort(np.concatenate([of_b[:many], of_a[many:]]))
+    now[b] = np.sort(np.concatenate([of_a[:many], of_b[many:]]))
+    return True
