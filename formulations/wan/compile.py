@@ -165,10 +165,13 @@ def _named(lists: Iterable[Iterable[str] | None], index: Mapping[str, int]) -> B
 
 def _models(options: Iterable[Option], models: tuple[str, ...]) -> Bools:
     """Return the models that each option may have for all its tasks (options, models)."""
-    rows = [
-        [all(g.gpu_models is None or m in g.gpu_models for g in option.groups) for m in models]
-        for option in options
-    ]
+    known: dict[tuple[tuple[str, ...] | None, ...], list[bool]] = {}
+    rows = []
+    for option in options:
+        key = tuple([group.gpu_models for group in option.groups])
+        if key not in known:
+            known[key] = [all(named is None or m in named for named in key) for m in models]
+        rows.append(known[key])
     return np.array(rows, dtype=np.bool_).reshape(len(rows), len(models))
 
 

@@ -79,8 +79,11 @@ def region_quota(reading: Reading) -> Iterator[Finding]:
     change: defaultdict[tuple[int | None, str | None], int] = defaultdict(int)
     stopped = {victim.job.name for victim in reading.preempted}
     hosts = reading.cluster.hosts
+    owners = {tenant for _, tenant in quotas}
     for name, running in reading.running.items():
         job = reading.jobs[name]
+        if job.tenant not in owners:
+            continue
         here = data.facts.region_of(hosts[running.tasks[0].host])
         where: tuple[int | None, str | None] = (here, job.tenant)
         if where in last and where in quotas:

@@ -77,14 +77,17 @@ def local_data(reading: Reading) -> Iterator[Finding]:
     if data is None or reading.round.policy.formulation != GEO:
         return
     listed = {(reader.job, read.dataset) for reader in data.reads.readers for read in reader.reads}
-    unlisted = [(name, read) for name, read in data.missing if (name, read.dataset) not in listed]
-    paths = {placed.job.name: placed.path for placed in reading.placed} if unlisted else {}
-    for name, read in unlisted:
+    paths: dict[str, Path] = {}
+    for name, read in data.missing:
+        if (name, read.dataset) in listed:
+            continue
         region = data.runs[name]
         served = data.facts.served(read.dataset, data.facts.datasets[read.dataset].now)
         can = read.remote and served >> region & 1
         if not can and name in reading.running:
             continue
+        if not paths:
+            paths = {placed.job.name: placed.path for placed in reading.placed}
         yield Finding(
             paths[name],
             f"job {name!r} reads dataset {read.dataset!r}, which is not in region "

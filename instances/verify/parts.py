@@ -95,11 +95,7 @@ def gpu_memory(reading: Reading) -> Iterator[Finding]:
     """
     used: defaultdict[tuple[str, int], int] = defaultdict(int)
     last: dict[tuple[str, int], PlacedTask] = {}
-    asking = reading.held is not None or any(
-        group.gpu_memory
-        for placed in (*reading.kept, *reading.migrated, *reading.started)
-        for group in placed.option.groups
-    )
+    asking = reading.held is not None or reading.parted
     for placed in reading.held_tasks() if asking else ():
         for gpu in placed.task.gpus if placed.group.gpu_memory else ():
             used[placed.host.name, gpu] += placed.group.gpu_memory

@@ -49,6 +49,7 @@ class Placed(NamedTuple):
     position: int
     job: Job
     chosen: int
+    option: Option
     decision: Decision
     tasks: tuple[PlacedTask, ...]
     arrivals: tuple[PlacedTask, ...]
@@ -57,11 +58,6 @@ class Placed(NamedTuple):
     def path(self) -> tuple[str | int, ...]:
         """Where the decision stands in the Plan document."""
         return "decisions", self.position
-
-    @property
-    def option(self) -> Option:
-        """The option chosen."""
-        return self.job.options[self.chosen]
 
 
 class Member(NamedTuple):
@@ -130,7 +126,8 @@ class Reading:
     `legal_decision`, `option`, `gang` and `known_host` report it, and no other rule stumbles over
     it. `running` says by job name what runs before the round; every migrated and preempted job is
     in it. `vacated` are the hosts that the policy empties. `sliced`: some job has or gets a MIG
-    slice. `groups` are those of the plan, and `held` what all tasks hold if there are some.
+    slice; `parted`: or asks for memory of GPUs. `groups` are those of the plan, and `held` what all
+    tasks hold if there are some.
     `promises` are None where the plan has none that can be read, and `data` where the policy has no
     regions.
     """
@@ -146,6 +143,7 @@ class Reading:
     started: tuple[Placed, ...]
     preempted: tuple[Preempted, ...]
     sliced: bool
+    parted: bool
     groups: tuple[Group, ...] = ()
     held: tuple[PlacedTask, ...] | None = None
     promises: Promises | None = None
@@ -215,7 +213,8 @@ def read(round: Round, plan: Plan) -> Reading:  # noqa: A002
             continue
         if chosen is None or chosen >= len(job.options):
             continue
-        groups = job.options[chosen].groups
+        option = job.options[chosen]
+        groups = option.groups
         read_tasks = []
         for number, task in enumerate(decision.tasks):
             host = hosts.get(task.host)
@@ -223,14 +222,17 @@ def read(round: Round, plan: Plan) -> Reading:  # noqa: A002
                 read_tasks.append(PlacedTask(index, number, task, groups[task.group], host))
         tasks = tuple(read_tasks)
         if kind is keep:
-            kept.append(Placed(index, job, chosen, decision, tasks, ()))
+            kept.append(Placed(index, job, chosen, option, decision, tasks, ()))
         elif kind is start:
-            started.append(Placed(index, job, chosen, decision, tasks, tasks))
+            started.append(Placed(index, job, chosen, option, decision, tasks, tasks))
         elif kind is migrate and job.running is not None:
             moved = _moved(tasks, job.running)
-            migrated.append(Placed(index, job, chosen, decision, tasks, moved))
+            migrated.append(Placed(index, job, chosen, option, decision, tasks, moved))
     held = [jobs[name].options[now.option].groups for name, now in running.items()]
     held += [placed.option.groups for placed in (*kept, *migrated, *started)]
+    # Jobs share groups, so few are looked at.
+    asked = {id(group): group for groups in held for group in groups}.values()
+    sliced = any(group.mig for group in asked)
     return Reading(
         round=round,
         plan=plan,
@@ -242,7 +244,8 @@ def read(round: Round, plan: Plan) -> Reading:  # noqa: A002
         migrated=tuple(migrated),
         started=tuple(started),
         preempted=tuple(preempted),
-        sliced=any(group.mig for groups in held for group in groups),
+        sliced=sliced,
+        parted=sliced or any(group.gpu_memory for group in asked),
     )
 
 
