@@ -168,3 +168,36 @@ def test_one_that_may_have_other_gpus_moves_on_to_where_others_are_worth_less() 
     settle(placement)
     assert placement.value == 2000 - 1000
     assert placement.runs(0)
+
+
+def test_one_task_jobs_move_beside_a_gang_that_stops() -> None:
+    """The gang needs both hosts of a rack; one has a gang of less worth, the other who may move."""
+    hosts = [
+        {"name": f"h{i}", "parent": rack, "gpus": 2, "gpu_model": "A"}
+        for i, rack in enumerate("rrs")
+    ]
+    groups = [{"count": 2, "gpu": 2000, "required": "rack"}]
+    round_ = Round.model_validate(
+        {
+            "cluster": {
+                "levels": ["rack"],
+                "domains": [{"name": rack, "level": "rack"} for rack in "rs"],
+                "hosts": hosts,
+            },
+            "tenants": [{"name": "red"}],
+            "jobs": [
+                runs("low-gang", 0, "red", None, ("h0", 0), ("h0", 1)),
+                runs("high-a", 2, "red", None, ("h1", 0)),
+                runs("high-b", 2, "red", None, ("h1", 1)),
+                runs("low-a", 0, "red", None, ("h2", 0)),
+                runs("low-b", 0, "red", None, ("h2", 1)),
+                {"name": "gang", "priority": 1, "weight": 8, "options": [{"groups": groups}]},
+            ],
+        }
+    )
+    check_round(round_)
+    placement = Placement(compile_round(round_))
+    clear(session(), placement)
+    settle(placement)
+    assert [placement.runs(job) for job in range(5)] == [False, True, True, False, False]
+    assert placement.value == 8 * 4000 - 4 * 1000

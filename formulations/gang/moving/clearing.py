@@ -9,35 +9,22 @@ else all stays as it was.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import chain
 from math import inf
-from typing import TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
-from placewright.formulations.gang.jobs import ANY, NO_LEVEL, Group, JobClass, Start
+from placewright.formulations.gang.jobs import ANY, JobClass, Start
 from placewright.formulations.gang.moving.movers import ANYBODY
 from placewright.formulations.gang.moving.owing import Owing
 from placewright.formulations.gang.moving.relaying import relay
 from placewright.formulations.gang.moving.shifting import Shifts
+from placewright.formulations.gang.moving.sites import NOBODY, Hosts, Sites
 from placewright.formulations.gang.placing.filling import fill
 from placewright.formulations.gang.placing.greedy import order_of
 from placewright.formulations.gang.placing.placement import Placement
 from placewright.formulations.gang.problem import Problem
 from placewright.formulations.session import Session
 from placewright.instances.documents import WHOLE_GPU
-
-Hosts: TypeAlias = list[tuple[int, int]]
-"""Hosts, each with a number of tasks."""
-
-NOBODY = -2
-"""Instead of a tenant that has to give something back."""
-
-SITES = 3
-"""Domains that one gang is tried in, the cheapest first."""
 
 
 def clear(session: Session, placement: Placement) -> None:
@@ -75,13 +62,7 @@ class _Clearing:
         self.placement, self.problem = placement, placement.problem
         self.shifts = Shifts(placement)
         self._failed: dict[tuple[object, ...], int] = {}
-        classes = self.problem.classes
-        self._gangs = [
-            job
-            for job, running in self.problem.running.items()
-            for choice in classes[running.job_class].choices
-            if len(choice.groups) == 1 and choice.groups[0].count > 1 and not choice.tied
-        ]
+        self.sites = Sites(self.shifts)
 
     def start(self, c: int, o: int) -> bool:
         """Start a job of a class if others make room for it; return whether so.
@@ -116,8 +97,8 @@ class _Clearing:
             if not rank or self.shifts.size(group.shape) == 1:
                 return bool(rank) and self._displace(c, o, over)
         before, tenant = placement.value, self.problem.classes[c].tenant if over else NOBODY
-        sites = ((hosts, ()) for hosts in self._sites(group, tenant))
-        for hosts, ousted in chain(sites, self._ousting(group, rank, tenant)):
+        sites = ((hosts, ()) for hosts in self.sites.cleared(group, tenant))
+        for hosts, ousted in chain(sites, self.sites.ousted(group, rank, tenant)):
             if self._come(c, o, hosts, ousted, over) and placement.value > before:
                 return True
             self.shifts.back()
@@ -208,86 +189,3 @@ class _Clearing:
         if start.job == ANY:
             return True
         return self.problem.running[start.job].level < rank and self.shifts.gave_way(start.job)
-
-    def _sites(self, group: Group, tenant: int) -> Iterator[Hosts]:
-        """Yield hosts for all tasks of a gang, those first from which the fewest GPUs move.
-
-        Of a `tenant` that has to give something back, its own do not count.
-        """
-        size, whole = self.shifts.size(group.shape), self.placement.whole
-        each = np.minimum((whole + self.shifts.movers.held) // size, group.count)
-        each[~self.shifts.may_come(group.shape)] = 0
-        cost = np.maximum(0, each * size - whole)
-        if tenant != NOBODY:
-            cost -= self.shifts.held_by(tenant, int(self.problem.shape_rank[group.shape]))
-        hosts = np.flatnonzero(each)
-        hosts = hosts[np.argsort(cost[hosts] / each[hosts], kind="stable")]
-        parts = [hosts]
-        if group.required != NO_LEVEL:
-            domain = self.problem.cluster.domain[group.required][hosts]
-            order = np.argsort(domain, kind="stable")
-            parts = np.split(hosts[order], np.flatnonzero(np.diff(domain[order])) + 1)
-        found = []
-        for part in parts:
-            tasks = np.cumsum(each[part])
-            if len(part) and tasks[-1] >= group.count:
-                chosen = part[: int(np.searchsorted(tasks, group.count)) + 1]
-                many = each[chosen].copy()
-                many[-1] -= tasks[len(chosen) - 1] - group.count
-                found.append((int(cost[chosen].sum()), chosen.tolist(), many.tolist()))
-        for _, chosen, many in sorted(found, key=lambda site: site[0])[:SITES]:
-            yield list(zip(chosen, many, strict=True))
-
-    def _ousting(self, group: Group, rank: int, tenant: int) -> Iterator[tuple[Hosts, list[int]]]:
-        """Yield hosts that other gangs of lower precedence give up, with these, domain by domain.
-
-        Hosts without anybody come first, then those of the jobs that are worth least on a host;
-        only those of a `tenant` that has to give something back.
-        """
-        if group.required == NO_LEVEL:
-            return
-        whole, size = self.placement.whole, self.shifts.size(group.shape)
-        domain = self.problem.cluster.domain[group.required]
-        may = self.shifts.may_come(group.shape)
-        for inside, gangs in self._lower(rank, tenant, may, domain).items():
-            free = np.where(may & (domain == inside), whole // size, 0)
-            room = {host: int(free[host]) for host in np.flatnonzero(free).tolist()}
-            ousted = []
-            for _, number in sorted(gangs):
-                if sum(room.values()) >= group.count:
-                    break
-                ousted.append(number)
-                start = self.shifts.get(self.shifts.latest(number))
-                held = self.shifts.size(self.shifts.shape_of(start))
-                for put in start.puts:
-                    room[put.host] = room.get(put.host, int(whole[put.host]) // size)
-                    room[put.host] += held * put.count // size
-            left, chosen = group.count, []
-            for host, many in room.items():
-                if left and many:
-                    chosen.append((host, min(left, many)))
-                    left -= min(left, many)
-            if ousted and not left:
-                yield chosen, ousted
-
-    def _lower(
-        self, rank: int, tenant: int, may: NDArray[np.bool_], domain: NDArray[np.int32]
-    ) -> dict[int, list[tuple[float, int]]]:
-        """Return gangs of lower precedence on hosts that `may` be used, by the domain of all hosts.
-
-        Each with its value per host, by its number.
-        """
-        found: defaultdict[int, list[tuple[float, int]]] = defaultdict(list)
-        for job in self._gangs:
-            if self.placement.runs(job) and self.problem.running[job].level < rank:
-                number = self.placement.start_of(job)
-                start = self.shifts.get(number)
-                hosts = [put.host for put in start.puts]
-                inside = set(domain[hosts].tolist())
-                owner = self.problem.classes[start.job_class].tenant
-                if tenant not in (NOBODY, owner):
-                    continue
-                if may[hosts].all() and len(inside) == 1:
-                    value = self.problem.classes[start.job_class].choices[0].value
-                    found[inside.pop()].append((value / len(hosts), number))
-        return found
