@@ -63,13 +63,12 @@ def run(
     if size <= SMALL:
         yield from _together(problem, united(problem), session, within)
         return
-    began = time.monotonic()
+    began, end = time.monotonic(), session.deadline
     whole = gangs()
     kinds = kinds_of(problem, whole)
-    # To check a plan takes about as long, and comes after the search.
+    # To check a plan takes about as long, and comes after the search, but before later bounds.
     session.deadline -= time.monotonic() - began
     yield from value_bound(kinds, session)
-    end = session.deadline
     if size <= MEDIUM and not session.deterministic:
         # The rest of the time is for the round as a whole; the better plan is kept.
         session.deadline -= max(0.0, session.remaining()) / 4
