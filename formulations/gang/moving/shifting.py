@@ -22,7 +22,7 @@ Bools = NDArray[np.bool_]
 
 NOWHERE = -1
 
-TRIES, TRIES_LESS = 128, 4
+TRIES, TRIES_LESS = 32, 3
 """Hosts that are tried to make room for one task, and how many bits fewer if what is there has to
 make room in turn."""
 

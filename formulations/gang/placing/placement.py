@@ -114,10 +114,9 @@ class Placement:
                 room += self.on_part(shape).sum(axis=1)
         else:
             room = self.whole // (gpu // WHOLE_GPU)
-        for r in np.flatnonzero(demand):
+        for r in demand.nonzero()[0]:
             np.minimum(room, self.free[:, r] // demand[r], out=room)
-        room[~problem.shape_hosts[shape]] = 0
-        room[self.closed > problem.shape_rank[shape]] = 0
+        room *= problem.shape_hosts[shape] & (self.closed <= problem.shape_rank[shape])
         return room
 
     def open_to(self, label: int) -> NDArray[np.bool_]:
