@@ -69,16 +69,17 @@ class Pace:
     growth : float
         How many times as many each later step.
     tries : int
-        How many of `FREE` are tried first; others only where no point is proven.
+        How many of `FREE` are tried first; others only where no point is proven. None of them: the
+        first step is rounded.
     share : float
         Of the time left, for each step.
     gap : float
         Of each step.
     loss : float
         What a step may copy, in times of the one before.
-    open : tuple of (float, float)
-        What may still be chosen after all steps, in turn until there is a plan: of all GiB, the
-        share of the largest datasets, which stay, and what others may cost beyond their worth.
+    stays, open : float
+        What may still be chosen after all steps: of all GiB, the share of the largest datasets,
+        which stay, and what others may cost beyond their worth.
     """
 
     first: int
@@ -87,20 +88,21 @@ class Pace:
     share: float
     gap: float
     loss: float
-    open: tuple[tuple[float, float], ...]
+    stays: float
+    open: float
 
 
-QUICK = Pace(33, 2.0, tries=2, share=0.5, gap=BETTER, loss=1.02, open=((0.9, 0.1),))
-SLOW = Pace(25, 1.5, tries=1, share=0.25, gap=0.012, loss=1.1, open=((1.0, 0.03), (0.9, 0.1)))
+QUICK = Pace(33, 2.0, tries=2, share=0.5, gap=BETTER, loss=1.02, stays=0.9, open=0.1)
+SLOW = Pace(25, 1.5, tries=0, share=0.25, gap=0.012, loss=1.1, stays=1.0, open=0.03)
 """With up to `MOST_COPIES`, and with more, where a relaxation takes long."""
 
 
 def guide(
     problem: Problem, session: Session, draft: Draft, refused: Bools, seconds: float
-) -> list[Bools]:
-    """Return where replicas may be (groups, regions) of plans that copy little, the fewest first.
+) -> Bools | None:
+    """Return where replicas may be (groups, regions) of plans that copy little.
 
-    Nothing without a point in so many seconds. Its overload is no more than the draft's, and so are
+    None without a point in so many seconds. Its overload is no more than the draft's, and so are
     its remote reads; both are as little as can be if such points are found. If not, it copies less.
 
     Parameters
@@ -120,12 +122,11 @@ def guide(
         cutoff = copies * (1 - BETTER if holds == held else DEARER)
         whole = Whole.of(among(pool, holds))
         found = _worth(session, whole, holds, allowed, until, cutoff)
-        if found:
-            guides = np.repeat(problem.now[None], len(found), axis=0)
-            for replicas, worth in zip(guides, found, strict=True):
-                np.logical_or.at(replicas, problem.group, worth)
-            return list(guides)
-    return []
+        if found is not None:
+            replicas = problem.now.copy()
+            np.logical_or.at(replicas, problem.group, found)
+            return replicas
+    return None
 
 
 def _aims(pool: Pool, session: Session, held: dict[str, int]) -> list[dict[str, int]]:
@@ -150,7 +151,7 @@ def _worth(
     allowed: Bools,
     end: float,
     cutoff: float,
-) -> list[Bools]:
+) -> Bools | None:
     """Return copies (datasets, regions) to choose among, when so many seconds are left at most."""
     arrays = whole.program.arrays("copies", holds)
     barred = np.zeros(arrays.columns, dtype=np.bool_)
@@ -158,7 +159,7 @@ def _worth(
     arrays = arrays.without_columns(barred)
     root = relaxed_if_any(arrays, session)
     if root is None:
-        return []
+        return None
     pool = whole.program.pool
     pace = QUICK if pool.fresh.sum() <= MOST_COPIES else SLOW
     fixing = _Fixing(session, whole, holds, allowed, end, arrays, root, pace)
@@ -176,7 +177,7 @@ def _worth(
     if reached is None and not fixing.exhausted:
         reached = fixing.dive(numbers[0])
     if reached is None:
-        return []
+        return None
     settled = numbers[0]
     for number in numbers[1:]:
         for beyond in sorted({least, max(least, FREE[1])}):
@@ -187,12 +188,8 @@ def _worth(
             found = fixing.dive(number, settled)
         if found is not None:
             reached, settled = found, number
-    worth = []
-    for share, beyond in pace.open:
-        kept = largest(pool, min(settled, making_up(pool, share)))[:, None]
-        free = fixing.free(max(beyond, least))
-        worth.append(np.where(kept, fixing.copied, fixing.copied | free))
-    return worth
+    stays = largest(pool, min(settled, making_up(pool, pace.stays)))[:, None]
+    return np.where(stays, fixing.copied, fixing.copied | fixing.free(max(pace.open, least)))
 
 
 class _Fixing:

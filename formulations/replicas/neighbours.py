@@ -102,21 +102,34 @@ class Neighbours:
         part = self._everywhere(replicas.astype(np.float64), np.inf)
         return self._solve(part, seconds)[0]
 
-    def choose(self, replicas: Bools, seconds: float) -> bool:
-        """Decide all anew, with replicas among these (groups, regions) only; say if it is better.
+    def choose(self, replicas: Bools, seconds: float) -> Draft | None:
+        """Decide all anew, with replicas among these (groups, regions) only; None if time is over.
 
-        Without those of the draft, which are no use where both are far apart.
+        Without those of the draft, which are no use where both are far apart. Where that overloads
+        nothing, overload has a price, as whole jobs may not fit where shares of them do: so what is
+        found need not be better than the draft, but is near to plans that are.
         """
         problem, homes = self.problem, self.problem.may
         if self._frugal:
             homes = homes & self._beside(replicas)[:, :, None]
         part = replace(everything(problem), homes=homes, holds=replicas, frugal=self._frugal)
-        return self._solve(part, seconds, start=False)[0]
+        return self._decide(part, seconds, chosen=True)[0]
 
-    def _solve(
-        self, part: Part, seconds: float = SECONDS, *, start: bool = True
-    ) -> tuple[bool, bool]:
+    def _solve(self, part: Part, seconds: float = SECONDS) -> tuple[bool, bool]:
         """Return whether a part became better, and whether its model was solved to the end."""
+        found, solved = self._decide(part, seconds)
+        better = found is not None and found.rank(self.problem) < self.draft.rank(self.problem)
+        if found is not None and better:
+            self.draft = found
+        return better, solved
+
+    def _decide(
+        self, part: Part, seconds: float, *, chosen: bool = False
+    ) -> tuple[Draft | None, bool]:
+        """Return a part decided anew, and whether its model was solved to the end.
+
+        It overloads no more than the draft, and begins there; not so if its replicas are `chosen`.
+        """
         problem, before = self.problem, self.draft.rank(self.problem)
         held = PartModel(problem, part, self.draft, ())
         model = held.model
@@ -132,20 +145,16 @@ class Neighbours:
             )
         if not before[0]:
             model.hold("remote_reads", before[1], HOLD_SLACK)
-        model.hold("overload", before[0], HOLD_SLACK)
+        if before[0] or not chosen:
+            model.hold("overload", before[0], HOLD_SLACK)
         # The gap is one of copies: other terms, often as they are, would make it wide.
         paid = sum(worth * value for worth, value in zip(WORTH.values(), before, strict=True))
         gap = GAP * max(SHARPNESS, before[2] / paid if paid else 1.0)
-        point = held.point(self.draft) if start else None
+        point = None if chosen else held.point(self.draft)
         outcome = self.session.optimise(model.arrays("all"), most=seconds, gap=gap, start=point)
         if outcome is None or outcome.values is None:
-            return False, False
-        found = held.draft(outcome.values).trimmed(problem)
-        solved = outcome.status == "optimal"
-        if found.rank(problem) < before:
-            self.draft = found
-            return True, solved
-        return False, solved
+            return None, False
+        return held.draft(outcome.values).trimmed(problem), outcome.status == "optimal"
 
     @property
     def _frugal(self) -> bool:

@@ -51,10 +51,7 @@ GUIDES = 0.85
 """Share of the time of the second way for points of the program."""
 
 CHOOSING = 0.6
-"""Of what is left then, for homes among them; neighbourhoods make up for what that misses.
-
-Where one relaxation takes long the exact model of all homes may need all of it for a first point.
-"""
+"""Of what is left then, for homes among them; neighbourhoods make up for what that misses."""
 
 RELAXING = 0.15
 """Share of the time left that the search may wait for a relaxation."""
@@ -104,10 +101,9 @@ class Relocation:
             seconds = self.session.remaining()
             copies = self._copies
             if copies <= MANY_COPIES:
-                proving, choosing = (PROVING, CHOOSING) if copies <= MOST_COPIES else (LATER, 1.0)
-                reserve = proving * seconds
+                reserve = (PROVING if copies <= MOST_COPIES else LATER) * seconds
                 yield from self._anneal(draft, GUIDED * seconds, reserve, runs=1)
-                yield from self._guided(reserve, choosing)
+                yield from self._guided(reserve)
             else:
                 reserve = (1 - ANNEALING - SEARCHING) * seconds
                 runs = RUNS if self.problem.workloads >= MANY else 1
@@ -153,7 +149,7 @@ class Relocation:
                 if before.rank(problem) < self._draft.rank(problem):
                     self._draft = before
 
-    def _guided(self, reserve: float, choosing: float) -> Iterator[Candidate]:
+    def _guided(self, reserve: float) -> Iterator[Candidate]:
         """Choose among replicas that a point of the program has, then search on from there.
 
         What was refused beside what annealing copies may do beside what the point does.
@@ -161,25 +157,28 @@ class Relocation:
         problem, session = self.problem, self.session
         self._refused = self._too_large.copy()
         seconds = GUIDES * (session.remaining() - reserve)
-        found = guide(problem, session, self._draft, self._refused, seconds)
-        if not found:
+        guided = guide(problem, session, self._draft, self._refused, seconds)
+        if guided is None:
             yield from self._search(self._relaxed(), reserve)
             return
         search = Neighbours(problem, session, self._draft, None)
         search.learn(self._draft, self._refused)
-        for replicas in found:
-            if search.choose(replicas, choosing * max(0.0, session.remaining() - reserve)):
-                yield self._candidate(search.draft, "branching")
-                break
-        yield from self._search(replicas.astype(np.float64), reserve)
+        chosen = search.choose(guided, CHOOSING * max(0.0, session.remaining() - reserve))
+        if chosen is not None and chosen.rank(problem) < self._draft.rank(problem):
+            yield self._candidate(chosen, "branching")
+            chosen = None
+        yield from self._search(guided.astype(np.float64), reserve, chosen)
 
-    def _search(self, relaxed: Floats | None, reserve: float) -> Iterator[Candidate]:
-        """Search on from the last candidate, and tell of progress now and then."""
-        search = Neighbours(self.problem, self.session, self._draft, relaxed)
-        search.learn(self._draft, self._refused)
+    def _search(
+        self, relaxed: Floats | None, reserve: float, start: Draft | None = None
+    ) -> Iterator[Candidate]:
+        """Search on from the last candidate, or from a start, and tell of progress now and then."""
+        problem = self.problem
+        search = Neighbours(problem, self.session, self._draft, relaxed)
+        search.learn(self._draft if start is None else start, self._refused)
         cost, told, better = 0.0, time.monotonic(), False
         for number, found in enumerate(search.steps()):
-            better |= found
+            better |= found and search.draft.rank(problem) < self._draft.rank(problem)
             over = number >= PARTS or self.session.expired(reserve + RESERVE * cost)
             due = not self.session.deterministic and time.monotonic() - told > RARELY * cost
             if better and (over or due):

@@ -78,7 +78,7 @@ def test_a_program_without_a_first_point_is_dived_into(monkeypatch: pytest.Monke
     draft = greedy(problem)
     monkeypatch.setattr(guides._Fixing, "decide", none_at_first)
     found = guides.guide(problem, fresh(), draft, np.zeros_like(problem.now), 30.0)
-    assert found
-    search = Neighbours(problem, fresh(), draft, None)
-    assert search.choose(found[-1], 20.0)
-    assert search.draft.rank(problem) < draft.rank(problem)
+    assert found is not None
+    chosen = Neighbours(problem, fresh(), draft, None).choose(found, 20.0)
+    assert chosen is not None
+    assert chosen.rank(problem) < draft.rank(problem)

@@ -17,6 +17,7 @@ from placewright.formulations.replicas.problem import Problem
 from placewright.formulations.replicas.values import values
 from placewright.formulations.session import Session
 from placewright.instances.geo_generator import generate
+from placewright.instances.round import Round
 from placewright.solver import InProcess
 
 
@@ -115,3 +116,38 @@ def test_a_cross_of_two_drafts_is_better_than_both_and_has_no_replica_that_none_
     assert search.draft.rank(problem) < better.rank(problem)
     allowed = better.replicas | worse.replicas | problem.now
     assert (search.draft.replicas <= allowed).all()
+
+
+def test_where_nothing_is_overloaded_what_is_chosen_may_be_and_is_mended_from_there() -> None:
+    job = {
+        "options": [{"groups": [{"gpu": 1000}]}],
+        "reads": [{"dataset": "d", "gib": 10, "remote": False}],
+    }
+    round_ = Round.model_validate(
+        {
+            "cluster": {
+                "levels": ["region"],
+                "domains": [{"name": r, "level": "region"} for r in ("east", "west")],
+                "hosts": [
+                    {"name": r[0], "parent": r, "gpus": 2, "gpu_model": "A"}
+                    for r in ("east", "west")
+                ],
+            },
+            "jobs": [{"name": f"j{j}", **job} for j in range(4)],
+            "geo": {
+                "datasets": [{"name": "d", "size": 10, "replicas": ["east"]}],
+                "links": [{"source": "east", "target": "west", "bandwidth": 1000}],
+            },
+            "policy": {"formulation": "replicas"},
+        }
+    )
+    problem = compile_replicas(round_)
+    draft = greedy(problem)
+    assert draft.rank(problem) == (0, 0, 10)
+    session = Session(solve=InProcess().solve, deadline=time.monotonic() + 600, deterministic=True)
+    search = Neighbours(problem, session, draft, None)
+    chosen = search.choose(problem.now, 60.0)
+    assert chosen is not None
+    assert search.draft is draft
+    assert chosen.rank(problem) == (3600, 0, 0)
+    assert searched(problem, chosen, 4).rank(problem) == (0, 0, 10)
