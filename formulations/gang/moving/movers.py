@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
+from math import inf
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -109,12 +111,18 @@ class Movers:
         mover = self._on[host].pop(number, None)
         if mover is not None:
             self._count(host, mover, -mover.held)
-            mine = self._least[:, :, host]
-            if (mine[:, _row(mover)] == _least(mover)).any():
-                mine[:] = np.inf
-                for other in self._on[host].values():
-                    mine[:, _row(other)] = np.minimum(mine[:, _row(other)], _least(other))
-                np.minimum.accumulate(mine, axis=1, out=mine)
+            each, one = self._least[:, _row(mover), host].tolist()
+            if each == mover.dear or one == mover.dear * mover.held:
+                self._least[:, :, host] = self._least_on(host)
+
+    def _least_on(self, host: int) -> tuple[list[float], list[float]]:
+        """Return the least value per GPU on a host, and the least value, by `top`."""
+        each, one = ([inf] * len(self._held) for _ in range(2))
+        for mover in self._on[host].values():
+            row = _row(mover)
+            each[row] = min(each[row], mover.dear)
+            one[row] = min(one[row], mover.dear * mover.held)
+        return list(accumulate(each, min)), list(accumulate(one, min))
 
     def _count(self, host: int, mover: Mover, held: int) -> None:
         self.held[host] += held

@@ -6,7 +6,10 @@ more than each of the jobs that wait, and less than those that its hosts have ro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
 
 from placewright.formulations.gang.placing.filling import fill
 from placewright.formulations.gang.placing.greedy import order_of
@@ -20,47 +23,65 @@ def oust(session: Session, placement: Placement) -> None:
     Whoever waits comes to what they leave, as far as its precedence is higher.
     """
     fill(placement)
-    order = order_of(placement.problem)
+    offers = [_offer(placement, c, o) for c, o in order_of(placement.problem)]
     for job in _by_worth(placement):
         if session.expired():
             return
-        if placement.in_place(job) and placement.may_leave(job) and _may_pay(placement, job, order):
+        if (
+            placement.in_place(job)
+            and placement.may_leave(job)
+            and _may_pay(placement, job, offers)
+        ):
             _replace(placement, job)
 
 
-def _by_worth(placement: Placement) -> Iterator[int]:
-    """Yield the running jobs of several tasks, those of least value per GPU first."""
-    classes, running = placement.problem.classes, placement.problem.running
-    found = []
-    for job, mine in running.items():
-        choice = classes[mine.job_class].choices[0]
-        milli = sum(group.milli_gpu for group in choice.groups)
-        if not choice.single and milli:
-            found.append((choice.value / milli, -milli, job))
-    for _, _, job in sorted(found):
-        yield job
+class _Offer(NamedTuple):
+    """An option of a class: the shapes of its groups, its milli-GPU and its value."""
+
+    job_class: int
+    shapes: frozenset[int]
+    milli: int
+    value: int
 
 
-def _may_pay(placement: Placement, job: int, order: Sequence[tuple[int, int]]) -> bool:
+def _offer(placement: Placement, c: int, o: int) -> _Offer:
+    choice = placement.problem.classes[c].choices[o]
+    milli = sum(group.milli_gpu for group in choice.groups)
+    return _Offer(c, frozenset(group.shape for group in choice.groups), milli, choice.value)
+
+
+def _by_worth(placement: Placement) -> list[int]:
+    """Return the running jobs of several tasks, those of least value per GPU first."""
+    large: dict[int, tuple[float, int]] = {}
+    for c, job_class in enumerate(placement.problem.classes):
+        mine = _offer(placement, c, 0)
+        if job_class.running and not job_class.choices[0].single and mine.milli:
+            large[c] = mine.value / mine.milli, -mine.milli
+    running = placement.problem.running.items()
+    found = sorted((*large[r.job_class], job) for job, r in running if r.job_class in large)
+    return [job for _, _, job in found]
+
+
+def _may_pay(placement: Placement, job: int, offers: Sequence[_Offer]) -> bool:
     """Whether those of higher precedence that wait could be worth more where a job runs.
 
-    They share its GPUs and all that are free, in parts, in the `order` of their value per GPU.
+    They share its GPUs and all that are free, in parts, in the order of their value per GPU.
     """
     problem, mine = placement.problem, placement.problem.running[job]
-    choice = problem.classes[mine.job_class].choices[0]
-    may = problem.shape_hosts[:, [host for _, _, host, _ in mine.places]].any(axis=1)
-    may &= problem.shape_rank > mine.level
-    left = sum(group.milli_gpu for group in choice.groups) + int(placement.free_milli.sum())
+    stops = _offer(placement, mine.job_class, 0)
+    rows = problem.shape_hosts[:, [host for _, _, host, _ in mine.places]].any(axis=1)
+    may = set(np.flatnonzero(rows & (problem.shape_rank > mine.level)).tolist())
+    left = stops.milli + int(placement.free_milli.sum())
     worth = 0.0
-    for c, o in order:
-        many, other = placement.waiting[c], problem.classes[c].choices[o]
-        if many and all(may[group.shape] for group in other.groups):
-            asked = many * sum(group.milli_gpu for group in other.groups)
+    for other in offers:
+        many = placement.waiting[other.job_class]
+        if many and other.shapes <= may:
+            asked = many * other.milli
             worth += many * other.value * min(1.0, left / max(1, asked))
             left -= asked
-            if left <= 0 or worth > choice.value:
+            if left <= 0 or worth > stops.value:
                 break
-    return worth > choice.value
+    return worth > stops.value
 
 
 def _replace(placement: Placement, job: int) -> None:
