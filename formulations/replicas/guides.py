@@ -51,8 +51,8 @@ MORE = 1.01
 DEARER = 1.1
 """What points may copy that are better before, in times of what the draft does."""
 
-DIVING = 0.5
-"""Of the time left, for rounding where SCIP finds no first point."""
+DIVING = 0.6
+"""Of the time left, for rounding where SCIP finds no point, or is not asked for one."""
 
 BETTER = 2e-3
 """Points must be better than others like them by so much, relative to them."""
@@ -175,7 +175,8 @@ def _worth(
         if found is not None:
             reached, least = found, beyond
     if reached is None and not fixing.exhausted:
-        reached = fixing.dive(numbers[0])
+        dives = (fixing.dive(numbers[0], beyond) for beyond in FREE[1:])
+        reached = next((found for found in dives if found is not None), None)
     if reached is None:
         return None
     settled = numbers[0]
@@ -185,7 +186,7 @@ def _worth(
             if found is not None or not fixing.exhausted:
                 break
         if found is None and not fixing.exhausted:
-            found = fixing.dive(number, settled)
+            found = fixing.dive(number, FREE[1], settled)
         if found is not None:
             reached, settled = found, number
     stays = largest(pool, min(settled, making_up(pool, pace.stays)))[:, None]
@@ -263,18 +264,18 @@ class _Fixing:
         self.copied = self._allowed & (point > 0.5)
         return outcome.objective
 
-    def dive(self, large: int, kept: int = 0) -> float | None:
+    def dive(self, large: int, beyond: float, kept: int = 0) -> float | None:
         """Round the largest datasets where no point is found in time; return the GiB copied.
 
         These are those of the relaxation that is left. What it has in part, or almost, is free from
-        then on, too. `large`, `kept`: as in `decide`.
+        then on, too. Parameters as in `decide`.
         """
         session, program = self._session, self._whole.program
         pool, datasets = program.pool, largest(program.pool, large)
         arrays, last = self._relaxed[-1]
         arrays = with_copies(arrays, program, self.copied, largest(pool, kept))
         narrow = np.zeros(arrays.columns, dtype=np.bool_)
-        narrow[program.replica[pool.fresh & ~(self.free(FREE[1]) | self.copied)]] = True
+        narrow[program.replica[pool.fresh & ~(self.free(beyond) | self.copied)]] = True
         tried = arrays.without_columns(narrow)
         begin = relaxed_if_any(tried, session) if kept else last
         until = session.remaining() - DIVING * (session.remaining() - self._end)
