@@ -52,7 +52,7 @@ DEARER = 1.1
 """What points may copy that are better before, in times of what the draft does."""
 
 DIVING = 0.6
-"""Of the time left, for rounding where SCIP finds no point, or is not asked for one."""
+"""Of the time left, for rounding where SCIP finds no point."""
 
 BETTER = 2e-3
 """Points must be better than others like them by so much, relative to them."""
@@ -69,8 +69,7 @@ class Pace:
     growth : float
         How many times as many each later step.
     tries : int
-        How many of `FREE` are tried first; others only where no point is proven. None of them: the
-        first step is rounded.
+        How many of `FREE` are tried first; others only where no point is proven.
     share : float
         Of the time left, for each step.
     gap : float
@@ -93,7 +92,7 @@ class Pace:
 
 
 QUICK = Pace(33, 2.0, tries=2, share=0.5, gap=BETTER, loss=1.02, stays=0.9, open=0.1)
-SLOW = Pace(25, 1.5, tries=0, share=0.25, gap=0.012, loss=1.1, stays=1.0, open=0.03)
+SLOW = Pace(25, 1.5, tries=1, share=0.25, gap=0.012, loss=1.1, stays=1.0, open=0.03)
 """With up to `MOST_COPIES`, and with more, where a relaxation takes long."""
 
 
