@@ -61,7 +61,7 @@ def _displaced(
 ) -> Iterator[tuple[int, Reason]]:
     """Tell who finds no place beside the started jobs of strictly higher precedence."""
     jobs = problem.round.jobs
-    class_of = {j: c for c, job_class in enumerate(problem.classes) for j in job_class.jobs}
+    class_of = problem.class_of
 
     def of_start(job: int) -> tuple[bool, int]:
         choice = problem.classes[class_of[job]].choices[candidate.starts[job][0]]

@@ -43,7 +43,7 @@ def add_load(pool: Pool, model: Model, replica: Ints, share: Ints, none: Ints) -
         (datasets, regions), (classes, regions) and (classes,): columns, -1 where there is none.
     """
     supply = pool.wan.supply
-    unit = _unit(pool)
+    unit = max(1, int(np.gcd.reduce(pool.wan.demand, initial=0)))
     fits: list[tuple[Ints, Bools]] = []
     for region, free in enumerate(supply // unit):
         needs = pool.homes[:, region]
@@ -51,10 +51,10 @@ def add_load(pool: Pool, model: Model, replica: Ints, share: Ints, none: Ints) -
         room = unions @ free
         rows = model.rows("fits", len(unions), upper=room.astype(float))
         outside = (needs[None] & ~unions[:, None]).any(axis=2)
-        within = np.logical_and(needs.any(axis=1), ~outside)
-        u, c = np.nonzero(within)
-        model.add(rows[u], share[c, region], pool.demand[c] // unit)
-        more, of = _beside(pool, model, replica[:, region], share[:, region], region, within, room)
+        asks = (needs.any(axis=1) & ~outside) * (pool.demand // unit)
+        u, c = np.nonzero(asks)
+        model.add(rows[u], share[c, region], asks[u, c])
+        more, of = _beside(pool, model, replica[:, region], share[:, region], region, asks, room)
         fits.append((np.append(rows, more), np.concatenate([unions, unions[of]])))
     length, cost = _pieces(supply, unit)
     length[-1] = int(pool.demand.sum()) // unit
@@ -72,7 +72,7 @@ def _beside(
     replica: Ints,
     share: Ints,
     region: int,
-    within: Bools,
+    asks: Ints,
     room: Ints,
 ) -> tuple[Ints, Ints]:
     """Add the rows of who can run in a region only beside a replica; return them and their unions.
@@ -81,26 +81,21 @@ def _beside(
     ----------
     replica, share
         (datasets,) and (classes,): columns of the region.
-    within, room
-        (unions, classes) and (unions,): who can use no other models, and what there is of them.
+    asks, room
+        (unions, classes) and (unions,): what those ask who can use no other models, and what there
+        is of them.
     """
     c, p = pool.read_class, pool.read_dataset
-    beside = within[:, c] & (pool.near[:, region] & (replica[p] >= 0))
-    demand = pool.demand // _unit(pool)
+    beside = asks[:, c] * (pool.near[:, region] & (replica[p] >= 0))
     asked = np.zeros((len(replica), len(room)), dtype=np.int64)
-    np.add.at(asked, p, (beside * demand[c]).T)
+    np.add.at(asked, p, beside.T)
     unions, datasets = np.nonzero(np.greater(asked.T, room[:, None]))
     row = np.full((len(room), len(replica)), -1, dtype=np.int64)
     rows = row[unions, datasets] = model.rows("beside", len(unions), upper=0.0)
     model.add(rows, replica[datasets], -room[unions])
-    u, k = np.nonzero(beside & (row[:, p] >= 0))
-    model.add(row[u, p[k]], share[c[k]], demand[c[k]])
+    u, k = np.nonzero(beside * (row[:, p] >= 0))
+    model.add(row[u, p[k]], share[c[k]], beside[u, k])
     return rows, unions
-
-
-def _unit(pool: Pool) -> int:
-    """Return the milli-GPUs that all demand is a multiple of."""
-    return max(1, int(np.gcd.reduce(pool.wan.demand, initial=0)))
 
 
 def _pieces(supply: Ints, unit: int) -> tuple[Ints, Ints]:

@@ -118,10 +118,10 @@ class Neighbours:
     def _solve(self, part: Part, seconds: float = SECONDS) -> tuple[bool, bool]:
         """Return whether a part became better, and whether its model was solved to the end."""
         found, solved = self._decide(part, seconds)
-        better = found is not None and found.rank(self.problem) < self.draft.rank(self.problem)
-        if found is not None and better:
-            self.draft = found
-        return better, solved
+        if found is None or found.rank(self.problem) >= self.draft.rank(self.problem):
+            return False, solved
+        self.draft = found
+        return True, solved
 
     def _decide(
         self, part: Part, seconds: float, *, chosen: bool = False

@@ -102,11 +102,12 @@ def _homes(pool: Pool, model: Model) -> tuple[Ints, Ints]:
     """
     lives: Bools = np.logical_or.reduce(pool.homes, axis=2)
     share = _columns(model, "share", lives)
+    somewhere = lives.any(axis=1)
     none = model.variables(
         "none",
         pool.classes,
-        lower=np.where(lives.any(axis=1), 0.0, 1.0),
-        upper=np.where(pool.sure & lives.any(axis=1), 0.0, 1.0),
+        lower=np.where(somewhere, 0.0, 1.0),
+        upper=np.where(pool.sure & somewhere, 0.0, 1.0),
         integer=False,
     )
     one = model.rows("one", pool.classes, lower=1.0, upper=1.0)
