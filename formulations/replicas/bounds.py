@@ -81,8 +81,8 @@ def bounds(problem: Problem, session: Session, held: Mapping[str, int]) -> Itera
     large = is_large(pool)
 
     @cache
-    def program_with(*, reads_held: bool, all_data: bool) -> Program:
-        part = among(pool, held) if reads_held else pool
+    def program_with(names: tuple[str, ...], *, all_data: bool) -> Program:
+        part = among(pool, {name: held[name] for name in names})
         return program_of(part if all_data else fewer(part, largest(part, FEW_DATASETS)))
 
     spare = LAST * session.remaining()
@@ -95,13 +95,14 @@ def bounds(problem: Problem, session: Session, held: Mapping[str, int]) -> Itera
             if near(proven[term], goal, SHARPNESS):
                 continue
             known = {name: held[name] for name in terms[: terms.index(term)] if name in held}
+            matter = tuple(name for name in ("overload", "remote_reads") if name in known)
             if large and term in BRANCHED:
                 # The whole may take longer than there is time.
-                few = program_with(reads_held="remote_reads" in known, all_data=False)
+                few = program_with(matter, all_data=False)
                 found = relaxed_if_any(few.arrays(term, known), session, SOONER)
                 if found is not None:
                     yield Bound(term, float(found.bound), tuple(known.items()), certified=True)
-            program = program_with(reads_held="remote_reads" in known, all_data=True)
+            program = program_with(matter, all_data=True)
             arrays = program.arrays(term, known)
             if (root := relaxed_if_any(arrays, session)) is not None:
                 question = _Question(program, arrays, root, goal, term, tuple(known.items()))
@@ -125,7 +126,7 @@ def together(
     Claims get better and better; certified bounds after them may be weaker. `goal`: what a plan
     reaches.
     """
-    program = program_of(pool_of(problem.wan))
+    program = program_of(among(pool_of(problem.wan), {"overload": overload}))
     arrays = program.arrays(TOGETHER, {"overload": overload})
     if (root := relaxed_if_any(arrays, session)) is not None:
         yield Proven(root.bound, certified=True)
@@ -210,11 +211,11 @@ def relaxed_replicas(
     time is left, of which it may take this share. Of very large problems, only the largest datasets
     are in it.
     """
-    pool = pool_of(problem.wan)
-    program = program_of(fewer(pool, largest(pool, FEW_DATASETS)) if is_large(pool) else pool)
     held, term = {"overload": overload}, TOGETHER
     if remote_reads is not None:
         held["remote_reads"], term = remote_reads, "copies"
+    pool = among(pool_of(problem.wan), held)
+    program = program_of(fewer(pool, largest(pool, FEW_DATASETS)) if is_large(pool) else pool)
     found = relaxed_if_any(program.arrays(term, held), session, share)
     if found is None or found.point is None:
         return None

@@ -24,6 +24,7 @@ def unavoidable(pool: Pool) -> int:
 
 def among(pool: Pool, held: Mapping[str, int]) -> Pool:
     """Return a pool of the plans whose terms are no more than what is held."""
+    pool = replace(pool, overload=min(pool.overload, held.get("overload", pool.overload)))
     afar = _of_jobs(pool)
     least = afar.min(axis=1)
     if held.get("remote_reads", np.inf) > least.sum():

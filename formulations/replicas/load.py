@@ -15,7 +15,9 @@ them would ask for more than there is. So where they would, there is one row mor
 
 over classes of the same row that can run only beside a replica of p. With x whole it says no more
 than the row above: with 0 none of them is there. For one product it is a known row of facility
-location (Aardal, "Capacitated facility location", Mathematical Programming 81, 1998).
+location (Aardal, "Capacitated facility location", Mathematical Programming 81, 1998). Where plans
+overload no more than V in all, no U is asked for more than `most_asked`, so much times x[p,r] holds
+as well, without `over`.
 
 `overload` is a convex function of `over`, of lines between whole jobs that may be too many.
 """
@@ -54,9 +56,10 @@ def add_load(pool: Pool, model: Model, replica: Ints, share: Ints, none: Ints) -
         asks = (needs.any(axis=1) & ~outside) * (pool.demand // unit)
         u, c = np.nonzero(asks)
         model.add(rows[u], share[c, region], asks[u, c])
-        more, of = _beside(pool, model, replica[:, region], share[:, region], region, asks, room)
-        fits.append((np.append(rows, more), np.concatenate([unions, unions[of]])))
-    length, cost = _pieces(supply, unit)
+        most = most_asked(pool, unions @ supply[region]) // unit
+        _beside(pool, model, replica[:, region], share[:, region], region, asks, most)
+        fits.append((rows, unions))
+    length, cost = pieces(supply, unit)
     length[-1] = int(pool.demand.sum()) // unit
     piece, r, m = np.nonzero(length * (supply > 0))
     over = model.variables("over", len(r), upper=length[piece, r, m].astype(float), integer=False)
@@ -66,6 +69,27 @@ def add_load(pool: Pool, model: Model, replica: Ints, share: Ints, none: Ints) -
     model.term("overload", none, HOMELESS * pool.demand, sense="min")
 
 
+def most_asked(pool: Pool, room: Ints) -> Ints:
+    """Return the milli-GPU that a part of the supply is asked for at most, `pool.overload` held.
+
+    If a part s of all supply S is asked for D of all demand T, it overloads f(D, s), and the rest
+    f(T - D, S - s) or more, where f(D, s) = max(0, D - s, 2 D - 2.2 s): models together overload no
+    more than each on its own, and jobs without a home cost more than f grows. With V held, hence
+
+        D - s <= V      2 D - 2.2 s <= V      (2 D - 2.2 s) + (T - D) - (S - s) <= V
+
+    Parameters
+    ----------
+    room
+        (parts,): s.
+    """
+    total, most = int(pool.demand.sum()), pool.overload
+    rest = total - int(pool.wan.supply.sum())
+    limits = [most + room, (5 * most + 11 * room) // 10, most - rest + 6 * room // 5]
+    asked: Ints = np.minimum.reduce(limits).clip(0, total)
+    return asked
+
+
 def _beside(
     pool: Pool,
     model: Model,
@@ -73,32 +97,31 @@ def _beside(
     share: Ints,
     region: int,
     asks: Ints,
-    room: Ints,
-) -> tuple[Ints, Ints]:
-    """Add the rows of who can run in a region only beside a replica; return them and their unions.
+    most: Ints,
+) -> None:
+    """Add the rows of who can run in a region only beside a replica.
 
     Parameters
     ----------
     replica, share
         (datasets,) and (classes,): columns of the region.
-    asks, room
-        (unions, classes) and (unions,): what those ask who can use no other models, and what there
-        is of them.
+    asks, most
+        (unions, classes) and (unions,): what those ask who can use no other models, and what all
+        of them may ask together.
     """
     c, p = pool.read_class, pool.read_dataset
     beside = asks[:, c] * (pool.near[:, region] & (replica[p] >= 0))
-    asked = np.zeros((len(replica), len(room)), dtype=np.int64)
+    asked = np.zeros((len(replica), len(most)), dtype=np.int64)
     np.add.at(asked, p, beside.T)
-    unions, datasets = np.nonzero(np.greater(asked.T, room[:, None]))
-    row = np.full((len(room), len(replica)), -1, dtype=np.int64)
+    unions, datasets = np.nonzero(np.greater(asked.T, most[:, None]))
+    row = np.full((len(most), len(replica)), -1, dtype=np.int64)
     rows = row[unions, datasets] = model.rows("beside", len(unions), upper=0.0)
-    model.add(rows, replica[datasets], -room[unions])
+    model.add(rows, replica[datasets], -most[unions])
     u, k = np.nonzero(beside * (row[:, p] >= 0))
     model.add(row[u, p[k]], share[c[k]], beside[u, k])
-    return rows, unions
 
 
-def _pieces(supply: Ints, unit: int) -> tuple[Ints, Ints]:
+def pieces(supply: Ints, unit: int) -> tuple[Ints, Ints]:
     """Return the pieces of overload as demand grows beyond supply (4, regions, models).
 
     That is how many units of demand they are long, and what one of them costs; the last has no end.

@@ -9,7 +9,7 @@ x[p,r] in {0, 1} where group p has a replica in the end:
     sum_m n[w,r,m] <= count_w (x[p,r] + sum of x[p,s] over regions s with a link to r)
     sum_p size_p x[p,r] <= storage_r                       or what is there now, if that is more
     sum_p size_p x[p,r] over new replicas <= budgets of all links into r
-    over[r,m] + D <= S,  more[r,m] + D <= 1.2 S            D = sum_w demand_w n[w,r,m]
+    D - sum_k over[k,r,m] <= S                             D = sum_w demand_w n[w,r,m]
 
 All five terms are linear in these, `imbalance` and `hottest` with whole variables that stand for
 their rounding. It is a relaxation only as to transfers: which links copies take, and when.
@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from placewright.formulations.replicas.draft import Draft
+from placewright.formulations.replicas.load import pieces
 from placewright.formulations.replicas.problem import HOMELESS, Problem
 from placewright.formulations.wan.compile import UNLIMITED, Bools, Ints
 from placewright.instances.documents import WHOLE_GPU
@@ -210,19 +211,22 @@ class PartModel:
         return rows
 
     def _overload(self) -> None:
-        """Demand beyond supply once, beyond 120 % of it once more."""
+        """Demand beyond supply, in whole units of demand: exact, and as tight as lines can be."""
         problem, model = self._problem, self.model
+        unit = max(1, int(np.gcd.reduce(problem.demand, initial=0)))
         rest = np.where(self._part.workloads[:, None, None], 0, self._draft.jobs)
-        fixed = np.tensordot(problem.demand, rest, axes=1).ravel().astype(float)
-        supply = problem.supply.ravel().astype(float)
+        fixed = np.tensordot(problem.demand // unit, rest, axes=1)
+        free = problem.supply // unit - fixed
+        rows = model.rows("fits", free.size, upper=free.ravel().astype(float))
         w, r, m = self._at
-        cell = r * problem.supply.shape[1] + m
-        for name, most in (("over", supply), ("more", 1.2 * supply)):
-            rows = model.rows(name, len(supply), upper=most - fixed)
-            excess = model.variables(name, len(supply), integer=False)
-            model.add(rows[cell], self._n, problem.demand[w].astype(float))
-            model.add(rows, excess, -1.0)
-            model.term("overload", excess, 1.0, sense="min")
+        row = rows.reshape(free.shape)
+        model.add(row[r, m], self._n, problem.demand[w] // unit)
+        length, cost = pieces(problem.supply, unit)
+        length[-1] = int(problem.count @ problem.demand) // unit
+        piece, r, m = np.nonzero(length)
+        over = model.variables("over", len(r), upper=length[piece, r, m], integer=False)
+        model.add(row[r, m], over, -1.0)
+        model.term("overload", over, cost[piece, r, m], sense="min")
 
     def _imbalance(self) -> None:
         problem, model = self._problem, self.model

@@ -105,14 +105,15 @@ class Neighbours:
     def choose(self, replicas: Bools, seconds: float) -> Draft | None:
         """Decide all anew, with replicas among these (groups, regions) only; None if time is over.
 
-        Without those of the draft, which are no use where both are far apart. Where that overloads
-        nothing, overload has a price, as whole jobs may not fit where shares of them do: so what is
-        found need not be better than the draft, but is near to plans that are.
+        Without those of the draft, which are no use where both are far apart. Where no remote reads
+        are to be saved, overload has a price, as whole jobs may not fit where shares of them do: so
+        what is found need not be better than the draft, but is near to plans that are.
         """
-        problem, homes = self.problem, self.problem.may
-        if self._frugal:
-            homes = homes & self._beside(replicas)[:, :, None]
-        part = replace(everything(problem), homes=homes, holds=replicas, frugal=self._frugal)
+        problem = self.problem
+        homes = problem.may & self._beside(replicas, frugal=True)[:, :, None]
+        frugal = bool((homes.any(axis=(1, 2)) | problem.homeless).all())
+        homes = homes if frugal else problem.may
+        part = replace(everything(problem), homes=homes, holds=replicas, frugal=frugal)
         return self._decide(part, seconds, chosen=True)[0]
 
     def _solve(self, part: Part, seconds: float = SECONDS) -> tuple[bool, bool]:
@@ -145,7 +146,7 @@ class Neighbours:
             )
         if not before[0]:
             model.hold("remote_reads", before[1], HOLD_SLACK)
-        if before[0] or not chosen:
+        if not chosen or (before[0] and not part.frugal):
             model.hold("overload", before[0], HOLD_SLACK)
         # The gap is one of copies: other terms, often as they are, would make it wide.
         paid = sum(worth * value for worth, value in zip(WORTH.values(), before, strict=True))
@@ -188,7 +189,7 @@ class Neighbours:
         ] = True
         # Homes beside data that is there or may come, and those of today.
         found = np.where(groups[:, None], holds, draft.replicas)
-        beside = self._beside(found)
+        beside = self._beside(found, frugal=self._frugal)
         return Part(
             workloads=np.ones(problem.workloads, dtype=np.bool_),
             groups=groups,
@@ -197,13 +198,13 @@ class Neighbours:
             frugal=self._frugal,
         )
 
-    def _beside(self, replicas: Bools) -> Bools:
+    def _beside(self, replicas: Bools, *, frugal: bool) -> Bools:
         """Return where workloads have all their data (workloads, regions) with these replicas.
 
-        All that can be there, if none may read more from afar than it must.
+        All that can be there, if `frugal`: if none may read more from afar than it must.
         """
         problem, beside = self.problem, np.ones_like(self._least)
-        if self._frugal:
+        if frugal:
             beside, replicas = self._least.copy(), replicas | ~problem.may_hold
         np.logical_and.at(beside, problem.read_workload, replicas[problem.read_group])
         return beside

@@ -12,6 +12,7 @@ from typing import Self
 
 import numpy as np
 
+from placewright.formulations.replicas.problem import HOMELESS
 from placewright.formulations.wan.compile import Bools, Ints, Wan
 from placewright.formulations.wan.reach import within_reach
 
@@ -47,6 +48,8 @@ class Pool:
         (datasets,): which have a replica, and so keep one.
     room, ingress, egress : Ints
         (regions,): GiB of replicas after the plan at most, and of copies that come and leave.
+    overload : int
+        What plans overload at most.
     """
 
     wan: Wan
@@ -69,6 +72,7 @@ class Pool:
     room: Ints
     ingress: Ints
     egress: Ints
+    overload: int
 
     @property
     def classes(self) -> int:
@@ -151,6 +155,7 @@ def pool_of(wan: Wan) -> Pool:
         room=room,
         ingress=inwards.sum(axis=0),
         egress=inwards.sum(axis=1),
+        overload=HOMELESS * int(wan.demand.sum()),
     ).with_room()
 
 

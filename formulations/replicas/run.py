@@ -163,7 +163,14 @@ class Relocation:
             return
         search = Neighbours(problem, session, self._draft, None)
         search.learn(self._draft, self._refused)
-        chosen = search.choose(guided, CHOOSING * max(0.0, session.remaining() - reserve))
+        chosen, among = None, guided
+        for _ in range(2):
+            # Among the replicas that were chosen few homes are left, so jobs soon fit.
+            seconds = CHOOSING * max(0.0, session.remaining() - reserve)
+            found = search.choose(among, seconds)
+            if found is None:
+                break
+            chosen, among = found, found.replicas
         if chosen is not None and chosen.rank(problem) < self._draft.rank(problem):
             yield self._candidate(chosen, "branching")
             chosen = None

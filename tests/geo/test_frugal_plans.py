@@ -49,11 +49,13 @@ def test_no_plan_reads_less_and_those_that_read_as_little_are_all_within(
     assert smaller > ROUNDS // 4
 
 
-def test_more_reads_than_the_least_leave_the_pool_as_it_is(geo_tiny: ModuleType) -> None:
+def test_more_reads_than_the_least_leave_all_homes(geo_tiny: ModuleType) -> None:
     pool = pool_of(compile_replicas(geo_tiny.replicas(0)).wan)
     bare: dict[str, int] = {}
     for held in (bare, {"overload": 0}, {"remote_reads": unavoidable(pool) + 1}):
-        assert among(pool, held) is pool
+        part = among(pool, held)
+        assert part.homes is pool.homes
+        assert part.overload == held.get("overload", pool.overload)
 
 
 def apart(budget: int) -> Round:

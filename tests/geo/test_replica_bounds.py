@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
+from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
@@ -15,9 +17,12 @@ from placewright.formulations.replicas.bounds import bounds, relaxed_replicas, t
 from placewright.formulations.replicas.branching import relaxed
 from placewright.formulations.replicas.compile import compile_replicas
 from placewright.formulations.replicas.fewer import fewer, largest
+from placewright.formulations.replicas.frugal import among
 from placewright.formulations.replicas.partly import in_doubt, partly_whole
 from placewright.formulations.replicas.pool import pool_of
+from placewright.formulations.replicas.problem import HOMELESS
 from placewright.formulations.replicas.program import TOGETHER, program_of
+from placewright.formulations.replicas.values import overload_of
 from placewright.formulations.session import Session
 from placewright.instances.round import Round
 from placewright.solver import InProcess
@@ -62,9 +67,10 @@ def test_no_claim_of_few_whole_datasets_is_better_than_the_best_plan(
     sharper = 0
     for seed in range(1000, 1000 + ROUNDS):
         round_ = geo_tiny.replicas(seed)
-        program = program_of(pool_of(compile_replicas(round_).wan))
+        pool = pool_of(compile_replicas(round_).wan)
         vectors = sorted(replicas_oracle.vectors(round_))
         held = dict(zip(TERMS, vectors[0], strict=True))
+        program = program_of(among(pool, {"overload": held["overload"]}))
         for term, known in (
             ("copies", {t: held[t] for t in TERMS[:2]}),
             (TOGETHER, {"overload": held["overload"]}),
@@ -90,9 +96,9 @@ def test_no_bound_of_few_datasets_is_better_than_the_best_plan(
 ) -> None:
     for seed in range(2000, 2000 + ROUNDS):
         round_ = geo_tiny.replicas(seed)
-        pool = pool_of(compile_replicas(round_).wan)
         vectors = sorted(replicas_oracle.vectors(round_))
         held = {"overload": vectors[0][0]}
+        pool = among(pool_of(compile_replicas(round_).wan), held)
         least = min(v[1] + v[2] for v in vectors if v[0] <= held["overload"])
         found = []
         for number in range(len(pool.kept) + 1):
@@ -101,8 +107,8 @@ def test_no_bound_of_few_datasets_is_better_than_the_best_plan(
             assert root is not None
             assert root.bound <= least, (seed, number, root.bound, least)
             found.append(root.bound)
-        # The more count, the tighter; all of them are the whole.
-        assert found == sorted(found)
+        # The more count, the tighter, but for what is lost in rounding; all of them are the whole.
+        assert all(more >= less - 1 for less, more in pairwise(found))
         whole = relaxed(program_of(pool).arrays(TOGETHER, held), fresh())
         assert whole is not None
         assert found[-1] == pytest.approx(whole.bound, abs=1)
@@ -267,3 +273,24 @@ def test_without_the_rows_of_some_unions_bounds_are_weaker_not_wrong(
             assert root is not None
             found.append(root.bound)
         assert found[0] <= found[1] <= least
+
+
+def test_no_part_of_the_supply_is_asked_for_more_where_overload_is_held(
+    geo_tiny: ModuleType,
+) -> None:
+    """Whatever jobs ask of all models, overload is at least what the most of one part says."""
+    random = np.random.default_rng(0)
+    reached = 0
+    for seed in range(ROUNDS):
+        wan = compile_replicas(geo_tiny.replicas(seed)).wan
+        pool = pool_of(wan)
+        for _ in range(20):
+            asked = random.multinomial(wan.demand.sum(), random.dirichlet(np.ones(wan.supply.size)))
+            asked = asked.reshape(wan.supply.shape) * (wan.supply > 0)
+            homeless = HOMELESS * int(wan.demand.sum() - asked.sum())
+            part = random.random(wan.supply.shape) < 0.5
+            held = replace(pool, overload=overload_of(asked, wan.supply) + homeless)
+            (most,) = load.most_asked(held, wan.supply[part].sum(keepdims=True))
+            assert asked[part].sum() <= most
+            reached += asked[part].sum() == most < wan.demand.sum()
+    assert reached

@@ -12,6 +12,7 @@ import pytest
 from placewright.formulations.replicas import bounds as bounding
 from placewright.formulations.replicas.compile import compile_replicas
 from placewright.formulations.replicas.fewer import largest, making_up
+from placewright.formulations.replicas.frugal import among
 from placewright.formulations.replicas.guides import guide
 from placewright.formulations.replicas.neighbours import Neighbours
 from placewright.formulations.replicas.placing import greedy
@@ -40,10 +41,11 @@ def test_no_bound_of_whole_replicas_is_better_than_the_best_plan(
     sharper = reached = questions = 0
     for seed in range(ROUNDS):
         round_ = geo_tiny.replicas(seed)
-        pool = pool_of(compile_replicas(round_).wan)
+        wan = compile_replicas(round_).wan
         vectors = sorted(replicas_oracle.vectors(round_))
         some = vectors[int(np.random.default_rng(seed).integers(len(vectors)))]
         for plan in (vectors[0], some):
+            pool = among(pool_of(wan), {"overload": plan[0]})
             held = {"overload": plan[0], "remote_reads": plan[1]}
             asked = [(Whole.together(pool), TOGETHER, {"overload": plan[0]})]
             asked += [(Whole.of(pool), "copies", held)]
