@@ -45,9 +45,6 @@ None costs so much less than it is worth as the first says, or so much more as t
 FIRST = 0.75
 """Of the time left, for a better aim than the last one."""
 
-MORE = 1.01
-"""Overload that points may have, in times of the least."""
-
 DEARER = 1.1
 """What points may copy that are better before, in times of what the draft does."""
 
@@ -134,7 +131,7 @@ def _aims(pool: Pool, session: Session, held: dict[str, int]) -> list[dict[str, 
     if held["overload"]:
         arrays = program_of(pool).arrays("overload", {"remote_reads": held["remote_reads"]})
         least = relaxed_if_any(arrays, session)
-        overload = held["overload"] if least is None else int(least.bound * MORE)
+        overload = held["overload"] if least is None else least.bound
         if overload < held["overload"]:
             aims.insert(0, {**held, "overload": overload})
     remote_reads = unavoidable(pool)

@@ -79,14 +79,18 @@ class Neighbours:
         self.draft = draft
         self._may_hold &= ~refused
 
-    def steps(self) -> Iterator[bool]:
-        """Yield after each part whether the draft became better, until nothing helps any more."""
+    def steps(self, reserve: float) -> Iterator[bool]:
+        """Yield after each part whether the draft became better, until nothing helps any more.
+
+        A part ends when so many seconds are left.
+        """
         idle = 0
         while idle < IDLE:
             often = np.array([OFTEN[kind] for kind in self._size])
             kind = str(self._random.choice(list(self._size), p=often / often.sum()))
             part = self._part(kind if self.problem.groups else "regions")
-            better, solved = self._solve(part)
+            seconds = max(0.0, self.session.remaining() - reserve)
+            better, solved = self._solve(part, min(SECONDS, seconds))
             self._size[kind] = float(
                 np.clip(self._size[kind] * (1.15 if solved else 0.7), LEAST, MOST)
             )
@@ -109,14 +113,27 @@ class Neighbours:
         are to be saved, overload has a price, as whole jobs may not fit where shares of them do: so
         what is found need not be better than the draft, but is near to plans that are.
         """
+        return self._decide(self._within(replicas), seconds, chosen=True)[0]
+
+    def fit(self, seconds: float) -> bool:
+        """Decide all homes anew beside the replicas of the draft; return whether it became better.
+
+        Few homes are left then, so jobs soon fit.
+        """
+        return self._solve(self._within(self.draft.replicas), seconds)[0]
+
+    def _within(self, replicas: Bools) -> Part:
+        """Return the part of all that these replicas (groups, regions) leave open.
+
+        No more is read from afar than must be, if all jobs find homes so.
+        """
         problem = self.problem
         homes = problem.may & self._beside(replicas, frugal=True)[:, :, None]
         frugal = bool((homes.any(axis=(1, 2)) | problem.homeless).all())
         homes = homes if frugal else problem.may
-        part = replace(everything(problem), homes=homes, holds=replicas, frugal=frugal)
-        return self._decide(part, seconds, chosen=True)[0]
+        return replace(everything(problem), homes=homes, holds=replicas, frugal=frugal)
 
-    def _solve(self, part: Part, seconds: float = SECONDS) -> tuple[bool, bool]:
+    def _solve(self, part: Part, seconds: float) -> tuple[bool, bool]:
         """Return whether a part became better, and whether its model was solved to the end."""
         found, solved = self._decide(part, seconds)
         if found is None or found.rank(self.problem) >= self.draft.rank(self.problem):

@@ -163,14 +163,11 @@ class Relocation:
             return
         search = Neighbours(problem, session, self._draft, None)
         search.learn(self._draft, self._refused)
-        chosen, among = None, guided
-        for _ in range(2):
-            # Among the replicas that were chosen few homes are left, so jobs soon fit.
-            seconds = CHOOSING * max(0.0, session.remaining() - reserve)
-            found = search.choose(among, seconds)
-            if found is None:
-                break
-            chosen, among = found, found.replicas
+        chosen = search.choose(guided, CHOOSING * max(0.0, session.remaining() - reserve))
+        if chosen is not None:
+            search.learn(chosen, self._refused)
+            search.fit(CHOOSING * max(0.0, session.remaining() - reserve))
+            chosen = search.draft
         if chosen is not None and chosen.rank(problem) < self._draft.rank(problem):
             yield self._candidate(chosen, "branching")
             chosen = None
@@ -184,7 +181,7 @@ class Relocation:
         search = Neighbours(problem, self.session, self._draft, relaxed)
         search.learn(self._draft if start is None else start, self._refused)
         cost, told, better = 0.0, time.monotonic(), False
-        for number, found in enumerate(search.steps()):
+        for number, found in enumerate(search.steps(reserve)):
             better |= found and search.draft.rank(problem) < self._draft.rank(problem)
             over = number >= PARTS or self.session.expired(reserve + RESERVE * cost)
             due = not self.session.deterministic and time.monotonic() - told > RARELY * cost

@@ -37,7 +37,7 @@ def searched(problem: Problem, draft: Draft, parts: int, relaxed: Draft | None =
     session = Session(solve=InProcess().solve, deadline=time.monotonic() + 600, deterministic=True)
     hint = None if relaxed is None else relaxed.replicas.astype(float)
     search = Neighbours(problem, session, draft, hint)
-    for better in islice(search.steps(), parts):
+    for better in islice(search.steps(0.0), parts):
         assert better == (search.draft.rank(problem) < draft.rank(problem))
         assert better or search.draft is draft
         draft = search.draft
