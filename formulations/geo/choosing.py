@@ -86,7 +86,7 @@ def _best(program: Program, costs: Ints, session: Session, share: float) -> Floa
     model, value = program.model, program.kinds.value
     # In parts of the dearest job: with numbers of that size HiGHS takes a third less time.
     unit = 1.0 / max(1.0, float(value.max(initial=0)))
-    least = float(value[value > 0].min(initial=1))
+    least = float(value[value > 0].min(initial=value.max(initial=1)))
     each = COST_SHARE * least / max(1, int(costs.max(initial=0)))
     columns, worth = program.value
     model.term("worth", columns, unit * worth, sense="max")

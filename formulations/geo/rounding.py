@@ -50,7 +50,7 @@ def whole_point(arrays: Arrays, session: Session, share: float) -> Floats | None
         if kept is not used and kept.sum() > MOST_COLUMNS:
             break
         core = Core.of(arrays, kept, point)
-        found = session.optimise(core.arrays, share=share, most=SEARCH_SECONDS)
+        found = session.optimise(core.arrays, share=share, most=SEARCH_SECONDS, gap=ENOUGH / 2)
         if found is None:
             break
         if found.values is not None and found.objective is not None:
