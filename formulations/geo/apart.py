@@ -14,7 +14,6 @@ from typing import Protocol
 
 import numpy as np
 
-from placewright.formulations.gang.problem import Problem as Gangs
 from placewright.formulations.gang.quotas import held_by
 from placewright.formulations.geo.choosing import (
     Chosen,
@@ -25,10 +24,11 @@ from placewright.formulations.geo.choosing import (
 )
 from placewright.formulations.geo.compile import Problem
 from placewright.formulations.geo.kinds import Kinds
+from placewright.formulations.geo.lying import Lying
 from placewright.formulations.geo.regions import Part, Quotas, Regions, Settled
 from placewright.formulations.geo.room import Room
 from placewright.formulations.geo.swapping import nearer
-from placewright.formulations.geo.tight import tight_kinds
+from placewright.formulations.geo.tight import kinds_left, tight_kinds
 from placewright.formulations.geo.waiting import with_data
 from placewright.formulations.session import Bound, Candidate, Session
 from placewright.formulations.wan.compile import NONE, Ints
@@ -57,14 +57,9 @@ class Answered(Protocol):
 Decide = Callable[[Sequence[Part], Session], Iterable[Answered]]
 
 
-def apart(
-    problem: Problem, gangs: Gangs, session: Session, decide: Decide, *, last: bool
-) -> Candidate:
-    """Return a plan of a round; `gangs` are all its jobs as one round of gangs.
-
-    `last`: no other plan comes after it.
-    """
-    return _Rounds(problem, gangs, costs_of(problem), decide).plan(session, last=last)
+def apart(lying: Lying, session: Session, decide: Decide, *, last: bool) -> Candidate:
+    """Return a plan of a round; `last`: no other plan comes after it."""
+    return _Rounds(lying, costs_of(lying.problem), decide).plan(session, last=last)
 
 
 def value_bound(kinds: Kinds, session: Session) -> Iterator[Bound]:
@@ -101,15 +96,16 @@ def costs_of(problem: Problem) -> Ints:
 class _Rounds:
     """The rounds of regions, pass after pass."""
 
-    def __init__(self, problem: Problem, gangs: Gangs, costs: Ints, decide: Decide) -> None:
-        self.problem, self.gangs, self.costs, self.decide = problem, gangs, costs, decide
-        self.regions, self.round = Regions(problem, gangs), problem.round
+    def __init__(self, lying: Lying, costs: Ints, decide: Decide) -> None:
+        self.lying, self.problem, self.gangs = lying, lying.problem, lying.gangs
+        self.costs, self.decide = costs, decide
+        self.regions, self.round = Regions(self.problem, self.gangs), self.problem.round
         self.settled = Settled()
         self._tried: set[tuple[int, int]] = set()
 
     def plan(self, session: Session, *, last: bool) -> Candidate:
         """Return the plan of all passes; `last`: no other plans come after it."""
-        kinds = tight_kinds(self.problem, self.gangs)
+        kinds = tight_kinds(self.lying)
         given = choose(kinds, self.costs, session)
         self._pass(self._with_bound(self._offered() if given is None else given), session)
         for _ in range(PASSES):
@@ -174,7 +170,7 @@ class _Rounds:
 
     def _offered(self) -> Chosen:
         """Return the regions that jobs without a place are offered to next."""
-        kinds = tight_kinds(self.problem, self.gangs, self._taken())
+        kinds = kinds_left(self.lying, self._taken(), self.settled.starts)
         pending = np.flatnonzero((self.problem.at == NONE) & (kinds.of_job != NONE)).tolist()
         waiting = [j for j in pending if j not in self.settled.starts]
         region = np.full(len(kinds.of_job), NONE, dtype=np.int64)

@@ -19,6 +19,7 @@ from placewright.formulations.geo.apart import (
     whole_bound,
 )
 from placewright.formulations.geo.compile import Problem
+from placewright.formulations.geo.lying import Lying
 from placewright.formulations.geo.sorting import kinds_of
 from placewright.formulations.geo.swapping import nearer
 from placewright.formulations.geo.united import United, united
@@ -65,14 +66,15 @@ def run(
         return
     began, end = time.monotonic(), session.deadline
     whole = gangs()
-    kinds = kinds_of(problem, whole)
+    lying = Lying(problem, whole)
+    kinds = kinds_of(lying)
     # To check a plan takes about as long, and comes after the search, but before later bounds.
     session.deadline -= time.monotonic() - began
     yield from value_bound(kinds, session)
     if size <= MEDIUM and not session.deterministic:
         # The rest of the time is for the round as a whole; the better plan is kept.
         session.deadline -= max(0.0, session.remaining()) / 4
-    yield apart(problem, whole, session, decide, last=size > MEDIUM)
+    yield apart(lying, session, decide, last=size > MEDIUM)
     yield from whole_bound(kinds, session)
     session.deadline += max(0.0, end - session.deadline)
     if size <= MEDIUM:

@@ -2,41 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 
 import numpy as np
 
 from placewright.formulations.gang.jobs import NO_LEVEL, Choice, Group
 from placewright.formulations.gang.placing.placement import Placement
-from placewright.formulations.gang.problem import Problem as Gangs
 from placewright.formulations.geo.barring import Asked, Barring, Holding, Rows
-from placewright.formulations.geo.compile import Problem
 from placewright.formulations.geo.kinds import Kinds
-from placewright.formulations.geo.lying import lying_alike
+from placewright.formulations.geo.lying import Lying
 from placewright.formulations.wan.compile import NONE, Bools, Ints
 
 MAX_SETS = 24
 """Most sets of GPU models that have rows of their own."""
 
 
-def kinds_of(problem: Problem, gangs: Gangs) -> Kinds:
-    """Return the kinds of a round, of which `gangs` are all jobs as one round of gangs."""
-    return Sorting(problem, gangs).kinds()
+def kinds_of(lying: Lying) -> Kinds:
+    """Return the kinds of a round."""
+    return Sorting(lying).kinds()
 
 
 class Sorting:
-    """Sorts jobs into kinds; without those that run where these stay whatever comes."""
+    """Sorts jobs into kinds; without those that run where these stay whatever comes.
+
+    Classes of which all jobs are `settled` are left out, too.
+    """
 
     running = True
+    settled: Collection[int] = ()
 
-    def __init__(self, problem: Problem, gangs: Gangs) -> None:
-        self.problem, self.gangs, self.wan = problem, gangs, problem.wan
+    def __init__(self, lying: Lying) -> None:
+        self.lying, self.problem, self.gangs = lying, lying.problem, lying.gangs
+        self.wan = self.problem.wan
         self.regions = len(self.wan.regions)
         self.sets = self._sets()
         self.first_quota = self.regions * len(self.sets)
         self._fits: dict[tuple[int, int, int], Bools] = {}
-        self._room = Placement(gangs, cleared=True)
+        self._room = Placement(self.gangs, cleared=True)
         self._asked_of: dict[tuple[Group, ...], Rows] = {}
         self._stays: dict[tuple[int, int, bool], Rows] = {}
         self._rows: dict[tuple[object, Holding], Rows] = {}
@@ -44,10 +47,11 @@ class Sorting:
     def kinds(self) -> Kinds:
         """Return the kinds."""
         at = self.problem.at
-        caps = self._quota_rows()
+        self.limits = list(self.lying.limits.values())
+        caps = self._caps = self._quota_rows()
         self.prepare()
-        may_stop = self._stoppable()
-        self.alike = lying_alike(self.gangs, at, may_stop) if self.running else []
+        may_stop = self.lying.may_stop
+        self.alike = self.lying.alike if self.running else []
         self.barring = self.bar(may_stop, self.first_quota + len(self.limits))
         of_job = np.full(len(self.wan.round.jobs), NONE, dtype=np.int64)
         number: dict[tuple[object, ...], int] = {}
@@ -57,7 +61,7 @@ class Sorting:
         entries: list[tuple[int, int, int]] = []
         stoppable = may_stop.tolist()
         for job_class in self.gangs.classes:
-            if job_class.running:
+            if job_class.running or all(j in self.settled for j in job_class.jobs):
                 continue
             tenant = job_class.tenant if job_class.tenant in caps else NONE
             asked: tuple[object, ...] = tuple(
@@ -215,27 +219,9 @@ class Sorting:
 
     def _quota_rows(self) -> dict[int, dict[int, int]]:
         """Return the rows of quotas by tenant and region, NONE for all of them."""
-        tenants = {tenant.name: t for t, tenant in enumerate(self.wan.round.tenants)}
         rows: dict[int, dict[int, int]] = {}
-        self._caps = rows
-        self.limits: list[int] = []
-        first = self.first_quota
-        limits = {(t, NONE): most for (t, res), most in self.gangs.quota.items() if res < 0}
-        held: dict[tuple[int, int], int] = {}
-        pinned: dict[tuple[int, int], int] = {}
-        for j in np.flatnonzero(self.problem.at != NONE).tolist() if self.problem.quota else ():
-            job = self.wan.round.jobs[j]
-            if job.running is not None and job.tenant is not None:
-                key = tenants[job.tenant], int(self.problem.at[j])
-                milli = job.options[job.running.option].milli_gpu
-                held[key] = held.get(key, 0) + milli
-                pinned[key] = pinned.get(key, 0) + milli * job.running.pinned
-        for (r, name), most in self.problem.quota.items():
-            key = tenants[name], r
-            limits[key] = max(most, held.get(key, 0)) - pinned.get(key, 0)
-        for (tenant, region), most in limits.items():
-            rows.setdefault(tenant, {})[region] = first + len(self.limits)
-            self.limits.append(most)
+        for row, (tenant, region) in enumerate(self.lying.limits, self.first_quota):
+            rows.setdefault(tenant, {})[region] = row
         return rows
 
     def rooms(self) -> Ints:
@@ -250,16 +236,6 @@ class Sorting:
             mine = (cluster.gpu_model >= 0) & ((mask >> np.maximum(0, cluster.gpu_model)) & 1 > 0)
             np.add.at(room[:, s], self.wan.host_region[mine], each[mine])
         return np.append(room.ravel(), np.array(self.limits, dtype=np.int64))
-
-    def _stoppable(self) -> Bools:
-        """Whether running jobs may have to make way for one of higher precedence (jobs,)."""
-        jobs, at = self.wan.round.jobs, self.problem.at
-        rank = np.array([job.priority + 2**31 * (not job.opportunistic) for job in jobs])
-        pinned = np.array([bool(job.running and job.running.pinned) for job in jobs], dtype=bool)
-        comes = np.where(self.problem.can & ~pinned[:, None], rank[:, None], -(2**62))
-        top = comes.max(axis=0, initial=-(2**62))
-        may: Bools = (at != NONE) & (rank < top[at])
-        return may
 
 
 def together(*rows: Iterable[tuple[int, int]]) -> Rows:

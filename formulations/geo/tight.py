@@ -13,16 +13,15 @@ way for (barring.py), as far as GPUs go.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.jobs import Choice
-from placewright.formulations.gang.problem import Problem as Gangs
 from placewright.formulations.geo.barring import Barring, Holding, Rows
-from placewright.formulations.geo.compile import Problem
 from placewright.formulations.geo.kinds import Kinds
+from placewright.formulations.geo.lying import Lying
 from placewright.formulations.geo.sorting import Sorting, together
 from placewright.formulations.wan.compile import NONE, Bools, Ints
 from placewright.instances.documents import WHOLE_GPU
@@ -37,21 +36,29 @@ UNIT = 1000
 """Of a slot, as of a GPU."""
 
 
-def tight_kinds(problem: Problem, gangs: Gangs, taken: Ints | None = None) -> Kinds:
-    """Return kinds by what is free now; `taken` (hosts,) are milli-GPU that plans took since."""
-    return _Tight(problem, gangs, taken).kinds()
+def tight_kinds(lying: Lying) -> Kinds:
+    """Return kinds by what is free now."""
+    return _Tight(lying).kinds()
+
+
+def kinds_left(lying: Lying, taken: Ints, settled: Collection[int]) -> Kinds:
+    """Return kinds of who waits by what is free once plans took so many milli-GPU (hosts,)."""
+    return _Tight(lying, taken, settled).kinds()
 
 
 class _Tight(Sorting):
-    def __init__(self, problem: Problem, gangs: Gangs, taken: Ints | None) -> None:
-        super().__init__(problem, gangs)
-        cluster = gangs.cluster
+    def __init__(
+        self, lying: Lying, taken: Ints | None = None, settled: Collection[int] = ()
+    ) -> None:
+        super().__init__(lying)
+        self.settled = settled
+        gangs, cluster = self.gangs, self.gangs.cluster
         self._taken = np.zeros(cluster.num_hosts, dtype=np.int64) if taken is None else taken
         self.running = taken is None
         self._moves: dict[tuple[int, int, Holding], list[tuple[int, int, Rows]]] = {}
         self._places: dict[int, Rows] = {}
         self._slots_of: dict[tuple[tuple[int, int], ...], Rows] = {}
-        self.models = len(problem.wan.models)
+        self.models = len(self.wan.models)
         sizes = {
             int(gangs.shape_gpu[group.shape])
             for job_class in gangs.classes
