@@ -201,12 +201,13 @@ class Session:
         interior: bool = False,
         cutoff: float | None = None,
         proving: bool = False,
+        presolve: bool = True,
     ) -> Outcome | None:
         """Solve with at most `share` of the time left and `most` seconds.
 
         Returns None when no time is left. A failure is recorded in `degraded`. Models with
         continuous columns go to HiGHS, which alone tells the prices, or to SCIP if they say in
-        which order to branch; `interior`, `cutoff` and `proving` as in `Limits`.
+        which order to branch; `interior`, `cutoff`, `proving` and `presolve` as in `Limits`.
         """
         if self.expired():
             return None
@@ -223,6 +224,7 @@ class Session:
             interior=interior,
             cutoff=cutoff,
             proving=proving,
+            presolve=presolve,
         )
         try:
             outcome = self.solve(backend, arrays, limits, start)

@@ -51,6 +51,8 @@ class Limits:
         this as its bound. A backend may ignore it; SCIP keeps it.
     proving
         Only the bound is of use: SCIP does not look for points.
+    presolve
+        Whether HiGHS simplifies a continuous model first, which may take longer than to solve it.
 
     Raises
     ------
@@ -67,6 +69,7 @@ class Limits:
     interior: bool = False
     cutoff: float | None = None
     proving: bool = False
+    presolve: bool = True
 
     def __post_init__(self) -> None:
         for name, value in (("seconds", self.seconds), ("gap", self.gap), ("seed", self.seed)):

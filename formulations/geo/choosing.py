@@ -25,7 +25,8 @@ def bound_value(kinds: Kinds, session: Session) -> float:
     """Return the most value of any plan, proven by prices; without time or solver they are 0."""
     free = np.zeros_like(kinds.problem.remote)
     program = program_of(kinds, clusters_of(kinds, free))
-    outcome = session.optimise(program.model.arrays("value", relax=True), share=0.3)
+    arrays = program.model.arrays("value", relax=True)
+    outcome = session.optimise(arrays, share=0.3, presolve=False)
     if outcome is None or outcome.row_duals is None:
         return most_value(kinds, np.zeros(len(program.rows)))
     return most_value(kinds, np.abs(outcome.row_duals)[program.rows])
@@ -51,7 +52,7 @@ def bound_cost(kinds: Kinds, costs: Ints, value: int, session: Session) -> float
     """
     program = program_of(kinds, clusters_of(kinds, costs))
     program.model.hold("value", value, slack=HOLD_SLACK)
-    outcome = session.optimise(program.model.arrays("cost", relax=True))
+    outcome = session.optimise(program.model.arrays("cost", relax=True), presolve=False)
     if outcome is None or outcome.row_duals is None:
         return None
     duals = np.abs(outcome.row_duals)

@@ -33,7 +33,7 @@ def whole_point(arrays: Arrays, session: Session, share: float) -> Floats | None
     nothing at its prices, then all. `share` is that of the time left for each step.
     """
     continuous = replace(arrays, integer=np.zeros_like(arrays.integer))
-    relaxed = session.optimise(continuous, share=share)
+    relaxed = session.optimise(continuous, share=share, presolve=False)
     if relaxed is None or relaxed.values is None or relaxed.row_duals is None:
         return None
     best, reached = relaxed.values, -np.inf

@@ -112,6 +112,8 @@ def _loaded(plain: Arrays, limits: Limits) -> Any:
     }
     if limits.interior and not plain.integer.any():
         options |= {"solver": "ipm", "run_crossover": "off", "ipm_optimality_tolerance": INTERIOR}
+    elif not (limits.presolve or plain.integer.any()):
+        options["presolve"] = "off"
     if limits.work is not None:
         options["mip_max_nodes"] = max(1, round(min(limits.work * NODES_PER_WORK, 2**31 - 1)))
     for name, value in options.items():
