@@ -8,7 +8,8 @@ suffix (`"500m"`, `"4Gi"`). A bare `"8"` is refused, since it could mean 8 cores
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Final, TypeVar
+from functools import cache
+from typing import Annotated, Any, Final, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -38,6 +39,37 @@ class Document(BaseModel):
     """Base of every document: immutable, and an unknown field is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @classmethod
+    def model_construct(cls, **values: Any) -> Self:  # type: ignore[override]
+        """Make a document of values that are known to be right, and all that are required.
+
+        Plans have one for each job and task. As documents have no aliases, extra fields or
+        private attributes, this takes less than half of the time of pydantic's own.
+        """
+        made, assign = cls.__new__(cls), object.__setattr__
+        fields = {**_defaults(cls), **values}
+        for name, factory in _factories(cls):
+            if name not in values:
+                fields[name] = factory()
+        assign(made, "__dict__", fields)
+        assign(made, "__pydantic_fields_set__", set(values))
+        assign(made, "__pydantic_extra__", None)
+        assign(made, "__pydantic_private__", None)
+        return made
+
+
+@cache
+def _defaults(kind: type[Document]) -> dict[str, Any]:
+    """Return the fields of a document in order, with their defaults."""
+    return {name: field.default for name, field in kind.model_fields.items()}
+
+
+@cache
+def _factories(kind: type[Document]) -> tuple[tuple[str, Any], ...]:
+    """Return the fields whose defaults are made, with what makes them."""
+    fields = kind.model_fields.items()
+    return tuple((n, f.default_factory) for n, f in fields if f.default_factory is not None)
 
 
 def _cpu(value: Any) -> Any:

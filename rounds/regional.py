@@ -41,7 +41,8 @@ class Regional:
     def _gangs(self) -> Gangs:
         """All jobs as one round of gangs, wherever they may run."""
         policy = self._round.policy.model_copy(update={"formulation": "gang", "terms": ("value",)})
-        return compile_round(self._round.model_copy(update={"policy": policy, "geo": Geo()}))
+        round_ = self._round.model_copy(update={"policy": policy, "geo": Geo()})
+        return compile_round(round_, self._problem.cluster)
 
     @property
     def hosts(self) -> tuple[str, ...]:

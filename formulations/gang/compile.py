@@ -48,9 +48,13 @@ class Compiler:
         return basis.problem(round_, borrowed)
 
 
-def compile_round(round_: Round) -> Problem:
-    """Compile a checked round into arrays and classes."""
-    return Compiler()(round_)
+def compile_round(round_: Round, cluster: Cluster | None = None) -> Problem:
+    """Compile a checked round into arrays and classes; `cluster` is that of its document, if known.
+
+    A `Compiler` does the same for rounds that follow each other.
+    """
+    borrowed = borrowed_of(round_)
+    return _Basis(round_, levels_of(round_, borrowed), cluster).problem(round_, borrowed)
 
 
 def levels_of(round_: Round, borrowed: Borrowed) -> list[Precedence]:
@@ -66,9 +70,11 @@ def levels_of(round_: Round, borrowed: Borrowed) -> list[Precedence]:
 class _Basis:
     """What the jobs of a round are compiled upon, and those that are."""
 
-    def __init__(self, round_: Round, levels: list[Precedence]) -> None:
+    def __init__(
+        self, round_: Round, levels: list[Precedence], cluster: Cluster | None = None
+    ) -> None:
         self.document = round_.cluster
-        self.cluster = build_cluster(round_.cluster)
+        self.cluster = build_cluster(round_.cluster) if cluster is None else cluster
         entries = [(entry.healthy, len(expand(entry.name))) for entry in round_.cluster.hosts]
         self.healthy = np.repeat([h for h, _ in entries], [n for _, n in entries])
         self.describer = Describer(round_, self.cluster, levels)

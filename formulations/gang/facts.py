@@ -12,7 +12,7 @@ from placewright.formulations.gang.shapes import Shapes
 from placewright.formulations.gang.terms import BOTTLENECK
 from placewright.formulations.session import Place, Slots
 from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.job import Job, Running, TaskGroup
+from placewright.instances.job import Job, Option, Running, TaskGroup
 from placewright.instances.round import Round
 from placewright.topology import Cluster
 from placewright.topology.mig import PRODUCTS
@@ -65,6 +65,7 @@ class Describer:
         self.timed = BOTTLENECK in round_.policy.terms
         self.shapes = Shapes(cluster, timed=self.timed)
         self.choices: dict[tuple[int, ...], Choice] = {}
+        self.offers: dict[tuple[int, ...], tuple[Option, Choice]] = {}
         self.numbers: dict[tuple[int, ...], int] = {}
         self.kinds: list[tuple[bool, int, tuple[Choice, ...]]] = []
         self.ranks: dict[Precedence, int] = {}
@@ -102,6 +103,15 @@ class Describer:
         return self.ranks[precedence]
 
     def _choice(self, job: Job, index: int, label: int, entitled: bool) -> Choice:
+        """Return an option as jobs of a class have it; jobs share options, so few are looked at."""
+        option = job.options[index]
+        # By identity: options do not change, and a known one is alive, so its id is its own.
+        key = id(option), index, job.weight, job.priority, label, entitled
+        if key not in self.offers:
+            self.offers[key] = option, self._new_choice(job, index, label, entitled)
+        return self.offers[key][1]
+
+    def _new_choice(self, job: Job, index: int, label: int, entitled: bool) -> Choice:
         option, rank = job.options[index], self.rank((entitled, job.priority))
         joint = NO_LEVEL
         if option.required is not None and sum(g.count for g in option.groups) > 1:

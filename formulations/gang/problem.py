@@ -241,6 +241,14 @@ class Problem:
             state.busy[host] |= times > 0
 
     @cached_property
+    def _capped(self) -> dict[int, list[tuple[int, int]]]:
+        """The keys of `quota` by tenant."""
+        keys: dict[int, list[tuple[int, int]]] = {}
+        for key in self.quota:
+            keys.setdefault(key[0], []).append(key)
+        return keys
+
+    @cached_property
     def _steps(self) -> dict[str, int]:
         """Per term a number that divides every value that it can take."""
         offers = self.offers
@@ -297,16 +305,12 @@ class Problem:
         self, left: Mapping[tuple[int, int], int], tenant: int, choice: Choice
     ) -> bool:
         """Whether one more job of a tenant fits what is left of its quota."""
-        return all(
-            self.demand_of(choice, resource) <= amount
-            for (owner, resource), amount in left.items()
-            if owner == tenant
-        )
+        keys = self._capped.get(tenant, ())
+        return all(self.demand_of(choice, resource) <= left[t, resource] for t, resource in keys)
 
     def charge_quota(
         self, left: dict[tuple[int, int], int], tenant: int, choice: Choice, times: int = 1
     ) -> None:
         """Take what more jobs of a tenant need from what is left of its quota; -1 gives it back."""
-        for owner, resource in left:
-            if owner == tenant:
-                left[owner, resource] -= times * self.demand_of(choice, resource)
+        for key in self._capped.get(tenant, ()):
+            left[key] -= times * self.demand_of(choice, key[1])

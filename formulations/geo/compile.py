@@ -8,7 +8,6 @@ import numpy as np
 
 from placewright.formulations.session import Candidate
 from placewright.formulations.wan.compile import NONE, Bools, Ints, Wan, compile_wan
-from placewright.instances.arrays import build_cluster
 from placewright.instances.round import Round
 from placewright.topology import Cluster
 
@@ -110,7 +109,8 @@ class Problem:
 
 def compile_geo(round_: Round) -> Problem:
     """Return the arrays of a checked round of policy `geo`."""
-    wan, cluster = compile_wan(round_), build_cluster(round_.cluster)
+    wan = compile_wan(round_)
+    cluster = wan.cluster
     regions = {name: r for r, name in enumerate(wan.regions)}
     models = {name: m for m, name in enumerate(wan.models)}
     price = np.zeros((len(regions), len(models)), dtype=np.int64)

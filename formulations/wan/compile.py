@@ -34,6 +34,8 @@ class Wan:
 
     Attributes
     ----------
+    cluster : Cluster
+        The hosts.
     regions, models, datasets : tuple of str
         Names.
     host_region : Ints
@@ -66,6 +68,7 @@ class Wan:
     """
 
     round: Round
+    cluster: Cluster
     regions: tuple[str, ...]
     models: tuple[str, ...]
     datasets: tuple[str, ...]
@@ -125,8 +128,14 @@ def compile_wan(round_: Round) -> Wan:
     read_job = np.array([j for j, _ in reads], dtype=np.int64)
     read_dataset = np.array([data[read.dataset] for _, read in reads], dtype=np.int64)
     np.logical_and.at(may_run, read_job, may_hold[read_dataset])
+    # Jobs share options, so few are looked at.
+    options = {id(job.options[0]): job.options[0] for job in round_.jobs}
+    number = {option: n for n, option in enumerate(options)}
+    asked = np.array([number[id(job.options[0])] for job in round_.jobs], dtype=np.int64)
+    demand = np.array([option.milli_gpu for option in options.values()], dtype=np.int64)
     return Wan(
         round=round_,
+        cluster=cluster,
         regions=regions,
         models=cluster.gpu_models,
         datasets=tuple(data),
@@ -141,8 +150,8 @@ def compile_wan(round_: Round) -> Wan:
         arriving=ready != NONE,
         ready=ready,
         may_hold=may_hold,
-        demand=np.array([job.options[0].milli_gpu for job in round_.jobs], dtype=np.int64),
-        may_use=_models([job.options[0] for job in round_.jobs], cluster.gpu_models),
+        demand=demand[asked],
+        may_use=_models(options.values(), cluster.gpu_models)[asked],
         may_run=may_run,
         read_job=read_job,
         read_dataset=read_dataset,
@@ -151,28 +160,19 @@ def compile_wan(round_: Round) -> Wan:
     )
 
 
-def _named(lists: Iterable[Iterable[str] | None], index: Mapping[str, int]) -> Bools:
+def _named(lists: Iterable[tuple[str, ...] | None], index: Mapping[str, int]) -> Bools:
     """Return which regions each list names (lists, regions); None names all."""
-    known: dict[tuple[str, ...], list[bool]] = {}
-    rows = []
-    for names in lists:
-        key = tuple(index if names is None else names)
-        if key not in known:
-            known[key] = [name in key for name in index]
-        rows.append(known[key])
-    return np.array(rows, dtype=np.bool_).reshape(len(rows), len(index))
+    number: dict[tuple[str, ...] | None, int] = {}
+    row = np.array([number.setdefault(names, len(number)) for names in lists], dtype=np.int64)
+    named = [[names is None or name in names for name in index] for names in number]
+    return np.array(named, dtype=np.bool_).reshape(len(named), len(index))[row]
 
 
 def _models(options: Iterable[Option], models: tuple[str, ...]) -> Bools:
     """Return the models that each option may have for all its tasks (options, models)."""
-    known: dict[tuple[tuple[str, ...] | None, ...], list[bool]] = {}
-    rows = []
-    for option in options:
-        key = tuple([group.gpu_models for group in option.groups])
-        if key not in known:
-            known[key] = [all(named is None or m in named for named in key) for m in models]
-        rows.append(known[key])
-    return np.array(rows, dtype=np.bool_).reshape(len(rows), len(models))
+    named = [[group.gpu_models for group in option.groups] for option in options]
+    may = [[all(n is None or m in n for n in names) for m in models] for names in named]
+    return np.array(may, dtype=np.bool_).reshape(len(may), len(models))
 
 
 def _supply(round_: Round, cluster: Cluster, host_region: Ints, regions: int) -> Ints:
