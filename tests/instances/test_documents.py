@@ -1,5 +1,7 @@
 """The documents as objects: defaults, quantities, limits of names, what they compute."""
 
+import pickle
+
 import pydantic
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,8 @@ from placewright.instances.cluster import ClusterDocument, HostEntry
 from placewright.instances.documents import MAX_AMOUNT
 from placewright.instances.errors import InvalidInputError, path_text, value_text
 from placewright.instances.hardware import Hardware, hardware
-from placewright.instances.job import Job, Option, TaskGroup
+from placewright.instances.job import Job, Option, Running, TaskGroup
+from placewright.instances.plan import Decision, Plan, Task
 from placewright.instances.policy import Policy
 from placewright.instances.round import Round
 from placewright.topology import CATALOGUE
@@ -118,3 +121,28 @@ def test_paths_and_values_are_shown_in_few_plain_characters():
     for _ in range(100_000):
         nested = [nested]
     assert value_text(nested) == "<list>"
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (Task, {"group": 0, "index": 1, "host": "h", "gpus": (2,)}),
+        (TaskGroup, {"gpu": 1000}),
+        (Running, {"tasks": (Task(group=0, index=0, host="h", gpus=(0,)),), "pinned": True}),
+        (Decision, {"job": "j", "decision": "wait", "reason": "not_chosen"}),
+        (Plan, {"round": None, "decisions": ()}),
+    ],
+)
+def test_a_document_made_unchecked_is_as_one_that_was_checked(kind, values):
+    checked = kind(**values)
+    made = kind.model_construct(**{name: getattr(checked, name) for name in values})
+    assert made == checked
+    assert made.model_fields_set == checked.model_fields_set
+    assert made.model_dump_json() == checked.model_dump_json()
+    assert made.model_copy(update=values) == checked
+    assert pickle.loads(pickle.dumps(made)) == checked
+
+
+def test_made_documents_share_no_default_that_could_change():
+    one, other = (TaskGroup.model_construct(gpu=0) for _ in range(2))
+    assert one.resources is not other.resources
