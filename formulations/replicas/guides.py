@@ -66,7 +66,8 @@ class Pace:
     growth : float
         How many times as many each later step.
     tries : int
-        How many of `FREE` are tried first; others only where no point is proven.
+        How many of `FREE` are tried first where nothing is overloaded, one where something is, as
+        the others then take long; more only where no point is proven.
     share : float
         Of the time left, for each step.
     gap : float
@@ -163,8 +164,9 @@ def _worth(
     growing = (int(pace.first * pace.growth**step) for step in count())
     numbers = [*takewhile(lambda number: number < last, growing), last]
     reached, least = None, FREE[0]
+    tries = 1 if holds["overload"] else pace.tries
     for number, beyond in enumerate(FREE):
-        if number >= pace.tries and (reached is not None or not fixing.exhausted):
+        if number >= tries and (reached is not None or not fixing.exhausted):
             break
         most = cutoff if reached is None else reached * (1 - BETTER)
         found = fixing.decide(numbers[0], beyond, most)

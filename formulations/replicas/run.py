@@ -50,8 +50,11 @@ PROVING, LATER = 0.35, 0.15
 GUIDES = 0.85
 """Share of the time of the second way for points of the program."""
 
-CHOOSING = 0.6
-"""Of what is left then, for homes among them; neighbourhoods make up for what that misses."""
+CHOOSING, SOONER = 0.6, 0.35
+"""Of what is left then, for homes among them; neighbourhoods make up for what that misses.
+
+Less where the annealed draft overloads something, and is crossed with what is chosen.
+"""
 
 RELAXING = 0.15
 """Share of the time left that the search may wait for a relaxation."""
@@ -154,21 +157,28 @@ class Relocation:
 
         What was refused beside what annealing copies may do beside what the point does.
         """
-        problem, session = self.problem, self.session
+        problem, session, annealed = self.problem, self.session, self._draft
         self._refused = self._too_large.copy()
         seconds = GUIDES * (session.remaining() - reserve)
-        guided = guide(problem, session, self._draft, self._refused, seconds)
+        guided = guide(problem, session, annealed, self._refused, seconds)
         if guided is None:
             yield from self._search(self._relaxed(), reserve)
             return
-        search = Neighbours(problem, session, self._draft, None)
-        search.learn(self._draft, self._refused)
-        chosen = search.choose(guided, CHOOSING * max(0.0, session.remaining() - reserve))
+
+        def left() -> float:
+            return max(0.0, session.remaining() - reserve)
+
+        crossing = bool(annealed.rank(problem)[0])
+        search = Neighbours(problem, session, annealed, None)
+        search.learn(annealed, self._refused)
+        chosen = search.choose(guided, (SOONER if crossing else CHOOSING) * left())
         if chosen is not None:
             search.learn(chosen, self._refused)
-            search.fit(CHOOSING * max(0.0, session.remaining() - reserve))
+            search.fit(CHOOSING * left())
+            if crossing:
+                search.cross(annealed.replicas, CHOOSING * left())
             chosen = search.draft
-        if chosen is not None and chosen.rank(problem) < self._draft.rank(problem):
+        if chosen is not None and chosen.rank(problem) < annealed.rank(problem):
             yield self._candidate(chosen, "branching")
             chosen = None
         yield from self._search(guided.astype(np.float64), reserve, chosen)
