@@ -109,6 +109,8 @@ class _Basis:
             id(job): known.get(id(job)) or self.describer.of(job, borrowed.get(i, ()))
             for i, job in enumerate(jobs)
         }
+        # They would keep what jobs that are gone have asked.
+        self.describer.offers.clear()
         facts = [self.known[id(job)] for job in jobs]
         members: defaultdict[int, list[int]] = defaultdict(list)
         for index, fact in enumerate(facts):
