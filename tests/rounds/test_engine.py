@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -245,3 +247,15 @@ def test_what_is_kept_from_the_last_round_changes_no_digest_and_no_array() -> No
         assert [(r.places, r.preempt_cost) for r in kept.running.values()] == [
             (r.places, r.preempt_cost) for r in cold.running.values()
         ]
+
+
+def test_options_of_jobs_that_are_gone_are_not_kept() -> None:
+    compiler, other = Compiler(), generate_round(64, 40, seed=1)
+    # Copied, as generated rounds share options.
+    first = generate_round(64, 40).model_copy(deep=True)
+    compiler(first)
+    gone = weakref.ref(first.jobs[0].options[0])
+    compiler(first.model_copy(update={"jobs": other.jobs}))
+    del first
+    gc.collect()
+    assert gone() is None
