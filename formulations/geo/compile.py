@@ -20,8 +20,6 @@ class Problem:
     ----------
     wan : Wan
         Regions, links, data and jobs.
-    cluster : Cluster
-        The hosts.
     has : Bools
         (datasets, regions): where a replica can be read now.
     source : Ints
@@ -41,7 +39,6 @@ class Problem:
     """
 
     wan: Wan
-    cluster: Cluster
     has: Bools
     source: Ints
     can: Bools
@@ -55,6 +52,11 @@ class Problem:
     def round(self) -> Round:
         """The round."""
         return self.wan.round
+
+    @property
+    def cluster(self) -> Cluster:
+        """The hosts."""
+        return self.wan.cluster
 
     def reads_in(self, region: Ints) -> dict[int, tuple[tuple[int, int], ...]]:
         """Return the datasets that jobs in these regions (jobs,) read over links, with the sources.
@@ -110,7 +112,6 @@ class Problem:
 def compile_geo(round_: Round) -> Problem:
     """Return the arrays of a checked round of policy `geo`."""
     wan = compile_wan(round_)
-    cluster = wan.cluster
     regions = {name: r for r, name in enumerate(wan.regions)}
     models = {name: m for m, name in enumerate(wan.models)}
     price = np.zeros((len(regions), len(models)), dtype=np.int64)
@@ -123,10 +124,10 @@ def compile_geo(round_: Round) -> Problem:
     has = wan.holds | (wan.arriving & (wan.ready <= round_.now))
     source = _sources(wan, has)
     can, remote, egress = _reading(wan, has, source)
-    at = _running(wan, cluster)
+    at = _running(wan)
     running = np.flatnonzero(at != NONE)
     can[running] = at[running, None] == np.arange(len(regions))
-    return Problem(wan, cluster, has, source, can, remote, egress, at, price, quota)
+    return Problem(wan, has, source, can, remote, egress, at, price, quota)
 
 
 def _sources(wan: Wan, has: Bools) -> Ints:
@@ -162,9 +163,9 @@ def _reading(wan: Wan, has: Bools, source: Ints) -> tuple[Bools, Ints, Ints]:
     return can, remote, egress
 
 
-def _running(wan: Wan, cluster: Cluster) -> Ints:
+def _running(wan: Wan) -> Ints:
     """Return the region where each job runs, NONE of pending ones (jobs,)."""
-    index = cluster.host_index
+    index = wan.cluster.host_index
     hosts = [None if j.running is None else j.running.tasks[0].host for j in wan.round.jobs]
     return np.array(
         [NONE if host is None else wan.host_region[index[host]] for host in hosts], dtype=np.int64

@@ -45,7 +45,7 @@ def add_load(pool: Pool, model: Model, replica: Ints, share: Ints, none: Ints) -
         (datasets, regions), (classes, regions) and (classes,): columns, -1 where there is none.
     """
     supply = pool.wan.supply
-    unit = max(1, int(np.gcd.reduce(pool.wan.demand, initial=0)))
+    unit = unit_of(pool.wan.demand)
     fits: list[tuple[Ints, Bools]] = []
     for region, free in enumerate(supply // unit):
         needs = pool.homes[:, region]
@@ -119,6 +119,11 @@ def _beside(
     model.add(rows, replica[datasets], -most[unions])
     u, k = np.nonzero(beside * (row[:, p] >= 0))
     model.add(row[u, p[k]], share[c[k]], beside[u, k])
+
+
+def unit_of(demand: Ints) -> int:
+    """Return the milli-GPUs that all demand is a multiple of."""
+    return max(1, int(np.gcd.reduce(demand, initial=0)))
 
 
 def pieces(supply: Ints, unit: int) -> tuple[Ints, Ints]:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from placewright.formulations.replicas.draft import Draft
-from placewright.formulations.replicas.load import pieces
+from placewright.formulations.replicas.load import pieces, unit_of
 from placewright.formulations.replicas.problem import HOMELESS, Problem
 from placewright.formulations.wan.compile import UNLIMITED, Bools, Ints
 from placewright.instances.documents import WHOLE_GPU
@@ -213,7 +213,7 @@ class PartModel:
     def _overload(self) -> None:
         """Demand beyond supply, in whole units of demand: exact, and as tight as lines can be."""
         problem, model = self._problem, self.model
-        unit = max(1, int(np.gcd.reduce(problem.demand, initial=0)))
+        unit = unit_of(problem.demand)
         rest = np.where(self._part.workloads[:, None, None], 0, self._draft.jobs)
         fixed = np.tensordot(problem.demand // unit, rest, axes=1)
         free = problem.supply // unit - fixed
