@@ -56,22 +56,26 @@ class Annealing:
         self._reads()
         self._start()
 
-    def run(self, session: Session, seconds: float) -> Draft:
-        """Return the draft after so many seconds, or `SWEEPS` of all units if that is sooner."""
+    def run(self, session: Session, seconds: float, begin: float = 0.0) -> Draft:
+        """Return the draft after so many seconds, or `SWEEPS` of all units if that is sooner.
+
+        The noise begins where a share of the way down is done.
+        """
         size = self.problem.size[self.problem.size > 0]
         usual = float(np.median(size)) if size.size else 1.0
         price = usual / max(1.0, float(np.median(self._asks))) if self._asks else 0.0
-        until, sweep, done = session.remaining() - seconds, 0, 0.0
+        until, sweep, done = session.remaining() - seconds, 0, begin
         while done < 1.0:
             self._noise = usual * HOT * (COLD / HOT) ** done
             self._price = price * CHEAP * (DEAR / CHEAP) ** done
             self._sweep()
             sweep += 1
-            done = sweep / SWEEPS
+            gone = sweep / SWEEPS
             if not session.deterministic and seconds > 0:
-                done = max(done, 1.0 - (session.remaining() - until) / seconds)
+                gone = max(gone, 1.0 - (session.remaining() - until) / seconds)
             elif session.expired(until):
                 break
+            done = begin + (1.0 - begin) * gone
         return self.draft()
 
     def _sweep(self) -> None:
@@ -104,19 +108,20 @@ class Annealing:
         return Draft(jobs, replicas).trimmed(problem)
 
     def _units(self, draft: Draft) -> None:
-        """Cut workloads into units, each in one cell of the draft."""
+        """Cut workloads into units, each in one cell of the draft, or nowhere (-1)."""
         problem = self.problem
         supply = problem.supply[problem.supply > 0]
         usual = float(np.median(supply)) if supply.size else 0.0
         workload, jobs, cell = [], [], []
         cells = draft.jobs.reshape(problem.workloads, -1)
-        for w, c in zip(*np.nonzero(cells), strict=True):
-            number = int(cells[w, c])
+        homeless = problem.count - cells.sum(axis=1)
+        for w, c in zip(*np.nonzero(np.column_stack([homeless, cells])), strict=True):
+            number = int(cells[w, c - 1] if c else homeless[w])
             at_once = max(1, int(LARGE * usual // max(1, problem.demand[w])))
             for first in range(0, number, at_once):
                 workload.append(int(w))
                 jobs.append(min(at_once, number - first))
-                cell.append(int(c))
+                cell.append(int(c) - 1)
         self._workload, self._jobs, self._cell = workload, jobs, cell
         self._asks = [float(n * problem.demand[w]) for w, n in zip(workload, jobs, strict=True)]
 

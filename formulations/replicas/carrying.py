@@ -39,6 +39,14 @@ def carry(problem: Problem, draft: Draft, refused: Bools) -> tuple[Draft, DataPl
     return draft, _plan(layout, transfers), refused
 
 
+def refused_of(problem: Problem, draft: Draft) -> Bools:
+    """Return the copies of a draft that links refuse (groups, regions)."""
+    layout = draft.layout(problem)
+    lost = _lost(problem, layout, schedule(problem.wan, *_wishes(problem, layout)))
+    refused: Bools = lost & ~problem.now
+    return refused
+
+
 def too_large(problem: Problem) -> Bools:
     """Return the copies (groups, regions) that links cannot carry even alone, as far as it is easy.
 

@@ -3,62 +3,104 @@
 Branch and bound begins with a vertex, and where the simplex method takes minutes for that it never
 comes to a point. An interior-point method takes seconds for each relaxation, and some dozen of
 them are enough to make the largest datasets whole: most are in an optimum, or become so with what
-others are rounded to. What is rounded is never taken back, so it costs more than branching would.
+others are rounded to. What is rounded is never taken back, so it costs more than branching would;
+nor is it refused by the links later, which the program knows as sums only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 
 from placewright.formulations.replicas.branching import Relaxed, relaxed_if_any
 from placewright.formulations.replicas.partly import copies_of
+from placewright.formulations.replicas.pool import Pool
 from placewright.formulations.replicas.program import Program
 from placewright.formulations.session import Session
-from placewright.formulations.wan.compile import Bools
+from placewright.formulations.wan.compile import UNLIMITED, Bools
+from placewright.formulations.wan.transfers import schedule
 from placewright.solver import Arrays
+from placewright.solver.arrays import Floats
 
 SLIGHT = 0.01
 """A dataset of which so much of a copy is in doubt counts as whole."""
 
+AT_ONCE = 3
+"""So many are rounded at once if that leaves a point; to see that it does not takes a second."""
+
+
+def doubts(program: Program, found: Relaxed, datasets: Bools) -> Floats:
+    """Return the GiB in doubt (datasets,) of those of a mask (datasets,) that are not whole."""
+    copies = copies_of(program, found)
+    parts = np.minimum(copies, 1 - copies).clip(0.0).sum(axis=1)
+    gib: Floats = np.where(datasets & (parts >= SLIGHT), parts * program.pool.wan.size, 0.0)
+    return gib
+
 
 def dive(
-    program: Program, arrays: Arrays, found: Relaxed, datasets: Bools, session: Session, end: float
-) -> Relaxed | None:
+    program: Program,
+    ways: Sequence[Arrays],
+    found: Relaxed,
+    datasets: Bools,
+    session: Session,
+    end: float,
+) -> Relaxed:
     """Return a relaxation with the datasets of a mask (datasets,) whole but for tolerance.
 
-    None where both ways to round one leave no point, or when so many seconds are left at most.
+    Not so where no rounding of one leaves a point, or when so many seconds are left at most.
 
     Parameters
     ----------
-    arrays, found
-        A relaxation of the program, and what it says.
+    ways, found
+        Relaxations of the program, each tried if those before it have no point, and what the first
+        says.
     """
-    pool, undecided = program.pool, datasets.copy()
+    copied, settled = np.zeros_like(program.pool.fresh), np.zeros_like(datasets)
+    undecided = datasets.copy()
     while found.point is not None:
-        copies = copies_of(program, found)
-        parts = np.minimum(copies, 1 - copies).clip(0.0)
-        doubt = np.where(undecided, parts.sum(axis=1), 0.0)
-        doubt[doubt < SLIGHT] = 0.0
-        p = int((pool.wan.size * doubt).argmax())
-        if not doubt[p]:
-            return found
-        whole, this = copies > 0.5, np.arange(len(doubt)) == p
-        other = whole.copy()
-        other[p, parts[p].argmax()] ^= True
-        for copied in (whole, other):
+        gib = doubts(program, found, undecided)
+        if not gib.any():
+            break
+        sure = datasets & (doubts(program, found, datasets) == 0)
+        roundings = list(_roundings(copies_of(program, found), gib))
+        for arrays, (these, rounded) in product(ways, roundings):
             if session.expired(end):
-                return None
-            tried = with_copies(arrays, program, copied, this)
+                return found
+            wanted = np.where(these[:, None], rounded, copied)
+            if not _carried(program.pool, rounded & (sure | these)[:, None]):
+                continue
+            tried = with_copies(arrays, program, wanted, settled | these)
             outcome = relaxed_if_any(tried, session)
             if outcome is not None:
+                found, copied, settled = outcome, wanted, settled | these
                 break
-        else:
-            return None
-        arrays, found = tried, outcome
-        undecided[p] = False
-    return None
+        undecided &= ~these
+    return found
+
+
+def _carried(pool: Pool, copied: Bools) -> bool:
+    """Whether links carry copies (datasets, regions), as if room were made for all of them."""
+    wan = replace(pool.wan, storage=np.full_like(pool.wan.storage, UNLIMITED))
+    d, r = np.nonzero(copied & pool.fresh)
+    return not schedule(wan, list(zip(d.tolist(), r.tolist(), strict=True)), []).refused
+
+
+def _roundings(copies: Floats, gib: Floats) -> Iterator[tuple[Bools, Bools]]:
+    """Yield datasets (datasets,) of most GiB in doubt, and copies (datasets, regions) of them.
+
+    The last is one dataset with the dearest doubt rounded the other way.
+    """
+    whole, order = copies > 0.5, np.argsort(-gib, kind="stable")
+    for number in (AT_ONCE, 1):
+        these = np.zeros(len(gib), dtype=np.bool_)
+        these[order[:number]] = True
+        yield these & (gib > 0), whole
+    other, p = whole.copy(), order[0]
+    other[p, np.minimum(copies, 1 - copies)[p].argmax()] ^= True
+    yield these, other
 
 
 def with_copies(arrays: Arrays, program: Program, copied: Bools, datasets: Bools) -> Arrays:

@@ -20,15 +20,16 @@ from itertools import count, takewhile
 import numpy as np
 
 from placewright.formulations.replicas.branching import Relaxed, relaxed_if_any
-from placewright.formulations.replicas.diving import dive, with_copies
+from placewright.formulations.replicas.diving import dive, doubts
 from placewright.formulations.replicas.draft import Draft
 from placewright.formulations.replicas.fewer import largest, making_up
 from placewright.formulations.replicas.frugal import among, unavoidable
+from placewright.formulations.replicas.pace import BETTER, QUICK, SLOW, Pace
 from placewright.formulations.replicas.partly import copies_of
 from placewright.formulations.replicas.pool import Pool, pool_of
 from placewright.formulations.replicas.problem import Problem
 from placewright.formulations.replicas.program import program_of
-from placewright.formulations.replicas.whole import MOST_COPIES, Choice, Whole, worth_a_try
+from placewright.formulations.replicas.whole import MOST_COPIES, PART, Choice, Whole, worth_a_try
 from placewright.formulations.session import Session
 from placewright.formulations.wan.compile import Bools
 from placewright.solver import Arrays
@@ -48,56 +49,36 @@ FIRST = 0.75
 DEARER = 1.1
 """What points may copy that are better before, in times of what the draft does."""
 
-DIVING = 0.6
+DOUBTFUL = 0.1
+"""Share of what the relaxation copies, more of which in doubt leaves SCIP without a point.
+
+That is of the datasets that are whole first, and where one relaxation takes long.
+"""
+
+DIVING = 0.85
 """Of the time left, for rounding where SCIP finds no point."""
 
-BETTER = 2e-3
-"""Points must be better than others like them by so much, relative to them."""
 
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How a program is made whole.
+@dataclass(frozen=True, slots=True, eq=False)
+class Guide:
+    """Replicas to choose among.
 
     Attributes
     ----------
-    first : int
-        Datasets that are made whole first.
-    growth : float
-        How many times as many each later step.
-    tries : int
-        How many of `FREE` are tried first where nothing is overloaded, one where something is, as
-        the others then take long; more only where no point is proven.
-    share : float
-        Of the time left, for each step.
-    gap : float
-        Of each step.
-    loss : float
-        What a step may copy, in times of the one before.
-    stays, open : float
-        What may still be chosen after all steps: of all GiB, the share of the largest datasets,
-        which stay, and what others may cost beyond their worth.
+    replicas : Bools
+        (groups, regions): where they may be.
+    rounded : Bools
+        (groups,): whose replicas are settled, by rounding; none where SCIP found a point.
     """
 
-    first: int
-    growth: float
-    tries: int
-    share: float
-    gap: float
-    loss: float
-    stays: float
-    open: float
-
-
-QUICK = Pace(33, 2.0, tries=2, share=0.5, gap=BETTER, loss=1.02, stays=0.9, open=0.1)
-SLOW = Pace(25, 1.5, tries=1, share=0.25, gap=0.012, loss=1.1, stays=1.0, open=0.03)
-"""With up to `MOST_COPIES`, and with more, where a relaxation takes long."""
+    replicas: Bools
+    rounded: Bools
 
 
 def guide(
     problem: Problem, session: Session, draft: Draft, refused: Bools, seconds: float
-) -> Bools | None:
-    """Return where replicas may be (groups, regions) of plans that copy little.
+) -> Guide | None:
+    """Return where replicas may be of plans that copy little.
 
     None without a point in so many seconds. Its overload is no more than the draft's, and so are
     its remote reads; both are as little as can be if such points are found. If not, it copies less.
@@ -120,9 +101,11 @@ def guide(
         whole = Whole.of(among(pool, holds))
         found = _worth(session, whole, holds, allowed, until, cutoff)
         if found is not None:
-            replicas = problem.now.copy()
-            np.logical_or.at(replicas, problem.group, found)
-            return replicas
+            worth, settled = found
+            replicas, rounded = problem.now.copy(), np.zeros(problem.groups, dtype=np.bool_)
+            np.logical_or.at(replicas, problem.group, worth)
+            np.logical_or.at(rounded, problem.group, settled)
+            return Guide(replicas, rounded)
     return None
 
 
@@ -148,8 +131,11 @@ def _worth(
     allowed: Bools,
     end: float,
     cutoff: float,
-) -> Bools | None:
-    """Return copies (datasets, regions) to choose among, when so many seconds are left at most."""
+) -> tuple[Bools, Bools] | None:
+    """Return copies (datasets, regions) to choose among, when so many seconds are left at most.
+
+    And which datasets (datasets,) are settled by rounding.
+    """
     arrays = whole.program.arrays("copies", holds)
     barred = np.zeros(arrays.columns, dtype=np.bool_)
     barred[whole.program.replica[whole.program.pool.fresh & ~allowed]] = True
@@ -164,6 +150,9 @@ def _worth(
     growing = (int(pace.first * pace.growth**step) for step in count())
     numbers = [*takewhile(lambda number: number < last, growing), last]
     reached, least = None, FREE[0]
+    doubt = doubts(whole.program, root, largest(pool, numbers[0])).sum()
+    if pace is SLOW and doubt > DOUBTFUL * root.bound:
+        return fixing.dive(numbers[0])
     tries = 1 if holds["overload"] else pace.tries
     for number, beyond in enumerate(FREE):
         if number >= tries and (reached is not None or not fixing.exhausted):
@@ -172,23 +161,20 @@ def _worth(
         found = fixing.decide(numbers[0], beyond, most)
         if found is not None:
             reached, least = found, beyond
-    if reached is None and not fixing.exhausted:
-        dives = (fixing.dive(numbers[0], beyond) for beyond in FREE[1:])
-        reached = next((found for found in dives if found is not None), None)
     if reached is None:
-        return None
+        return None if fixing.exhausted else fixing.dive(numbers[0])
     settled = numbers[0]
     for number in numbers[1:]:
         for beyond in sorted({least, max(least, FREE[1])}):
             found = fixing.decide(number, beyond, reached * pace.loss, settled)
             if found is not None or not fixing.exhausted:
                 break
-        if found is None and not fixing.exhausted:
-            found = fixing.dive(number, FREE[1], settled)
-        if found is not None:
-            reached, settled = found, number
+        if found is None:
+            break
+        reached, settled = found, number
     stays = largest(pool, min(settled, making_up(pool, pace.stays)))[:, None]
-    return np.where(stays, fixing.copied, fixing.copied | fixing.free(max(pace.open, least)))
+    free = fixing.free(max(pace.open, least))
+    return np.where(stays, fixing.copied, fixing.copied | free), np.zeros_like(pool.kept)
 
 
 class _Fixing:
@@ -215,7 +201,7 @@ class _Fixing:
     ) -> None:
         self._session, self._whole, self._end = session, whole, end
         self._holds, self._allowed = holds, allowed
-        self._relaxed, self._pace = [(arrays, root)], pace
+        self._arrays, self._root, self._pace = arrays, root, pace
         self.copied, self.exhausted = np.zeros_like(allowed), False
 
     def free(self, beyond: float) -> Bools:
@@ -223,9 +209,8 @@ class _Fixing:
 
         It is counted in parts of their size.
         """
-        program = self._whole.program
-        worth = [worth_a_try(program, arrays, root, beyond) for arrays, root in self._relaxed]
-        free: Bools = self._allowed & np.logical_or.reduce(worth)
+        worth = worth_a_try(self._whole.program, self._arrays, self._root, beyond)
+        free: Bools = self._allowed & worth
         return free
 
     def decide(self, large: int, beyond: float, most: float, kept: int = 0) -> float | None:
@@ -262,29 +247,18 @@ class _Fixing:
         self.copied = self._allowed & (point > 0.5)
         return outcome.objective
 
-    def dive(self, large: int, beyond: float, kept: int = 0) -> float | None:
-        """Round the largest datasets where no point is found in time; return the GiB copied.
+    def dive(self, large: int) -> tuple[Bools, Bools]:
+        """Round the largest datasets, where SCIP finds no point in time.
 
-        These are those of the relaxation that is left. What it has in part, or almost, is free from
-        then on, too. Parameters as in `decide`.
+        Return copies (datasets, regions) that are made in part by what is relaxed then, and which
+        datasets (datasets,) are whole in it.
         """
         session, program = self._session, self._whole.program
-        pool, datasets = program.pool, largest(program.pool, large)
-        arrays, last = self._relaxed[-1]
-        arrays = with_copies(arrays, program, self.copied, largest(pool, kept))
-        narrow = np.zeros(arrays.columns, dtype=np.bool_)
-        narrow[program.replica[pool.fresh & ~(self.free(beyond) | self.copied)]] = True
-        tried = arrays.without_columns(narrow)
-        begin = relaxed_if_any(tried, session) if kept else last
+        datasets = largest(program.pool, large)
+        narrow = np.zeros(self._arrays.columns, dtype=np.bool_)
+        narrow[program.replica[program.pool.fresh & ~self.free(FREE[1])]] = True
+        ways = [self._arrays.without_columns(narrow), self._arrays]
         until = session.remaining() - DIVING * (session.remaining() - self._end)
-        found = begin and dive(program, tried, begin, datasets, session, until)
-        if found is None:
-            return None
-        copied = self._allowed & (copies_of(program, found) > 0.5)
-        decided = with_copies(arrays, program, copied, datasets)
-        again = relaxed_if_any(decided, session)
-        if again is None:
-            return None
-        self._relaxed.append((decided, again))
-        self.copied = copied
-        return float(again.bound)
+        found = dive(program, ways, self._root, datasets, session, until)
+        copied = self._allowed & (copies_of(program, found) > PART)
+        return copied, datasets & (doubts(program, found, datasets) == 0)

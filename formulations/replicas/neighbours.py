@@ -149,6 +149,8 @@ class Neighbours:
         It overloads no more than the draft, and begins there; not so if its replicas are `chosen`.
         """
         problem, before = self.problem, self.draft.rank(self.problem)
+        if seconds <= 0:
+            return None, False
         held = PartModel(problem, part, self.draft, ())
         model = held.model
         for name, worth in WORTH.items():

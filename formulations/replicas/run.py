@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 
 import numpy as np
@@ -14,6 +14,7 @@ from placewright.formulations.replicas.carrying import carry, too_large
 from placewright.formulations.replicas.draft import Draft
 from placewright.formulations.replicas.dropping import balanced
 from placewright.formulations.replicas.exact import exact, is_small
+from placewright.formulations.replicas.following import follow
 from placewright.formulations.replicas.guides import guide
 from placewright.formulations.replicas.neighbours import Neighbours
 from placewright.formulations.replicas.placing import greedy
@@ -55,6 +56,9 @@ CHOOSING, SOONER = 0.6, 0.35
 
 Less where the annealed draft overloads something, and is crossed with what is chosen.
 """
+
+FOLLOWING = 0.3
+"""Of it, for annealing what is not rounded, where the largest datasets are."""
 
 RELAXING = 0.15
 """Share of the time left that the search may wait for a relaxation."""
@@ -161,6 +165,8 @@ class Relocation:
         self._refused = self._too_large.copy()
         seconds = GUIDES * (session.remaining() - reserve)
         guided = guide(problem, session, annealed, self._refused, seconds)
+        if session.expired(reserve):
+            return
         if guided is None:
             yield from self._search(self._relaxed(), reserve)
             return
@@ -168,20 +174,33 @@ class Relocation:
         def left() -> float:
             return max(0.0, session.remaining() - reserve)
 
-        crossing = bool(annealed.rank(problem)[0])
-        search = Neighbours(problem, session, annealed, None)
-        search.learn(annealed, self._refused)
-        chosen = search.choose(guided, (SOONER if crossing else CHOOSING) * left())
-        if chosen is not None:
-            search.learn(chosen, self._refused)
-            search.fit(CHOOSING * left())
-            if crossing:
-                search.cross(annealed.replicas, CHOOSING * left())
-            chosen = search.draft
-        if chosen is not None and chosen.rank(problem) < annealed.rank(problem):
-            yield self._candidate(chosen, "branching")
+        def rank(draft: Draft) -> tuple[int, int, int]:
+            return draft.rank(problem)
+
+        chosen: Draft | None
+        if guided.rounded.any():
+            found = follow(problem, session, guided, annealed, self._refused, FOLLOWING * left())
+            chosen = min(found, annealed, key=rank)
+        else:
+            chosen = self._chosen(guided.replicas, annealed, left)
+        if chosen is not None and rank(chosen) < rank(annealed):
+            yield self._bettered(chosen, "branching")
             chosen = None
-        yield from self._search(guided.astype(np.float64), reserve, chosen)
+        yield from self._search(guided.replicas.astype(np.float64), reserve, chosen)
+
+    def _chosen(self, replicas: Bools, annealed: Draft, left: Callable[[], float]) -> Draft | None:
+        """Return a draft with replicas among these (groups, regions), if one is found in time."""
+        crossing = bool(annealed.rank(self.problem)[0])
+        search = Neighbours(self.problem, self.session, annealed, None)
+        search.learn(annealed, self._refused)
+        chosen = search.choose(replicas, (SOONER if crossing else CHOOSING) * left())
+        if chosen is None:
+            return None
+        search.learn(chosen, self._refused)
+        search.fit(CHOOSING * left())
+        if crossing:
+            search.cross(annealed.replicas, CHOOSING * left())
+        return search.draft
 
     def _search(
         self, relaxed: Floats | None, reserve: float, start: Draft | None = None
@@ -197,14 +216,14 @@ class Relocation:
             due = not self.session.deterministic and time.monotonic() - told > RARELY * cost
             if better and (over or due):
                 began = time.monotonic()
-                yield self._candidate(search.draft, "search")
+                yield self._bettered(search.draft, "search")
                 search.learn(self._draft, self._refused)
                 told, better = time.monotonic(), False
                 cost = told - began
             if over:
                 break
         if better:
-            yield self._candidate(search.draft, "search")
+            yield self._bettered(search.draft, "search")
 
     def _relaxed(self) -> Floats | None:
         """Return the replicas (groups, regions) of a relaxation that is no worse than the draft."""
@@ -216,6 +235,13 @@ class Relocation:
         replicas = np.zeros(problem.now.shape)
         replicas[problem.group] = found
         return replicas
+
+    def _bettered(self, draft: Draft, source: str) -> Candidate:
+        """Return a candidate; the search goes on from what was there if links leave it worse."""
+        before = self._draft
+        candidate = self._candidate(draft, source)
+        self._draft = min(self._draft, before, key=lambda draft: draft.rank(self.problem))
+        return candidate
 
     def _candidate(self, draft: Draft, source: str) -> Candidate:
         draft = balanced(self.problem, draft)

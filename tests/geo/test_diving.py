@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from placewright.formulations.replicas import guides
+from placewright.formulations.replicas.annealing import Annealing
 from placewright.formulations.replicas.branching import Relaxed, relaxed
 from placewright.formulations.replicas.compile import compile_replicas
-from placewright.formulations.replicas.diving import SLIGHT, dive, with_copies
+from placewright.formulations.replicas.diving import SLIGHT, dive, doubts, with_copies
+from placewright.formulations.replicas.draft import Draft
 from placewright.formulations.replicas.fewer import largest
-from placewright.formulations.replicas.neighbours import Neighbours
+from placewright.formulations.replicas.following import follow
 from placewright.formulations.replicas.partly import copies_of
 from placewright.formulations.replicas.placing import greedy
 from placewright.formulations.replicas.pool import pool_of
@@ -49,8 +51,7 @@ def rooted(seed: int) -> tuple[Program, Arrays, Relaxed]:
 def test_datasets_become_whole_and_nothing_is_cheaper_for_it(seed: int) -> None:
     session, (program, arrays, root) = fresh(), rooted(seed)
     datasets = largest(program.pool, 8)
-    found = dive(program, arrays, root, datasets, session, 0.0)
-    assert found is not None
+    found = dive(program, [arrays], root, datasets, session, 0.0)
     copies = copies_of(program, found)
     parts = np.minimum(copies, 1 - copies).clip(0.0)[datasets]
     assert parts.sum(axis=1).max() < SLIGHT
@@ -63,22 +64,39 @@ def test_datasets_become_whole_and_nothing_is_cheaper_for_it(seed: int) -> None:
 def test_a_dive_ends_in_time_and_without_anything_to_round_at_once() -> None:
     session, (program, arrays, root) = fresh(), rooted(1)
     everything = np.ones(len(program.pool.kept), dtype=np.bool_)
-    assert dive(program, arrays, root, everything, session, np.inf) is None
-    assert dive(program, arrays, root, ~everything, session, np.inf) is root
+    assert dive(program, [arrays], root, everything, session, np.inf) is root
+    assert dive(program, [arrays], root, ~everything, session, np.inf) is root
+    assert not doubts(program, root, ~everything).any()
 
 
-def test_a_program_without_a_first_point_is_dived_into(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem, decide = problem_of(1), guides._Fixing.decide
+def test_where_few_copies_have_no_point_all_are_tried() -> None:
+    session, (program, arrays, root) = fresh(), rooted(2)
+    datasets = largest(program.pool, 8)
+    none = np.zeros(arrays.columns, dtype=np.bool_)
+    none[program.replica[program.pool.fresh]] = True
+    found = dive(program, [arrays.without_columns(none), arrays], root, datasets, session, 0.0)
+    assert not doubts(program, found, datasets).any()
+    assert found.bound == dive(program, [arrays], root, datasets, session, 0.0).bound
 
-    def none_at_first(
-        fixing: guides._Fixing, large: int, beyond: float, most: float, kept: int = 0
-    ) -> float | None:
-        return decide(fixing, large, beyond, most, kept) if kept else None
 
-    draft = greedy(problem)
-    monkeypatch.setattr(guides._Fixing, "decide", none_at_first)
-    found = guides.guide(problem, fresh(), draft, np.zeros_like(problem.now), 30.0)
+def test_plans_follow_what_is_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, draft = problem_of(1), greedy(problem_of(1))
+    refused = np.zeros_like(problem.now)
+    monkeypatch.setattr(guides._Fixing, "decide", lambda *_: None)
+    found = guides.guide(problem, fresh(), draft, refused, 30.0)
     assert found is not None
-    chosen = Neighbours(problem, fresh(), draft, None).choose(found, 20.0)
-    assert chosen is not None
-    assert chosen.rank(problem) < draft.rank(problem)
+    assert found.rounded.any()
+    assert (found.replicas >= problem.now).all()
+    plan = follow(problem, fresh(), found, draft, refused, 2.0)
+    assert (plan.replicas & ~problem.now).any()
+    assert (plan.jobs.sum(axis=(1, 2)) <= problem.count).all()
+    refused = problem.may_hold & ~problem.now
+    plan = follow(problem, fresh(), found, draft, refused, 0.5)
+    assert not (plan.replicas & refused).any()
+
+
+def test_annealing_finds_homes_for_who_has_none() -> None:
+    problem = problem_of(0)
+    nobody = Draft(np.zeros_like(greedy(problem).jobs), problem.now)
+    annealed = Annealing(problem, nobody, problem.may_hold, 0).run(fresh(), 1.0)
+    assert annealed.jobs.sum() > 0.9 * problem.count.sum()

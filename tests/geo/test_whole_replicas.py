@@ -95,8 +95,10 @@ def test_what_a_point_has_is_less_to_copy_and_nothing_that_is_refused() -> None:
     problem = compile_replicas(round_)
     draft = greedy(problem)
     refused = np.zeros_like(problem.now)
-    found = guide(problem, fresh(), draft, refused, 20.0)
-    assert found is not None
+    guided = guide(problem, fresh(), draft, refused, 20.0)
+    assert guided is not None
+    assert not guided.rounded.any()
+    found = guided.replicas
     assert (found >= problem.now).all()
     chosen = Neighbours(problem, fresh(), draft, None).choose(found, 20.0)
     assert chosen is not None
@@ -104,7 +106,7 @@ def test_what_a_point_has_is_less_to_copy_and_nothing_that_is_refused() -> None:
     assert (chosen.replicas <= found).all()
     refused = found & ~problem.now
     other = guide(problem, fresh(), draft, refused, 20.0)
-    assert other is None or not (other & refused).any()
+    assert other is None or not (other.replicas & refused).any()
 
 
 def test_the_largest_datasets_are_those_of_most_gib_that_can_move() -> None:

@@ -1,0 +1,53 @@
+"""Plans that follow a guide: annealed anew where the largest datasets are rounded.
+
+Whole jobs may not fit beside the replicas of a point that has all small data in part, and an exact
+model of all that is left open finds nothing in time. Annealing always ends somewhere: first where
+the guide has replicas, which settles what goes together, then, cooler, wherever data may be, so
+that the small data makes up for regions that are too full. In between it learns what the links
+refuse: a copy that many jobs are beside is not made up for by moving these alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from placewright.formulations.replicas.annealing import Annealing
+from placewright.formulations.replicas.carrying import refused_of
+from placewright.formulations.replicas.draft import Draft
+from placewright.formulations.replicas.frugal import frugal_homes
+from placewright.formulations.replicas.guides import Guide
+from placewright.formulations.replicas.problem import Problem
+from placewright.formulations.session import Session
+from placewright.formulations.wan.compile import Bools
+
+AGAIN, COOLER = 2, 0.6
+"""How often it is annealed again, and how far down the noise begins then."""
+
+
+def follow(
+    problem: Problem, session: Session, guide: Guide, draft: Draft, refused: Bools, seconds: float
+) -> Draft:
+    """Return a draft after so many seconds; it reads no more from afar than jobs must, if these do.
+
+    Parameters
+    ----------
+    refused
+        (groups, regions): copies that are not to be made.
+    """
+    least, unavoidable = frugal_homes(problem)
+    frugal = draft.rank(problem)[1] <= unavoidable
+    may = problem.may & least[:, :, None] if frugal else problem.may
+    for places, begin in ((guide.replicas, 0.0), *[(problem.may_hold, COOLER)] * AGAIN):
+        may_hold = problem.may_hold & ~refused
+        settled = guide.replicas & guide.rounded[:, None] & may_hold & ~problem.now
+        # What is settled is copied anyway, so it costs nothing.
+        given = replace(
+            problem,
+            may=may,
+            now=problem.now | settled,
+            incoming=problem.incoming - problem.size @ settled,
+        )
+        annealing = Annealing(given, draft, places & may_hold, session.seed)
+        draft = annealing.run(session, seconds / (1 + AGAIN), begin).trimmed(problem)
+        refused = refused | refused_of(problem, draft)
+    return draft
