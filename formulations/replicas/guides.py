@@ -55,6 +55,9 @@ DOUBTFUL = 0.1
 That is of the datasets that are whole first, and where one relaxation takes long.
 """
 
+BEGINNING = 0.5
+"""Of the time left, for SCIP to find the first point: all that follows hangs on it."""
+
 DIVING = 0.85
 """Of the time left, for rounding where SCIP finds no point."""
 
@@ -235,7 +238,7 @@ class _Fixing:
         choice = Choice(free, self.copied & stays, largest(pool, large))
         outcome = self._session.optimise(
             whole.arrays("copies", self._holds, choice),
-            share=self._pace.share * left / self._session.remaining(),
+            share=(self._pace.share if kept else BEGINNING) * left / self._session.remaining(),
             gap=self._pace.gap,
             cutoff=most,
         )

@@ -22,7 +22,7 @@ class Pace:
         How many of `FREE` are tried first where nothing is overloaded, one where something is, as
         the others then take long; more only where no point is proven.
     share : float
-        Of the time left, for each step.
+        Of the time left, for each step after the first.
     gap : float
         Of each step.
     loss : float
