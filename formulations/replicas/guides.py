@@ -172,9 +172,8 @@ def _worth(
             found = fixing.decide(number, beyond, reached * pace.loss, settled)
             if found is not None or not fixing.exhausted:
                 break
-        if found is None:
-            break
-        reached, settled = found, number
+        if found is not None:
+            reached, settled = found, number
     stays = largest(pool, min(settled, making_up(pool, pace.stays)))[:, None]
     free = fixing.free(max(pace.open, least))
     return np.where(stays, fixing.copied, fixing.copied | free), np.zeros_like(pool.kept)

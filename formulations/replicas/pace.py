@@ -43,5 +43,5 @@ class Pace:
 
 
 QUICK = Pace(33, 2.0, tries=2, share=0.5, gap=BETTER, loss=1.02, stays=0.9, open=0.1)
-SLOW = Pace(25, 1.5, tries=1, share=0.25, gap=0.012, loss=1.1, stays=1.0, open=0.03)
+SLOW = Pace(25, 1.5, tries=1, share=0.4, gap=0.012, loss=1.1, stays=1.0, open=0.03)
 """With up to `MOST_COPIES`, and with more, where a relaxation takes long."""
