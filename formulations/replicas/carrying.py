@@ -11,7 +11,7 @@ from placewright.formulations.replicas.draft import Draft
 from placewright.formulations.replicas.placing import Placing, housed, usual_order
 from placewright.formulations.replicas.problem import Layout, Problem
 from placewright.formulations.session import DataPlan
-from placewright.formulations.wan.compile import NONE, UNLIMITED, Bools
+from placewright.formulations.wan.compile import NONE, UNLIMITED, Bools, Wan
 from placewright.formulations.wan.transfers import Transfers, schedule
 
 ANEW = 6
@@ -28,9 +28,7 @@ def carry(problem: Problem, draft: Draft, refused: Bools) -> tuple[Draft, DataPl
     refused = refused.copy()
     for attempt in count():
         draft = housed(problem, draft)
-        layout = draft.layout(problem)
-        transfers = schedule(problem.wan, *_wishes(problem, layout))
-        lost = _lost(problem, layout, transfers)
+        layout, transfers, lost = _tried(problem, draft)
         if not lost.any():
             break
         refused |= lost & ~problem.now
@@ -41,10 +39,16 @@ def carry(problem: Problem, draft: Draft, refused: Bools) -> tuple[Draft, DataPl
 
 def refused_of(problem: Problem, draft: Draft) -> Bools:
     """Return the copies of a draft that links refuse (groups, regions)."""
-    layout = draft.layout(problem)
-    lost = _lost(problem, layout, schedule(problem.wan, *_wishes(problem, layout)))
+    _, _, lost = _tried(problem, draft)
     refused: Bools = lost & ~problem.now
     return refused
+
+
+def carried(wan: Wan, copies: Bools) -> bool:
+    """Whether links carry copies (datasets, regions), as if room were made for all of them."""
+    roomy = replace(wan, storage=np.full_like(wan.storage, UNLIMITED))
+    d, r = np.nonzero(copies)
+    return not schedule(roomy, list(zip(d.tolist(), r.tolist(), strict=True)), []).refused
 
 
 def too_large(problem: Problem) -> Bools:
@@ -53,14 +57,23 @@ def too_large(problem: Problem) -> Bools:
     Only data is tried that is more than every single link into the region can take. What lies in
     the region may be dropped before, so storage says nothing here.
     """
-    wan = replace(problem.wan, storage=np.full_like(problem.wan.storage, UNLIMITED))
+    wan = problem.wan
     large = wan.size[:, None] > wan.budget.max(axis=0)
     refused = np.zeros_like(problem.now)
     d, r = np.nonzero(large & (problem.may_hold & ~problem.now)[problem.group])
     for dataset, region in zip(d.tolist(), r.tolist(), strict=True):
-        if schedule(wan, [(dataset, region)], []).refused:
+        alone = np.zeros_like(large)
+        alone[dataset, region] = True
+        if not carried(wan, alone):
             refused[problem.group[dataset], region] = True
     return refused
+
+
+def _tried(problem: Problem, draft: Draft) -> tuple[Layout, Transfers, Bools]:
+    """Return a draft's layout, what links make of it, and what they do not (groups, regions)."""
+    layout = draft.layout(problem)
+    transfers = schedule(problem.wan, *_wishes(problem, layout))
+    return layout, transfers, _lost(problem, layout, transfers)
 
 
 def _without(problem: Problem, draft: Draft, lost: Bools, copies: Bools) -> Draft:

@@ -16,12 +16,11 @@ from itertools import product
 import numpy as np
 
 from placewright.formulations.replicas.branching import Relaxed, relaxed_if_any
-from placewright.formulations.replicas.partly import copies_of
-from placewright.formulations.replicas.pool import Pool
+from placewright.formulations.replicas.carrying import carried
+from placewright.formulations.replicas.partly import copies_of, parts_of
 from placewright.formulations.replicas.program import Program
 from placewright.formulations.session import Session
-from placewright.formulations.wan.compile import UNLIMITED, Bools
-from placewright.formulations.wan.transfers import schedule
+from placewright.formulations.wan.compile import Bools
 from placewright.solver import Arrays
 from placewright.solver.arrays import Floats
 
@@ -34,8 +33,7 @@ AT_ONCE = 3
 
 def doubts(program: Program, found: Relaxed, datasets: Bools) -> Floats:
     """Return the GiB in doubt (datasets,) of those of a mask (datasets,) that are not whole."""
-    copies = copies_of(program, found)
-    parts = np.minimum(copies, 1 - copies).clip(0.0).sum(axis=1)
+    parts = parts_of(program, found).sum(axis=1)
     gib: Floats = np.where(datasets & (parts >= SLIGHT), parts * program.pool.wan.size, 0.0)
     return gib
 
@@ -61,16 +59,17 @@ def dive(
     copied, settled = np.zeros_like(program.pool.fresh), np.zeros_like(datasets)
     undecided = datasets.copy()
     while found.point is not None:
-        gib = doubts(program, found, undecided)
+        doubt = doubts(program, found, datasets)
+        gib, sure = np.where(undecided, doubt, 0.0), datasets & (doubt == 0)
         if not gib.any():
             break
-        sure = datasets & (doubts(program, found, datasets) == 0)
         roundings = list(_roundings(copies_of(program, found), gib))
         for arrays, (these, rounded) in product(ways, roundings):
             if session.expired(end):
                 return found
             wanted = np.where(these[:, None], rounded, copied)
-            if not _carried(program.pool, rounded & (sure | these)[:, None]):
+            made = program.pool.fresh & rounded & (sure | these)[:, None]
+            if not carried(program.pool.wan, made):
                 continue
             tried = with_copies(arrays, program, wanted, settled | these)
             outcome = relaxed_if_any(tried, session)
@@ -79,13 +78,6 @@ def dive(
                 break
         undecided &= ~these
     return found
-
-
-def _carried(pool: Pool, copied: Bools) -> bool:
-    """Whether links carry copies (datasets, regions), as if room were made for all of them."""
-    wan = replace(pool.wan, storage=np.full_like(pool.wan.storage, UNLIMITED))
-    d, r = np.nonzero(copied & pool.fresh)
-    return not schedule(wan, list(zip(d.tolist(), r.tolist(), strict=True)), []).refused
 
 
 def _roundings(copies: Floats, gib: Floats) -> Iterator[tuple[Bools, Bools]]:

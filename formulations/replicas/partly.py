@@ -37,12 +37,17 @@ def copies_of(program: Program, found: Relaxed) -> Floats:
     return np.where(fresh, np.append(found.point, 0.0)[program.replica], 0.0)
 
 
+def parts_of(program: Program, found: Relaxed) -> Floats:
+    """Return how far each copy (datasets, regions) is from being made or not."""
+    copies = copies_of(program, found)
+    return np.minimum(copies, 1 - copies).clip(0.0)
+
+
 def in_doubt(program: Program, found: Relaxed, number: int) -> Bools:
     """Return so many datasets (datasets,) of which most GiB are copied in part."""
     pool = program.pool
     doubt = np.zeros(len(pool.kept), dtype=np.bool_)
-    copies = copies_of(program, found)
-    parts = np.minimum(copies, 1 - copies).clip(0.0).sum(axis=1)
+    parts = parts_of(program, found).sum(axis=1)
     doubt[np.argsort(-pool.wan.size * parts, kind="stable")[:number]] = True
     return doubt
 
