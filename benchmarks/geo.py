@@ -30,10 +30,11 @@ FAST = (
     (10, 400, 10_000, 50_000),
     (20, 1000, 20_000, 100_000),
     (30, 2000, 50_000, 250_000),
+    (30, 2000, 100_000, 250_000),
 )
 SLOW = ((10, 100, 1000, 5000), (20, 400, 10_000, 50_000), (30, 2000, 50_000, 250_000))
 CHAIN = SLOW[:2]
-"""Regions, datasets, pending jobs and GPUs."""
+"""Regions, datasets, jobs and GPUs."""
 
 MIXES: tuple[MixName, ...] = ("spare", "scarce")
 SEEDS = range(3)
@@ -43,9 +44,16 @@ NUMBERS = ("03", "06", "10")
 REGIONS, DATASETS = 10, 100
 """Of the rounds of real clusters."""
 
-FAST_SECONDS: Mapping[int, float] = {0: 60.0, 1000: 30.0, 10_000: 60.0, 20_000: 60.0, 50_000: 60.0}
+FAST_SECONDS: Mapping[int, float] = {
+    0: 60.0,
+    1000: 30.0,
+    10_000: 60.0,
+    20_000: 60.0,
+    50_000: 60.0,
+    100_000: 60.0,
+}
 SLOW_SECONDS: Mapping[int, float] = {1000: 60.0, 10_000: 600.0, 50_000: 600.0}
-"""Of wall clock, by pending jobs, 0 for those of real clusters; README.md tells CPU seconds."""
+"""Of wall clock, by jobs, 0 for those of real clusters; README.md tells CPU seconds."""
 
 QUICK_SECONDS = 10.0
 

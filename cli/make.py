@@ -62,7 +62,7 @@ def generate_cluster(gpus: Gpus, seed: Seed = 0, output: Output = STANDARD) -> N
 @generate.command("round")
 def generate_round(
     gpus: Gpus,
-    jobs: Annotated[int, typer.Option(metavar="M", min=0, help="Pending jobs.")],
+    jobs: Annotated[int, typer.Option(metavar="M", min=0, help="Pending jobs; with --policy all.")],
     mix: Annotated[
         Mix | None,
         typer.Option(help="easy (default), hard, tight; with --policy spare (default), scarce."),

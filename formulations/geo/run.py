@@ -11,13 +11,14 @@ import numpy as np
 
 from placewright.formulations.gang.problem import Problem as Gangs
 from placewright.formulations.geo.apart import (
+    WELL,
     Decide,
     apart,
     cost_bound,
     costs_of,
-    value_bound,
     whole_bound,
 )
+from placewright.formulations.geo.choosing import bound_value
 from placewright.formulations.geo.compile import Problem
 from placewright.formulations.geo.lying import Lying
 from placewright.formulations.geo.sorting import kinds_of
@@ -38,9 +39,6 @@ FAR = 2**62
 
 SHARES = (0.1, 0.25, 0.5)
 """Of the ways in which jobs read more than they must: so many are tried once value is proven."""
-
-WELL = 5e-3
-"""Gap of value within which no other plan is sought of the round as a whole."""
 
 MEDIUM = 3_000_000
 """The same of one that is decided region by region first, and then as a whole."""
@@ -70,11 +68,12 @@ def run(
     kinds = kinds_of(lying)
     # To check a plan takes about as long, and comes after the search, but before later bounds.
     session.deadline -= time.monotonic() - began
-    yield from value_bound(kinds, session)
+    most = bound_value(kinds, session)
+    yield Bound("value", most, certified=True)
     if size <= MEDIUM and not session.deterministic:
         # The rest of the time is for the round as a whole; the better plan is kept.
         session.deadline -= max(0.0, session.remaining()) / 4
-    yield apart(lying, session, decide, last=size > MEDIUM)
+    yield apart(lying, kinds, most, session, decide, last=size > MEDIUM)
     yield from whole_bound(kinds, session)
     session.deadline += max(0.0, end - session.deadline)
     if size <= MEDIUM:

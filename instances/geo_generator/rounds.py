@@ -51,8 +51,8 @@ def generate(
     Parameters
     ----------
     regions, datasets, jobs
-        How many; jobs are pending, under `geo` as many run beside them, or more are pending where
-        room is short. No fewer jobs than datasets.
+        How many; under `geo` half of the jobs run, as far as there is room, others are pending. No
+        fewer jobs than datasets.
     gpus
         Of all regions, a multiple of 8; two hosts of 8 for each region at least.
     mix
@@ -75,11 +75,11 @@ def generate(
     if grid is not None and len(grid.regions) < regions:
         raise _argument("regions", regions, f"expected at most {len(grid.regions)}, as in the grid")
     rng = np.random.Generator(np.random.PCG64(seed))
-    running = jobs if policy == "geo" else 0
+    running = jobs // 2 if policy == "geo" else 0
     title = f"{policy}-{mix}-{regions}-{datasets}-{jobs}-{gpus}-{seed}"
     hosts = supply.supply(rng, regions, gpus // supply.HOST_GPUS)
     wan = draw_grid(rng, regions, grid)
-    world = _world(rng, hosts, wan, datasets, jobs + running, MIXES[mix] / 1000)
+    world = _world(rng, hosts, wan, datasets, jobs, MIXES[mix] / 1000)
     return round_of(world, title, policy, running, rng)
 
 
