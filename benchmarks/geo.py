@@ -5,7 +5,7 @@ README.md says how rounds are drawn and what the columns mean.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -44,16 +44,8 @@ NUMBERS = ("03", "06", "10")
 REGIONS, DATASETS = 10, 100
 """Of the rounds of real clusters."""
 
-FAST_SECONDS: Mapping[int, float] = {
-    0: 60.0,
-    1000: 30.0,
-    10_000: 60.0,
-    20_000: 60.0,
-    50_000: 60.0,
-    100_000: 60.0,
-}
-SLOW_SECONDS: Mapping[int, float] = {1000: 60.0, 10_000: 600.0, 50_000: 600.0}
-"""Of wall clock, by jobs, 0 for those of real clusters; README.md tells CPU seconds."""
+FAST_SECONDS, SLOW_SECONDS = (30.0, 60.0), (60.0, 600.0)
+"""Of wall clock, for the smallest rounds and for larger ones; README.md tells CPU seconds."""
 
 QUICK_SECONDS = 10.0
 
@@ -117,7 +109,7 @@ class Chain(Case):
 
         They are not compared: what is proven of jobs holds for the data that they find.
         """
-        seconds = min(self.seconds, FAST_SECONDS[self.jobs])
+        seconds = min(self.seconds, _limit(FAST_SECONDS, self.jobs))
         functions = {
             OURS: partial(both_paths, self.seconds, seconds),
             "stay": partial(as_it_lies, seconds),
@@ -162,30 +154,34 @@ def cases(*, quick: bool) -> list[Case]:
     if quick:
         return [Case(path, *FAST[0], "spare", 0, QUICK_SECONDS) for path in paths]
     fast = [
-        Case("fast", *size, mix, seed, FAST_SECONDS[size[2]])
+        Case("fast", *size, mix, seed, _limit(FAST_SECONDS, size[2]))
         for size in FAST
         for mix in MIXES
         for seed in SEEDS
     ]
     slow = [
-        Case("slow", *size, mix, seed, SLOW_SECONDS[size[2]])
+        Case("slow", *size, mix, seed, _limit(SLOW_SECONDS, size[2]))
         for size in SLOW
         for mix in MIXES
         for seed in SEEDS
     ]
     chain = [
-        Chain("chain", *size, mix, seed, SLOW_SECONDS[size[2]])
+        Chain("chain", *size, mix, seed, _limit(SLOW_SECONDS, size[2]))
         for size in CHAIN
         for mix in MIXES
         for seed in SEEDS
     ]
     real = [
-        Clusters(path, REGIONS, DATASETS, 0, 0, mix, seed, FAST_SECONDS[0])
+        Clusters(path, REGIONS, DATASETS, 0, 0, mix, seed, FAST_SECONDS[1])
         for path in paths
         for mix in MIXES
         for seed in SEEDS
     ]
     return [*fast, *slow, *chain, *real]
+
+
+def _limit(seconds: tuple[float, float], jobs: int) -> float:
+    return seconds[jobs > FAST[0][2]]
 
 
 def run(chosen: Iterable[Case], *, quick: bool) -> Iterator[Row]:  # noqa: ARG001
