@@ -27,7 +27,6 @@ the same spread, so bounds of the model hold for the round.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +34,7 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.counting.classes import HostClasses
 from placewright.formulations.gang.counting.countparts import CountParts
+from placewright.formulations.gang.counting.countterms import add_terms
 from placewright.formulations.gang.counting.gangs import (
     GangColumns,
     Kind,
@@ -42,13 +42,10 @@ from placewright.formulations.gang.counting.gangs import (
     gang_columns,
     kinds_of,
 )
-from placewright.formulations.gang.counting.sharerows import add_shares
+from placewright.formulations.gang.counting.sums import add_sums
 from placewright.formulations.gang.fairness import TenantShare
-from placewright.formulations.gang.jobs import Choice, Group
+from placewright.formulations.gang.jobs import Group
 from placewright.formulations.gang.problem import Problem
-from placewright.formulations.gang.terms import BOTTLENECK, ENTITLED, PROGRESS, VALUE
-from placewright.formulations.gang.traffic import Speeds, least_time_within
-from placewright.instances.documents import WHOLE_GPU
 from placewright.solver import Model
 
 Ints = NDArray[np.int64]
@@ -181,14 +178,11 @@ def build(
     _tasks(counts)
     _gang_totals(counts)
     if sums:
-        _capacity(counts)
-        _gpus(counts)
-        _floor(counts)
-        _shares(counts)
+        add_sums(counts)
     _domains(counts, whole)
     _quota(counts)
     _labels(counts)
-    _terms(counts)
+    add_terms(counts)
     return counts
 
 
@@ -245,67 +239,6 @@ def _gang_totals(m: Counts) -> None:
     m.model.add(rows[kind_of[group[bound]]], m.y[mine[which[bound]]], -1.0)
 
 
-def _per_class(m: Counts, name: str, coefficient: Ints, total: Ints, each: Ints) -> Ints:
-    """Rows sum coefficient x <= total per class; for empty hosts <= each * opened.
-
-    `coefficient` is per entry of x, `total` and `each` (most of one host) per class. Returns the
-    row of each class to which further columns may be charged, -1 for classes without one.
-    """
-    used = np.zeros(len(m.classes), dtype=np.bool_)
-    used[m.x_class[coefficient > 0]] = True
-    row_of = np.full(len(m.classes), -1, dtype=np.int64)
-    entries = np.flatnonzero(coefficient)
-    by_host = used & m.classes.idle
-    # Hosts of one class may differ in what the key leaves out: then the sum is a row of its own.
-    by_sum = used & ~(by_host & (each * m.classes.size <= total))
-    for chosen, upper in ((by_sum, total), (by_host, np.zeros_like(total))):
-        index = np.flatnonzero(chosen)
-        row_of[index] = m.model.rows(name, len(index), upper=upper[index], keys=index.tolist())
-        mine = entries[chosen[m.x_class[entries]]]
-        m.model.add(row_of[m.x_class[mine]], m.x[mine], coefficient[mine])
-        if chosen is by_host:
-            m.model.add(row_of[index], m.opened[index], -each[index])
-    return row_of
-
-
-def _capacity(m: Counts) -> None:
-    for r in range(m.problem.shape_demand.shape[1]):
-        demand = m.problem.shape_demand[m.x_shape, r]
-        _per_class(m, "capacity", demand, m.classes.free[:, r], m.classes.most_free[:, r])
-
-
-def _gpus(m: Counts) -> None:
-    whole = m.problem.shape_gpu[m.x_shape] // WHOLE_GPU
-    # A class that takes shares needs the row too, for the GPUs that patterns cut.
-    row_of = _per_class(m, "gpus", whole, m.classes.whole * m.classes.size, m.classes.whole)
-    missing = np.flatnonzero((row_of < 0) & (m.classes.whole > 0))
-    idle = m.classes.idle[missing]
-    upper = np.where(idle, 0, (m.classes.whole * m.classes.size)[missing])
-    row_of[missing] = m.model.rows("gpus", len(missing), upper=upper, keys=missing.tolist())
-    opened = missing[idle]
-    m.model.add(row_of[opened], m.opened[opened], -m.classes.whole[opened])
-    m.gpu_row[:] = row_of
-
-
-def _floor(m: Counts) -> None:
-    whole = m.problem.shape_gpu[m.x_shape] // WHOLE_GPU
-    t = 2
-    while t <= whole.max(initial=0):
-        each = m.classes.whole // t
-        _per_class(m, "floor", whole // t, each * m.classes.size, each)
-        t *= 2
-
-
-def _shares(m: Counts) -> None:
-    """Rows that patterns.py fills: tasks of a part <= places that patterns offer."""
-    part = m.part_of(m.x_shape, m.x_class)
-    for f in range(len(m.parts)):
-        mine = np.flatnonzero(part == f)
-        index = np.unique(m.x_class[mine])
-        m.share_row[f, index] = m.model.rows("share", len(index), upper=0.0)
-        m.model.add(m.share_row[f, m.x_class[mine]], m.x[mine], 1.0)
-
-
 def _domains(m: Counts, whole: Ints) -> None:
     for capacity, domain, entries, tasks in domain_rows(m.problem, m.kinds, m.gangs, whole):
         used = np.unique(domain)
@@ -342,45 +275,3 @@ def _labels(m: Counts) -> None:
         free = set(problem.cluster.domain[label.level][problem.open].tolist()) - pinned
         row = m.model.rows("label", 1, upper=len(free))
         m.model.add(row[[0] * len(mine)], m.y[mine], 1.0)
-
-
-def _terms(m: Counts) -> None:
-    offers = m.problem.offers
-    running = np.array([k.running for k in m.problem.classes], dtype=np.bool_)[m.y_class]
-    for term, each in (
-        (VALUE, offers.value),
-        (ENTITLED, offers.entitled_value),
-        (PROGRESS, offers.progress),
-    ):
-        worth = each[m.y_offer].astype(np.float64)
-        before = float((worth * m.y_most)[running].sum())
-        m.model.term(term, m.y, worth, sense="max", constant=-before)
-    add_shares(m.model, m.problem, *m.offered, m.left_out)
-    cost = m.y_cost.astype(np.float64)
-    m.model.term("disruption", m.y, -cost, sense="min", constant=float((cost * m.y_most).sum()))
-    m.model.term("spread", m.u, m.gangs.spread, sense="min")
-    if BOTTLENECK in m.problem.terms:
-        m.model.term(BOTTLENECK, m.u, m.gangs.time, sense="min")
-        chosen = [
-            m.problem.classes[c].choices[o] for c, o in zip(m.y_class, m.y_choice, strict=True)
-        ]
-        m.model.term(BOTTLENECK, m.y, _single_times(m, chosen, running), sense="min")
-    idle = m.opened[m.opened >= 0]
-    m.model.term("opened", idle, np.ones(len(idle)), sense="min")
-
-
-def _single_times(m: Counts, chosen: Sequence[Choice], running: NDArray[np.bool_]) -> Ints:
-    """Least time of the collectives inside one task of each pending option."""
-    problem, speeds = m.problem, Speeds.of(m.problem.cluster)
-    host = len(problem.cluster.levels) - 1
-    return np.array(
-        [
-            sum(
-                least_time_within(speeds, group, host, problem.shape_hosts[group.shape])
-                for group in (() if runs else choice.groups)
-                if group.timed and group.count == 1
-            )
-            for choice, runs in zip(chosen, running.tolist(), strict=True)
-        ],
-        dtype=np.int64,
-    )
