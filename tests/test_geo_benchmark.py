@@ -224,7 +224,7 @@ def test_all_sizes_and_mixes_are_cases_of_both_paths(bench: SimpleNamespace) -> 
     assert {(case.name, case.seed) for case in every if case.jobs} == {
         (f"{path}-{mix}-{regions}-{jobs}", seed)
         for path, sizes in (
-            ("fast", ((10, 1000), (10, 10_000), (20, 20_000), (30, 50_000))),
+            ("fast", ((10, 1000), (10, 10_000), (20, 20_000), (30, 50_000), (30, 100_000))),
             ("slow", ((10, 1000), (20, 10_000), (30, 50_000))),
             ("chain", ((10, 1000), (20, 10_000))),
         )
