@@ -4,6 +4,9 @@ First the program of regions (choosing.py) says which region runs which job. Eac
 part as a round of gangs, preemption included. Jobs that found no room there are then offered to
 other regions, where those that have started stay where they are, and nobody moves on hosts to which
 something came: so what a region does next is lawful with what it did before.
+
+If the value of that is not near enough to its bound, and as much time is left as it took, all is
+done once more with the kinds of the bound (kinds.py), by which hosts may be emptied for gangs.
 """
 
 from __future__ import annotations
