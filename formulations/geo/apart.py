@@ -71,11 +71,12 @@ def apart(
     `kinds` are those of bounds, `most` is the value that they prove; `last`: no other plan follows.
     """
     costs, began = costs_of(lying.problem), time.monotonic()
-    found = _Rounds(lying, costs, decide)
+    regions = Regions(lying.problem, lying.gangs)
+    found = _Rounds(lying, regions, costs, decide)
     found.run(tight_kinds(lying), session)
     again = session.deterministic or session.remaining() > time.monotonic() - began
     if again and not near(most, found.value, WELL):
-        other = _Rounds(lying, costs, decide)
+        other = _Rounds(lying, regions, costs, decide)
         other.run(kinds, session)
         found = max(found, other, key=lambda rounds: rounds.value)
     settled = found.settled
@@ -118,10 +119,9 @@ def costs_of(problem: Problem) -> Ints:
 class _Rounds:
     """The rounds of regions, pass after pass."""
 
-    def __init__(self, lying: Lying, costs: Ints, decide: Decide) -> None:
-        self.lying, self.problem, self.gangs = lying, lying.problem, lying.gangs
-        self.costs, self.decide = costs, decide
-        self.regions, self.round = Regions(self.problem, self.gangs), self.problem.round
+    def __init__(self, lying: Lying, regions: Regions, costs: Ints, decide: Decide) -> None:
+        self.lying, self.problem, self.round = lying, lying.problem, lying.problem.round
+        self.regions, self.costs, self.decide = regions, costs, decide
         self.settled = Settled()
         self._tried: set[tuple[int, int]] = set()
 

@@ -34,14 +34,14 @@ Within: TypeAlias = Callable[[Round, Session], Iterator[Candidate | Bound]]
 SMALL = 4_000
 """Jobs times hosts of a round that is decided as a whole."""
 
+MEDIUM = 3_000_000
+"""The same of one that is decided region by region first, and then as a whole."""
+
 FAR = 2**62
 """GiB that no job reads."""
 
 SHARES = (0.1, 0.25, 0.5)
 """Of the ways in which jobs read more than they must: so many are tried once value is proven."""
-
-MEDIUM = 3_000_000
-"""The same of one that is decided region by region first, and then as a whole."""
 
 
 def run(
