@@ -23,15 +23,17 @@ def carry(problem: Problem, draft: Draft, refused: Bools) -> tuple[Draft, DataPl
 
     What the links refuse is not copied (groups, regions), and who was to read it there finds a home
     elsewhere: first with other copies than those refused so far, later among the replicas that are
-    left. Then each attempt copies less, so there is an end.
+    left. Copies that are carried keep their ways meanwhile. Then each attempt copies less, so there
+    is an end.
     """
-    refused = refused.copy()
+    refused, known = refused.copy(), Transfers()
     for attempt in count():
         draft = housed(problem, draft)
-        layout, transfers, lost = _tried(problem, draft)
+        layout, transfers, lost = _tried(problem, draft, known)
         if not lost.any():
             break
         refused |= lost & ~problem.now
+        known = transfers
         copies = problem.may_hold & ~refused & (attempt < ANEW)
         draft = _without(problem, draft, lost, copies)
     return draft, _plan(layout, transfers), refused
@@ -39,7 +41,7 @@ def carry(problem: Problem, draft: Draft, refused: Bools) -> tuple[Draft, DataPl
 
 def refused_of(problem: Problem, draft: Draft) -> Bools:
     """Return the copies of a draft that links refuse (groups, regions)."""
-    _, _, lost = _tried(problem, draft)
+    _, _, lost = _tried(problem, draft, Transfers())
     refused: Bools = lost & ~problem.now
     return refused
 
@@ -69,10 +71,10 @@ def too_large(problem: Problem) -> Bools:
     return refused
 
 
-def _tried(problem: Problem, draft: Draft) -> tuple[Layout, Transfers, Bools]:
+def _tried(problem: Problem, draft: Draft, known: Transfers) -> tuple[Layout, Transfers, Bools]:
     """Return a draft's layout, what links make of it, and what they do not (groups, regions)."""
     layout = draft.layout(problem)
-    transfers = schedule(problem.wan, *_wishes(problem, layout))
+    transfers = schedule(problem.wan, *_wishes(problem, layout), known.flows)
     return layout, transfers, _lost(problem, layout, transfers)
 
 

@@ -6,6 +6,7 @@ whole flows (Ford and Fulkerson), the cheapest by successive shortest paths (Bus
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -51,6 +52,15 @@ class Roads:
     bandwidth: Ints
     cost: Floats
     queued: Floats
+
+    def carry(self, parts: Sequence[Part], entry: Floats) -> bool:
+        """Whether the parts of a copy find their sources and budgets."""
+        asked: Counter[tuple[int, int]] = Counter()
+        for part in parts:
+            asked.update(dict.fromkeys(pairwise(part.path), part.gib))
+        sources = [part.path[0] for part in parts]
+        enough = all(self.left[link] >= gib for link, gib in asked.items())
+        return enough and bool(np.isfinite(entry[sources]).all())
 
     def take(self, parts: Sequence[Part], sign: int = 1) -> None:
         """Take what parts of a copy need of budgets, or give it back."""

@@ -7,8 +7,10 @@ it comes earlier: negotiated congestion (McMurchie and Ebeling, "PathFinder", FP
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -32,8 +34,14 @@ _COMPETED = 0.75
 _SLOWEST = 4.0
 """What a very slow link costs, in usual ones."""
 
+_KEEPING, _DIRECT, _DETOURS = range(3)
+"""How copies are routed: as before, from where the data is, or over other regions too."""
+
 _UNWANTED, _PLANNED = 0.2, 0.4
 """Replicas that are to be dropped, or that only come, are read from when others do not do."""
+
+Ways: TypeAlias = dict[Replica, tuple[Part, ...]]
+"""The parts of each copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +58,9 @@ class Transfers:
     refused: tuple[Replica, ...] = ()
 
 
-def schedule(wan: Wan, creates: Sequence[Replica], drops: Sequence[Replica]) -> Transfers:
+def schedule(
+    wan: Wan, creates: Sequence[Replica], drops: Sequence[Replica], known: Sequence[Flow] = ()
+) -> Transfers:
     """Return when and how copies are made and replicas dropped, as far as everything allows.
 
     Parameters
@@ -61,6 +71,9 @@ def schedule(wan: Wan, creates: Sequence[Replica], drops: Sequence[Replica]) -> 
         (dataset, region) of each new replica, most urgent first.
     drops
         (dataset, region) of each replica to delete.
+    known
+        Flows of copies that can be made beside each other: those of them that are among `creates`
+        keep their ways, and the others take what is left.
 
     Raises
     ------
@@ -70,7 +83,7 @@ def schedule(wan: Wan, creates: Sequence[Replica], drops: Sequence[Replica]) -> 
     """
     _check(wan, creates, drops)
     best, lost = Transfers(), UNLIMITED
-    for routed in _routings(wan, creates, drops):
+    for routed in _routings(wan, creates, drops, _ways(known)):
         if _gib(wan, (copy for copy in creates if copy not in routed)) >= lost:
             continue
         crowded = crowded_links(wan, routed)
@@ -87,26 +100,42 @@ def schedule(wan: Wan, creates: Sequence[Replica], drops: Sequence[Replica]) -> 
     return best
 
 
+def _ways(known: Sequence[Flow]) -> Ways:
+    """Return the parts of copies that flows carry; who reads a copy comes after it, as flows do."""
+    gib: Counter[tuple[int, tuple[int, ...]]] = Counter()
+    for flow in known:
+        gib[flow.dataset, flow.path] += flow.gib
+    found: Ways = {}
+    for (dataset, path), amount in gib.items():
+        copy = dataset, path[-1]
+        found[copy] = (*found.get(copy, ()), Part(path, amount))
+    return found
+
+
 def _routings(
-    wan: Wan, creates: Sequence[Replica], drops: Sequence[Replica]
-) -> Iterator[dict[Replica, tuple[Part, ...]]]:
+    wan: Wan, creates: Sequence[Replica], drops: Sequence[Replica], known: Ways
+) -> Iterator[Ways]:
     """Yield ways for as many copies as budgets and storage carry, until all have one.
 
-    The first attempt is for speed: slow links are dear. From then on detours are taken only where
-    links lack budget. The order is that of the copies, then by size, since a large copy finds room
-    in fewer ways, then those first that found none; detours come last in every other attempt, since
-    they take budgets twice. Links without budget left become dearer each time.
+    Where some are known there is one attempt, beside these. Else the first one is for speed: slow
+    links are dear. From then on detours are taken only where links lack budget. The order is that
+    of the copies, then by size, since a large copy finds room in fewer ways, then those first that
+    found none; detours come last in every other attempt, since they take budgets twice. Links
+    without budget left become dearer each time.
     """
-    routed, _ = _route(wan, creates, drops, _slowness(wan), relays_late=False)
+    wanted = set(creates)
+    kept = {copy: parts for copy, parts in known.items() if copy in wanted}
+    order = [*kept, *(copy for copy in creates if copy not in kept)]
+    routed, _ = _route(wan, order, drops, _slowness(wan), kept, relays_late=False)
     yield routed
-    if len(routed) == len(creates):
+    if kept or len(routed) == len(creates):
         return
     dear = np.zeros(wan.budget.shape)
     large = sorted(creates, key=lambda copy: -int(wan.size[copy[0]]))
     least, order = UNLIMITED, list(creates)
     for attempt in range(_ATTEMPTS):
         tried = (list(creates), large, order)[min(attempt // 2, 2)]
-        routed, left = _route(wan, tried, drops, dear, relays_late=attempt % 2 == 1)
+        routed, left = _route(wan, tried, drops, dear, {}, relays_late=attempt % 2 == 1)
         yield routed
         blocked = [copy for copy in tried if copy not in routed]
         if not blocked:
@@ -149,9 +178,18 @@ def _sources(wan: Wan, dataset: int, by: int | None = None) -> Bools:
 
 
 def _route(
-    wan: Wan, order: Sequence[Replica], drops: Sequence[Replica], dear: Floats, *, relays_late: bool
-) -> tuple[dict[Replica, tuple[Part, ...]], np.ndarray]:
-    """Return the parts of all copies that budgets and storage carry, and what budgets leave."""
+    wan: Wan,
+    order: Sequence[Replica],
+    drops: Sequence[Replica],
+    dear: Floats,
+    known: Ways,
+    *,
+    relays_late: bool,
+) -> tuple[Ways, np.ndarray]:
+    """Return the parts of all copies that budgets and storage carry, and what budgets leave.
+
+    What is known comes first, its ways as they are.
+    """
     scale = 1.0 + float(wan.egress.max(initial=0))
     roads = Roads(
         left=wan.budget.copy(),
@@ -160,9 +198,10 @@ def _route(
         queued=np.zeros(wan.budget.shape),
     )
     room = _Room(wan, order, drops)
-    routed: dict[Replica, tuple[Part, ...]] = {}
+    routed: Ways = {}
     entries: dict[int, Floats] = {}
-    for detours in (False, True) if relays_late else (True,):
+    stages = (_KEEPING,) * bool(known) + ((_DIRECT, _DETOURS) if relays_late else (_DETOURS,))
+    for stage in stages:
         blocked: dict[Replica, int] = {}  # with so many regions to read from
         progress = True
         while progress:
@@ -177,8 +216,12 @@ def _route(
                 sources = int(np.isfinite(entries[dataset]).sum())
                 if blocked.get(copy) == sources:
                     continue
-                within = wan.within(dataset)
-                parts = route(roads, size, entries[dataset], region, within, detours=detours)
+                if stage == _KEEPING:
+                    parts = known.get(copy)
+                    parts = parts if parts and roads.carry(parts, entries[dataset]) else None
+                else:
+                    within, detours = wan.within(dataset), stage == _DETOURS
+                    parts = route(roads, size, entries[dataset], region, within, detours=detours)
                 if parts is None:
                     blocked[copy] = sources
                     continue

@@ -17,16 +17,18 @@ from placewright.instances.plan import Plan
 from placewright.instances.verify import verify
 from placewright.rounds.data import flow_section, replica_section
 
+NOTHING = Transfers()
+
 
 @pytest.fixture(scope="module")
 def made(flow_replay: ModuleType):
     """Schedule copies and drops like `"xa"`; replay and verifier check them."""
 
-    def make(wan: Wan, creates: str, drops: str = "") -> Transfers:
+    def make(wan: Wan, creates: str, drops: str = "", known: Transfers = NOTHING) -> Transfers:
         asked, unwanted = (
             [_replica(wan, name) for name in text.split()] for text in (creates, drops)
         )
-        found = schedule(wan, asked, unwanted)
+        found = schedule(wan, asked, unwanted, known.flows)
         assert flow_replay.broken(wan, asked, unwanted, found) == []
         data = DataPlan(creates=found.creates, drops=found.drops, flows=found.flows)
         sections = [replica_section(wan, data), *([flow_section(wan, data)] if found.flows else ())]
@@ -83,6 +85,21 @@ def test_a_copy_steps_aside_for_one_that_has_no_other_way(flow_replay, made):
     found = made(wan, "xb yb")
     assert found.refused == ()
     assert {(flow.dataset, flow.path) for flow in found.flows} == {(0, (0, 2, 1)), (1, (0, 1))}
+
+
+def test_a_copy_keeps_the_way_that_is_known(flow_replay, made):
+    wan = flow_replay.line(
+        {"x": 10, "y": 10, "z": 10},
+        {"x": "a", "y": "a", "z": "c"},
+        {"ab": 5, "ac": 5, "cb": 5},
+        budget={"ab": 10, "cb": 15},
+        residency={"y": "ab"},
+    )
+    known = made(wan, "xb yb")
+    assert {(f.dataset, f.path) for f in known.flows} == {(0, (0, 2, 1)), (1, (0, 1))}
+    alone = made(wan, "xb", known=known)
+    assert {flow.path for flow in alone.flows} == {(0, 2, 1)}
+    assert made(wan, "xb zb", known=known).refused == ((2, 1),)
 
 
 def test_a_new_replica_is_copied_on(flow_replay, made):
@@ -211,7 +228,11 @@ def test_transfers_keep_every_rule(flow_replay, made, drawn):
     arguments, creates, drops = drawn
     storage = {r: max(0, gib) for r, gib in arguments.pop("storage").items()}
     wan = flow_replay.line(**arguments, storage=storage)
-    made(wan, " ".join(creates), " ".join(drops))
+    known = made(wan, " ".join(creates), " ".join(drops))
+    made(wan, " ".join(creates[::2]), " ".join(drops), known)
+    kept = [copy for copy in creates if _replica(wan, copy) not in known.refused]
+    again = made(wan, " ".join(kept), " ".join(drops), known)
+    assert {f.path for f in again.flows} <= {f.path for f in known.flows}
 
 
 def _tiny(flow_replay, seed: int) -> tuple[Wan, list, list]:
