@@ -100,8 +100,13 @@ class Relocation:
         yield self._candidate(greedy(self.problem, copying=False), "as it lies")
         draft = greedy(self.problem)
         yield self._candidate(draft, "greedy")
-        if self.session.expired():
-            return
+        if not self.session.expired():
+            yield from self._bettering(draft)
+        # What needs no solver is proven even then.
+        yield from bounds(self.problem, self.session, dict(self.session.best or {}))
+
+    def _bettering(self, draft: Draft) -> Iterator[Candidate | Bound]:
+        """Yield what comes of a greedy draft in the time that is left."""
         if is_small(self.problem):
             yield from self._exact(draft)
         elif self.problem.workloads:
@@ -116,7 +121,6 @@ class Relocation:
                 runs = RUNS if self.problem.workloads >= MANY else 1
                 yield from self._anneal(draft, ANNEALING * seconds, reserve, runs)
                 yield from self._search(self._relaxed(), reserve)
-        yield from bounds(self.problem, self.session, dict(self.session.best or {}))
 
     def _exact(self, draft: Draft) -> Iterator[Candidate | Bound]:
         """Solve the whole; what links refuse is left out the next time, until nothing is."""

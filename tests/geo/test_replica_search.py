@@ -53,6 +53,13 @@ def test_a_search_betters_the_greedy_plan(drawn: Round, brief: None) -> None:
     assert {d.reason for d in plan.decisions} == {Reason.NOT_ASKED}
 
 
+def test_a_plan_without_time_has_the_bounds_that_need_no_solver(drawn: Round) -> None:
+    plan = solve_round(drawn, time_limit=0)
+    assert plan.certificate is not None
+    terms = plan.certificate.terms
+    assert all(term.certified is not None and term.certified <= term.value for term in terms)
+
+
 def test_a_lost_region_has_no_homes_and_the_plan_is_valid(drawn: Round, brief: None) -> None:
     region = drawn.geo.datasets[0].replicas[0]
     inside = {region}
