@@ -53,7 +53,7 @@ class Roads:
     cost: Floats
     queued: Floats
 
-    def carry(self, parts: Sequence[Part], entry: Floats) -> bool:
+    def carries(self, parts: Sequence[Part], entry: Floats) -> bool:
         """Whether the parts of a copy find their sources and budgets."""
         asked: Counter[tuple[int, int]] = Counter()
         for part in parts:

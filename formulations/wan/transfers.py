@@ -218,7 +218,7 @@ def _route(
                     continue
                 if stage == _KEEPING:
                     parts = known.get(copy)
-                    parts = parts if parts and roads.carry(parts, entries[dataset]) else None
+                    parts = parts if parts and roads.carries(parts, entries[dataset]) else None
                 else:
                     within, detours = wan.within(dataset), stage == _DETOURS
                     parts = route(roads, size, entries[dataset], region, within, detours=detours)
