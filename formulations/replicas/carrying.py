@@ -10,7 +10,7 @@ import numpy as np
 from placewright.formulations.replicas.draft import Draft
 from placewright.formulations.replicas.placing import Placing, housed, usual_order
 from placewright.formulations.replicas.problem import Layout, Problem
-from placewright.formulations.session import DataPlan
+from placewright.formulations.session import DataPlan, Flow
 from placewright.formulations.wan.compile import NONE, UNLIMITED, Bools, Wan
 from placewright.formulations.wan.transfers import Transfers, schedule
 
@@ -23,17 +23,18 @@ def carry(problem: Problem, draft: Draft, refused: Bools) -> tuple[Draft, DataPl
 
     What the links refuse is not copied (groups, regions), and who was to read it there finds a home
     elsewhere: first with other copies than those refused so far, later among the replicas that are
-    left. Copies that are carried keep their ways meanwhile. Then each attempt copies less, so there
-    is an end.
+    left. Then each attempt copies less, so there is an end. Copies that are carried keep their ways
+    in all later attempts.
     """
-    refused, known = refused.copy(), Transfers()
+    refused = refused.copy()
+    known: tuple[Flow, ...] = ()
     for attempt in count():
         draft = housed(problem, draft)
         layout, transfers, lost = _tried(problem, draft, known)
         if not lost.any():
             break
         refused |= lost & ~problem.now
-        known = transfers
+        known = transfers.flows
         copies = problem.may_hold & ~refused & (attempt < ANEW)
         draft = _without(problem, draft, lost, copies)
     return draft, _plan(layout, transfers), refused
@@ -41,7 +42,7 @@ def carry(problem: Problem, draft: Draft, refused: Bools) -> tuple[Draft, DataPl
 
 def refused_of(problem: Problem, draft: Draft) -> Bools:
     """Return the copies of a draft that links refuse (groups, regions)."""
-    _, _, lost = _tried(problem, draft, Transfers())
+    _, _, lost = _tried(problem, draft)
     refused: Bools = lost & ~problem.now
     return refused
 
@@ -71,10 +72,12 @@ def too_large(problem: Problem) -> Bools:
     return refused
 
 
-def _tried(problem: Problem, draft: Draft, known: Transfers) -> tuple[Layout, Transfers, Bools]:
+def _tried(
+    problem: Problem, draft: Draft, known: tuple[Flow, ...] = ()
+) -> tuple[Layout, Transfers, Bools]:
     """Return a draft's layout, what links make of it, and what they do not (groups, regions)."""
     layout = draft.layout(problem)
-    transfers = schedule(problem.wan, *_wishes(problem, layout), known.flows)
+    transfers = schedule(problem.wan, *_wishes(problem, layout), known)
     return layout, transfers, _lost(problem, layout, transfers)
 
 
