@@ -46,9 +46,6 @@ None costs so much less than it is worth as the first says, or so much more as t
 FIRST = 0.75
 """Of the time left, for a better aim than the last one."""
 
-DEARER = 1.1
-"""What points may copy that are better before, in times of what the draft does."""
-
 DOUBTFUL = 0.1
 """Share of what the relaxation copies, more of which in doubt leaves SCIP without a point.
 
@@ -97,10 +94,12 @@ def guide(
     overload, remote_reads, copies = draft.rank(problem)
     held = {"overload": overload, "remote_reads": remote_reads}
     aims = _aims(pool, session, held)
+    everything = float(pool.wan.size @ pool.fresh.sum(axis=1))
     for k, holds in enumerate(aims):
         left = max(0.0, session.remaining() - end)
         until = session.remaining() - left * (FIRST if k < len(aims) - 1 else 1.0)
-        cutoff = copies * (1 - BETTER if holds == held else DEARER)
+        # What is better in earlier terms may copy anything.
+        cutoff = copies * (1 - BETTER) if holds == held else everything
         whole = Whole.of(among(pool, holds))
         found = _worth(session, whole, holds, allowed, until, cutoff)
         if found is not None:
