@@ -11,6 +11,7 @@ import pytest
 
 from placewright.formulations.replicas import bounds as bounding
 from placewright.formulations.replicas.compile import compile_replicas
+from placewright.formulations.replicas.draft import Draft
 from placewright.formulations.replicas.fewer import largest, making_up
 from placewright.formulations.replicas.frugal import among
 from placewright.formulations.replicas.guides import guide
@@ -107,6 +108,23 @@ def test_what_a_point_has_is_less_to_copy_and_nothing_that_is_refused() -> None:
     refused = found & ~problem.now
     other = guide(problem, fresh(), draft, refused, 20.0)
     assert other is None or not (other.replicas & refused).any()
+
+
+def test_points_that_read_less_from_afar_may_copy_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    round_ = generate(
+        regions=4, datasets=20, jobs=120, gpus=600, mix="spare", seed=0, policy="replicas"
+    )
+    problem = compile_replicas(round_)
+    draft = greedy(problem)
+    overload, remote_reads, copies = draft.rank(problem)
+    # Such as links leave of one that copies enough.
+    monkeypatch.setattr(Draft, "rank", lambda *_: (overload, remote_reads + 10**6, copies // 100))
+    guided = guide(problem, fresh(), draft, np.zeros_like(problem.now), 20.0)
+    monkeypatch.undo()
+    assert guided is not None
+    chosen = Neighbours(problem, fresh(), draft, None).choose(guided.replicas, 20.0)
+    assert chosen is not None
+    assert chosen.rank(problem) < draft.rank(problem)
 
 
 def test_the_largest_datasets_are_those_of_most_gib_that_can_move() -> None:
