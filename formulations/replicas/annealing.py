@@ -165,6 +165,12 @@ class Annealing:
         self._need = cast("Table", np.where(self._may_hold, size, 0.0).tolist())
         self._room: list[float] = (problem.storage - stays).tolist()
         self._left: list[float] = problem.incoming.astype(float).tolist()
+        # What one region alone has leaves it once at least, if it is copied at all; the last
+        # number is of what several have.
+        self._origin: list[int] = problem.origin.tolist()
+        self._size: list[float] = problem.size.astype(float).tolist()
+        self._copies = [0] * problem.groups
+        self._leaving: list[float] = [*problem.outgoing.astype(float).tolist(), math.inf]
         self._at: list[list[int]] = [[] for _ in range(problem.groups)]
         cells, self._cell = self._cell, [-1] * len(self._cell)
         for unit, cell in enumerate(cells):
@@ -184,6 +190,10 @@ class Annealing:
             if not self._readers[p][region]:
                 self._left[region] += self._copy[p][region]
                 self._room[region] += self._need[p][region]
+                if self._copy[p][region]:
+                    self._copies[p] -= 1
+                    if not self._copies[p]:
+                        self._leaving[self._origin[p]] += self._size[p]
 
     def _put(self, unit: int, cell: int) -> None:
         if cell < 0:
@@ -195,6 +205,10 @@ class Annealing:
             if not self._readers[p][region]:
                 self._left[region] -= self._copy[p][region]
                 self._room[region] -= self._need[p][region]
+                if self._copy[p][region]:
+                    if not self._copies[p]:
+                        self._leaving[self._origin[p]] -= self._size[p]
+                    self._copies[p] += 1
             self._readers[p][region] += 1
 
     def _choose(self, unit: int) -> int:
@@ -217,12 +231,15 @@ class Annealing:
 
     def _data(self, unit: int, region: int) -> float:
         """Return what the data costs that only this unit would read in a region."""
-        copied = held = 0.0
+        copied = held = excess = 0.0
         for p in self._groups_of[self._workload[unit]]:
             if not self._readers[p][region]:
                 copied += self._copy[p][region]
                 held += self._need[p][region]
-        excess: float = max(0.0, copied - max(0.0, self._left[region]))
+                if self._copy[p][region] and not self._copies[p]:
+                    leaving = max(0.0, self._leaving[self._origin[p]])
+                    excess += max(0.0, self._size[p] - leaving)
+        excess += max(0.0, copied - max(0.0, self._left[region]))
         excess += max(0.0, held - max(0.0, self._room[region]))
         return copied + EXCESS * excess
 

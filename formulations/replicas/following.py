@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from placewright.formulations.replicas.annealing import Annealing
 from placewright.formulations.replicas.carrying import refused_of
 from placewright.formulations.replicas.draft import Draft
-from placewright.formulations.replicas.frugal import frugal_homes
+from placewright.formulations.replicas.frugal import frugal_homes, only_ways
 from placewright.formulations.replicas.guides import Guide
 from placewright.formulations.replicas.problem import Problem
 from placewright.formulations.session import Session
@@ -34,20 +36,25 @@ def follow(
     refused
         (groups, regions): copies that are not to be made.
     """
-    least, unavoidable = frugal_homes(problem)
-    frugal = draft.rank(problem)[1] <= unavoidable
-    may = problem.may & least[:, :, None] if frugal else problem.may
+    frugal = draft.rank(problem)[1] <= frugal_homes(problem)[1]
+    origin = problem.origin
     for places, begin in ((guide.replicas, 0.0), *[(problem.may_hold, COOLER)] * AGAIN):
         may_hold = problem.may_hold & ~refused
         settled = guide.replicas & guide.rounded[:, None] & may_hold & ~problem.now
+        left = replace(problem, may_hold=may_hold)
+        least, _ = frugal_homes(left)
         # What is settled is copied anyway, so it costs nothing.
+        moved = settled.any(axis=1) & (origin >= 0)
+        outgoing = problem.outgoing.copy()
+        np.subtract.at(outgoing, origin[moved], problem.size[moved])
         given = replace(
             problem,
-            may=may,
+            may=problem.may & least[:, :, None] if frugal else problem.may,
             now=problem.now | settled,
             incoming=problem.incoming - problem.size @ settled,
+            outgoing=outgoing,
         )
         annealing = Annealing(given, draft, places & may_hold, session.seed)
         draft = annealing.run(session, seconds / (1 + AGAIN), begin).trimmed(problem)
-        refused = refused | refused_of(problem, draft)
+        refused = refused | (refused_of(problem, draft) & ~only_ways(left))
     return draft

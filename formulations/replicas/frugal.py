@@ -44,6 +44,19 @@ def frugal_homes(problem: Problem) -> tuple[Bools, int]:
     return lives & (afar[:, :-1] == least[:, None]), int(problem.count @ least)
 
 
+def only_ways(problem: Problem) -> Bools:
+    """Return replicas (groups, regions) that some job must be beside to read no more than it must.
+
+    There is one region only where it can.
+    """
+    least, _ = frugal_homes(problem)
+    alone = (least.sum(axis=1) == 1)[problem.read_workload]
+    region = least.argmax(axis=1)[problem.read_workload]
+    found = np.zeros_like(problem.may_hold)
+    found[problem.read_group[alone], region[alone]] = True
+    return found & problem.may_hold
+
+
 def _of_jobs(pool: Pool) -> Ints:
     lives = np.logical_or.reduce(pool.homes, axis=2)[pool.job_class]
     absent = np.logical_not(pool.possible[pool.wan.read_dataset])

@@ -102,6 +102,13 @@ class Problem:
         return len(self.size)
 
     @property
+    def origin(self) -> Ints:
+        """The region (groups,) that alone has a group, -1 where several have it, or none."""
+        alone = self.now.sum(axis=1) == 1
+        origin: Ints = np.where(alone, self.now.argmax(axis=1), -1)
+        return origin
+
+    @property
     def homeless(self) -> Bools:
         """Which workloads cannot run anywhere, whatever is copied (workloads,)."""
         never: Bools = np.logical_not(self.may.any(axis=(1, 2)))

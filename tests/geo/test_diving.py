@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from placewright.formulations.replicas.pool import pool_of
 from placewright.formulations.replicas.problem import Problem
 from placewright.formulations.replicas.program import Program, program_of
 from placewright.formulations.session import Session
+from placewright.formulations.wan.compile import Ints
 from placewright.instances.geo_generator import generate
 from placewright.solver import Arrays, InProcess
 
@@ -100,3 +102,21 @@ def test_annealing_finds_homes_for_who_has_none() -> None:
     nobody = Draft(np.zeros_like(greedy(problem).jobs), problem.now)
     annealed = Annealing(problem, nobody, problem.may_hold, 0).run(fresh(), 1.0)
     assert annealed.jobs.sum() > 0.9 * problem.count.sum()
+
+
+def leaving(problem: Problem) -> Ints:
+    """Return GiB (regions,) of groups that annealing copies from the one region that has them."""
+    annealed = Annealing(problem, greedy(problem), problem.may_hold, 0).run(fresh(), 1.0)
+    copied = (annealed.replicas & ~problem.now).any(axis=1) & (problem.origin >= 0)
+    gone = np.zeros(problem.regions, dtype=np.int64)
+    np.add.at(gone, problem.origin[copied], problem.size[copied])
+    return gone
+
+
+@pytest.mark.parametrize(("seed", "region"), [(1, 2), (2, 2), (3, 3)])
+def test_less_leaves_a_region_whose_links_take_less(seed: int, region: int) -> None:
+    problem = problem_of(seed)
+    outgoing = np.full_like(problem.outgoing, problem.size.sum())
+    free = leaving(replace(problem, outgoing=outgoing))
+    outgoing[region] = free[region] // 2
+    assert leaving(replace(problem, outgoing=outgoing))[region] < free[region]

@@ -6,9 +6,11 @@ import time
 from dataclasses import replace
 from types import ModuleType
 
+import numpy as np
+
 from placewright.formulations.replicas.branching import relaxed
 from placewright.formulations.replicas.compile import compile_replicas
-from placewright.formulations.replicas.frugal import among, frugal_homes, unavoidable
+from placewright.formulations.replicas.frugal import among, frugal_homes, only_ways, unavoidable
 from placewright.formulations.replicas.model import PartModel, everything
 from placewright.formulations.replicas.placing import greedy
 from placewright.formulations.replicas.pool import pool_of
@@ -110,6 +112,25 @@ def test_data_that_can_meet_is_not_read_from_afar() -> None:
     homes, least = frugal_homes(problem)
     assert least == unavoidable(pool_of(problem.wan)) == 0
     assert homes.all()
+
+
+def test_without_an_only_way_more_is_read_from_afar(geo_tiny: ModuleType) -> None:
+    ways = others = 0
+    for seed in range(3000, 3000 + ROUNDS):
+        problem = compile_replicas(geo_tiny.replicas(seed))
+        _, least = frugal_homes(problem)
+        found = only_ways(problem)
+        for group, region in np.argwhere(problem.may_hold):
+            without = problem.may_hold.copy()
+            without[group, region] = False
+            _, more = frugal_homes(replace(problem, may_hold=without))
+            if found[group, region]:
+                ways += 1
+                assert more > least, seed
+            else:
+                others += 1
+                assert more == least, seed
+    assert min(ways, others) > ROUNDS // 2
 
 
 def test_a_part_without_needless_reads_has_no_columns_for_them() -> None:
