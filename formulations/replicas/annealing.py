@@ -16,6 +16,7 @@ from typing import TypeAlias, cast
 import numpy as np
 
 from placewright.formulations.replicas.draft import Draft
+from placewright.formulations.replicas.links import Links
 from placewright.formulations.replicas.problem import Problem
 from placewright.formulations.session import Session
 from placewright.formulations.wan.compile import Bools
@@ -164,13 +165,7 @@ class Annealing:
         self._copy = cast("Table", np.where(self._may_hold & ~problem.now, size, 0.0).tolist())
         self._need = cast("Table", np.where(self._may_hold, size, 0.0).tolist())
         self._room: list[float] = (problem.storage - stays).tolist()
-        self._left: list[float] = problem.incoming.astype(float).tolist()
-        # What one region alone has leaves it once at least, if it is copied at all; the last
-        # number is of what several have.
-        self._origin: list[int] = problem.origin.tolist()
-        self._size: list[float] = problem.size.astype(float).tolist()
-        self._copies = [0] * problem.groups
-        self._leaving: list[float] = [*problem.outgoing.astype(float).tolist(), math.inf]
+        self._links = Links(problem)
         self._at: list[list[int]] = [[] for _ in range(problem.groups)]
         cells, self._cell = self._cell, [-1] * len(self._cell)
         for unit, cell in enumerate(cells):
@@ -188,12 +183,9 @@ class Annealing:
         for p in self._groups_of[self._workload[unit]]:
             self._readers[p][region] -= 1
             if not self._readers[p][region]:
-                self._left[region] += self._copy[p][region]
                 self._room[region] += self._need[p][region]
                 if self._copy[p][region]:
-                    self._copies[p] -= 1
-                    if not self._copies[p]:
-                        self._leaving[self._origin[p]] += self._size[p]
+                    self._links.leave(p, region)
 
     def _put(self, unit: int, cell: int) -> None:
         if cell < 0:
@@ -203,12 +195,9 @@ class Annealing:
         self._load[cell] += self._asks[unit]
         for p in self._groups_of[self._workload[unit]]:
             if not self._readers[p][region]:
-                self._left[region] -= self._copy[p][region]
                 self._room[region] -= self._need[p][region]
                 if self._copy[p][region]:
-                    if not self._copies[p]:
-                        self._leaving[self._origin[p]] -= self._size[p]
-                    self._copies[p] += 1
+                    self._links.take(p, region)
             self._readers[p][region] += 1
 
     def _choose(self, unit: int) -> int:
@@ -231,16 +220,17 @@ class Annealing:
 
     def _data(self, unit: int, region: int) -> float:
         """Return what the data costs that only this unit would read in a region."""
-        copied = held = excess = 0.0
+        copied = held = 0.0
+        new = []
         for p in self._groups_of[self._workload[unit]]:
             if not self._readers[p][region]:
-                copied += self._copy[p][region]
                 held += self._need[p][region]
-                if self._copy[p][region] and not self._copies[p]:
-                    leaving = max(0.0, self._leaving[self._origin[p]])
-                    excess += max(0.0, self._size[p] - leaving)
-        excess += max(0.0, copied - max(0.0, self._left[region]))
-        excess += max(0.0, held - max(0.0, self._room[region]))
+                if self._copy[p][region]:
+                    copied += self._copy[p][region]
+                    new.append(p)
+        excess = max(0.0, held - max(0.0, self._room[region]))
+        if new:
+            excess += self._links.excess(new, region)
         return copied + EXCESS * excess
 
     def _over(self, unit: int, cell: int) -> float:
