@@ -78,14 +78,28 @@ def bounds(problem: Problem, session: Session, held: Mapping[str, int]) -> Itera
             yield Bound(term, float(proven[term]), certified=True)
     if session.expired():
         return
-    large = is_large(pool)
 
     @cache
     def program_with(names: tuple[str, ...], *, all_data: bool) -> Program:
         part = among(pool, {name: held[name] for name in names})
         return program_of(part if all_data else fewer(part, largest(part, FEW_DATASETS)))
 
+    def known_before(term: str) -> dict[str, int]:
+        return {name: held[name] for name in terms[: terms.index(term)] if name in held}
+
+    def matter(known: Mapping[str, int]) -> tuple[str, ...]:
+        return tuple(name for name in ("overload", "remote_reads") if name in known)
+
     spare = LAST * session.remaining()
+    # The whole may take longer than there is time.
+    for term in [name for name in terms if is_large(pool) and name in BRANCHED]:
+        known = known_before(term)
+        if near(proven[term], held.get(term, np.inf), SHARPNESS):
+            continue
+        few = program_with(matter(known), all_data=False)
+        found = relaxed_if_any(few.arrays(term, known), session, SOONER)
+        if found is not None:
+            yield Bound(term, float(found.bound), tuple(known.items()), certified=True)
     for names in (("overload", *BRANCHED), ("imbalance", "hottest")):
         questions: list[_Question] = []
         for term in [name for name in terms if name in names]:
@@ -94,15 +108,8 @@ def bounds(problem: Problem, session: Session, held: Mapping[str, int]) -> Itera
             goal = held.get(term, np.inf)
             if near(proven[term], goal, SHARPNESS):
                 continue
-            known = {name: held[name] for name in terms[: terms.index(term)] if name in held}
-            matter = tuple(name for name in ("overload", "remote_reads") if name in known)
-            if large and term in BRANCHED:
-                # The whole may take longer than there is time.
-                few = program_with(matter, all_data=False)
-                found = relaxed_if_any(few.arrays(term, known), session, SOONER)
-                if found is not None:
-                    yield Bound(term, float(found.bound), tuple(known.items()), certified=True)
-            program = program_with(matter, all_data=True)
+            known = known_before(term)
+            program = program_with(matter(known), all_data=True)
             arrays = program.arrays(term, known)
             if (root := relaxed_if_any(arrays, session)) is not None:
                 question = _Question(program, arrays, root, goal, term, tuple(known.items()))

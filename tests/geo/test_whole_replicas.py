@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from placewright.formulations.replicas import bounds as bounding
+from placewright.formulations.replicas.branching import Relaxed
 from placewright.formulations.replicas.compile import compile_replicas
 from placewright.formulations.replicas.draft import Draft
 from placewright.formulations.replicas.fewer import largest, making_up
@@ -87,6 +88,28 @@ def test_bounds_cut_off_at_a_plan_are_no_better_than_the_best_plan(
         proven = [p.bound for p in bounding.together(problem, fresh(), held["overload"], least)]
         assert max(proven, default=0) <= least, seed
     assert reached >= 0.9 * ROUNDS
+
+
+def test_the_largest_datasets_prove_something_where_the_whole_is_not_solved(
+    replicas_oracle: ModuleType, geo_tiny: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounding, "MANY_COPIES", -1)
+    monkeypatch.setattr(bounding, "FEW_DATASETS", 1)
+    real = bounding.relaxed_if_any
+
+    def in_part(arrays: Arrays, session: Session, share: float = 1.0) -> Relaxed | None:
+        return real(arrays, session, share) if share < 1.0 else None
+
+    monkeypatch.setattr(bounding, "relaxed_if_any", in_part)
+    proven = 0.0
+    for seed in range(ROUNDS):
+        round_ = geo_tiny.replicas(seed)
+        vectors = sorted(replicas_oracle.vectors(round_))
+        held = dict(zip(TERMS, vectors[0], strict=True))
+        for bound in bounding.bounds(compile_replicas(round_), fresh(), held):
+            assert bound.value <= held[bound.term] + 1e-6, seed
+            proven += bound.value if bound.term == "copies" else 0
+    assert proven > 0
 
 
 def test_what_a_point_has_is_less_to_copy_and_nothing_that_is_refused() -> None:
