@@ -37,24 +37,27 @@ def follow(
         (groups, regions): copies that are not to be made.
     """
     frugal = draft.rank(problem)[1] <= frugal_homes(problem)[1]
-    origin = problem.origin
     for places, begin in ((guide.replicas, 0.0), *[(problem.may_hold, COOLER)] * AGAIN):
-        may_hold = problem.may_hold & ~refused
-        settled = guide.replicas & guide.rounded[:, None] & may_hold & ~problem.now
-        left = replace(problem, may_hold=may_hold)
+        left = replace(problem, may_hold=problem.may_hold & ~refused)
         least, _ = frugal_homes(left)
-        # What is settled is copied anyway, so it costs nothing.
-        moved = settled.any(axis=1) & (origin >= 0)
-        outgoing = problem.outgoing.copy()
-        np.subtract.at(outgoing, origin[moved], problem.size[moved])
-        given = replace(
-            problem,
-            may=problem.may & least[:, :, None] if frugal else problem.may,
-            now=problem.now | settled,
-            incoming=problem.incoming - problem.size @ settled,
-            outgoing=outgoing,
-        )
-        annealing = Annealing(given, draft, places & may_hold, session.seed)
+        given = _with(problem, guide.replicas & guide.rounded[:, None] & left.may_hold)
+        if frugal:
+            given = replace(given, may=problem.may & least[:, :, None])
+        annealing = Annealing(given, draft, places & left.may_hold, session.seed)
         draft = annealing.run(session, seconds / (1 + AGAIN), begin).trimmed(problem)
         refused = refused | (refused_of(problem, draft) & ~only_ways(left))
     return draft
+
+
+def _with(problem: Problem, settled: Bools) -> Problem:
+    """Return a problem in which replicas (groups, regions) are there: they are copied anyway."""
+    new = settled & ~problem.now
+    moved = new.any(axis=1) & (problem.origin >= 0)
+    outgoing = problem.outgoing.copy()
+    np.subtract.at(outgoing, problem.origin[moved], problem.size[moved])
+    return replace(
+        problem,
+        now=problem.now | new,
+        incoming=problem.incoming - problem.size @ new,
+        outgoing=outgoing,
+    )
