@@ -51,10 +51,10 @@ def follow(
 
 def _with(problem: Problem, settled: Bools) -> Problem:
     """Return a problem in which replicas (groups, regions) are there: they are copied anyway."""
-    new = settled & ~problem.now
-    moved = new.any(axis=1) & (problem.origin >= 0)
+    new, origin = settled & ~problem.now, problem.origin
+    moved = new.any(axis=1) & (origin >= 0)
     outgoing = problem.outgoing.copy()
-    np.subtract.at(outgoing, problem.origin[moved], problem.size[moved])
+    np.subtract.at(outgoing, origin[moved], problem.size[moved])
     return replace(
         problem,
         now=problem.now | new,
