@@ -40,13 +40,6 @@ def carry(problem: Problem, draft: Draft, refused: Bools) -> tuple[Draft, DataPl
     return draft, _plan(layout, transfers), refused
 
 
-def refused_of(problem: Problem, draft: Draft) -> Bools:
-    """Return the copies of a draft that links refuse (groups, regions)."""
-    _, _, lost = _tried(problem, draft)
-    refused: Bools = lost & ~problem.now
-    return refused
-
-
 def carried(wan: Wan, copies: Bools) -> bool:
     """Whether links carry copies (datasets, regions), as if room were made for all of them."""
     roomy = replace(wan, storage=np.full_like(wan.storage, UNLIMITED))

@@ -14,22 +14,18 @@ Pochet and Wolsey, "Production planning by mixed integer programming", Springer 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import count, takewhile
 
 import numpy as np
 
 from placewright.formulations.replicas.branching import Relaxed, relaxed_if_any
-from placewright.formulations.replicas.diving import dive, doubts
 from placewright.formulations.replicas.draft import Draft
 from placewright.formulations.replicas.fewer import largest, making_up
 from placewright.formulations.replicas.frugal import among, unavoidable
-from placewright.formulations.replicas.pace import BETTER, QUICK, SLOW, Pace
-from placewright.formulations.replicas.partly import copies_of
 from placewright.formulations.replicas.pool import Pool, pool_of
 from placewright.formulations.replicas.problem import Problem
 from placewright.formulations.replicas.program import program_of
-from placewright.formulations.replicas.whole import MOST_COPIES, PART, Choice, Whole, worth_a_try
+from placewright.formulations.replicas.whole import Choice, Whole, worth_a_try
 from placewright.formulations.session import Session
 from placewright.formulations.wan.compile import Bools
 from placewright.solver import Arrays
@@ -46,39 +42,36 @@ None costs so much less than it is worth as the first says, or so much more as t
 FIRST = 0.75
 """Of the time left, for a better aim than the last one."""
 
-DOUBTFUL = 0.1
-"""Share of what the relaxation copies, more of which in doubt leaves SCIP without a point.
-
-That is of the datasets that are whole first, and where one relaxation takes long.
-"""
-
 BEGINNING = 0.5
 """Of the time left, for SCIP to find the first point: all that follows hangs on it."""
 
-DIVING = 0.85
-"""Of the time left, for rounding where SCIP finds no point."""
+SHARE = 0.5
+"""Of the time left, for each step after it."""
 
+BETTER, LOSS = 2e-3, 1.02
+"""Relative gap of a step, and what it may copy in times of the one before."""
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Guide:
-    """Replicas to choose among.
+LARGE, GROWTH = 33, 2
+"""Datasets that are made whole first, and how many times as many each later step."""
 
-    Attributes
-    ----------
-    replicas : Bools
-        (groups, regions): where they may be.
-    rounded : Bools
-        (groups,): whose replicas are settled, by rounding; none where SCIP found a point.
-    """
+TRIES = 2
+"""How many of `FREE` are tried first where nothing is overloaded, and more only without a point.
 
-    replicas: Bools
-    rounded: Bools
+One where something is, as the others then take long.
+"""
+
+STAYS, OPEN = 0.9, 0.1
+"""What may still be chosen after all steps.
+
+Of all GiB, the share of the largest datasets, which stay, and what others may cost beyond their
+worth.
+"""
 
 
 def guide(
     problem: Problem, session: Session, draft: Draft, refused: Bools, seconds: float
-) -> Guide | None:
-    """Return where replicas may be of plans that copy little.
+) -> Bools | None:
+    """Return where replicas (groups, regions) may be of plans that copy little.
 
     None without a point in so many seconds. Its overload is no more than the draft's, and so are
     its remote reads; both are as little as can be if such points are found. If not, it copies less.
@@ -101,13 +94,11 @@ def guide(
         # What is better in earlier terms may copy anything.
         cutoff = copies * (1 - BETTER) if holds == held else everything
         whole = Whole.of(among(pool, holds))
-        found = _worth(session, whole, holds, allowed, until, cutoff)
-        if found is not None:
-            worth, settled = found
-            replicas, rounded = problem.now.copy(), np.zeros(problem.groups, dtype=np.bool_)
+        worth = _worth(session, whole, holds, allowed, until, cutoff)
+        if worth is not None:
+            replicas = problem.now.copy()
             np.logical_or.at(replicas, problem.group, worth)
-            np.logical_or.at(rounded, problem.group, settled)
-            return Guide(replicas, rounded)
+            return replicas
     return None
 
 
@@ -133,11 +124,8 @@ def _worth(
     allowed: Bools,
     end: float,
     cutoff: float,
-) -> tuple[Bools, Bools] | None:
-    """Return copies (datasets, regions) to choose among, when so many seconds are left at most.
-
-    And which datasets (datasets,) are settled by rounding.
-    """
+) -> Bools | None:
+    """Return copies (datasets, regions) to choose among, when so many seconds are left at most."""
     arrays = whole.program.arrays("copies", holds)
     barred = np.zeros(arrays.columns, dtype=np.bool_)
     barred[whole.program.replica[whole.program.pool.fresh & ~allowed]] = True
@@ -146,16 +134,12 @@ def _worth(
     if root is None:
         return None
     pool = whole.program.pool
-    pace = QUICK if pool.fresh.sum() <= MOST_COPIES else SLOW
-    fixing = _Fixing(session, whole, holds, allowed, end, arrays, root, pace)
+    fixing = _Fixing(session, whole, holds, allowed, end, arrays, root)
     last = max(1, making_up(pool, LARGER))
-    growing = (int(pace.first * pace.growth**step) for step in count())
+    growing = (LARGE * GROWTH**step for step in count())
     numbers = [*takewhile(lambda number: number < last, growing), last]
     reached, least = None, FREE[0]
-    doubt = doubts(whole.program, root, largest(pool, numbers[0])).sum()
-    if pace is SLOW and doubt > DOUBTFUL * root.bound:
-        return fixing.dive(numbers[0])
-    tries = 1 if holds["overload"] else pace.tries
+    tries = 1 if holds["overload"] else TRIES
     for number, beyond in enumerate(FREE):
         if number >= tries and (reached is not None or not fixing.exhausted):
             break
@@ -164,18 +148,19 @@ def _worth(
         if found is not None:
             reached, least = found, beyond
     if reached is None:
-        return None if fixing.exhausted else fixing.dive(numbers[0])
+        return None
     settled = numbers[0]
     for number in numbers[1:]:
         for beyond in sorted({least, max(least, FREE[1])}):
-            found = fixing.decide(number, beyond, reached * pace.loss, settled)
+            found = fixing.decide(number, beyond, reached * LOSS, settled)
             if found is not None or not fixing.exhausted:
                 break
         if found is not None:
             reached, settled = found, number
-    stays = largest(pool, min(settled, making_up(pool, pace.stays)))[:, None]
-    free = fixing.free(max(pace.open, least))
-    return np.where(stays, fixing.copied, fixing.copied | free), np.zeros_like(pool.kept)
+    stays = largest(pool, min(settled, making_up(pool, STAYS)))[:, None]
+    free = fixing.free(max(OPEN, least))
+    copies: Bools = np.where(stays, fixing.copied, fixing.copied | free)
+    return copies
 
 
 class _Fixing:
@@ -198,11 +183,10 @@ class _Fixing:
         end: float,
         arrays: Arrays,
         root: Relaxed,
-        pace: Pace,
     ) -> None:
         self._session, self._whole, self._end = session, whole, end
         self._holds, self._allowed = holds, allowed
-        self._arrays, self._root, self._pace = arrays, root, pace
+        self._arrays, self._root = arrays, root
         self.copied, self.exhausted = np.zeros_like(allowed), False
 
     def free(self, beyond: float) -> Bools:
@@ -236,8 +220,8 @@ class _Fixing:
         choice = Choice(free, self.copied & stays, largest(pool, large))
         outcome = self._session.optimise(
             whole.arrays("copies", self._holds, choice),
-            share=(self._pace.share if kept else BEGINNING) * left / self._session.remaining(),
-            gap=self._pace.gap,
+            share=(SHARE if kept else BEGINNING) * left / self._session.remaining(),
+            gap=BETTER,
             cutoff=most,
         )
         if outcome is None or outcome.values is None:
@@ -247,19 +231,3 @@ class _Fixing:
         point = np.append(outcome.values, 0.0)[whole.program.replica]
         self.copied = self._allowed & (point > 0.5)
         return outcome.objective
-
-    def dive(self, large: int) -> tuple[Bools, Bools]:
-        """Round the largest datasets, where SCIP finds no point in time.
-
-        Return copies (datasets, regions) that are made in part by what is relaxed then, and which
-        datasets (datasets,) are whole in it.
-        """
-        session, program = self._session, self._whole.program
-        datasets = largest(program.pool, large)
-        narrow = np.zeros(self._arrays.columns, dtype=np.bool_)
-        narrow[program.replica[program.pool.fresh & ~self.free(FREE[1])]] = True
-        ways = [self._arrays.without_columns(narrow), self._arrays]
-        until = session.remaining() - DIVING * (session.remaining() - self._end)
-        found = dive(program, ways, self._root, datasets, session, until)
-        copied = self._allowed & (copies_of(program, found) > PART)
-        return copied, datasets & (doubts(program, found, datasets) == 0)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Generator, Iterator
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
 from placewright.formulations.replicas.annealing import Annealing
-from placewright.formulations.replicas.bounds import MANY_COPIES, bounds, relaxed_replicas
+from placewright.formulations.replicas.bounds import bounds, relaxed_replicas
 from placewright.formulations.replicas.carrying import carry, too_large
 from placewright.formulations.replicas.draft import Draft
 from placewright.formulations.replicas.dropping import balanced
 from placewright.formulations.replicas.exact import exact, is_small
-from placewright.formulations.replicas.following import follow
+from placewright.formulations.replicas.frugal import only_ways
 from placewright.formulations.replicas.guides import guide
 from placewright.formulations.replicas.neighbours import Neighbours
 from placewright.formulations.replicas.placing import greedy
@@ -30,35 +31,26 @@ RARELY = 10.0
 RESERVE = 2.0
 """Time kept for the last plan, in times of what showing one took."""
 
-ANNEALING, SEARCHING = 0.2, 0.5
-"""Shares of the time for the two ways to search; the rest is for bounds."""
+ANNEALING, CROSSING = 0.08, 0.06
+"""Shares of the time, at most: for annealing once, and for crossing what comes out."""
 
-RUNS, EACH, MANY = 4, 0.5, 1000
-"""Problems of so many workloads are annealed several times, each for so much of that time."""
+RUNS, EVOLVING, SOONER = 10, 0.67, 0.3
+"""How often that is done, and for how much of the time before bounds at most.
 
-CROSSING = 0.5
-"""Time to cross what two runs came to, in times of a run.
-
-What several runs take more than one is taken from the second search.
+Less where points of the program are searched then.
 """
 
-GUIDED = 0.04
-"""Share of the time for annealing where points of the program are searched."""
+MANY = 1000
+"""Workloads from which on no points of the program are searched: annealing is sooner as good."""
 
-PROVING, LATER = 0.35, 0.15
-"""Shares of it for bounds: where all replicas are made whole for them, and where they are not."""
+PROVING, LATER = 0.35, 0.25
+"""Shares of the time for bounds: where such points are searched, and where they are not."""
 
 GUIDES = 0.85
-"""Share of the time of the second way for points of the program."""
+"""Share of the time before bounds for points of the program."""
 
-CHOOSING, SOONER = 0.6, 0.35
-"""Of what is left then, for homes among them; neighbourhoods make up for what that misses.
-
-Less where the annealed draft overloads something, and is crossed with what is chosen.
-"""
-
-FOLLOWING = 0.3
-"""Of it, for annealing what is not rounded, where the largest datasets are."""
+CHOOSING = 0.6
+"""Of what is left then, for homes among them; neighbourhoods make up for what that misses."""
 
 RELAXING = 0.15
 """Share of the time left that the search may wait for a relaxation."""
@@ -89,12 +81,6 @@ class Relocation:
         """Copies (groups, regions) that links cannot carry even alone."""
         return too_large(self.problem)
 
-    @property
-    def _copies(self) -> int:
-        """The number of copies that could be made."""
-        fresh = self.problem.may_hold & ~self.problem.now
-        return int(fresh[self.problem.group].sum())
-
     def steps(self) -> Iterator[Candidate | Bound]:
         """Yield candidates and bounds."""
         yield self._candidate(greedy(self.problem, copying=False), "as it lies")
@@ -107,20 +93,21 @@ class Relocation:
 
     def _bettering(self, draft: Draft) -> Iterator[Candidate | Bound]:
         """Yield what comes of a greedy draft in the time that is left."""
-        if is_small(self.problem):
+        problem, session = self.problem, self.session
+        seconds = session.remaining()
+        if is_small(problem):
             yield from self._exact(draft)
-        elif self.problem.workloads:
-            seconds = self.session.remaining()
-            copies = self._copies
-            if copies <= MANY_COPIES:
-                reserve = (PROVING if copies <= MOST_COPIES else LATER) * seconds
-                yield from self._anneal(draft, GUIDED * seconds, reserve, runs=1)
-                yield from self._guided(reserve)
-            else:
-                reserve = (1 - ANNEALING - SEARCHING) * seconds
-                runs = RUNS if self.problem.workloads >= MANY else 1
-                yield from self._anneal(draft, ANNEALING * seconds, reserve, runs)
-                yield from self._search(self._relaxed(), reserve)
+        elif problem.workloads:
+            # What was refused beside copies of the greedy draft may do beside others.
+            self._refused = self._too_large.copy()
+            yield self._candidate(self._annealed(draft, ANNEALING * seconds, 0), "annealing")
+            copies = (problem.may_hold & ~problem.now)[problem.group].sum()
+            guiding = copies <= MOST_COPIES and problem.workloads < MANY
+            reserve = (PROVING if guiding else LATER) * seconds
+            share = SOONER if guiding else EVOLVING
+            yield from self._evolved(draft, seconds, share * (session.remaining() - reserve))
+            relaxed = (yield from self._guided(reserve)) if guiding else None
+            yield from self._search(self._relaxed() if relaxed is None else relaxed, reserve)
 
     def _exact(self, draft: Draft) -> Iterator[Candidate | Bound]:
         """Solve the whole; what links refuse is left out the next time, until nothing is."""
@@ -132,90 +119,71 @@ class Relocation:
             if (self._refused == before).all() or self.session.expired():
                 break
 
-    def _anneal(
-        self, draft: Draft, seconds: float, reserve: float, runs: int
-    ) -> Iterator[Candidate]:
-        """Anneal, all large copies refused that links cannot carry even alone.
+    def _annealed(self, draft: Draft, seconds: float, run: int) -> Draft:
+        """Return what comes of a draft after so many seconds of annealing at most."""
+        may_hold = self.problem.may_hold & ~self._refused
+        annealing = Annealing(self.problem, draft, may_hold, self.session.seed + run)
+        return annealing.run(self.session, seconds)
 
-        What was refused of the greedy draft was so beside other copies, and may do beside others.
-        After the first of several runs, what comes out is crossed with the best.
+    def _evolved(self, draft: Draft, seconds: float, most: float) -> Iterator[Candidate]:
+        """Anneal a draft again and again, and cross each outcome with the best.
+
+        For so many seconds at most, of those that there were for all.
         """
-        problem, session = self.problem, self.session
-        self._refused = self._too_large.copy()
-        each = seconds if runs == 1 else EACH * seconds
-        for run in range(runs):
-            if run and session.expired(reserve + (1 + CROSSING) * each):
+        session = self.session
+        until = session.remaining() - most
+        for run in range(1, RUNS):
+            if session.expired(until):
                 break
-            may_hold = problem.may_hold & ~self._refused
-            annealing = Annealing(problem, draft, may_hold, session.seed + run)
-            found, before = annealing.run(session, each), self._draft
-            if not run:
-                yield self._candidate(found, "annealing")
-                continue
-            best, other = sorted((before, found), key=lambda draft: draft.rank(problem))
-            search = Neighbours(problem, session, best, None)
-            search.learn(best, self._refused)
-            if search.cross(other.replicas, CROSSING * each) or best is found:
-                yield self._candidate(search.draft, "crossing")
-                if before.rank(problem) < self._draft.rank(problem):
-                    self._draft = before
+            found = self._annealed(draft, ANNEALING * seconds, run)
+            found = self._crossed(found, CROSSING * seconds)
+            if self._rank(found) < self._rank(self._draft):
+                yield self._bettered(found, "crossing")
 
-    def _guided(self, reserve: float) -> Iterator[Candidate]:
-        """Choose among replicas that a point of the program has, then search on from there.
-
-        What was refused beside what annealing copies may do beside what the point does.
-        """
-        problem, session, annealed = self.problem, self.session, self._draft
-        self._refused = self._too_large.copy()
-        seconds = GUIDES * (session.remaining() - reserve)
-        guided = guide(problem, session, annealed, self._refused, seconds)
-        if session.expired(reserve):
-            return
-        if guided is None:
-            yield from self._search(self._relaxed(), reserve)
-            return
-
-        def left() -> float:
-            return max(0.0, session.remaining() - reserve)
-
-        def rank(draft: Draft) -> tuple[int, int, int]:
-            return draft.rank(problem)
-
-        chosen: Draft | None
-        if guided.rounded.any():
-            found = follow(problem, session, guided, annealed, self._refused, FOLLOWING * left())
-            chosen = min(found, annealed, key=rank)
-        else:
-            chosen = self._chosen(guided.replicas, annealed, left)
-        if chosen is not None and rank(chosen) < rank(annealed):
-            yield self._bettered(chosen, "branching")
-            chosen = None
-        yield from self._search(guided.replicas.astype(np.float64), reserve, chosen)
-
-    def _chosen(self, replicas: Bools, annealed: Draft, left: Callable[[], float]) -> Draft | None:
-        """Return a draft with replicas among these (groups, regions), if one is found in time."""
-        crossing = bool(annealed.rank(self.problem)[0])
-        search = Neighbours(self.problem, self.session, annealed, None)
-        search.learn(annealed, self._refused)
-        chosen = search.choose(replicas, (SOONER if crossing else CHOOSING) * left())
-        if chosen is None:
-            return None
-        search.learn(chosen, self._refused)
-        search.fit(CHOOSING * left())
-        if crossing:
-            search.cross(annealed.replicas, CHOOSING * left())
+    def _crossed(self, draft: Draft, seconds: float) -> Draft:
+        """Return the better of a draft and the last candidate, crossed with the other one."""
+        best, other = sorted((self._draft, draft), key=self._rank)
+        search = Neighbours(self.problem, self.session, best, None)
+        search.learn(best, self._refused)
+        search.cross(other.replicas, seconds)
         return search.draft
 
-    def _search(
-        self, relaxed: Floats | None, reserve: float, start: Draft | None = None
-    ) -> Iterator[Candidate]:
-        """Search on from the last candidate, or from a start, and tell of progress now and then."""
-        problem = self.problem
-        search = Neighbours(problem, self.session, self._draft, relaxed)
-        search.learn(self._draft if start is None else start, self._refused)
+    def _guided(self, reserve: float) -> Generator[Candidate, None, Floats | None]:
+        """Choose among replicas that a point of the program has; return these, None without one.
+
+        What links refuse beside copies of the last candidate may do beside what the point does.
+        """
+        problem, session, before = self.problem, self.session, self._draft
+        self._refused = self._too_large.copy()
+        seconds = GUIDES * (session.remaining() - reserve)
+        replicas = guide(problem, session, before, self._refused, seconds)
+        if replicas is None:
+            return None
+
+        def left() -> float:
+            return CHOOSING * max(0.0, session.remaining() - reserve)
+
+        search = Neighbours(problem, session, before, None)
+        search.learn(before, self._refused)
+        chosen = search.choose(replicas, left())
+        if chosen is not None:
+            search.learn(chosen, self._refused)
+            search.fit(left())
+            found = self._crossed(search.draft, left())
+            if self._rank(found) < self._rank(before):
+                yield self._bettered(found, "branching")
+        return replicas.astype(np.float64)
+
+    def _rank(self, draft: Draft) -> tuple[int, int, int]:
+        return draft.rank(self.problem)
+
+    def _search(self, relaxed: Floats | None, reserve: float) -> Iterator[Candidate]:
+        """Search on from the last candidate, and tell of progress now and then."""
+        search = Neighbours(self.problem, self.session, self._draft, relaxed)
+        search.learn(self._draft, self._refused)
         cost, told, better = 0.0, time.monotonic(), False
         for number, found in enumerate(search.steps(reserve)):
-            better |= found and search.draft.rank(problem) < self._draft.rank(problem)
+            better |= found and self._rank(search.draft) < self._rank(self._draft)
             over = number >= PARTS or self.session.expired(reserve + RESERVE * cost)
             due = not self.session.deterministic and time.monotonic() - told > RARELY * cost
             if better and (over or due):
@@ -232,7 +200,7 @@ class Relocation:
     def _relaxed(self) -> Floats | None:
         """Return the replicas (groups, regions) of a relaxation that is no worse than the draft."""
         problem = self.problem
-        overload, remote_reads, _ = self._draft.rank(problem)
+        overload, remote_reads, _ = self._rank(self._draft)
         found = relaxed_replicas(problem, self.session, overload, remote_reads, RELAXING)
         if found is None:
             return None
@@ -244,11 +212,15 @@ class Relocation:
         """Return a candidate; the search goes on from what was there if links leave it worse."""
         before = self._draft
         candidate = self._candidate(draft, source)
-        self._draft = min(self._draft, before, key=lambda draft: draft.rank(self.problem))
+        self._draft = min(self._draft, before, key=self._rank)
         return candidate
 
     def _candidate(self, draft: Draft, source: str) -> Candidate:
         draft = balanced(self.problem, draft)
         self._draft, plan, refused = carry(self.problem, draft, self._refused)
+        if not is_small(self.problem):
+            # Without these a job must read more from afar; beside other copies they may do.
+            left = replace(self.problem, may_hold=self.problem.may_hold & ~self._refused)
+            refused &= ~only_ways(left)
         self._refused |= refused
         return Candidate({}, source, final=True, data=plan)

@@ -1,0 +1,196 @@
+"""Homes by annealing: what compiled moves cost beside sums over everything, and where it ends."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from placewright.formulations.replicas import annealing, moves
+from placewright.formulations.replicas.annealing import FULL, REMOTE_WORTH, Annealing, started
+from placewright.formulations.replicas.compile import compile_replicas
+from placewright.formulations.replicas.draft import Draft
+from placewright.formulations.replicas.moves import EXCESS, NOWHERE, State
+from placewright.formulations.replicas.placing import greedy
+from placewright.formulations.replicas.problem import Problem
+from placewright.formulations.replicas.values import overload_of
+from placewright.formulations.session import Session
+from placewright.formulations.wan.compile import Ints
+from placewright.instances.geo_generator import generate
+from placewright.solver import InProcess
+
+
+def problem_of(seed: int) -> Problem:
+    return compile_replicas(
+        generate(
+            regions=4, datasets=20, jobs=120, gpus=600, mix="spare", seed=seed, policy="replicas"
+        )
+    )
+
+
+def scarce(problem: Problem) -> Problem:
+    """Return a problem whose links and storage take little."""
+    budget = problem.wan.budget // 8
+    return replace(
+        problem,
+        wan=replace(problem.wan, budget=budget),
+        incoming=budget.sum(axis=0),
+        outgoing=budget.sum(axis=1),
+        storage=problem.storage * 9 // 10,
+    )
+
+
+def fresh() -> Session:
+    return Session(InProcess().solve, deadline=time.monotonic() + 60.0)
+
+
+def everything(problem: Problem, state: State) -> tuple[float, float]:
+    """Return what all units cost where they are, in GiB, and their overload in milli-GPU.
+
+    From the cells alone.
+    """
+    regions, models = problem.supply.shape
+    there = state.cell != NOWHERE
+    region = state.cell // models
+    read = np.zeros(problem.now.shape, dtype=np.bool_)
+    afar = 0.0
+    load = np.zeros(problem.supply.size, dtype=np.int64)
+    for unit in np.flatnonzero(there):
+        w = state.workload[unit]
+        load[state.cell[unit]] += int(state.jobs[unit] * problem.demand[w])
+        for k in np.flatnonzero(problem.read_workload == w):
+            read[problem.read_group[k], region[unit]] = True
+            if not problem.may_hold[problem.read_group[k], region[unit]]:
+                afar += float(state.jobs[unit] * problem.read_gib[k])
+    copies = read & problem.may_hold & ~problem.now
+    size, origin = problem.size[:, None] * copies, problem.origin
+    wants = np.zeros((regions + 1, regions))
+    np.add.at(wants, origin, size)
+    wants = wants[:regions]
+    out = np.zeros(regions + 1)
+    np.add.at(out, origin, problem.size * copies.any(axis=1))
+    unread = np.ones(problem.groups, dtype=np.bool_)
+    unread[problem.read_group] = False
+    held = (read & problem.may_hold) | (problem.now & unread[:, None])
+    budget = problem.wan.budget
+    hops = size.sum() + np.maximum(0, wants - budget).sum()
+    beyond = (
+        np.maximum(0, size.sum(axis=0) - FULL * problem.incoming).sum()
+        + np.maximum(0, out[:regions] - FULL * problem.outgoing).sum()
+        + max(0.0, hops - FULL * budget.sum())
+        + np.maximum(0, problem.size @ held - problem.storage).sum()
+    )
+    cost = size.sum() + EXCESS * beyond + REMOTE_WORTH * afar
+    return float(cost), overload_of(load.reshape(regions, models), problem.supply)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_unit_costs_what_the_whole_grows_by(seed: int) -> None:
+    problem = scarce(problem_of(seed))
+    state, random = started(problem, greedy(problem), problem.may_hold), np.random.default_rng(seed)
+    units, models = state.cell.size, problem.supply.shape[1]
+    reads = (state.first[1:] - state.first[:-1])[state.workload]
+    dear = 0
+    for unit in random.integers(units, size=150).tolist():
+        moves.take(state, unit)
+        before, overload = everything(problem, state)
+        cells = np.flatnonzero(state.may[state.workload[unit]].ravel())
+        cell = int(random.choice(cells))
+        region = cell // models
+        moves.price_data(state, unit, region, region + 1)
+        price, over = state.costs[region], moves.over(state, unit, cell)
+        moves.put(state, unit, cell)
+        after, overloaded = everything(problem, state)
+        assert over == pytest.approx(overloaded - overload, abs=1.0)
+        # Copies that come together may share what a link has left, which is counted for each.
+        if reads[unit] == 1:
+            assert price == pytest.approx(after - before)
+            dear += price > problem.size.max()
+    assert dear > 3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sweeps_keep_their_sums(seed: int) -> None:
+    problem = scarce(problem_of(seed))
+    state, random = started(problem, greedy(problem), problem.may_hold), np.random.default_rng(seed)
+    where = state.cell.copy()
+    for noise in (10.0**4, 100.0, 1.0):
+        moves.sweep(state, random.permutation(state.cell.size), 200, noise, 0.1, random)
+    assert (state.cell != where).any()
+    jobs = Annealing(problem, greedy(problem), problem.may_hold, seed).draft().jobs
+    assert jobs.sum() == greedy(problem).jobs.sum()
+    nobody = Draft(np.zeros_like(jobs), problem.now)
+    again = started(problem, nobody, problem.may_hold)
+    order = {}
+    for unit, workload in enumerate(again.workload.tolist()):
+        order.setdefault(workload, []).append(unit)
+    for unit, cell in enumerate(state.cell.tolist()):
+        moves.put(again, order[int(state.workload[unit])].pop(), cell)
+    for name in ("readers", "copies", "room", "into", "out", "total", "link"):
+        assert getattr(again, name) == pytest.approx(getattr(state, name)), name
+
+
+def test_copies_that_come_together_share_what_links_into_a_region_take() -> None:
+    problem = problem_of(0)
+    # Nothing but the sum into each region is scarce: it takes the first copy, not the second.
+    plenty = np.full_like(problem.wan.budget, 10**9)
+    pairs = [np.flatnonzero(problem.read_workload == w) for w in range(problem.workloads)]
+    w, reads = next(
+        (w, k)
+        for w, k in enumerate(pairs)
+        if len(k) == 2
+        and not problem.now[problem.read_group[k]].all(axis=0).all()
+        and (~problem.now[problem.read_group[k]] & problem.may_hold[problem.read_group[k]])
+        .all(axis=0)
+        .any()
+    )
+    groups = problem.read_group[reads]
+    both = (~problem.now[groups] & problem.may_hold[groups]).all(axis=0)
+    region, sizes = int(np.flatnonzero(both)[0]), problem.size[groups]
+    into = np.full_like(problem.incoming, 10**9)
+    into[region] = int(sizes.max() / FULL) + 1
+    problem = replace(
+        problem,
+        wan=replace(problem.wan, budget=plenty),
+        incoming=into,
+        outgoing=np.full_like(into, 10**9),
+        storage=np.full_like(into, 10**9),
+    )
+    nobody = Draft(np.zeros(problem.may.shape, dtype=np.int64), problem.now)
+    state = started(problem, nobody, problem.may_hold)
+    unit = int(np.flatnonzero(state.workload == w)[0])
+    moves.price_data(state, unit, region, region + 1)
+    beyond = sizes.sum() - FULL * int(into[region])
+    assert state.costs[region] == pytest.approx(sizes.sum() + EXCESS * beyond)
+
+
+def test_annealing_finds_homes_for_who_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(annealing, "SWEEPS", 50)
+    problem, session = problem_of(0), replace(fresh(), deterministic=True)
+    nobody = Draft(np.zeros_like(greedy(problem).jobs), problem.now)
+    annealed = Annealing(problem, nobody, problem.may_hold, 0).run(session, 60.0)
+    assert annealed.jobs.sum() > 0.9 * problem.count.sum()
+
+
+def leaving(problem: Problem) -> Ints:
+    """Return GiB (regions,) of groups that annealing copies from the one region that has them."""
+    session = replace(fresh(), deterministic=True)
+    annealed = Annealing(problem, greedy(problem), problem.may_hold, 0).run(session, 60.0)
+    copied = (annealed.replicas & ~problem.now).any(axis=1) & (problem.origin >= 0)
+    gone = np.zeros(problem.regions, dtype=np.int64)
+    np.add.at(gone, problem.origin[copied], problem.size[copied])
+    return gone
+
+
+@pytest.mark.parametrize(("seed", "region"), [(1, 2), (2, 2), (3, 3)])
+def test_less_leaves_a_region_whose_links_take_less(
+    seed: int, region: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(annealing, "SWEEPS", 200)
+    problem = problem_of(seed)
+    outgoing = np.full_like(problem.outgoing, problem.size.sum())
+    free = leaving(replace(problem, outgoing=outgoing))
+    outgoing[region] = free[region] // 2
+    assert leaving(replace(problem, outgoing=outgoing))[region] < free[region]
