@@ -9,7 +9,6 @@ from functools import cached_property
 
 import numpy as np
 
-from placewright.formulations.replicas.annealing import Annealing
 from placewright.formulations.replicas.bounds import bounds, relaxed_replicas
 from placewright.formulations.replicas.carrying import carry, too_large
 from placewright.formulations.replicas.draft import Draft
@@ -34,7 +33,7 @@ RESERVE = 2.0
 ANNEALING, CROSSING = 0.08, 0.06
 """Shares of the time, at most: for annealing once, and for crossing what comes out."""
 
-RUNS, EVOLVING, SOONER = 10, 0.67, 0.3
+RUNS, EVOLVING, SOONER = 10, 0.5, 0.3
 """How often that is done, and for how much of the time before bounds at most.
 
 Less where points of the program are searched then.
@@ -121,6 +120,9 @@ class Relocation:
 
     def _annealed(self, draft: Draft, seconds: float, run: int) -> Draft:
         """Return what comes of a draft after so many seconds of annealing at most."""
+        # Only here, as it loads a compiler, half a second that no other policy is to pay for.
+        from placewright.formulations.replicas.annealing import Annealing
+
         may_hold = self.problem.may_hold & ~self._refused
         annealing = Annealing(self.problem, draft, may_hold, self.session.seed + run)
         return annealing.run(self.session, seconds)

@@ -30,7 +30,8 @@ def placewright_process(*args: str | Path, **options: object) -> subprocess.Comp
 def test_help_loads_neither_solver_nor_numpy_nor_networkx():
     program = (
         "import sys; from placewright.cli.app import main; code = main(['--help']);"
-        "heavy = {'ortools', 'highspy', 'pulp', 'numpy', 'networkx', 'yaml', 'matplotlib'};"
+        "heavy = {'ortools', 'highspy', 'pulp', 'numba', 'numpy', 'networkx', 'yaml'};"
+        "heavy |= {'matplotlib'};"
         "print(code, sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
     done = subprocess.run(

@@ -26,7 +26,7 @@ def test_an_unknown_name_is_an_attribute_error():
 def test_the_import_loads_no_solver_numpy_networkx_or_pydantic():
     program = (
         "import sys, placewright;"
-        "heavy = {'ortools', 'highspy', 'pulp', 'numpy', 'networkx', 'pydantic', 'typer'};"
+        "heavy = {'ortools', 'highspy', 'pulp', 'numba', 'numpy', 'networkx', 'pydantic', 'typer'};"
         "print(sorted(heavy & set(sys.modules)))"
     )
     source = str(Path(__file__).parents[2] / "src")
