@@ -26,7 +26,7 @@ REMOTE_WORTH = 16.0
 HOT, COLD = 4.0, 0.002
 """Noise at first and in the end, in GiB of a usual group."""
 
-CHEAP, DEAR = 0.001, 10.0
+CHEAP, DEAR = 0.0001, 100.0
 """Price of overload at first and in the end, in GiB of usual groups per usual unit."""
 
 FULL = 0.8
