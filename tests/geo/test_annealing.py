@@ -187,7 +187,7 @@ def leaving(problem: Problem) -> Ints:
     return gone
 
 
-@pytest.mark.parametrize(("seed", "region"), [(1, 2), (2, 2), (3, 3)])
+@pytest.mark.parametrize(("seed", "region"), [(1, 2), (2, 2), (4, 2)])
 def test_less_leaves_a_region_whose_links_take_less(
     seed: int, region: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
