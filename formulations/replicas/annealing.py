@@ -2,9 +2,9 @@
 
 A unit is some jobs of one workload that move together. One step takes a unit out and puts it back
 where it costs least, with noise: the GiB of replicas that it would be the only reader of, overload,
-and what the region's storage and links cannot take. Sometimes all units that read a group in a
-region move together, since a replica is saved only with its last reader. The noise falls, and the
-price of overload rises.
+and what the region's storage and links cannot take. Sometimes many readers of a group move
+together, since a replica is made for its first reader and saved only with its last. The noise
+falls, and the price of overload rises.
 """
 
 from __future__ import annotations
@@ -49,15 +49,12 @@ class Annealing:
         # Machine code is made in the first call, which is no time spent on annealing.
         sweep(self._state, np.empty(0, dtype=np.int64), 0, 0.0, 0.0, self._random)
 
-    def run(self, session: Session, seconds: float, begin: float = 0.0) -> Draft:
-        """Return the draft after so many seconds, or `SWEEPS` of all units if that is sooner.
-
-        The noise begins where a share of the way down is done.
-        """
+    def run(self, session: Session, seconds: float) -> Draft:
+        """Return the draft after so many seconds, or `SWEEPS` of all units if that is sooner."""
         size, asks = self.problem.size[self.problem.size > 0], self._state.asks
         usual = float(np.median(size)) if size.size else 1.0
         price = usual / max(1.0, float(np.median(asks))) if asks.size else 0.0
-        until, number, done = session.remaining() - seconds, 0, begin
+        until, number, done = session.remaining() - seconds, 0, 0.0
         while done < 1.0:
             sweep(
                 self._state,
@@ -68,12 +65,11 @@ class Annealing:
                 self._random,
             )
             number += 1
-            gone = number / SWEEPS
+            done = number / SWEEPS
             if not session.deterministic and seconds > 0:
-                gone = max(gone, 1.0 - (session.remaining() - until) / seconds)
+                done = max(done, 1.0 - (session.remaining() - until) / seconds)
             elif session.expired(until):
                 break
-            done = begin + (1.0 - begin) * gone
         return self.draft()
 
     def draft(self) -> Draft:

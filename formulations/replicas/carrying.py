@@ -30,7 +30,9 @@ def carry(problem: Problem, draft: Draft, refused: Bools) -> tuple[Draft, DataPl
     known: tuple[Flow, ...] = ()
     for attempt in count():
         draft = housed(problem, draft)
-        layout, transfers, lost = _tried(problem, draft, known)
+        layout = draft.layout(problem)
+        transfers = schedule(problem.wan, *_wishes(problem, layout), known)
+        lost = _lost(problem, layout, transfers)
         if not lost.any():
             break
         refused |= lost & ~problem.now
@@ -63,15 +65,6 @@ def too_large(problem: Problem) -> Bools:
         if not carried(wan, alone):
             refused[problem.group[dataset], region] = True
     return refused
-
-
-def _tried(
-    problem: Problem, draft: Draft, known: tuple[Flow, ...] = ()
-) -> tuple[Layout, Transfers, Bools]:
-    """Return a draft's layout, what links make of it, and what they do not (groups, regions)."""
-    layout = draft.layout(problem)
-    transfers = schedule(problem.wan, *_wishes(problem, layout), known)
-    return layout, transfers, _lost(problem, layout, transfers)
 
 
 def _without(problem: Problem, draft: Draft, lost: Bools, copies: Bools) -> Draft:

@@ -1,7 +1,7 @@
 """Moves of units from cell to cell, and what they cost: the inner loops of annealing, compiled.
 
-A step looks at every region for each group that a unit reads, some hundred numbers: five
-microseconds here, sixty in Python. All is in one file, since a compiled function that is kept on
+A step looks at every region for each group that a unit reads, some hundred numbers: two
+microseconds here, fifty in Python. All is in one file, since a compiled function that is kept on
 disk is not made anew when a function of another file changes.
 
 What copies take of links are sums, not ways. All links into a region take so much, and all out of
