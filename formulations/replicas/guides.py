@@ -42,11 +42,8 @@ None costs so much less than it is worth as the first says, or so much more as t
 FIRST = 0.75
 """Of the time left, for a better aim than the last one."""
 
-BEGINNING = 0.5
-"""Of the time left, for SCIP to find the first point: all that follows hangs on it."""
-
 SHARE = 0.5
-"""Of the time left, for each step after it."""
+"""Of the time left, for each step: what follows hangs on the points that SCIP finds first."""
 
 BETTER, LOSS = 2e-3, 1.02
 """Relative gap of a step, and what it may copy in times of the one before."""
@@ -220,7 +217,7 @@ class _Fixing:
         choice = Choice(free, self.copied & stays, largest(pool, large))
         outcome = self._session.optimise(
             whole.arrays("copies", self._holds, choice),
-            share=(SHARE if kept else BEGINNING) * left / self._session.remaining(),
+            share=SHARE * left / self._session.remaining(),
             gap=BETTER,
             cutoff=most,
         )
