@@ -1,12 +1,14 @@
 """The worker's side of the solver process: `python -m placewright.solver.worker`.
 
-It keeps nothing between requests. Its parent ends it; it ends itself when the pipe closes.
+It keeps nothing between requests. Its parent ends it; it ends itself when the pipe closes, in the
+middle of a search too: a parent that was killed has no use for an answer.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import threading
 import time
@@ -30,6 +32,7 @@ def main() -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(2, 1)
+    threading.Thread(target=_end_unheard, args=(answers,), daemon=True).start()
     while (message := receive(requests)) is not None:
         try:
             if isinstance(message, Request | Warm):
@@ -41,6 +44,15 @@ def main() -> None:
                 _answer(message, answers)
         except BrokenPipeError:
             return
+
+
+def _end_unheard(answers: int) -> None:
+    """Kill this process, and programs that a solver started, once nobody can read its answers."""
+    parent = select.poll()
+    # No events are asked for: that the other end is closed is reported always.
+    parent.register(answers, 0)
+    parent.poll()
+    os.killpg(0, signal.SIGKILL)
 
 
 def _answer(request: Request, answers: int) -> None:

@@ -30,6 +30,19 @@ def tiny() -> Arrays:
     return model.arrays("value")
 
 
+def hard() -> Arrays:
+    """Five sums of fifty columns in 0..1 that are to be a half of their weights: a market split."""
+    weights = np.random.default_rng(0).integers(0, 100, (5, 50)).astype(float)
+    half = weights.sum(axis=1) // 2
+    model = Model()
+    columns = model.variables("x", 50, upper=1)
+    rows = model.rows("half", 5, lower=half, upper=half)
+    for row, weight in zip(rows, weights, strict=True):
+        model.add(row, columns, weight)
+    model.term("value", columns, 1, sense="max")
+    return model.arrays("value")
+
+
 def outcome(arrays, values=OPTIMUM, bound=7.0, objective=None, row_duals=None):
     return Outcome(
         Status.OPTIMAL,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -144,6 +145,39 @@ def is_gone(process: int) -> bool:
             return True
         time.sleep(0.05)
     return False
+
+
+PARENT = """
+import sys
+from placewright.solver import Limits, Worker
+import planted_backends as planted
+
+with Worker() as worker:
+    worker.warm("highs")
+    print(worker._child.process.pid, flush=True)
+    worker.solve(sys.argv[1], planted.hard(), Limits(seconds=60.0))
+"""
+
+
+@pytest.mark.parametrize(
+    "backend", ["highs", "cp-sat", "cbc", "scip", "planted_backends:hangs_with_a_program"]
+)
+def test_search_ends_when_the_parent_is_killed(backend: str, tmp_path) -> None:
+    note = tmp_path / "pid"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, backend],
+        env={**os.environ, "PYTHONPATH": HERE, "PLANTED_FILE": str(note)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    worker = int(parent.stdout.readline())
+    time.sleep(3)
+    assert not is_gone_now(worker)
+    parent.kill()
+    parent.wait()
+    assert is_gone(worker)
+    if note.exists():
+        assert is_gone(int(note.read_text()))
 
 
 def test_almost_integral_point_becomes_exactly_integral(worker) -> None:
