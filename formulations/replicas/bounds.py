@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from placewright.formulations.replicas.branching import Proven, Relaxed, branched, relaxed_if_any
 from placewright.formulations.replicas.fewer import fewer, largest
 from placewright.formulations.replicas.frugal import among, unavoidable
-from placewright.formulations.replicas.partly import in_doubt, partly_whole
+from placewright.formulations.replicas.partly import copies_of, in_doubt, partly_whole
 from placewright.formulations.replicas.pool import Pool, pool_of
 from placewright.formulations.replicas.problem import HOMELESS, Problem
 from placewright.formulations.replicas.program import TOGETHER, Program, program_of
@@ -47,7 +47,7 @@ WHOLE_DATASETS = (15, 40, 100)
 NEARER = (0.02, 0.01, 0.004)
 """How much better than a plan points must be of which is shown that there are none."""
 
-LAST = 0.1
+LAST = 0.05
 """Share of the time that is kept for the terms that no replicas are made whole for."""
 
 CLAIMING = 0.8
@@ -183,10 +183,9 @@ class _Question:
     def _cut_off(self, session: Session, share: float) -> Iterator[Proven]:
         """Yield claims that nothing is much better than the goal, then ever nearer ones."""
         pool = self.program.pool
-        if self.term == TOGETHER:
-            arrays = Whole.together(pool).arrays(TOGETHER, dict(self.holds))
-        else:
-            arrays = Whole.of(pool).arrays(self.term, dict(self.holds))
+        whole = Whole.together(pool) if self.term == TOGETHER else Whole.of(pool)
+        numbers = copies_of(self.program, self.root).sum(axis=1)
+        arrays = whole.arrays(self.term, dict(self.holds), numbers=numbers)
         best = self.root.bound
         for near_by in NEARER:
             cutoff = self.goal * (1 - near_by) if self.goal < np.inf else None

@@ -33,7 +33,7 @@ RESERVE = 2.0
 ANNEALING, CROSSING = 0.08, 0.06
 """Shares of the time, at most: for annealing once, and for crossing what comes out."""
 
-RUNS, EVOLVING, SOONER = 10, 0.5, 0.3
+RUNS, EVOLVING, SOONER = 10, 0.5, 0.25
 """How often that is done, and for how much of the time before bounds at most.
 
 Less where points of the program are searched then.
@@ -42,7 +42,7 @@ Less where points of the program are searched then.
 MANY = 1000
 """Workloads from which on no points of the program are searched: annealing is sooner as good."""
 
-PROVING, LATER = 0.35, 0.25
+PROVING, LATER = 0.38, 0.25
 """Shares of the time for bounds: where such points are searched, and where they are not."""
 
 GUIDES = 0.85

@@ -28,6 +28,12 @@ from placewright.solver.arrays import Floats
 MOST_COPIES = 2000
 """Copies that could be made, more than which make relaxations too slow to branch on."""
 
+EARLIER, OPEN = 10, 0.02
+"""Whether a dataset is copied comes like a dataset of so many times its size, if it is open.
+
+That is, if the number of its copies in the relaxation is so far from a whole one.
+"""
+
 PART = 1e-3
 """So much of a copy in an optimum of the relaxation is not there by tolerance."""
 
@@ -143,10 +149,21 @@ class Whole:
         model.add(rows[some], copied[some], -1.0)
         return cls(program, copied)
 
-    def arrays(self, term: str, holds: Mapping[str, int], choice: Choice | None = None) -> Arrays:
+    def arrays(
+        self,
+        term: str,
+        holds: Mapping[str, int],
+        choice: Choice | None = None,
+        numbers: Floats | None = None,
+    ) -> Arrays:
         """Return the program, with all copies free and whole if no choice is given.
 
         Replicas of today may be dropped in part.
+
+        Parameters
+        ----------
+        numbers
+            (datasets,): how many copies a relaxation makes, to ask first where that is open.
         """
         program, pool = self.program, self.program.pool
         arrays = program.arrays(term, holds, relax=False)
@@ -156,6 +173,9 @@ class Whole:
         order[program.replica[p, r]] = size[p]
         some = np.flatnonzero(self.copied >= 0)
         order[self.copied[some]] = size[some]
+        if numbers is not None:
+            is_open = np.abs(numbers - np.rint(numbers)) > OPEN
+            order[self.copied[is_open & (self.copied >= 0)]] *= EARLIER
         lower, upper, integer = arrays.lower.copy(), arrays.upper.copy(), arrays.integer.copy()
         integer[program.replica[pool.there]] = False
         if choice is not None:

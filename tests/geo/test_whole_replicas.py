@@ -90,6 +90,20 @@ def test_bounds_cut_off_at_a_plan_are_no_better_than_the_best_plan(
     assert reached >= 0.9 * ROUNDS
 
 
+def test_what_a_relaxation_leaves_open_is_branched_on_earlier(geo_tiny: ModuleType) -> None:
+    pool = pool_of(compile_replicas(geo_tiny.replicas(3)).wan)
+    whole = Whole.of(pool)
+    plain = whole.arrays("copies", {})
+    some = np.flatnonzero(whole.copied >= 0)
+    assert some.size >= 2
+    numbers = np.ones(len(whole.copied))
+    numbers[some[0]] = 0.5
+    ordered = whole.arrays("copies", {}, numbers=numbers)
+    expected = plain.priority.copy()
+    expected[whole.copied[some[0]]] *= 10
+    assert ordered.priority.tolist() == expected.tolist()
+
+
 def test_the_largest_datasets_prove_something_where_the_whole_is_not_solved(
     replicas_oracle: ModuleType, geo_tiny: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
