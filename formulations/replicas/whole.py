@@ -84,9 +84,10 @@ class Whole:
         that is read, where each job of a class reads as much per GPU as any of them at least:
 
             v[p,r] in {0, 1} <= x[p,r]           x[p,r] - v[p,r] is the replica
-            g[p,r] >= least[p] v[p,r],  g[p,r] + T (x[p,r] - v[p,r]) >= sum_kc t[k] a[c,r]
+            a[c,r] - q[k,r] <= x[p,r] - v[p,r]
+            g[p,r] >= least[p] v[p,r],  g[p,r] >= sum_k t[k] q[k,r]
 
-        over reads k of p by class c, where t is what a whole class reads, and T their sum. Then
+        over reads k of p by class c, where t is what a whole class reads. Then
         the sum of size (x - v), over what is not there yet, and g is to be least, and nobody is
         without a replica or its like. Limits of what leaves a region are left out.
         """
@@ -115,22 +116,25 @@ class Whole:
         model.add(program.ingress_rows[r[new]], v[new], -wan.size[p[new]])
         least = np.full(len(wan.size), np.iinfo(np.int64).max)
         np.minimum.at(least, wan.read_dataset, wan.read_gib)
-        total = _least_reads(pool)
-        most = np.bincount(pool.read_dataset, weights=total, minlength=len(wan.size))
         gib = model.variables("gib", len(p), integer=False)
         model.term(TOGETHER, gib, 1.0, sense="min")
         model.term(TOGETHER, v[new], -wan.size[p[new]], sense="min")
         rows = model.rows("some", len(p), lower=0.0)
         model.add(rows, gib, 1.0)
         model.add(rows, v, -least[p])
-        rows = np.full(afar.shape, -1, dtype=np.int64)
-        rows[p, r] = model.rows("read", len(p), lower=0.0)
-        model.add(rows[p, r], gib, 1.0)
-        model.add(rows[p, r], x, most[p])
-        model.add(rows[p, r], v, -most[p])
-        shares = program.share[pool.read_class]
-        k, r = np.nonzero((shares >= 0) & (rows[pool.read_dataset] >= 0))
-        model.add(rows[pool.read_dataset[k], r], shares[k, r], -total[k])
+        at = np.full(afar.shape, -1, dtype=np.int64)
+        at[p, r] = np.arange(len(p))
+        k, r = np.nonzero((program.share[pool.read_class] >= 0) & afar[pool.read_dataset])
+        p = pool.read_dataset[k]
+        far = model.variables("far", len(k), upper=1.0, integer=False)
+        rows = model.rows("held", len(k), upper=0.0)
+        model.add(rows, program.share[pool.read_class[k], r], 1.0)
+        model.add(rows, far, -1.0)
+        model.add(rows, program.replica[p, r], -1.0)
+        model.add(rows, v[at[p, r]], 1.0)
+        rows = model.rows("read", len(gib), lower=0.0)
+        model.add(rows, gib, 1.0)
+        model.add(rows[at[p, r]], far, -_least_reads(pool)[k])
         return cls._counted(program)
 
     @classmethod
