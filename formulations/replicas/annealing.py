@@ -23,7 +23,7 @@ LARGE = 0.05
 REMOTE_WORTH = 16.0
 """A GiB read from afar counts as so many copied."""
 
-HOT, COLD = 4.0, 0.002
+HOT, COLD = 4.0, 0.005
 """Noise at first and in the end, in GiB of a usual group."""
 
 CHEAP, DEAR = 0.0001, 100.0

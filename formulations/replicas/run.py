@@ -30,8 +30,9 @@ RARELY = 10.0
 RESERVE = 2.0
 """Time kept for the last plan, in times of what showing one took."""
 
-ANNEALING, CROSSING = 0.08, 0.06
-"""Shares of the time, at most: for annealing once, and for crossing what comes out."""
+ANNEALING, FITTING, CROSSING = 0.08, 0.03, 0.06
+"""Shares of the time, at most: for annealing once, for homes beside what comes out, and for that
+crossed with the best."""
 
 RUNS, EVOLVING, SOONER = 10, 0.5, 0.25
 """How often that is done, and for how much of the time before bounds at most.
@@ -119,13 +120,21 @@ class Relocation:
                 break
 
     def _annealed(self, draft: Draft, seconds: float, run: int) -> Draft:
-        """Return what comes of a draft after so many seconds of annealing at most."""
+        """Return what comes of a draft after so many seconds of annealing at most.
+
+        All homes are decided anew beside its replicas: to fill what there is to the last GPU takes
+        many jobs that move together.
+        """
         # Only here, as it loads a compiler, half a second that no other policy is to pay for.
         from placewright.formulations.replicas.annealing import Annealing
 
         may_hold = self.problem.may_hold & ~self._refused
         annealing = Annealing(self.problem, draft, may_hold, self.session.seed + run)
-        return annealing.run(self.session, seconds)
+        found = annealing.run(self.session, seconds)
+        search = Neighbours(self.problem, self.session, found, None)
+        search.learn(found, self._refused)
+        search.fit(FITTING / ANNEALING * seconds)
+        return search.draft
 
     def _evolved(self, draft: Draft, seconds: float, most: float) -> Iterator[Candidate]:
         """Anneal a draft again and again, and cross each outcome with the best.
