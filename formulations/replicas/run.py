@@ -31,8 +31,7 @@ RESERVE = 2.0
 """Time kept for the last plan, in times of what showing one took."""
 
 ANNEALING, FITTING, CROSSING = 0.08, 0.03, 0.06
-"""Shares of the time, at most: for annealing once, for homes beside what comes out, and for that
-crossed with the best."""
+"""Shares of the time, at most: for annealing once, for homes beside that, and for crossing it."""
 
 RUNS, EVOLVING, SOONER = 10, 0.5, 0.25
 """How often that is done, and for how much of the time before bounds at most.
@@ -100,7 +99,7 @@ class Relocation:
         elif problem.workloads:
             # What was refused beside copies of the greedy draft may do beside others.
             self._refused = self._too_large.copy()
-            yield self._candidate(self._annealed(draft, ANNEALING * seconds, 0), "annealing")
+            yield self._candidate(self._annealed(draft, seconds, 0), "annealing")
             copies = (problem.may_hold & ~problem.now)[problem.group].sum()
             guiding = copies <= MOST_COPIES and problem.workloads < MANY
             reserve = (PROVING if guiding else LATER) * seconds
@@ -120,7 +119,7 @@ class Relocation:
                 break
 
     def _annealed(self, draft: Draft, seconds: float, run: int) -> Draft:
-        """Return what comes of a draft after so many seconds of annealing at most.
+        """Return what comes of a draft by annealing, in its share of so many seconds.
 
         All homes are decided anew beside its replicas: to fill what there is to the last GPU takes
         many jobs that move together.
@@ -130,10 +129,10 @@ class Relocation:
 
         may_hold = self.problem.may_hold & ~self._refused
         annealing = Annealing(self.problem, draft, may_hold, self.session.seed + run)
-        found = annealing.run(self.session, seconds)
+        found = annealing.run(self.session, ANNEALING * seconds)
         search = Neighbours(self.problem, self.session, found, None)
         search.learn(found, self._refused)
-        search.fit(FITTING / ANNEALING * seconds)
+        search.fit(FITTING * seconds)
         return search.draft
 
     def _evolved(self, draft: Draft, seconds: float, most: float) -> Iterator[Candidate]:
@@ -146,7 +145,7 @@ class Relocation:
         for run in range(1, RUNS):
             if session.expired(until):
                 break
-            found = self._annealed(draft, ANNEALING * seconds, run)
+            found = self._annealed(draft, seconds, run)
             found = self._crossed(found, CROSSING * seconds)
             if self._rank(found) < self._rank(self._draft):
                 yield self._bettered(found, "crossing")

@@ -87,9 +87,9 @@ class Whole:
             a[c,r] - q[k,r] <= x[p,r] - v[p,r]
             g[p,r] >= least[p] v[p,r],  g[p,r] >= sum_k t[k] q[k,r]
 
-        over reads k of p by class c, where t is what a whole class reads. Then
-        the sum of size (x - v), over what is not there yet, and g is to be least, and nobody is
-        without a replica or its like. Limits of what leaves a region are left out.
+        over reads k of p by class c, where t is what a whole class reads. Then the sum of
+        size (x - v), over what is not there yet, and g is to be least, and nobody is without a
+        replica or its like. Limits of what leaves a region are left out.
         """
         wan = pool.wan
         afar = np.zeros_like(pool.possible)
