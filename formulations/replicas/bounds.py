@@ -25,6 +25,7 @@ from placewright.formulations.replicas.problem import HOMELESS, Problem
 from placewright.formulations.replicas.program import TOGETHER, Program, program_of
 from placewright.formulations.replicas.whole import MOST_COPIES, Whole
 from placewright.formulations.session import SHARPNESS, Bound, Session, near
+from placewright.formulations.wan.compile import Bools
 from placewright.solver import Arrays
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -44,8 +45,11 @@ SOONER = 0.3
 WHOLE_DATASETS = (15, 40, 100)
 """So many datasets are made whole, one after the other, where the whole program is too large."""
 
-NEARER = (0.02, 0.01, 0.004)
+NEARER = (0.0199, 0.01, 0.004)
 """How much better than a plan points must be of which is shown that there are none."""
+
+TIGHT = 0.8
+"""Part of what a region can store from which on that may matter for the sum of two terms."""
 
 LAST = 0.05
 """Share of the time that is kept for the terms that no replicas are made whole for."""
@@ -180,10 +184,20 @@ class _Question:
                 best = max(best, step.bound)
                 yield step
 
+    @property
+    def _tight(self) -> Bools:
+        """Regions that the relaxation fills, or nearly: (regions,)."""
+        pool, point = self.program.pool, self.root.point
+        if point is None:
+            return np.ones(len(pool.room), dtype=np.bool_)
+        held = np.append(point, 0.0)[self.program.replica] * pool.possible
+        tight: Bools = pool.wan.size @ held > TIGHT * pool.room
+        return tight
+
     def _cut_off(self, session: Session, share: float) -> Iterator[Proven]:
         """Yield claims that nothing is much better than the goal, then ever nearer ones."""
         pool = self.program.pool
-        whole = Whole.together(pool) if self.term == TOGETHER else Whole.of(pool)
+        whole = Whole.together(pool, self._tight) if self.term == TOGETHER else Whole.of(pool)
         numbers = copies_of(self.program, self.root).sum(axis=1)
         arrays = whole.arrays(self.term, dict(self.holds), numbers=numbers)
         best = self.root.bound

@@ -6,6 +6,9 @@ are few, most GiB are theirs, and what is left in parts still tells them what th
 Then these stay as they are, and smaller ones are made whole as well (relax and fix). The smallest
 are left to who decides where each job runs: in the program classes of jobs may be split.
 
+What is copied so is often all that is missing from a good draft, or it is where the search has
+never been. So it need not be better than a draft to be of use: it is crossed with it.
+
 References
 ----------
 Pochet and Wolsey, "Production planning by mixed integer programming", Springer 2006, section 3.6.
@@ -14,6 +17,7 @@ Pochet and Wolsey, "Production planning by mixed integer programming", Springer 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import count, takewhile
 
 import numpy as np
@@ -22,6 +26,7 @@ from placewright.formulations.replicas.branching import Relaxed, relaxed_if_any
 from placewright.formulations.replicas.draft import Draft
 from placewright.formulations.replicas.fewer import largest, making_up
 from placewright.formulations.replicas.frugal import among, unavoidable
+from placewright.formulations.replicas.partly import copies_of
 from placewright.formulations.replicas.pool import Pool, pool_of
 from placewright.formulations.replicas.problem import Problem
 from placewright.formulations.replicas.program import program_of
@@ -65,13 +70,36 @@ worth.
 """
 
 
+MUCH = 0.4
+"""So much of a replica in the relaxation is a place where it may well be."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Guides:
+    """Where replicas may be of plans that copy little.
+
+    Attributes
+    ----------
+    rank
+        What the point overloads, reads from afar and copies at most, like `Draft.rank`.
+    chosen : Bools
+        (groups, regions): its replicas, and some that it nearly has.
+    relaxed : Bools
+        (groups, regions): those of which the relaxation that it begins with has much.
+    """
+
+    rank: tuple[int, int, float]
+    chosen: Bools
+    relaxed: Bools
+
+
 def guide(
     problem: Problem, session: Session, draft: Draft, refused: Bools, seconds: float
-) -> Bools | None:
-    """Return where replicas (groups, regions) may be of plans that copy little.
+) -> Guides | None:
+    """Return where replicas may be of plans that copy little; None without a point in this time.
 
-    None without a point in so many seconds. Its overload is no more than the draft's, and so are
-    its remote reads; both are as little as can be if such points are found. If not, it copies less.
+    It overloads no more than the draft and reads no more from afar; both are as little as can be if
+    such points are found. It may copy more.
 
     Parameters
     ----------
@@ -81,21 +109,22 @@ def guide(
     pool = pool_of(problem.wan)
     allowed = pool.fresh & ~refused[problem.group]
     end = session.remaining() - seconds
-    overload, remote_reads, copies = draft.rank(problem)
-    held = {"overload": overload, "remote_reads": remote_reads}
-    aims = _aims(pool, session, held)
-    everything = float(pool.wan.size @ pool.fresh.sum(axis=1))
+    overload, remote_reads, _ = draft.rank(problem)
+    aims = _aims(pool, session, {"overload": overload, "remote_reads": remote_reads})
+
+    def replicas(copies: Bools) -> Bools:
+        found = problem.now.copy()
+        np.logical_or.at(found, problem.group, copies)
+        return found
+
     for k, holds in enumerate(aims):
         left = max(0.0, session.remaining() - end)
         until = session.remaining() - left * (FIRST if k < len(aims) - 1 else 1.0)
-        # What is better in earlier terms may copy anything.
-        cutoff = copies * (1 - BETTER) if holds == held else everything
-        whole = Whole.of(among(pool, holds))
-        worth = _worth(session, whole, holds, allowed, until, cutoff)
-        if worth is not None:
-            replicas = problem.now.copy()
-            np.logical_or.at(replicas, problem.group, worth)
-            return replicas
+        found = _point(session, Whole.of(among(pool, holds)), holds, allowed, until)
+        if found is not None:
+            gib, chosen, much = found
+            rank = (holds["overload"], holds["remote_reads"], gib)
+            return Guides(rank, replicas(chosen), replicas(much))
     return None
 
 
@@ -114,15 +143,14 @@ def _aims(pool: Pool, session: Session, held: dict[str, int]) -> list[dict[str, 
     return aims
 
 
-def _worth(
-    session: Session,
-    whole: Whole,
-    holds: Mapping[str, int],
-    allowed: Bools,
-    end: float,
-    cutoff: float,
-) -> Bools | None:
-    """Return copies (datasets, regions) to choose among, when so many seconds are left at most."""
+def _point(
+    session: Session, whole: Whole, holds: Mapping[str, int], allowed: Bools, end: float
+) -> tuple[float, Bools, Bools] | None:
+    """Return the GiB that a point copies, and which copies (datasets, regions) to choose among.
+
+    Those that it has or nearly has, and those of which the relaxation has much. None without a
+    point when so many seconds are left.
+    """
     arrays = whole.program.arrays("copies", holds)
     barred = np.zeros(arrays.columns, dtype=np.bool_)
     barred[whole.program.replica[whole.program.pool.fresh & ~allowed]] = True
@@ -131,6 +159,7 @@ def _worth(
     if root is None:
         return None
     pool = whole.program.pool
+    everything = float(pool.wan.size @ pool.fresh.sum(axis=1))
     fixing = _Fixing(session, whole, holds, allowed, end, arrays, root)
     last = max(1, making_up(pool, LARGER))
     growing = (LARGE * GROWTH**step for step in count())
@@ -140,7 +169,7 @@ def _worth(
     for number, beyond in enumerate(FREE):
         if number >= tries and (reached is not None or not fixing.exhausted):
             break
-        most = cutoff if reached is None else reached * (1 - BETTER)
+        most = everything if reached is None else reached * (1 - BETTER)
         found = fixing.decide(numbers[0], beyond, most)
         if found is not None:
             reached, least = found, beyond
@@ -157,7 +186,7 @@ def _worth(
     stays = largest(pool, min(settled, making_up(pool, STAYS)))[:, None]
     free = fixing.free(max(OPEN, least))
     copies: Bools = np.where(stays, fixing.copied, fixing.copied | free)
-    return copies
+    return reached, copies, allowed & (copies_of(whole.program, root) > MUCH)
 
 
 class _Fixing:

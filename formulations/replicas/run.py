@@ -33,7 +33,7 @@ RESERVE = 2.0
 ANNEALING, FITTING, CROSSING = 0.08, 0.03, 0.06
 """Shares of the time, at most: for annealing once, for homes beside that, and for crossing it."""
 
-RUNS, EVOLVING, SOONER = 10, 0.5, 0.25
+RUNS, EVOLVING, SOONER = 10, 0.5, 0.15
 """How often that is done, and for how much of the time before bounds at most.
 
 Less where points of the program are searched then.
@@ -50,6 +50,9 @@ GUIDES = 0.85
 
 CHOOSING = 0.6
 """Of what is left then, for homes among them; neighbourhoods make up for what that misses."""
+
+WIDENING = 0.9
+"""Of what is left then, for crossing these and the relaxation with the best draft."""
 
 RELAXING = 0.15
 """Share of the time left that the search may wait for a relaxation."""
@@ -161,28 +164,34 @@ class Relocation:
     def _guided(self, reserve: float) -> Generator[Candidate, None, Floats | None]:
         """Choose among replicas that a point of the program has; return these, None without one.
 
-        What links refuse beside copies of the last candidate may do beside what the point does.
+        Only among these if the point is better than the last candidate; then among those of both,
+        and what the relaxation has. What links refuse beside copies of the last candidate may do
+        beside what the point does.
         """
         problem, session, before = self.problem, self.session, self._draft
         self._refused = self._too_large.copy()
         seconds = GUIDES * (session.remaining() - reserve)
-        replicas = guide(problem, session, before, self._refused, seconds)
-        if replicas is None:
+        guides = guide(problem, session, before, self._refused, seconds)
+        if guides is None:
             return None
 
-        def left() -> float:
-            return CHOOSING * max(0.0, session.remaining() - reserve)
+        def left(share: float) -> float:
+            return share * max(0.0, session.remaining() - reserve)
 
         search = Neighbours(problem, session, before, None)
         search.learn(before, self._refused)
-        chosen = search.choose(replicas, left())
-        if chosen is not None:
-            search.learn(chosen, self._refused)
-            search.fit(left())
-            found = self._crossed(search.draft, left())
-            if self._rank(found) < self._rank(before):
-                yield self._bettered(found, "branching")
-        return replicas.astype(np.float64)
+        if guides.rank < self._rank(before):
+            chosen = search.choose(guides.chosen, left(CHOOSING))
+            if chosen is not None:
+                search.learn(chosen, self._refused)
+                search.fit(left(CHOOSING))
+                found = self._crossed(search.draft, left(CHOOSING))
+                if self._rank(found) < self._rank(before):
+                    yield self._bettered(found, "branching")
+            search.learn(self._draft, self._refused)
+        if search.cross(guides.chosen | guides.relaxed, left(WIDENING)):
+            yield self._bettered(search.draft, "branching")
+        return guides.chosen.astype(np.float64)
 
     def _rank(self, draft: Draft) -> tuple[int, int, int]:
         return draft.rank(self.problem)

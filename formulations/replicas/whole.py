@@ -21,7 +21,7 @@ import numpy as np
 from placewright.formulations.replicas.branching import Relaxed
 from placewright.formulations.replicas.pool import Pool
 from placewright.formulations.replicas.program import TOGETHER, Program, program_of
-from placewright.formulations.wan.compile import Bools, Ints
+from placewright.formulations.wan.compile import UNLIMITED, Bools, Ints
 from placewright.solver import Arrays
 from placewright.solver.arrays import Floats
 
@@ -76,7 +76,7 @@ class Whole:
         return cls._counted(program_of(pool))
 
     @classmethod
-    def together(cls, pool: Pool) -> Self:
+    def together(cls, pool: Pool, tight: Bools) -> Self:
         """Return it for the sum of GiB read remotely and copied.
 
         In each region a dataset p is held, read from afar, or not read. Reading from afar costs
@@ -90,6 +90,15 @@ class Whole:
         over reads k of p by class c, where t is what a whole class reads. Then the sum of
         size (x - v), over what is not there yet, and g is to be least, and nobody is without a
         replica or its like. Limits of what leaves a region are left out.
+
+        Where storage and links take whatever comes, a job that reads all of a dataset or more costs
+        no less than a copy of it: so there v, g and q are left out, too, but for data that cannot
+        be copied there.
+
+        Parameters
+        ----------
+        tight
+            (regions,): where limits of storage and of copies that come are kept.
         """
         wan = pool.wan
         afar = np.zeros_like(pool.possible)
@@ -97,12 +106,18 @@ class Whole:
             afar, pool.read_dataset, ~pool.near & pool.homes[pool.read_class].any(axis=2)
         )
         possible = pool.possible | afar
+        least = np.full(len(wan.size), np.iinfo(np.int64).max)
+        np.minimum.at(least, wan.read_dataset, wan.read_gib)
+        afar &= tight | ~(pool.possible & (least >= wan.size)[:, None])
+        everything = int(wan.size.sum())
         bought = replace(
             pool,
             near=np.ones_like(pool.near),
             possible=possible,
             fresh=possible & ~pool.there,
-            egress=np.full_like(pool.egress, int(wan.size.sum())),
+            room=np.where(tight, pool.room, UNLIMITED),
+            ingress=np.where(tight, pool.ingress, everything),
+            egress=np.full_like(pool.egress, everything),
         )
         program = program_of(bought)
         p, r = np.nonzero(afar)
@@ -114,8 +129,6 @@ class Whole:
         model.add(program.room_rows[r], v, -wan.size[p])
         new = bought.fresh[p, r]
         model.add(program.ingress_rows[r[new]], v[new], -wan.size[p[new]])
-        least = np.full(len(wan.size), np.iinfo(np.int64).max)
-        np.minimum.at(least, wan.read_dataset, wan.read_gib)
         gib = model.variables("gib", len(p), integer=False)
         model.term(TOGETHER, gib, 1.0, sense="min")
         model.term(TOGETHER, v[new], -wan.size[p[new]], sense="min")

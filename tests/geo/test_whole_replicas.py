@@ -49,7 +49,12 @@ def test_no_bound_of_whole_replicas_is_better_than_the_best_plan(
         for plan in (vectors[0], some):
             pool = among(pool_of(wan), {"overload": plan[0]})
             held = {"overload": plan[0], "remote_reads": plan[1]}
-            asked = [(Whole.together(pool), TOGETHER, {"overload": plan[0]})]
+            everywhere = np.ones(len(pool.room), dtype=np.bool_)
+            somewhere = np.random.default_rng(seed).random(len(everywhere)) < 0.5
+            asked = [
+                (Whole.together(pool, tight), TOGETHER, {"overload": plan[0]})
+                for tight in (everywhere, somewhere, ~everywhere)
+            ]
             asked += [(Whole.of(pool), "copies", held)]
             good = [v for v in vectors if v[0] <= plan[0]]
             for whole, term, holds in asked:
@@ -135,14 +140,16 @@ def test_what_a_point_has_is_less_to_copy_and_nothing_that_is_refused() -> None:
     refused = np.zeros_like(problem.now)
     found = guide(problem, fresh(), draft, refused, 20.0)
     assert found is not None
-    assert (found >= problem.now).all()
-    chosen = Neighbours(problem, fresh(), draft, None).choose(found, 20.0)
+    assert found.rank < draft.rank(problem)
+    assert (found.chosen >= problem.now).all()
+    assert (found.relaxed >= problem.now).all()
+    chosen = Neighbours(problem, fresh(), draft, None).choose(found.chosen, 20.0)
     assert chosen is not None
     assert chosen.rank(problem) < draft.rank(problem)
-    assert (chosen.replicas <= found).all()
-    refused = found & ~problem.now
+    assert (chosen.replicas <= found.chosen).all()
+    refused = (found.chosen | found.relaxed) & ~problem.now
     other = guide(problem, fresh(), draft, refused, 20.0)
-    assert other is None or not (other & refused).any()
+    assert other is None or not ((other.chosen | other.relaxed) & refused).any()
 
 
 def test_points_that_read_less_from_afar_may_copy_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +164,8 @@ def test_points_that_read_less_from_afar_may_copy_more(monkeypatch: pytest.Monke
     found = guide(problem, fresh(), draft, np.zeros_like(problem.now), 20.0)
     monkeypatch.undo()
     assert found is not None
-    chosen = Neighbours(problem, fresh(), draft, None).choose(found, 20.0)
+    assert found.rank < (overload, remote_reads + 10**6, 0)
+    chosen = Neighbours(problem, fresh(), draft, None).choose(found.chosen, 20.0)
     assert chosen is not None
     assert chosen.rank(problem) < draft.rank(problem)
 
