@@ -49,7 +49,7 @@ NEARER = (0.0199, 0.01, 0.004)
 """How much better than a plan points must be of which is shown that there are none."""
 
 TIGHT = 0.8
-"""Part of what a region can store from which on that may matter for the sum of two terms."""
+"""Part of what a region can store from which on that may matter where replicas are whole."""
 
 LAST = 0.05
 """Share of the time that is kept for the terms that no replicas are made whole for."""
@@ -197,7 +197,11 @@ class _Question:
     def _cut_off(self, session: Session, share: float) -> Iterator[Proven]:
         """Yield claims that nothing is much better than the goal, then ever nearer ones."""
         pool = self.program.pool
-        whole = Whole.together(pool, self._tight) if self.term == TOGETHER else Whole.of(pool)
+        if self.term == TOGETHER:
+            whole = Whole.together(pool, self._tight)
+        else:
+            # Without rows that hardly matter SCIP is up to three times as fast.
+            whole = Whole.of(pool.limited(self._tight))
         numbers = copies_of(self.program, self.root).sum(axis=1)
         arrays = whole.arrays(self.term, dict(self.holds), numbers=numbers)
         best = self.root.bound

@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 
 from placewright.formulations.replicas.problem import HOMELESS
-from placewright.formulations.wan.compile import Bools, Ints, Wan
+from placewright.formulations.wan.compile import UNLIMITED, Bools, Ints, Wan
 from placewright.formulations.wan.reach import within_reach
 
 
@@ -78,6 +78,24 @@ class Pool:
     def classes(self) -> int:
         """The number of classes."""
         return len(self.demand)
+
+    def limited(self, tight: Bools) -> Self:
+        """Return it with limits of storage, and of copies that come, in some regions only.
+
+        Nothing limits what leaves a region.
+
+        Parameters
+        ----------
+        tight
+            (regions,): those regions.
+        """
+        everything = int(self.wan.size.sum())
+        return replace(
+            self,
+            room=np.where(tight, self.room, UNLIMITED),
+            ingress=np.where(tight, self.ingress, everything),
+            egress=np.full_like(self.egress, everything),
+        )
 
     def with_room(self) -> Self:
         """Return it with homes only where all fits that a class must have beside it.

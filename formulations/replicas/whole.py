@@ -21,7 +21,7 @@ import numpy as np
 from placewright.formulations.replicas.branching import Relaxed
 from placewright.formulations.replicas.pool import Pool
 from placewright.formulations.replicas.program import TOGETHER, Program, program_of
-from placewright.formulations.wan.compile import UNLIMITED, Bools, Ints
+from placewright.formulations.wan.compile import Bools, Ints
 from placewright.solver import Arrays
 from placewright.solver.arrays import Floats
 
@@ -98,7 +98,7 @@ class Whole:
         Parameters
         ----------
         tight
-            (regions,): where limits of storage and of copies that come are kept.
+            (regions,): where limits of storage and of copies that come are kept (`Pool.limited`).
         """
         wan = pool.wan
         afar = np.zeros_like(pool.possible)
@@ -109,15 +109,11 @@ class Whole:
         least = np.full(len(wan.size), np.iinfo(np.int64).max)
         np.minimum.at(least, wan.read_dataset, wan.read_gib)
         afar &= tight | ~(pool.possible & (least >= wan.size)[:, None])
-        everything = int(wan.size.sum())
         bought = replace(
-            pool,
+            pool.limited(tight),
             near=np.ones_like(pool.near),
             possible=possible,
             fresh=possible & ~pool.there,
-            room=np.where(tight, pool.room, UNLIMITED),
-            ingress=np.where(tight, pool.ingress, everything),
-            egress=np.full_like(pool.egress, everything),
         )
         program = program_of(bought)
         p, r = np.nonzero(afar)

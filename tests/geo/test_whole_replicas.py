@@ -55,7 +55,7 @@ def test_no_bound_of_whole_replicas_is_better_than_the_best_plan(
                 (Whole.together(pool, tight), TOGETHER, {"overload": plan[0]})
                 for tight in (everywhere, somewhere, ~everywhere)
             ]
-            asked += [(Whole.of(pool), "copies", held)]
+            asked += [(Whole.of(p), "copies", held) for p in (pool, pool.limited(somewhere))]
             good = [v for v in vectors if v[0] <= plan[0]]
             for whole, term, holds in asked:
                 if term == TOGETHER:
