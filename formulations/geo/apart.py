@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -27,9 +28,11 @@ from placewright.formulations.geo.choosing import (
 )
 from placewright.formulations.geo.compile import Problem
 from placewright.formulations.geo.kinds import Kinds
+from placewright.formulations.geo.labels import Labels
 from placewright.formulations.geo.lying import Lying
 from placewright.formulations.geo.regions import Part, Quotas, Regions, Settled
 from placewright.formulations.geo.room import Room
+from placewright.formulations.geo.sorting import kinds_of
 from placewright.formulations.geo.swapping import nearer
 from placewright.formulations.geo.tight import kinds_left, tight_kinds
 from placewright.formulations.geo.waiting import with_data
@@ -71,12 +74,16 @@ def apart(
     `kinds` are those of bounds, `most` is the value that they prove; `last`: no other plan follows.
     """
     costs, began = costs_of(lying.problem), time.monotonic()
-    regions = Regions(lying.problem, lying.gangs)
-    found = _Rounds(lying, regions, costs, decide)
-    found.run(tight_kinds(lying), session)
+    regions, labels = Regions(lying.problem, lying.gangs), Labels(lying.problem)
+    first = lying
+    if labels:
+        first = Lying(replace(lying.problem, can=labels.first()), lying.gangs)
+        kinds = kinds_of(first)
+    found = _Rounds(lying, regions, labels, costs, decide)
+    found.run(tight_kinds(first), session)
     again = session.deterministic or session.remaining() > time.monotonic() - began
     if again and not near(most, found.value, WELL):
-        other = _Rounds(lying, regions, costs, decide)
+        other = _Rounds(lying, regions, labels, costs, decide)
         other.run(kinds, session)
         found = max(found, other, key=lambda rounds: rounds.value)
     settled = found.settled
@@ -119,10 +126,13 @@ def costs_of(problem: Problem) -> Ints:
 class _Rounds:
     """The rounds of regions, pass after pass."""
 
-    def __init__(self, lying: Lying, regions: Regions, costs: Ints, decide: Decide) -> None:
+    def __init__(
+        self, lying: Lying, regions: Regions, labels: Labels, costs: Ints, decide: Decide
+    ) -> None:
         self.lying, self.problem, self.round = lying, lying.problem, lying.problem.round
         self.regions, self.costs, self.decide = regions, costs, decide
         self.settled = Settled()
+        self._labels = labels
         self._tried: set[tuple[int, int]] = set()
 
     @property
@@ -161,17 +171,25 @@ class _Rounds:
         offered = self._offered()
         return offered if self._pays(np.flatnonzero(offered.region != NONE).tolist()) else None
 
+    def _barred(self) -> set[tuple[int, int]]:
+        """Return jobs with regions that were asked, or that their labels keep them from."""
+        return self._tried | self._labels.closed(self._where())
+
     def _elsewhere(self) -> list[int]:
         """Return the jobs without a place that some region can run which was not asked."""
         regions = self.problem.can.sum(axis=1)
         regions[self.problem.at != NONE] = 0
-        for j, _ in self._tried:
+        for j, _ in self._barred():
             regions[j] -= 1
         return [j for j in np.flatnonzero(regions).tolist() if j not in self.settled.starts]
 
     def _pass(self, chosen: Chosen, session: Session) -> None:
-        """Let regions decide on jobs that are given to them."""
-        region = chosen.region
+        """Let regions decide on jobs that are given to them, but for labels that others have."""
+        where = self._where()
+        self.settled.stay = self._labels.stuck(where)
+        region = chosen.region.copy()
+        region[[j for j, r in self._labels.closed(where) if region[j] == r]] = NONE
+        region[self._labels.outdone(region)] = NONE
         order = np.argsort(region, kind="stable")
         cuts = np.searchsorted(region[order], np.arange(len(self.problem.wan.regions) + 1))
         mine = {
@@ -190,6 +208,14 @@ class _Rounds:
             if answer.candidate is not None:
                 self.settled.add(part.region, part.told(answer.candidate), names)
 
+    def _where(self) -> Ints:
+        """Return the region of each job that runs or has started (jobs,), else NONE."""
+        region = self.problem.at.copy()
+        for j, (_, places) in self.settled.starts.items():
+            region[j] = self.problem.wan.host_region[places[0][2]]
+        region[list(self.settled.preempted)] = NONE
+        return region
+
     def _offered(self) -> Chosen:
         """Return the regions that jobs without a place are offered to next."""
         kinds = kinds_left(self.lying, self._taken(), self.settled.starts)
@@ -197,7 +223,7 @@ class _Rounds:
         waiting = [j for j in pending if j not in self.settled.starts]
         region = np.full(len(kinds.of_job), NONE, dtype=np.int64)
         model = region.copy()
-        for j, way in Room(kinds).offer(waiting, self.costs, self._tried):
+        for j, way in Room(kinds).offer(waiting, self.costs, self._barred()):
             region[j], model[j] = kinds.way_region[way], kinds.way_model[way]
         return Chosen(region, model)
 

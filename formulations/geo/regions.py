@@ -60,7 +60,7 @@ class Settled:
     """What is decided already, by the jobs' indices in the whole round, as a candidate says it.
 
     `of_region` and `came` have, by region, who has started or moved there, and the hosts to which
-    something came.
+    something came. Running jobs that `stay` may not move.
     """
 
     starts: dict[int, tuple[int, tuple[Place, ...]]] = field(default_factory=dict)
@@ -68,6 +68,7 @@ class Settled:
     slots: dict[int, Slots] = field(default_factory=dict)
     of_region: dict[int, list[int]] = field(default_factory=dict)
     came: dict[int, set[str]] = field(default_factory=dict)
+    stay: set[int] = field(default_factory=set)
 
     def add(self, region: int, found: Candidate, names: Sequence[str]) -> None:
         """Add a plan of a region, told of the whole round; hosts have these `names`."""
@@ -139,7 +140,7 @@ class Regions:
             return round_.model_copy(update={"jobs": mine})
 
         def arrays() -> Gangs:
-            if came or left:
+            if came or left or not settled.stay.isdisjoint(jobs):
                 return compile_round(document())
             variants = [model.get(j, NONE) for j in jobs]
             return cut(self.gangs, round_, jobs, hosts, variants, told)
@@ -223,7 +224,9 @@ class Regions:
             job = self._on(job, model)
         if j in settled.starts:
             job = job.model_copy(update={"running": self._runs(j, settled)})
-        elif job.running is not None and any(task.host in came for task in job.running.tasks):
+        elif job.running is not None and (
+            j in settled.stay or any(task.host in came for task in job.running.tasks)
+        ):
             pinned = job.running.model_copy(update={"pinned": True})
             job = job.model_copy(update={"running": pinned})
         if not any(group.hosts for option in job.options for group in option.groups):

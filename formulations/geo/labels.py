@@ -1,0 +1,116 @@
+"""Labels of `anti_affinity` at levels that hold several regions.
+
+A region keeps jobs of a label apart inside of it. Of regions that share a domain of the label's
+level, one at a time may start jobs of the label: the one where one runs, or else where the job was
+sent that is worth most. Where several regions have one already these stay where they are, since to
+move is to arrive. Only as many jobs of a label as there are domains without one are sent at first:
+room for more would be room for nobody.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import numpy as np
+
+from placewright.formulations.geo.compile import Problem
+from placewright.formulations.wan.compile import NONE, Bools, Ints
+
+Domain = tuple[str, int]
+"""A label and a domain of its level."""
+
+
+class Labels:
+    """Those of a round whose levels hold several regions."""
+
+    def __init__(self, problem: Problem) -> None:
+        round_, cluster = problem.round, problem.cluster
+        self._problem = problem
+        self._value = [job.value_of(0) for job in round_.jobs]
+        self._domains: dict[int, tuple[str, list[int]]] = {}
+        of_level: dict[str, list[int]] = {}
+        for level in range(cluster.levels.index(round_.geo.level)):
+            domain = np.full(len(problem.wan.regions), NONE, dtype=np.int64)
+            domain[problem.wan.host_region] = cluster.domain[level]
+            of_level[cluster.levels[level]] = domain.tolist()
+        for j, job in enumerate(round_.jobs):
+            asked = job.anti_affinity
+            if asked is not None and asked.level in of_level:
+                self._domains[j] = asked.label, of_level[asked.level]
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._domains)
+
+    def first(self) -> Bools:
+        """Return where jobs may be sent at first (jobs, regions)."""
+        at, may = self._problem.at, self._problem.can.copy()
+        held = {domain for _, domain in self._in(at)}
+        labelled: defaultdict[str, list[int]] = defaultdict(list)
+        for j, (label, domain) in self._domains.items():
+            if at[j] == NONE:
+                may[j] &= [(label, d) not in held for d in domain]
+                labelled[label].append(j)
+        for label, jobs in labelled.items():
+            jobs.sort(key=lambda j: -self._value[j])
+            domains = {(label, d) for d in self._domains[jobs[0]][1]}
+            able = [j for j in jobs if may[j].any()]
+            may[able[len(domains - held) :]] = False
+        return may
+
+    def closed(self, where: Ints) -> set[tuple[int, int]]:
+        """Return pending jobs, with regions to which they may not come.
+
+        Where a job of the label runs in the region itself, it may have to make way.
+
+        Parameters
+        ----------
+        where
+            (jobs,): the regions of jobs, NONE of those that are nowhere.
+        """
+        held, at = self._held(where), self._problem.at
+        begun = {domain for j, domain in self._in(where) if at[j] == NONE}
+        return {
+            (j, r)
+            for j, (label, domain) in self._domains.items()
+            if where[j] == NONE and at[j] == NONE
+            for r in np.flatnonzero(self._problem.can[j]).tolist()
+            if (label, domain[r]) in begun or held[label, domain[r]] - {r}
+        }
+
+    def stuck(self, where: Ints) -> set[int]:
+        """Return jobs that may not move in their region, for another region of the domain."""
+        held = self._held(where)
+        return {j for j, domain in self._in(where) if len(held[domain]) > 1}
+
+    def outdone(self, region: Ints) -> Bools:
+        """Return which jobs (jobs,) leave it to another region of their domain to start one.
+
+        Parameters
+        ----------
+        region
+            (jobs,): where they are sent, NONE of those that are not.
+        """
+        best: dict[Domain, int] = {}
+        for j, domain in self._in(region):
+            first = best.setdefault(domain, j)
+            if self._value[j] > self._value[first]:
+                best[domain] = j
+        found = np.zeros(len(region), dtype=np.bool_)
+        for j, domain in self._in(region):
+            found[j] = region[j] != region[best[domain]]
+        return found
+
+    def _held(self, where: Ints) -> defaultdict[Domain, set[int]]:
+        """Return the regions of each domain in which its label has a job."""
+        held: defaultdict[Domain, set[int]] = defaultdict(set)
+        for j, domain in self._in(where):
+            held[domain].add(int(where[j]))
+        return held
+
+    def _in(self, region: Ints) -> Iterator[tuple[int, Domain]]:
+        """Yield the jobs that have a label and a region, each with the label and its domain."""
+        for j, (label, domain) in self._domains.items():
+            if region[j] != NONE:
+                yield j, (label, domain[region[j]])
