@@ -11,15 +11,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from math import ceil
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.replicas.branching import Proven, Relaxed, branched, relaxed_if_any
+from placewright.formulations.replicas.branching import (
+    Proven,
+    Relaxed,
+    branched,
+    copies_of,
+    relaxed_if_any,
+)
 from placewright.formulations.replicas.fewer import fewer, largest
 from placewright.formulations.replicas.frugal import among, unavoidable
-from placewright.formulations.replicas.partly import copies_of, in_doubt, partly_whole
 from placewright.formulations.replicas.pool import Pool, pool_of
 from placewright.formulations.replicas.problem import HOMELESS, Problem
 from placewright.formulations.replicas.program import TOGETHER, Program, program_of
@@ -27,6 +32,9 @@ from placewright.formulations.replicas.whole import MOST_COPIES, Whole
 from placewright.formulations.session import SHARPNESS, Bound, Session, near
 from placewright.formulations.wan.compile import Bools
 from placewright.solver import Arrays
+
+if TYPE_CHECKING:
+    from placewright.formulations.replicas.places import Places
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -42,9 +50,6 @@ MANY_COPIES, FEW_DATASETS = 20_000, 200
 SOONER = 0.3
 """Share of the time left for that."""
 
-WHOLE_DATASETS = (15, 40, 100)
-"""So many datasets are made whole, one after the other, where the whole program is too large."""
-
 NEARER = (0.0199, 0.01, 0.004)
 """How much better than a plan points must be of which is shown that there are none."""
 
@@ -54,11 +59,10 @@ TIGHT = 0.8
 LAST = 0.05
 """Share of the time that is kept for the terms that no replicas are made whole for."""
 
-CLAIMING = 0.8
-"""Share of the time that such programs may take."""
 
-
-def bounds(problem: Problem, session: Session, held: Mapping[str, int]) -> Iterator[Bound]:
+def bounds(
+    problem: Problem, session: Session, held: Mapping[str, int], places: Places | None = None
+) -> Iterator[Bound]:
     """Yield bounds of every term, the quick ones first, and better ones as long as time is left.
 
     It ends early where all terms of the round's best plan are proven.
@@ -68,6 +72,8 @@ def bounds(problem: Problem, session: Session, held: Mapping[str, int]) -> Itera
     held
         Values of a plan by term. Each term is bounded among plans that are no worse in those
         before it.
+    places
+        A tree of the GiB copied that is there already, at what it holds.
     """
     terms = problem.terms
     pool = pool_of(problem.wan)
@@ -113,11 +119,18 @@ def bounds(problem: Problem, session: Session, held: Mapping[str, int]) -> Itera
             if near(proven[term], goal, SHARPNESS):
                 continue
             known = known_before(term)
-            program = program_with(matter(known), all_data=True)
-            arrays = program.arrays(term, known)
-            if (root := relaxed_if_any(arrays, session)) is not None:
-                question = _Question(program, arrays, root, goal, term, tuple(known.items()))
-                yield question.bound(Proven(root.bound, certified=True))
+            holds = tuple(known.items())
+            question = None
+            if places is not None and (term, holds) == ("copies", places.holds):
+                same = places.program, places.arrays, places.root
+                question = _Question(*same, goal, term, holds, places)
+            else:
+                program = program_with(matter(known), all_data=True)
+                arrays = program.arrays(term, known)
+                if (root := relaxed_if_any(arrays, session)) is not None:
+                    question = _Question(program, arrays, root, goal, term, holds)
+            if question is not None:
+                yield question.bound(Proven(question.root.bound, certified=True))
                 if term in BRANCHED and term in held:
                     questions.append(question)
         for left, question in zip(range(len(questions), 0, -1), questions, strict=True):
@@ -155,6 +168,7 @@ class _Question:
     goal: float
     term: str
     holds: tuple[tuple[str, int], ...]
+    places: Places | None = None
 
     def bound(self, proven: Proven) -> Bound:
         """Return what is proven as a bound of the term."""
@@ -170,15 +184,12 @@ class _Question:
         if FEW_COPIES < copies <= MOST_COPIES:
             yield from self._cut_off(session, share)
             return
-        for done, number in enumerate(WHOLE_DATASETS if copies > FEW_COPIES else ()):
-            if best >= self.goal or session.expired():
-                break
-            whole = in_doubt(self.program, self.root, number)
-            part = CLAIMING * share / (len(WHOLE_DATASETS) - done)
-            claim = partly_whole(self.program, self.arrays, self.root, whole, session, part)
-            if claim is not None and claim > best:
-                best = ceil(claim * (1 - SHARPNESS))
-                yield Proven(best, certified=False)
+        if copies > MOST_COPIES and not is_large(self.program.pool):
+            tree = self.places
+            if tree is None:
+                tree = _probed(self.program, self.arrays, self.root, self.holds, session)
+            yield from tree.claims(self.goal, (1 - share) * session.remaining())
+            return
         for step in branched(self.program, self.arrays, self.root, session, self.goal):
             if step.bound > best or step.certified:
                 best = max(best, step.bound)
@@ -220,6 +231,36 @@ class _Question:
                 yield Proven(best, certified=False)
             if cutoff is None or outcome.values is not None or outcome.bound < cutoff - 1:
                 return
+
+
+def places_of(problem: Problem, session: Session, held: Mapping[str, int]) -> Places | None:
+    """Return the tree of GiB copied, probed; None without solver or time, or where it is no use.
+
+    That is where few copies could be made, or too many. `held`: values of the terms before.
+    """
+    program = program_of(among(pool_of(problem.wan), held))
+    if not MOST_COPIES < int(program.pool.fresh.sum()) <= MANY_COPIES:
+        return None
+    arrays = program.arrays("copies", held)
+    root = relaxed_if_any(arrays, session)
+    if root is None or session.expired():
+        return None
+    return _probed(program, arrays, root, tuple(held.items()), session)
+
+
+def _probed(
+    program: Program,
+    arrays: Arrays,
+    root: Relaxed,
+    holds: tuple[tuple[str, int], ...],
+    session: Session,
+) -> Places:
+    # Only here, as it loads a compiler.
+    from placewright.formulations.replicas.places import Places
+
+    places = Places(program, arrays, root, holds, session)
+    places.probe()
+    return places
 
 
 def relaxed_replicas(

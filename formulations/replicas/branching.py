@@ -131,6 +131,14 @@ def impossible(arrays: Arrays, session: Session) -> bool:
     return least is not None and least > 0
 
 
+def copies_of(program: Program, found: Relaxed) -> Floats:
+    """Return how much of each copy (datasets, regions) is made; nothing without a point."""
+    fresh = program.pool.fresh
+    if found.point is None:
+        return np.zeros(fresh.shape)
+    return np.where(fresh, np.append(found.point, 0.0)[program.replica], 0.0)
+
+
 def branched(
     program: Program, arrays: Arrays, root: Relaxed, session: Session, goal: float
 ) -> Iterator[Proven]:

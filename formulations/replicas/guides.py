@@ -22,11 +22,10 @@ from itertools import count, takewhile
 
 import numpy as np
 
-from placewright.formulations.replicas.branching import Relaxed, relaxed_if_any
+from placewright.formulations.replicas.branching import Relaxed, copies_of, relaxed_if_any
 from placewright.formulations.replicas.draft import Draft
 from placewright.formulations.replicas.fewer import largest, making_up
 from placewright.formulations.replicas.frugal import among, unavoidable
-from placewright.formulations.replicas.partly import copies_of
 from placewright.formulations.replicas.pool import Pool, pool_of
 from placewright.formulations.replicas.problem import Problem
 from placewright.formulations.replicas.program import program_of

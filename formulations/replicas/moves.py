@@ -33,9 +33,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def compiled(function: Function) -> Function:
     """Return a function in machine code, kept on disk where there is a place for it."""
     try:
-        return cast(Function, numba.njit(cache=True)(function))
+        return cast(Function, numba.njit(cache=True, nogil=True)(function))
     except RuntimeError:
-        return cast(Function, numba.njit(function))
+        return cast(Function, numba.njit(nogil=True)(function))
 
 
 class State(NamedTuple):

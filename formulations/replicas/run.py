@@ -6,10 +6,11 @@ import time
 from collections.abc import Generator, Iterator
 from dataclasses import replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from placewright.formulations.replicas.bounds import bounds, relaxed_replicas
+from placewright.formulations.replicas.bounds import bounds, places_of, relaxed_replicas
 from placewright.formulations.replicas.carrying import carry, too_large
 from placewright.formulations.replicas.draft import Draft
 from placewright.formulations.replicas.dropping import balanced
@@ -24,6 +25,9 @@ from placewright.formulations.session import Bound, Candidate, Session
 from placewright.formulations.wan.compile import Bools
 from placewright.solver.arrays import Floats
 
+if TYPE_CHECKING:
+    from placewright.formulations.replicas.places import Places
+
 RARELY = 10.0
 """A plan is shown while showing takes at most one part in so many of the search's time."""
 
@@ -32,6 +36,9 @@ RESERVE = 2.0
 
 ANNEALING, FITTING, CROSSING = 0.08, 0.03, 0.06
 """Shares of the time, at most: for annealing once, for homes beside that, and for crossing it."""
+
+LIKELY = 2
+"""Regions that the dataset which matters most may go to, one in each run."""
 
 RUNS, EVOLVING, SOONER = 10, 0.5, 0.15
 """How often that is done, and for how much of the time before bounds at most.
@@ -77,6 +84,7 @@ class Relocation:
         self.problem, self.session = problem, session
         self._draft: Draft
         self._refused = np.zeros_like(problem.now)
+        self._places: Places | None = None
 
     @cached_property
     def _too_large(self) -> Bools:
@@ -91,7 +99,7 @@ class Relocation:
         if not self.session.expired():
             yield from self._bettering(draft)
         # What needs no solver is proven even then.
-        yield from bounds(self.problem, self.session, dict(self.session.best or {}))
+        yield from bounds(self.problem, self.session, dict(self.session.best or {}), self._places)
 
     def _bettering(self, draft: Draft) -> Iterator[Candidate | Bound]:
         """Yield what comes of a greedy draft in the time that is left."""
@@ -106,6 +114,8 @@ class Relocation:
             copies = (problem.may_hold & ~problem.now)[problem.group].sum()
             guiding = copies <= MOST_COPIES and problem.workloads < MANY
             reserve = (PROVING if guiding else LATER) * seconds
+            if not guiding:
+                self._places = self._tree()
             share = SOONER if guiding else EVOLVING
             yield from self._evolved(draft, seconds, share * (session.remaining() - reserve))
             relaxed = (yield from self._guided(reserve)) if guiding else None
@@ -121,22 +131,43 @@ class Relocation:
             if (self._refused == before).all() or self.session.expired():
                 break
 
+    def _tree(self) -> Places | None:
+        """Return the tree of where the largest data goes, at what the last candidate is worth."""
+        terms = ("overload", "remote_reads")
+        if self.problem.terms[:3] != (*terms, "copies"):
+            return None
+        held = dict(zip(terms, self._rank(self._draft), strict=False))
+        return places_of(self.problem, self.session, held)
+
     def _annealed(self, draft: Draft, seconds: float, run: int) -> Draft:
         """Return what comes of a draft by annealing, in its share of so many seconds.
 
-        All homes are decided anew beside its replicas: to fill what there is to the last GPU takes
-        many jobs that move together.
+        Where relaxations say what the dataset that matters most costs in each region, it may only
+        go to one where it costs least, a different one from run to run. All homes are decided anew
+        beside the replicas in the end: to fill what there is to the last GPU takes many jobs that
+        move together.
         """
         # Only here, as it loads a compiler, half a second that no other policy is to pay for.
         from placewright.formulations.replicas.annealing import Annealing
 
-        may_hold = self.problem.may_hold & ~self._refused
+        may_hold = self.problem.may_hold & ~self._refused & ~self._elsewhere(run)
         annealing = Annealing(self.problem, draft, may_hold, self.session.seed + run)
         found = annealing.run(self.session, ANNEALING * seconds)
         search = Neighbours(self.problem, self.session, found, None)
         search.learn(found, self._refused)
         search.fit(FITTING * seconds)
         return search.draft
+
+    def _elsewhere(self, run: int) -> Bools:
+        """Return copies (groups, regions) that are not made in a run."""
+        found = np.zeros_like(self.problem.now)
+        first = None if self._places is None else self._places.first()
+        if first is not None:
+            dataset, regions = first
+            group = self.problem.group[dataset]
+            found[group] = ~self.problem.now[group]
+            found[group, regions[(run - 1) % min(LIKELY, len(regions))]] = False
+        return found
 
     def _evolved(self, draft: Draft, seconds: float, most: float) -> Iterator[Candidate]:
         """Anneal a draft again and again, and cross each outcome with the best.
@@ -219,8 +250,11 @@ class Relocation:
     def _relaxed(self) -> Floats | None:
         """Return the replicas (groups, regions) of a relaxation that is no worse than the draft."""
         problem = self.problem
-        overload, remote_reads, _ = self._rank(self._draft)
-        found = relaxed_replicas(problem, self.session, overload, remote_reads, RELAXING)
+        if self._places is not None:
+            found: Floats | None = self._places.replicas
+        else:
+            overload, remote_reads, _ = self._rank(self._draft)
+            found = relaxed_replicas(problem, self.session, overload, remote_reads, RELAXING)
         if found is None:
             return None
         replicas = np.zeros(problem.now.shape)

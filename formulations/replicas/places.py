@@ -1,0 +1,245 @@
+"""Where the largest datasets go: a tree of relaxations, each with some copies said.
+
+    copied nowhere   or   a copy in region 1   or   none there and one in region 2   or   ...
+
+is true of every dataset, so the least bound of these holds for every plan. The relaxation copies
+large data by parts to many regions, and with it what is read beside it. Where the few largest
+datasets are to be said by region, that shows what else has to come, and who has to leave.
+
+Datasets of which most GiB are in doubt are *probed* first: each of their answers on its own. Of
+these the tree branches on those that would make the smallest one, if their answers cost as much
+everywhere as they do alone (Le Bodic and Nemhauser, "An abstract model for branching",
+Mathematical Programming 166, 2017). Where they cost least is also where to look for plans.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import count
+from math import ceil
+from typing import TypeAlias
+
+import numpy as np
+
+from placewright.formulations.replicas.branching import Proven, Relaxed, copies_of
+from placewright.formulations.replicas.descent import WIDTH, Descent, Start
+from placewright.formulations.replicas.program import Program
+from placewright.formulations.session import SHARPNESS, Session
+from placewright.formulations.wan.compile import NONE
+from placewright.solver import Arrays
+from placewright.solver.arrays import Floats
+
+Said: TypeAlias = Mapping[int, float]
+"""Columns of copies, and whether they are made."""
+
+THREADS = 2
+"""Relaxations are solved by so many threads, `WIDTH` at once in each."""
+
+PROBED, PROBING, SURER = 8, 600, 2500
+"""Datasets that are probed, steps for each of their answers, and more for those of the first."""
+
+STEPS = 1000
+"""Steps for each leaf of the tree, before it is split or gets as many more."""
+
+MORE = 1e-3
+"""Of a bound, what so many steps must have added for more of them."""
+
+LEAST = 4e-4
+"""Of a bound, what an answer costs at least, as far as the size of trees goes."""
+
+DOUBT = 0.1
+"""Copies of a dataset in part, in all, from which on it is in doubt."""
+
+MOST_TURNS = 20
+"""Turns of all threads, where the clock must not decide."""
+
+NEARER = (0.0499, 0.0399, 0.0299, 0.0199)
+"""How near to a plan bounds are to come, one after the other."""
+
+
+@dataclass(order=True, slots=True)
+class _Leaf:
+    """`ready`: more steps would add little, so it is to be split."""
+
+    bound: float
+    number: int
+    said: Said = field(compare=False)
+    start: Start = field(compare=False)
+    ready: bool = field(compare=False)
+
+
+class Places:
+    """The tree of a relaxation.
+
+    Attributes
+    ----------
+    program, arrays
+        The relaxation.
+    holds : tuple of (term, value)
+        What its plans keep.
+    root : Relaxed
+        What the relaxation says.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        arrays: Arrays,
+        root: Relaxed,
+        holds: tuple[tuple[str, int], ...],
+        session: Session,
+    ) -> None:
+        self.program, self.arrays, self.root, self.holds = program, arrays, root, holds
+        self._session = session
+        self._descent = Descent(arrays)
+        point = np.zeros(arrays.columns) if root.point is None else root.point
+        self._start = self._descent.start(point, root.prices)
+        self._number = count()
+        self._probed: dict[tuple[int, int], float] = {}
+        self._size: dict[int, float] = {}
+
+    @property
+    def replicas(self) -> Floats:
+        """How much of each replica (datasets, regions) there is in the relaxation."""
+        point = self._descent.point(self._start) if self.root.point is None else self.root.point
+        found: Floats = np.append(point, 0.0)[self.program.replica]
+        return found
+
+    def probe(self) -> None:
+        """Find what each answer costs, of some datasets."""
+        root, program = self.root, self.program
+        doubt = _doubt(copies_of(program, root))
+        datasets = np.argsort(-program.pool.wan.size * doubt, kind="stable")[:PROBED]
+        datasets = datasets[doubt[datasets] > DOUBT]
+        answers: dict[tuple[int, int], Said] = {}
+        for p in datasets.tolist():
+            columns, regions = program.replica[p], np.flatnonzero(program.pool.fresh[p])
+            answers |= {(p, r): {int(columns[r]): 1.0} for r in regions.tolist()}
+            answers[p, NONE] = dict.fromkeys(columns[regions].tolist(), 0.0)
+        leaves = [self._leaf(root.bound, said, self._start) for said in answers.values()]
+        found = dict(zip(answers, self._turn(leaves, PROBING, np.inf), strict=True))
+        self._probed = {key: leaf.bound for key, leaf in found.items()}
+        for p in datasets.tolist():
+            costs = [bound - root.bound for (q, _), bound in self._probed.items() if q == p]
+            self._size[p] = _growth(np.maximum(costs, LEAST * max(1, root.bound)))
+        if self._size:
+            p = min(self._size, key=self._size.__getitem__)
+            mine = sorted((key for key in found if key[0] == p), key=self._probed.__getitem__)
+            mine = mine[: THREADS * WIDTH]
+            surer = self._turn([found[key] for key in mine], SURER, np.inf)
+            self._probed |= {key: leaf.bound for key, leaf in zip(mine, surer, strict=True)}
+
+    def first(self) -> tuple[int, list[int]] | None:
+        """Return the dataset that is branched on first, and regions, the likeliest first."""
+        if not self._size:
+            return None
+        p = min(self._size, key=self._size.__getitem__)
+        bounds = {r: bound for (q, r), bound in self._probed.items() if q == p and r != NONE}
+        return p, sorted(bounds, key=bounds.__getitem__)
+
+    def claims(self, goal: float, until: float) -> Iterator[Proven]:
+        """Yield better and better claims until so many seconds are left, or the goal is reached."""
+        session, best = self._session, float(self.root.bound)
+        leaves = [_Leaf(best, next(self._number), {}, self._start, ready=True)]
+        turns = 0
+        while leaves and leaves[0].bound < goal:
+            if turns >= MOST_TURNS or (not session.deterministic and session.expired(until)):
+                return
+            aim = next((a for a in (goal * (1 - n) for n in NEARER) if a > best), goal)
+            chosen = self._least(leaves, goal)
+            for leaf in self._turn(chosen, STEPS, aim):
+                heapq.heappush(leaves, leaf)
+            turns += session.deterministic
+            now = min(leaves[0].bound, goal) if leaves else goal
+            if now > best + 1:
+                best = now
+                yield Proven(ceil(best * (1 - SHARPNESS)), certified=False)
+
+    def _least(self, leaves: list[_Leaf], goal: float) -> list[_Leaf]:
+        """Take the leaves of the least bounds, splitting those that are ready."""
+        chosen: list[_Leaf] = []
+        while leaves and len(chosen) < THREADS * WIDTH and leaves[0].bound < goal:
+            leaf = heapq.heappop(leaves)
+            if not leaf.ready:
+                chosen.append(leaf)
+                continue
+            for child in self._split(leaf):
+                if child.bound < goal:
+                    heapq.heappush(leaves, child)
+        return chosen
+
+    def _turn(self, leaves: Sequence[_Leaf], steps: int, cutoff: float) -> list[_Leaf]:
+        """Return leaves after some more steps."""
+        parts = [leaves[k : k + WIDTH] for k in range(0, len(leaves), WIDTH)]
+
+        def run(part: Sequence[_Leaf]) -> list[tuple[float, Start]]:
+            said, starts = [leaf.said for leaf in part], [leaf.start for leaf in part]
+            return self._descent.run(said, starts, steps, cutoff)
+
+        with ThreadPoolExecutor(THREADS) as threads:
+            found = [end for ends in threads.map(run, parts) for end in ends]
+        return [
+            _Leaf(
+                max(bound, leaf.bound),
+                leaf.number,
+                leaf.said,
+                # Of leaves that are done a start of their own would only take up memory.
+                end if bound < cutoff else self._start,
+                ready=bound < leaf.bound + MORE * abs(leaf.bound),
+            )
+            for leaf, (bound, end) in zip(leaves, found, strict=True)
+        ]
+
+    def _split(self, leaf: _Leaf) -> Iterator[_Leaf]:
+        """Yield the leaves that take a leaf's place."""
+        replica, fresh = self.program.replica, self.program.pool.fresh
+        copies = np.where(fresh, np.append(self._descent.point(leaf.start), 0.0)[replica], 0.0)
+        copies[np.isin(replica, list(leaf.said))] = 0.0
+        p = self._open(copies)
+        if p is None:
+            yield self._leaf(leaf.bound, leaf.said, leaf.start)
+            return
+        regions = np.flatnonzero(fresh[p] & ~np.isin(replica[p], list(leaf.said))).tolist()
+        copied = any(leaf.said.get(column) for column in replica[p].tolist())
+        said = dict(leaf.said)
+        for r in sorted(regions, key=lambda r: -float(copies[p, r])):
+            bound = max(leaf.bound, self._probed.get((p, r), 0.0))
+            column = int(replica[p, r])
+            yield self._leaf(bound, {**said, column: 1.0}, leaf.start)
+            said[column] = 0.0
+        # A dataset that has a copy already may have no other.
+        bound = leaf.bound if copied else max(leaf.bound, self._probed.get((p, NONE), 0.0))
+        yield self._leaf(bound, said, leaf.start)
+
+    def _leaf(self, bound: float, said: Said, start: Start) -> _Leaf:
+        return _Leaf(bound, next(self._number), said, start, ready=False)
+
+    def _open(self, copies: Floats) -> int | None:
+        """Return the dataset to branch on, None if none of these copies is in doubt."""
+        doubt = _doubt(copies)
+        probed = [p for p in self._size if doubt[p] > DOUBT]
+        if probed:
+            return min(probed, key=self._size.__getitem__)
+        p = int((self.program.pool.wan.size * doubt).argmax())
+        return p if doubt[p] > DOUBT else None
+
+
+def _doubt(copies: Floats) -> Floats:
+    """Return how far copies (datasets, regions) are from being made or not (datasets,)."""
+    doubt: Floats = np.minimum(copies, 1.0 - copies).clip(0.0).sum(axis=1)
+    return doubt
+
+
+def _growth(costs: Floats) -> float:
+    """Return how fast a tree grows of which every leaf is split into some that cost so much more.
+
+    It has exp(growth times what they are to cost) leaves: sum of exp(-growth costs) = 1.
+    """
+    low, high = 0.0, float(np.log(max(2, len(costs))) / costs.min())
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.exp(-middle * costs).sum() > 1 else (low, middle)
+    return high

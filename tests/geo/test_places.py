@@ -1,0 +1,120 @@
+"""Where the largest datasets go: bounds of many relaxations at once, and the tree of them."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from placewright.formulations.replicas import bounds as bounding
+from placewright.formulations.replicas.branching import Relaxed, relaxed
+from placewright.formulations.replicas.compile import compile_replicas
+from placewright.formulations.replicas.descent import WIDTH, Descent
+from placewright.formulations.replicas.frugal import among
+from placewright.formulations.replicas.places import Places
+from placewright.formulations.replicas.pool import pool_of
+from placewright.formulations.replicas.program import TOGETHER, Program, program_of
+from placewright.formulations.replicas.run import LIKELY, Relocation
+from placewright.formulations.session import Session
+from placewright.instances.geo_generator import generate
+from placewright.instances.round import Round
+from placewright.solver import Arrays, InProcess
+
+TERMS = ("overload", "remote_reads", "copies", "imbalance", "hottest")
+ROUNDS = int(os.environ.get("PLACEWRIGHT_BOUNDED_ROUNDS", "40"))
+CLOSE = 1e-3
+"""What single precision may lose of a bound."""
+
+
+def fresh() -> Session:
+    return Session(InProcess().solve, deadline=time.monotonic() + 60.0, deterministic=True)
+
+
+def relaxation(round_: Round, term: str, held: dict[str, int]) -> tuple[Program, Arrays, Relaxed]:
+    program = program_of(among(pool_of(compile_replicas(round_).wan), held))
+    arrays = program.arrays(term, held)
+    root = relaxed(arrays, fresh())
+    assert root is not None
+    return program, arrays, root
+
+
+def test_descents_come_to_what_a_solver_proves() -> None:
+    round_ = generate(
+        regions=5, datasets=30, jobs=150, gpus=600, mix="spare", seed=0, policy="replicas"
+    )
+    program, arrays, root = relaxation(round_, "copies", {"overload": 0, "remote_reads": 0})
+    assert root.point is not None
+    descent = Descent(arrays)
+    start = descent.start(root.point, root.prices)
+    rng = np.random.default_rng(0)
+    columns = rng.choice(program.replica[program.pool.fresh], WIDTH - 1, replace=False).tolist()
+    said = [{}, *({int(column): float(rng.integers(2))} for column in columns)]
+    few = descent.run(said, [start] * WIDTH, 200, np.inf)
+    many = descent.run(said, [start] * WIDTH, 6000, np.inf)
+    close = 0
+    for answer, (early, _), (late, _) in zip(said, few, many, strict=True):
+        lower, upper = arrays.lower.copy(), arrays.upper.copy()
+        for column, value in answer.items():
+            lower[column] = upper[column] = value
+        exact = relaxed(replace(arrays, lower=lower, upper=upper), fresh())
+        assert exact is not None
+        assert early <= late + 1e-6
+        assert late <= exact.bound + 1 + CLOSE * exact.bound
+        close += late >= 0.99 * exact.bound
+    assert close >= WIDTH - 1
+    assert descent.run([{}], [start], 50, np.inf)[0][0] == pytest.approx(root.bound, rel=1e-3)
+
+
+def test_no_claim_is_better_than_the_best_plan(
+    replicas_oracle: ModuleType, geo_tiny: ModuleType
+) -> None:
+    sharper = 0
+    for seed in range(1000, 1000 + ROUNDS):
+        round_ = geo_tiny.replicas(seed)
+        vectors = sorted(replicas_oracle.vectors(round_))
+        held = dict(zip(TERMS, vectors[0], strict=True))
+        both = min(v[1] + v[2] for v in vectors if v[0] <= held["overload"])
+        for term, names, least in (
+            ("copies", TERMS[:2], held["copies"]),
+            (TOGETHER, TERMS[:1], both),
+        ):
+            known = {name: held[name] for name in names}
+            program, arrays, root = relaxation(round_, term, known)
+            for goal in (float(least), least + 5.0):
+                places = Places(program, arrays, root, tuple(known.items()), fresh())
+                places.probe()
+                claims = [step.bound for step in places.claims(goal, 0.0)]
+                assert claims == sorted(claims)
+                assert all(claim <= least for claim in claims), (seed, term, claims, least)
+                sharper += bool(claims) and claims[-1] > root.bound
+    assert sharper
+
+
+def test_each_run_sends_the_first_dataset_to_one_region(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounding, "MOST_COPIES", 10)
+    round_ = generate(
+        regions=5, datasets=30, jobs=150, gpus=600, mix="spare", seed=1, policy="replicas"
+    )
+    problem = compile_replicas(round_)
+    places = bounding.places_of(problem, fresh(), {"overload": 0, "remote_reads": 0})
+    assert places is not None
+    first = places.first()
+    assert first is not None
+    dataset, regions = first
+    again = bounding.places_of(problem, fresh(), {"overload": 0, "remote_reads": 0})
+    assert again is not None
+    assert again.first() == first
+    assert places.replicas.shape == (len(problem.wan.datasets), problem.regions)
+    relocation = Relocation(problem, fresh())
+    assert not relocation._elsewhere(1).any()
+    relocation._places = places
+    group = problem.group[dataset]
+    for run in range(1, 2 * LIKELY):
+        barred = relocation._elsewhere(run)
+        allowed = np.flatnonzero(~barred[group] & ~problem.now[group])
+        assert allowed.tolist() == [regions[(run - 1) % LIKELY]]
+        assert not np.delete(barred, group, axis=0).any()
