@@ -233,16 +233,19 @@ class _Question:
                 return
 
 
-def places_of(problem: Problem, session: Session, held: Mapping[str, int]) -> Places | None:
+def places_of(
+    problem: Problem, session: Session, held: Mapping[str, int], share: float = 1.0
+) -> Places | None:
     """Return the tree of GiB copied, probed; None without solver or time, or where it is no use.
 
-    That is where few copies could be made, or too many. `held`: values of the terms before.
+    That is where few copies could be made, or too many. `held`: values of the terms before. The
+    relaxation may take a share of the time left.
     """
     program = program_of(among(pool_of(problem.wan), held))
     if not MOST_COPIES < int(program.pool.fresh.sum()) <= MANY_COPIES:
         return None
     arrays = program.arrays("copies", held)
-    root = relaxed_if_any(arrays, session)
+    root = relaxed_if_any(arrays, session, share)
     if root is None or session.expired():
         return None
     return _probed(program, arrays, root, tuple(held.items()), session)

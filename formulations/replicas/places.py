@@ -44,6 +44,9 @@ PROBED, PROBING, SURER = 8, 600, 2500
 STEPS = 1000
 """Steps for each leaf of the tree, before it is split or gets as many more."""
 
+PATIENCE = 0.15
+"""Share of the time left for all of that."""
+
 MORE = 1e-3
 """Of a bound, what so many steps must have added for more of them."""
 
@@ -109,7 +112,7 @@ class Places:
         return found
 
     def probe(self) -> None:
-        """Find what each answer costs, of some datasets."""
+        """Find what each answer costs, of some datasets, as long as that is soon done."""
         root, program = self.root, self.program
         doubt = _doubt(copies_of(program, root))
         datasets = np.argsort(-program.pool.wan.size * doubt, kind="stable")[:PROBED]
@@ -119,12 +122,19 @@ class Places:
             columns, regions = program.replica[p], np.flatnonzero(program.pool.fresh[p])
             answers |= {(p, r): {int(columns[r]): 1.0} for r in regions.tolist()}
             answers[p, NONE] = dict.fromkeys(columns[regions].tolist(), 0.0)
-        leaves = [self._leaf(root.bound, said, self._start) for said in answers.values()]
-        found = dict(zip(answers, self._turn(leaves, PROBING, np.inf), strict=True))
+        found: dict[tuple[int, int], _Leaf] = {}
+        until = (1 - PATIENCE) * self._session.remaining()
+        for k in range(0, len(answers), THREADS * WIDTH):
+            keys = list(answers)[k : k + THREADS * WIDTH]
+            leaves = [self._leaf(root.bound, answers[key], self._start) for key in keys]
+            found |= dict(zip(keys, self._turn(leaves, PROBING, np.inf), strict=True))
+            if not self._session.deterministic and self._session.expired(until):
+                break
         self._probed = {key: leaf.bound for key, leaf in found.items()}
         for p in datasets.tolist():
-            costs = [bound - root.bound for (q, _), bound in self._probed.items() if q == p]
-            self._size[p] = _growth(np.maximum(costs, LEAST * max(1, root.bound)))
+            if (p, NONE) in found:
+                costs = [bound - root.bound for (q, _), bound in self._probed.items() if q == p]
+                self._size[p] = _growth(np.maximum(costs, LEAST * max(1, root.bound)))
         if self._size:
             p = min(self._size, key=self._size.__getitem__)
             mine = sorted((key for key in found if key[0] == p), key=self._probed.__getitem__)

@@ -40,16 +40,17 @@ ANNEALING, FITTING, CROSSING = 0.08, 0.03, 0.06
 LIKELY = 2
 """Regions that the dataset which matters most may go to, one in each run."""
 
-RUNS, EVOLVING, SOONER = 10, 0.5, 0.15
+RUNS, EVOLVING, SOONER, LONGER = 10, 0.5, 0.15, 0.75
 """How often that is done, and for how much of the time before bounds at most.
 
-Less where points of the program are searched then.
+Less where points of the program are searched then; longer, and twice as often, where each run sends
+the largest data somewhere.
 """
 
 MANY = 1000
 """Workloads from which on no points of the program are searched: annealing is sooner as good."""
 
-PROVING, LATER = 0.38, 0.25
+PROVING, LATER = 0.38, 0.35
 """Shares of the time for bounds: where such points are searched, and where they are not."""
 
 GUIDES = 0.85
@@ -114,9 +115,8 @@ class Relocation:
             copies = (problem.may_hold & ~problem.now)[problem.group].sum()
             guiding = copies <= MOST_COPIES and problem.workloads < MANY
             reserve = (PROVING if guiding else LATER) * seconds
-            if not guiding:
-                self._places = self._tree()
-            share = SOONER if guiding else EVOLVING
+            self._places = None if guiding else self._tree()
+            share = SOONER if guiding else EVOLVING if self._places is None else LONGER
             yield from self._evolved(draft, seconds, share * (session.remaining() - reserve))
             relaxed = (yield from self._guided(reserve)) if guiding else None
             yield from self._search(self._relaxed() if relaxed is None else relaxed, reserve)
@@ -137,7 +137,7 @@ class Relocation:
         if self.problem.terms[:3] != (*terms, "copies"):
             return None
         held = dict(zip(terms, self._rank(self._draft), strict=False))
-        return places_of(self.problem, self.session, held)
+        return places_of(self.problem, self.session, held, RELAXING)
 
     def _annealed(self, draft: Draft, seconds: float, run: int) -> Draft:
         """Return what comes of a draft by annealing, in its share of so many seconds.
@@ -176,7 +176,7 @@ class Relocation:
         """
         session = self.session
         until = session.remaining() - most
-        for run in range(1, RUNS):
+        for run in range(1, RUNS if self._places is None else 2 * RUNS):
             if session.expired(until):
                 break
             found = self._annealed(draft, seconds, run)
