@@ -139,6 +139,12 @@ def copies_of(program: Program, found: Relaxed) -> Floats:
     return np.where(fresh, np.append(found.point, 0.0)[program.replica], 0.0)
 
 
+def doubt_of(copies: Floats) -> Floats:
+    """Return how far copies (datasets, regions) are from being made or not (datasets,)."""
+    doubt: Floats = np.minimum(copies, 1.0 - copies).clip(0.0).sum(axis=1)
+    return doubt
+
+
 def branched(
     program: Program, arrays: Arrays, root: Relaxed, session: Session, goal: float
 ) -> Iterator[Proven]:

@@ -24,7 +24,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from placewright.formulations.replicas.branching import Proven, Relaxed, copies_of
+from placewright.formulations.replicas.branching import Proven, Relaxed, copies_of, doubt_of
 from placewright.formulations.replicas.descent import WIDTH, Descent, Start
 from placewright.formulations.replicas.program import Program
 from placewright.formulations.session import SHARPNESS, Session
@@ -114,7 +114,7 @@ class Places:
     def probe(self) -> None:
         """Find what each answer costs, of some datasets, as long as that is soon done."""
         root, program = self.root, self.program
-        doubt = _doubt(copies_of(program, root))
+        doubt = doubt_of(copies_of(program, root))
         datasets = np.argsort(-program.pool.wan.size * doubt, kind="stable")[:PROBED]
         datasets = datasets[doubt[datasets] > DOUBT]
         answers: dict[tuple[int, int], Said] = {}
@@ -160,23 +160,31 @@ class Places:
                 return
             aim = next((a for a in (goal * (1 - n) for n in NEARER) if a > best), goal)
             chosen = self._least(leaves, goal)
+            if chosen is None:
+                return
             for leaf in self._turn(chosen, STEPS, aim):
                 heapq.heappush(leaves, leaf)
             turns += session.deterministic
             now = min(leaves[0].bound, goal) if leaves else goal
-            if now > best + 1:
+            if now > best:
                 best = now
-                yield Proven(ceil(best * (1 - SHARPNESS)), certified=False)
+                yield Proven(int(best), certified=False)
 
-    def _least(self, leaves: list[_Leaf], goal: float) -> list[_Leaf]:
-        """Take the leaves of the least bounds, splitting those that are ready."""
+    def _least(self, leaves: list[_Leaf], goal: float) -> list[_Leaf] | None:
+        """Take the leaves of the least bounds, splitting those that are ready.
+
+        None if one cannot be split: nothing of it is in doubt.
+        """
         chosen: list[_Leaf] = []
         while leaves and len(chosen) < THREADS * WIDTH and leaves[0].bound < goal:
             leaf = heapq.heappop(leaves)
             if not leaf.ready:
                 chosen.append(leaf)
                 continue
-            for child in self._split(leaf):
+            children = list(self._split(leaf))
+            if not children:
+                return None
+            for child in children:
                 if child.bound < goal:
                     heapq.heappush(leaves, child)
         return chosen
@@ -190,7 +198,9 @@ class Places:
             return self._descent.run(said, starts, steps, cutoff)
 
         with ThreadPoolExecutor(THREADS) as threads:
-            found = [end for ends in threads.map(run, parts) for end in ends]
+            ends = [end for ends in threads.map(run, parts) for end in ends]
+        # What is counted is whole.
+        found = [(ceil(bound - SHARPNESS * max(1.0, abs(bound))), end) for bound, end in ends]
         return [
             _Leaf(
                 max(bound, leaf.bound),
@@ -204,13 +214,12 @@ class Places:
         ]
 
     def _split(self, leaf: _Leaf) -> Iterator[_Leaf]:
-        """Yield the leaves that take a leaf's place."""
+        """Yield the leaves that take a leaf's place, none if nothing of it is in doubt."""
         replica, fresh = self.program.replica, self.program.pool.fresh
         copies = np.where(fresh, np.append(self._descent.point(leaf.start), 0.0)[replica], 0.0)
         copies[np.isin(replica, list(leaf.said))] = 0.0
         p = self._open(copies)
         if p is None:
-            yield self._leaf(leaf.bound, leaf.said, leaf.start)
             return
         regions = np.flatnonzero(fresh[p] & ~np.isin(replica[p], list(leaf.said))).tolist()
         copied = any(leaf.said.get(column) for column in replica[p].tolist())
@@ -229,18 +238,12 @@ class Places:
 
     def _open(self, copies: Floats) -> int | None:
         """Return the dataset to branch on, None if none of these copies is in doubt."""
-        doubt = _doubt(copies)
+        doubt = doubt_of(copies)
         probed = [p for p in self._size if doubt[p] > DOUBT]
         if probed:
             return min(probed, key=self._size.__getitem__)
         p = int((self.program.pool.wan.size * doubt).argmax())
         return p if doubt[p] > DOUBT else None
-
-
-def _doubt(copies: Floats) -> Floats:
-    """Return how far copies (datasets, regions) are from being made or not (datasets,)."""
-    doubt: Floats = np.minimum(copies, 1.0 - copies).clip(0.0).sum(axis=1)
-    return doubt
 
 
 def _growth(costs: Floats) -> float:

@@ -18,6 +18,7 @@ from placewright.formulations.replicas.branching import relaxed
 from placewright.formulations.replicas.compile import compile_replicas
 from placewright.formulations.replicas.fewer import fewer, largest
 from placewright.formulations.replicas.frugal import among
+from placewright.formulations.replicas.partly import in_doubt, partly_whole
 from placewright.formulations.replicas.pool import pool_of
 from placewright.formulations.replicas.problem import HOMELESS
 from placewright.formulations.replicas.program import TOGETHER, program_of
@@ -58,6 +59,36 @@ def test_no_bound_is_better_than_the_best_plan(
             reached += proven[-1] == least
     # Jobs may be split, and links are added up: few bounds are off for that.
     assert reached >= 2 * ROUNDS * 0.9
+
+
+def test_no_claim_of_few_whole_datasets_is_better_than_the_best_plan(
+    replicas_oracle: ModuleType, geo_tiny: ModuleType
+) -> None:
+    sharper = 0
+    for seed in range(1000, 1000 + ROUNDS):
+        round_ = geo_tiny.replicas(seed)
+        pool = pool_of(compile_replicas(round_).wan)
+        vectors = sorted(replicas_oracle.vectors(round_))
+        held = dict(zip(TERMS, vectors[0], strict=True))
+        program = program_of(among(pool, {"overload": held["overload"]}))
+        for term, known in (
+            ("copies", {t: held[t] for t in TERMS[:2]}),
+            (TOGETHER, {"overload": held["overload"]}),
+        ):
+            least = min(v[1] + v[2] for v in vectors if v[0] <= held["overload"])
+            if term == "copies":
+                least = held["copies"]
+            arrays = program.arrays(term, known)
+            root = relaxed(arrays, fresh())
+            assert root is not None
+            for number in (1, 2):
+                whole = in_doubt(program, root, number)
+                claim = partly_whole(program, arrays, root, whole, fresh(), 1.0)
+                if claim is not None:
+                    assert claim <= least + 1e-4, (seed, term, claim, least)
+                    assert claim >= root.bound - 1 - 1e-4
+                    sharper += claim > root.bound + 0.5
+    assert sharper
 
 
 def test_no_bound_of_few_datasets_is_better_than_the_best_plan(
