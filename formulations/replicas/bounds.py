@@ -252,9 +252,10 @@ def places_of(
     That is where few copies could be made, or too many. `held`: values of the terms before. The
     relaxation may take a share of the time left.
     """
-    program = program_of(among(pool_of(problem.wan), held))
-    if not MOST_COPIES < int(program.pool.fresh.sum()) <= MANY_COPIES:
+    pool = among(pool_of(problem.wan), held)
+    if is_large(pool) or int(pool.fresh.sum()) <= MOST_COPIES:
         return None
+    program = program_of(pool)
     arrays = program.arrays("copies", held)
     root = relaxed_if_any(arrays, session, share)
     if root is None or session.expired():
