@@ -119,7 +119,6 @@ class Descent:
         state = State(x.copy(), x, x.copy(), y.copy(), y, y.copy(), *ends)
         weight = np.array([starts[mine].weight for mine in lanes])
         best, last = self._descend(state, weight, steps, cutoff - model.constant)
-        weight = weight.clip(LIGHT, HEAVY)
         return [
             (
                 # In single precision multipliers do, but no sums of what they prove.
@@ -160,7 +159,7 @@ class Descent:
                     for now, began in ((state.x, state.x_from), (state.y_next, state.y_from))
                 )
                 if min(x, y) > 0.0:
-                    weight[lane] = np.sqrt(weight[lane] * y / x)
+                    weight[lane] = np.sqrt(weight[lane] * y / x).clip(LIGHT, HEAVY)
                 state.y[:, lane] = state.y_next[:, lane]
                 state.x_from[:, lane], state.y_from[:, lane] = state.x[:, lane], state.y[:, lane]
             length[anew], since[anew] = np.nan, 0.0

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import count
-from math import ceil
+from math import ceil, isfinite
 from typing import TypeAlias
 
 import numpy as np
@@ -135,7 +135,8 @@ class Places:
             if (p, NONE) in found:
                 costs = [bound - root.bound for (q, _), bound in self._probed.items() if q == p]
                 self._size[p] = _growth(np.maximum(costs, LEAST * max(1, root.bound)))
-        if self._size:
+        late = not self._session.deterministic and self._session.expired(until)
+        if self._size and not late:
             p = min(self._size, key=self._size.__getitem__)
             mine = sorted((key for key in found if key[0] == p), key=self._probed.__getitem__)
             mine = mine[: THREADS * WIDTH]
@@ -199,19 +200,21 @@ class Places:
 
         with ThreadPoolExecutor(THREADS) as threads:
             ends = [end for ends in threads.map(run, parts) for end in ends]
-        # What is counted is whole.
-        found = [(ceil(bound - SHARPNESS * max(1.0, abs(bound))), end) for bound, end in ends]
-        return [
-            _Leaf(
-                max(bound, leaf.bound),
-                leaf.number,
-                leaf.said,
-                # Of leaves that are done a start of their own would only take up memory.
-                end if bound < cutoff else self._start,
-                ready=bound < leaf.bound + MORE * abs(leaf.bound),
-            )
-            for leaf, (bound, end) in zip(leaves, found, strict=True)
-        ]
+        return [self._after(*pair, cutoff) for pair in zip(leaves, ends, strict=True)]
+
+    def _after(self, leaf: _Leaf, end: tuple[float, Start], cutoff: float) -> _Leaf:
+        """Return a leaf as a descent leaves it."""
+        bound, start = end
+        # What is counted is whole. Multipliers of what has no point grow without end.
+        whole = ceil(bound - SHARPNESS * max(1.0, abs(bound))) if isfinite(bound) else leaf.bound
+        return _Leaf(
+            max(whole, leaf.bound),
+            leaf.number,
+            leaf.said,
+            # Of leaves that are done a start of their own would only take up memory.
+            start if whole < cutoff and isfinite(bound) else self._start,
+            ready=whole < leaf.bound + MORE * abs(leaf.bound),
+        )
 
     def _split(self, leaf: _Leaf) -> Iterator[_Leaf]:
         """Yield the leaves that take a leaf's place, none if nothing of it is in doubt."""
