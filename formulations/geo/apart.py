@@ -35,7 +35,7 @@ from placewright.formulations.geo.room import Room
 from placewright.formulations.geo.sorting import kinds_of
 from placewright.formulations.geo.swapping import nearer
 from placewright.formulations.geo.tight import kinds_left, tight_kinds
-from placewright.formulations.geo.waiting import with_data
+from placewright.formulations.geo.waiting import regions_after, with_data
 from placewright.formulations.session import Bound, Candidate, Session, near
 from placewright.formulations.wan.compile import NONE, Ints
 
@@ -173,6 +173,8 @@ class _Rounds:
 
     def _barred(self) -> set[tuple[int, int]]:
         """Return jobs with regions that were asked, or that their labels keep them from."""
+        if not self._labels:
+            return self._tried
         return self._tried | self._labels.closed(self._where())
 
     def _elsewhere(self) -> list[int]:
@@ -185,11 +187,12 @@ class _Rounds:
 
     def _pass(self, chosen: Chosen, session: Session) -> None:
         """Let regions decide on jobs that are given to them, but for labels that others have."""
-        where = self._where()
-        self.settled.stay = self._labels.stuck(where)
-        region = chosen.region.copy()
-        region[[j for j, r in self._labels.closed(where) if region[j] == r]] = NONE
-        region[self._labels.outdone(region)] = NONE
+        region = chosen.region
+        if self._labels:
+            where, region = self._where(), region.copy()
+            self.settled.stay = self._labels.stuck(where)
+            region[[j for j, r in self._labels.closed(where) if region[j] == r]] = NONE
+            region[self._labels.outdone(region)] = NONE
         order = np.argsort(region, kind="stable")
         cuts = np.searchsorted(region[order], np.arange(len(self.problem.wan.regions) + 1))
         mine = {
@@ -210,11 +213,7 @@ class _Rounds:
 
     def _where(self) -> Ints:
         """Return the region of each job that runs or has started (jobs,), else NONE."""
-        region = self.problem.at.copy()
-        for j, (_, places) in self.settled.starts.items():
-            region[j] = self.problem.wan.host_region[places[0][2]]
-        region[list(self.settled.preempted)] = NONE
-        return region
+        return regions_after(self.problem, self.settled.starts, self.settled.preempted)
 
     def _offered(self) -> Chosen:
         """Return the regions that jobs without a place are offered to next."""

@@ -27,7 +27,7 @@ class Labels:
     def __init__(self, problem: Problem) -> None:
         round_, cluster = problem.round, problem.cluster
         self._problem = problem
-        self._value = [job.value_of(0) for job in round_.jobs]
+        self._value: dict[int, int] = {}
         self._domains: dict[int, tuple[str, list[int]]] = {}
         of_level: dict[str, list[int]] = {}
         for level in range(cluster.levels.index(round_.geo.level)):
@@ -38,6 +38,7 @@ class Labels:
             asked = job.anti_affinity
             if asked is not None and asked.level in of_level:
                 self._domains[j] = asked.label, of_level[asked.level]
+                self._value[j] = job.value_of(0)
 
     def __bool__(self) -> bool:
         """Whether there are any."""

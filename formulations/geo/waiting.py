@@ -7,14 +7,14 @@ run, but found no room, get one only where GPUs are left. Data that is on its wa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
 from placewright.formulations.geo.compile import Problem
-from placewright.formulations.session import Candidate, DataPlan
+from placewright.formulations.session import Candidate, DataPlan, Place
 from placewright.formulations.wan.compile import NONE, Bools, Ints
 from placewright.formulations.wan.reach import reachable
 from placewright.formulations.wan.transfers import Transfers, schedule
@@ -33,7 +33,7 @@ Creates = Sequence[tuple[int, int, int]]
 
 def with_data(problem: Problem, candidate: Candidate) -> Candidate:
     """Return a candidate that says who reads from where, who waits for data, and what is copied."""
-    region = regions_after(problem, candidate)
+    region = regions_after(problem, candidate.starts, candidate.preempted)
     waiting = _Waiting(problem, candidate, region)
     copies = waiting.copies()
     data = DataPlan(
@@ -45,12 +45,17 @@ def with_data(problem: Problem, candidate: Candidate) -> Candidate:
     return replace(candidate, data=data)
 
 
-def regions_after(problem: Problem, candidate: Candidate) -> Ints:
-    """Return the region where each job runs after a plan (jobs,), NONE of those that wait."""
+def regions_after(
+    problem: Problem, starts: Mapping[int, tuple[int, tuple[Place, ...]]], stopped: Iterable[int]
+) -> Ints:
+    """Return the region where each job runs after a plan (jobs,), NONE of those that wait.
+
+    `starts` as in a candidate, `stopped` are the jobs that are preempted.
+    """
     region = problem.at.copy()
-    for job, (_, places) in candidate.starts.items():
+    for job, (_, places) in starts.items():
         region[job] = problem.wan.host_region[places[0][2]]
-    region[list(candidate.preempted)] = NONE
+    region[list(stopped)] = NONE
     return region
 
 

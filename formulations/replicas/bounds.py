@@ -212,7 +212,7 @@ class _Question:
         pool, point = self.program.pool, self.root.point
         if point is None:
             return np.ones(len(pool.room), dtype=np.bool_)
-        held = np.append(point, 0.0)[self.program.replica] * pool.possible
+        held = self.program.replicas(point) * pool.possible
         tight: Bools = pool.wan.size @ held > TIGHT * pool.room
         return tight
 
@@ -224,7 +224,7 @@ class _Question:
         else:
             # Without rows that hardly matter SCIP is up to three times as fast.
             whole = Whole.of(pool.limited(self._tight))
-        numbers = copies_of(self.program, self.root).sum(axis=1)
+        numbers = copies_of(self.program, self.root.point).sum(axis=1)
         arrays = whole.arrays(self.term, dict(self.holds), numbers=numbers)
         best = self.root.bound
         for near_by in NEARER:
@@ -299,8 +299,7 @@ def relaxed_replicas(
     found = relaxed_if_any(program.arrays(term, held), session, share)
     if found is None or found.point is None:
         return None
-    replicas: Floats = np.append(found.point, 0.0)[program.replica]
-    return replicas
+    return program.replicas(found.point)
 
 
 def is_large(pool: Pool) -> bool:

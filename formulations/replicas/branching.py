@@ -131,12 +131,10 @@ def impossible(arrays: Arrays, session: Session) -> bool:
     return least is not None and least > 0
 
 
-def copies_of(program: Program, found: Relaxed) -> Floats:
-    """Return how much of each copy (datasets, regions) is made; nothing without a point."""
+def copies_of(program: Program, point: Floats | None) -> Floats:
+    """Return how much of each copy (datasets, regions) a point makes; nothing without one."""
     fresh = program.pool.fresh
-    if found.point is None:
-        return np.zeros(fresh.shape)
-    return np.where(fresh, np.append(found.point, 0.0)[program.replica], 0.0)
+    return np.zeros(fresh.shape) if point is None else program.replicas(point) * fresh
 
 
 def doubt_of(copies: Floats) -> Floats:
@@ -186,10 +184,9 @@ def branched(
 
 def _split(program: Program, point: Floats) -> tuple[Limit, Limit] | None:
     """Return two limits of which every plan keeps one, and the point neither."""
-    pool = program.pool
-    copies = np.where(pool.fresh, np.append(point, 0.0)[program.replica], 0.0)
+    copies = copies_of(program, point)
     numbers = copies.sum(axis=1)
-    size = pool.wan.size
+    size = program.pool.wan.size
     by_number = size * np.abs(numbers - np.rint(numbers))
     by_copy = size[:, None] * np.abs(copies - np.rint(copies))
     if max(by_number.max(initial=0.0), by_copy.max(initial=0.0)) <= WHOLE:

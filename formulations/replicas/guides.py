@@ -185,7 +185,7 @@ def _point(
     stays = largest(pool, min(settled, making_up(pool, STAYS)))[:, None]
     free = fixing.free(max(OPEN, least))
     copies: Bools = np.where(stays, fixing.copied, fixing.copied | free)
-    return reached, copies, allowed & (copies_of(whole.program, root) > MUCH)
+    return reached, copies, allowed & (copies_of(whole.program, root.point) > MUCH)
 
 
 class _Fixing:
@@ -253,6 +253,6 @@ class _Fixing:
             bound = None if outcome is None else outcome.bound
             self.exhausted = bound is not None and bound >= most * (1 - BETTER)
             return None
-        point = np.append(outcome.values, 0.0)[whole.program.replica]
+        point = whole.program.replicas(outcome.values)
         self.copied = self._allowed & (point > 0.5)
         return outcome.objective

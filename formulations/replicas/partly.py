@@ -21,26 +21,23 @@ import numpy as np
 from placewright.formulations.replicas.branching import Relaxed, copies_of, doubt_of
 from placewright.formulations.replicas.program import Program
 from placewright.formulations.session import Session
-from placewright.formulations.wan.compile import Bools
+from placewright.formulations.wan.compile import Ints
 from placewright.solver import Arrays
 
 GAP = 2e-3
 """Relative gap at which a program counts as solved; its bound is taken, not its point."""
 
 
-def in_doubt(program: Program, found: Relaxed, number: int) -> Bools:
-    """Return so many datasets (datasets,) of which most GiB are copied in part."""
-    pool = program.pool
-    doubt = np.zeros(len(pool.kept), dtype=np.bool_)
-    parts = doubt_of(copies_of(program, found))
-    doubt[np.argsort(-pool.wan.size * parts, kind="stable")[:number]] = True
-    return doubt
+def in_doubt(program: Program, found: Relaxed, number: int) -> Ints:
+    """Return so many datasets of which most GiB are copied in part, those of most first."""
+    doubt = doubt_of(copies_of(program, found.point))
+    return np.argsort(-program.pool.wan.size * doubt, kind="stable")[:number]
 
 
 def partly_whole(
-    program: Program, arrays: Arrays, found: Relaxed, whole: Bools, session: Session, share: float
+    program: Program, arrays: Arrays, found: Relaxed, whole: Ints, session: Session, share: float
 ) -> float | None:
-    """Return a claimed bound with the datasets of a mask (datasets,) whole; None without one.
+    """Return a claimed bound with some datasets (n,) whole; None without one.
 
     Parameters
     ----------
@@ -51,7 +48,8 @@ def partly_whole(
     """
     pool = program.pool
     gone = np.zeros(arrays.columns, dtype=np.bool_)
-    gone[program.replica[pool.possible & ~whole[:, None]]] = True
+    gone[program.replica[pool.possible]] = True
+    gone[program.replica[whole][pool.possible[whole]]] = False
     entry = arrays.entry_rows()
     left_out = np.zeros(arrays.rows, dtype=np.bool_)
     left_out[entry[gone[arrays.indices]]] = True
@@ -67,7 +65,7 @@ def partly_whole(
     stays = ~left_out[entry]
     number = np.bincount((np.cumsum(~left_out) - 1)[entry[stays]], minlength=len(rows))
     integer = np.zeros(arrays.columns, dtype=np.bool_)
-    integer[program.replica[pool.fresh & whole[:, None]]] = True
+    integer[program.replica[whole][pool.fresh[whole]]] = True
     part = replace(
         arrays,
         cost=cost[columns],

@@ -26,6 +26,7 @@ import numpy as np
 
 from placewright.formulations.replicas.branching import Proven, Relaxed, copies_of, doubt_of
 from placewright.formulations.replicas.descent import WIDTH, Descent, Start
+from placewright.formulations.replicas.partly import in_doubt
 from placewright.formulations.replicas.program import Program
 from placewright.formulations.session import SHARPNESS, Session
 from placewright.formulations.wan.compile import NONE
@@ -98,8 +99,8 @@ class Places:
         self.program, self.arrays, self.root, self.holds = program, arrays, root, holds
         self._session = session
         self._descent = Descent(arrays)
-        point = np.zeros(arrays.columns) if root.point is None else root.point
-        self._start = self._descent.start(point, root.prices)
+        self._point = np.zeros(arrays.columns) if root.point is None else root.point
+        self._start = self._descent.start(self._point, root.prices)
         self._number = count()
         self._probed: dict[tuple[int, int], float] = {}
         self._size: dict[int, float] = {}
@@ -107,16 +108,13 @@ class Places:
     @property
     def replicas(self) -> Floats:
         """How much of each replica (datasets, regions) there is in the relaxation."""
-        point = self._descent.point(self._start) if self.root.point is None else self.root.point
-        found: Floats = np.append(point, 0.0)[self.program.replica]
-        return found
+        return self.program.replicas(self._point)
 
     def probe(self) -> None:
         """Find what each answer costs, of some datasets, as long as that is soon done."""
         root, program = self.root, self.program
-        doubt = doubt_of(copies_of(program, root))
-        datasets = np.argsort(-program.pool.wan.size * doubt, kind="stable")[:PROBED]
-        datasets = datasets[doubt[datasets] > DOUBT]
+        datasets = in_doubt(program, root, PROBED)
+        datasets = datasets[doubt_of(copies_of(program, self._point))[datasets] > DOUBT]
         answers: dict[tuple[int, int], Said] = {}
         for p in datasets.tolist():
             columns, regions = program.replica[p], np.flatnonzero(program.pool.fresh[p])
@@ -219,7 +217,7 @@ class Places:
     def _split(self, leaf: _Leaf) -> Iterator[_Leaf]:
         """Yield the leaves that take a leaf's place, none if nothing of it is in doubt."""
         replica, fresh = self.program.replica, self.program.pool.fresh
-        copies = np.where(fresh, np.append(self._descent.point(leaf.start), 0.0)[replica], 0.0)
+        copies = copies_of(self.program, self._descent.point(leaf.start))
         copies[np.isin(replica, list(leaf.said))] = 0.0
         p = self._open(copies)
         if p is None:

@@ -33,6 +33,7 @@ from placewright.formulations.replicas.load import add_hottest, add_load
 from placewright.formulations.replicas.pool import Pool
 from placewright.formulations.wan.compile import UNLIMITED, Bools, Ints
 from placewright.solver import Arrays, Model
+from placewright.solver.arrays import Floats
 
 TOGETHER = "remote_reads+copies"
 """The sum of two terms: what data costs."""
@@ -64,6 +65,11 @@ class Program:
     room_rows: Ints
     ingress_rows: Ints
     copy_rows: Ints
+
+    def replicas(self, values: Floats) -> Floats:
+        """Return values of columns by replica (datasets, regions), 0 where there is no column."""
+        found: Floats = np.append(values, 0.0)[self.replica]
+        return found
 
     def arrays(self, term: str, holds: Mapping[str, int], *, relax: bool = True) -> Arrays:
         """Return the relaxation that minimises a term, with others held at a value or better.

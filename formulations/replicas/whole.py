@@ -213,8 +213,8 @@ def worth_a_try(program: Program, arrays: Arrays, found: Relaxed, share: float) 
     Almost: one more would cost less than this share of its size.
     """
     pool = program.pool
-    dear: Floats = np.append(arrays.reduced_costs(-found.prices), 0.0)[program.replica]
+    dear = program.replicas(arrays.reduced_costs(-found.prices))
     worth: Bools = pool.fresh & (dear < share * pool.wan.size[:, None])
     if found.point is not None:
-        worth |= pool.fresh & (np.append(found.point, 0.0)[program.replica] > PART)
+        worth |= pool.fresh & (program.replicas(found.point) > PART)
     return worth
