@@ -25,7 +25,7 @@ from placewright.formulations.replicas.branching import (
 )
 from placewright.formulations.replicas.fewer import fewer, largest
 from placewright.formulations.replicas.frugal import among, unavoidable
-from placewright.formulations.replicas.partly import in_doubt, partly_whole
+from placewright.formulations.replicas.least import with_least
 from placewright.formulations.replicas.pool import Pool, pool_of
 from placewright.formulations.replicas.problem import HOMELESS, Problem
 from placewright.formulations.replicas.program import TOGETHER, Program, program_of
@@ -51,8 +51,8 @@ MANY_COPIES, FEW_DATASETS = 20_000, 200
 SOONER = 0.3
 """Share of the time left for that."""
 
-WHOLE_DATASETS, CLAIMING = 30, 0.2
-"""So many datasets are made whole at once in large rounds, in a share of the time at most."""
+COUNTED = 120
+"""Datasets of which it is found how many copies they need at least, largest first."""
 
 NEARER = (0.0199, 0.01, 0.004)
 """How much better than a plan points must be of which is shown that there are none."""
@@ -95,7 +95,10 @@ def bounds(
 
     @cache
     def program_with(names: tuple[str, ...], *, all_data: bool) -> Program:
-        part = among(pool, {name: held[name] for name in names})
+        holds = {name: held[name] for name in names}
+        if places is not None and all_data and holds == dict(places.holds):
+            return places.program
+        part = among(pool, holds)
         return program_of(part if all_data else fewer(part, largest(part, FEW_DATASETS)))
 
     def known_before(term: str) -> dict[str, int]:
@@ -190,16 +193,10 @@ class _Question:
             return
         if copies > MOST_COPIES and not is_large(self.program.pool):
             until = (1 - share) * session.remaining()
-            whole = in_doubt(self.program, self.root, WHOLE_DATASETS)
-            some = CLAIMING * share
-            claim = partly_whole(self.program, self.arrays, self.root, whole, session, some)
-            if claim is not None and claim > best:
-                best = ceil(claim * (1 - SHARPNESS))
-                yield Proven(best, certified=False)
             tree = self.places
             if tree is None:
                 tree = _probed(self.program, self.arrays, self.root, self.holds, session)
-            yield from (step for step in tree.claims(self.goal, until) if step.bound > best)
+            yield from tree.claims(self.goal, until)
             return
         for step in branched(self.program, self.arrays, self.root, session, self.goal):
             if step.bound > best or step.certified:
@@ -255,7 +252,7 @@ def places_of(
     pool = among(pool_of(problem.wan), held)
     if is_large(pool) or int(pool.fresh.sum()) <= MOST_COPIES:
         return None
-    program = program_of(pool)
+    program = program_of(with_least(pool, held, session, COUNTED))
     arrays = program.arrays("copies", held)
     root = relaxed_if_any(arrays, session, share)
     if root is None or session.expired():

@@ -92,4 +92,5 @@ def fewer(pool: Pool, datasets: Bools) -> Pool:
         fresh=pool.fresh & some,
         there=pool.there & some,
         kept=pool.kept & datasets,
+        least=pool.least * datasets,
     )

@@ -15,18 +15,19 @@ Mathematical Programming 166, 2017). Where they cost least is also where to look
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from math import ceil, isfinite
+from threading import Event
 from typing import TypeAlias
 
 import numpy as np
 
 from placewright.formulations.replicas.branching import Proven, Relaxed, copies_of, doubt_of
 from placewright.formulations.replicas.descent import WIDTH, Descent, Start
-from placewright.formulations.replicas.partly import in_doubt
 from placewright.formulations.replicas.program import Program
 from placewright.formulations.session import SHARPNESS, Session
 from placewright.formulations.wan.compile import NONE
@@ -104,6 +105,8 @@ class Places:
         self._number = count()
         self._probed: dict[tuple[int, int], float] = {}
         self._size: dict[int, float] = {}
+        self._best = float(root.bound)
+        self._leaves = [_Leaf(self._best, next(self._number), {}, self._start, ready=True)]
 
     @property
     def replicas(self) -> Floats:
@@ -113,8 +116,9 @@ class Places:
     def probe(self) -> None:
         """Find what each answer costs, of some datasets, as long as that is soon done."""
         root, program = self.root, self.program
-        datasets = in_doubt(program, root, PROBED)
-        datasets = datasets[doubt_of(copies_of(program, self._point))[datasets] > DOUBT]
+        doubt = doubt_of(copies_of(program, self._point))
+        datasets = np.argsort(-program.pool.wan.size * doubt, kind="stable")[:PROBED]
+        datasets = datasets[doubt[datasets] > DOUBT]
         answers: dict[tuple[int, int], Said] = {}
         for p in datasets.tolist():
             columns, regions = program.replica[p], np.flatnonzero(program.pool.fresh[p])
@@ -151,41 +155,67 @@ class Places:
 
     def claims(self, goal: float, until: float) -> Iterator[Proven]:
         """Yield better and better claims until so many seconds are left, or the goal is reached."""
-        session, best = self._session, float(self.root.bound)
-        leaves = [_Leaf(best, next(self._number), {}, self._start, ready=True)]
-        turns = 0
-        while leaves and leaves[0].bound < goal:
-            if turns >= MOST_TURNS or (not session.deterministic and session.expired(until)):
+        session, known, turns, grows = self._session, self.root.bound, 0, True
+        while True:
+            now = int(min(self._best, goal))
+            if now > known:
+                known = now
+                yield Proven(known, certified=False)
+            late = not session.deterministic and session.expired(until)
+            if not grows or late or turns >= MOST_TURNS:
                 return
-            aim = next((a for a in (goal * (1 - n) for n in NEARER) if a > best), goal)
-            chosen = self._least(leaves, goal)
-            if chosen is None:
-                return
-            for leaf in self._turn(chosen, STEPS, aim):
-                heapq.heappush(leaves, leaf)
+            grows = self._grows(goal, THREADS)
             turns += session.deterministic
-            now = min(leaves[0].bound, goal) if leaves else goal
-            if now > best:
-                best = now
-                yield Proven(int(best), certified=False)
 
-    def _least(self, leaves: list[_Leaf], goal: float) -> list[_Leaf] | None:
-        """Take the leaves of the least bounds, splitting those that are ready.
+    @contextmanager
+    def growing(self, goal: Callable[[], float]) -> Iterator[None]:
+        """Let the tree grow in a thread of its own meanwhile, unless the clock must not decide."""
+        if self._session.deterministic:
+            yield
+            return
+        stop = Event()
 
-        None if one cannot be split: nothing of it is in doubt.
+        def grow() -> None:
+            while not stop.is_set() and self._grows(goal(), threads=1):
+                pass
+
+        with ThreadPoolExecutor(1) as thread:
+            growth = thread.submit(grow)
+            try:
+                yield
+            finally:
+                stop.set()
+            growth.result()
+
+    def _grows(self, goal: float, threads: int) -> bool:
+        """Let the leaves of the least bounds descend, as many as so many threads take at once.
+
+        False if there are none: the goal is reached, or nothing of a leaf is in doubt.
+        """
+        aim = next((a for a in (goal * (1 - n) for n in NEARER) if a > self._best), goal)
+        chosen = self._least(goal, threads * WIDTH)
+        for leaf in self._turn(chosen, STEPS, aim):
+            heapq.heappush(self._leaves, leaf)
+        self._best = max(self._best, min(self._leaves[0].bound, goal))
+        return bool(chosen)
+
+    def _least(self, goal: float, number: int) -> list[_Leaf]:
+        """Take so many leaves of the least bounds, splitting those that are ready.
+
+        None if one cannot be split.
         """
         chosen: list[_Leaf] = []
-        while leaves and len(chosen) < THREADS * WIDTH and leaves[0].bound < goal:
-            leaf = heapq.heappop(leaves)
+        while self._leaves and len(chosen) < number and self._leaves[0].bound < goal:
+            leaf = heapq.heappop(self._leaves)
+            children = list(self._split(leaf)) if leaf.ready else []
+            if leaf.ready and not children:
+                for again in (leaf, *chosen):
+                    heapq.heappush(self._leaves, again)
+                return []
             if not leaf.ready:
                 chosen.append(leaf)
-                continue
-            children = list(self._split(leaf))
-            if not children:
-                return None
             for child in children:
-                if child.bound < goal:
-                    heapq.heappush(leaves, child)
+                heapq.heappush(self._leaves, child)
         return chosen
 
     def _turn(self, leaves: Sequence[_Leaf], steps: int, cutoff: float) -> list[_Leaf]:

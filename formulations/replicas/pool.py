@@ -46,6 +46,8 @@ class Pool:
         copies to make, and where one is or is under way.
     kept : Bools
         (datasets,): which have a replica, and so keep one.
+    least : Ints
+        (datasets,): copies that plans make at least, as far as that is known.
     room, ingress, egress : Ints
         (regions,): GiB of replicas after the plan at most, and of copies that come and leave.
     overload : int
@@ -69,6 +71,7 @@ class Pool:
     fresh: Bools
     there: Bools
     kept: Bools
+    least: Ints
     room: Ints
     ingress: Ints
     egress: Ints
@@ -170,6 +173,7 @@ def pool_of(wan: Wan) -> Pool:
         fresh=possible & ~there,
         there=there,
         kept=kept,
+        least=np.zeros(len(kept), dtype=np.int64),
         room=room,
         ingress=inwards.sum(axis=0),
         egress=inwards.sum(axis=1),

@@ -13,6 +13,7 @@
     sum_p size[p] x[p,r]     <= room[r]
     sum_p size[p] x[p,r]     <= ingress[r]       over copies
     z[p] >= x[p,r],  sum_p size[p] z[p] <= egress[s]     copies of what s alone has
+    sum_r x[p,r] >= least[p]                 over copies, as far as that is known (`least.py`)
 
 What is asked of GPUs, and the terms that it makes, are in `load.py`.
 
@@ -55,7 +56,7 @@ class Program:
     room_rows, ingress_rows : Ints
         (regions,).
     copy_rows : Ints
-        (datasets,): rows without limits of how many copies are made of each.
+        (datasets,): rows of how many copies are made of each.
     """
 
     pool: Pool
@@ -94,7 +95,7 @@ def program_of(pool: Pool) -> Program:
     add_hottest(pool, model, share)
     _imbalance(pool, model, replica)
     p, r = np.nonzero(pool.fresh)
-    copy_rows = model.rows("number", len(wan.size))
+    copy_rows = model.rows("number", len(wan.size), lower=pool.least.astype(np.float64))
     model.add(copy_rows[p], replica[p, r], 1.0)
     for term in ("copies", TOGETHER):
         model.term(term, replica[p, r], wan.size[p], sense="min")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -117,9 +118,11 @@ class Relocation:
             reserve = (PROVING if guiding else LATER) * seconds
             self._places = None if guiding else self._tree()
             share = SOONER if guiding else EVOLVING if self._places is None else LONGER
-            yield from self._evolved(draft, seconds, share * (session.remaining() - reserve))
-            relaxed = (yield from self._guided(reserve)) if guiding else None
-            yield from self._search(self._relaxed() if relaxed is None else relaxed, reserve)
+            places = self._places
+            with nullcontext() if places is None else places.growing(self._goal):
+                yield from self._evolved(draft, seconds, share * (session.remaining() - reserve))
+                relaxed = (yield from self._guided(reserve)) if guiding else None
+                yield from self._search(self._relaxed() if relaxed is None else relaxed, reserve)
 
     def _exact(self, draft: Draft) -> Iterator[Candidate | Bound]:
         """Solve the whole; what links refuse is left out the next time, until nothing is."""
@@ -138,6 +141,12 @@ class Relocation:
             return None
         held = dict(zip(terms, self._rank(self._draft), strict=False))
         return places_of(self.problem, self.session, held, RELAXING)
+
+    def _goal(self) -> float:
+        """Return the GiB copied by the best plan so far, if it keeps what the tree holds."""
+        best = self.session.best or {}
+        kept = self._places is not None and dict(self._places.holds).items() <= best.items()
+        return float(best["copies"]) if kept else np.inf
 
     def _annealed(self, draft: Draft, seconds: float, run: int) -> Draft:
         """Return what comes of a draft by annealing, in its share of so many seconds.
