@@ -6,10 +6,15 @@ is true of every dataset, so the least bound of these holds for every plan. The 
 large data by parts to many regions, and with it what is read beside it. Where the few largest
 datasets are to be said by region, that shows what else has to come, and who has to leave.
 
-Datasets of which most GiB are in doubt are *probed* first: each of their answers on its own. Of
-these the tree branches on those that would make the smallest one, if their answers cost as much
-everywhere as they do alone (Le Bodic and Nemhauser, "An abstract model for branching",
-Mathematical Programming 166, 2017). Where they cost least is also where to look for plans.
+Datasets of which most GiB are in doubt are *probed* first: each of their answers on its own. The
+root is split by the one that would make the smallest tree, if its answers cost as much everywhere
+as they do alone (Le Bodic and Nemhauser, "An abstract model for branching", Mathematical
+Programming 166, 2017). Where they cost least is also where to look for plans. Other leaves ask
+
+    a copy in region r   or   none there and one in s   or   in neither
+
+of the two regions most in doubt, and of the dataset that makes the smallest tree of such a leaf:
+what it asks then, others ask too, as long as that is in doubt there.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from math import ceil, isfinite
 from threading import Event
@@ -48,6 +53,9 @@ STEPS = 1000
 
 PATIENCE = 0.15
 """Share of the time left for all of that."""
+
+ASKED, LIKELIEST, LOOKING = 10, 2, 600
+"""Datasets of which one is to split leaves, regions that it is asked for, and steps to compare."""
 
 MORE = 1e-3
 """Of a bound, what so many steps must have added for more of them."""
@@ -105,6 +113,8 @@ class Places:
         self._number = count()
         self._probed: dict[tuple[int, int], float] = {}
         self._size: dict[int, float] = {}
+        self._asked: list[int] = []
+        self._threads = THREADS
         self._best = float(root.bound)
         self._leaves = [_Leaf(self._best, next(self._number), {}, self._start, ready=True)]
 
@@ -164,7 +174,7 @@ class Places:
             late = not session.deterministic and session.expired(until)
             if not grows or late or turns >= MOST_TURNS:
                 return
-            grows = self._grows(goal, THREADS)
+            grows = self._grows(goal)
             turns += session.deterministic
 
     @contextmanager
@@ -173,10 +183,10 @@ class Places:
         if self._session.deterministic:
             yield
             return
-        stop = Event()
+        stop, self._threads = Event(), 1
 
         def grow() -> None:
-            while not stop.is_set() and self._grows(goal(), threads=1):
+            while not stop.is_set() and self._grows(goal()):
                 pass
 
         with ThreadPoolExecutor(1) as thread:
@@ -186,28 +196,30 @@ class Places:
             finally:
                 stop.set()
             growth.result()
+        self._threads = THREADS
 
-    def _grows(self, goal: float, threads: int) -> bool:
-        """Let the leaves of the least bounds descend, as many as so many threads take at once.
+    def _grows(self, goal: float) -> bool:
+        """Let the leaves of the least bounds descend, as many as all threads take at once.
 
         False if there are none: the goal is reached, or nothing of a leaf is in doubt.
         """
         aim = next((a for a in (goal * (1 - n) for n in NEARER) if a > self._best), goal)
-        chosen = self._least(goal, threads * WIDTH)
+        chosen = self._least(goal, aim)
         for leaf in self._turn(chosen, STEPS, aim):
             heapq.heappush(self._leaves, leaf)
         self._best = max(self._best, min(self._leaves[0].bound, goal))
         return bool(chosen)
 
-    def _least(self, goal: float, number: int) -> list[_Leaf]:
-        """Take so many leaves of the least bounds, splitting those that are ready.
+    def _least(self, goal: float, cutoff: float) -> list[_Leaf]:
+        """Take the leaves of the least bounds, splitting those that are ready.
 
         None if one cannot be split.
         """
         chosen: list[_Leaf] = []
+        number = self._threads * WIDTH
         while self._leaves and len(chosen) < number and self._leaves[0].bound < goal:
             leaf = heapq.heappop(self._leaves)
-            children = list(self._split(leaf)) if leaf.ready else []
+            children = self._split(leaf, cutoff) if leaf.ready else []
             if leaf.ready and not children:
                 for again in (leaf, *chosen):
                     heapq.heappush(self._leaves, again)
@@ -226,7 +238,7 @@ class Places:
             said, starts = [leaf.said for leaf in part], [leaf.start for leaf in part]
             return self._descent.run(said, starts, steps, cutoff)
 
-        with ThreadPoolExecutor(THREADS) as threads:
+        with ThreadPoolExecutor(self._threads) as threads:
             ends = [end for ends in threads.map(run, parts) for end in ends]
         return [self._after(*pair, cutoff) for pair in zip(leaves, ends, strict=True)]
 
@@ -244,37 +256,57 @@ class Places:
             ready=whole < leaf.bound + MORE * abs(leaf.bound),
         )
 
-    def _split(self, leaf: _Leaf) -> Iterator[_Leaf]:
-        """Yield the leaves that take a leaf's place, none if nothing of it is in doubt."""
-        replica, fresh = self.program.replica, self.program.pool.fresh
-        copies = copies_of(self.program, self._descent.point(leaf.start))
-        copies[np.isin(replica, list(leaf.said))] = 0.0
-        p = self._open(copies)
-        if p is None:
-            return
-        regions = np.flatnonzero(fresh[p] & ~np.isin(replica[p], list(leaf.said))).tolist()
-        copied = any(leaf.said.get(column) for column in replica[p].tolist())
-        said = dict(leaf.said)
-        for r in sorted(regions, key=lambda r: -float(copies[p, r])):
-            bound = max(leaf.bound, self._probed.get((p, r), 0.0))
+    def _split(self, leaf: _Leaf, cutoff: float) -> list[_Leaf]:
+        """Return the leaves that take a leaf's place, none if nothing of it is in doubt."""
+        program, fresh = self.program, self.program.pool.fresh
+        first = self.first()
+        if not leaf.said and first is not None:
+            return list(self._each_region(leaf, first[0]))
+        copies = copies_of(program, self._descent.point(leaf.start))
+        copies[np.isin(program.replica, list(leaf.said))] = 0.0
+        doubt = np.minimum(copies, 1.0 - copies) * fresh
+        total = doubt.sum(axis=1)
+        asked = next((p for p in self._asked if total[p] > DOUBT), None)
+        if asked is not None:
+            return self._answers(leaf, asked, doubt[asked])
+        datasets = np.argsort(-program.pool.wan.size * total, kind="stable")[:ASKED]
+        datasets = datasets[total[datasets] > DOUBT]
+        if not datasets.size:
+            return []
+        answers = [self._answers(leaf, p, doubt[p]) for p in datasets.tolist()]
+        ends = iter(self._turn([end for each in answers for end in each], LOOKING, cutoff))
+        found = [[replace(next(ends), ready=False) for _ in each] for each in answers]
+        least = LEAST * max(1.0, leaf.bound)
+        sizes = [
+            _growth(np.array([end.bound - leaf.bound for end in each]).clip(least))
+            for each in found
+        ]
+        best = int(np.argmin(sizes))
+        self._asked.append(int(datasets[best]))
+        return found[best]
+
+    def _answers(self, leaf: _Leaf, p: int, doubt: Floats) -> list[_Leaf]:
+        """Return leaves with a copy where that is most in doubt, in the next region, in neither."""
+        said, found = dict(leaf.said), []
+        for r in np.argsort(-doubt, kind="stable")[:LIKELIEST].tolist():
+            column = int(self.program.replica[p, r])
+            if doubt[r] > 0:
+                found.append(self._leaf(leaf.bound, {**said, column: 1.0}, leaf.start))
+                said[column] = 0.0
+        return [*found, self._leaf(leaf.bound, said, leaf.start)]
+
+    def _each_region(self, leaf: _Leaf, p: int) -> Iterator[_Leaf]:
+        """Yield leaves with the first copy in each region, and none."""
+        replica, said = self.program.replica, dict(leaf.said)
+        regions = [r for q, r in self._probed if q == p and r != NONE]
+        for r in sorted(regions, key=lambda r: self._probed[p, r]):
             column = int(replica[p, r])
-            yield self._leaf(bound, {**said, column: 1.0}, leaf.start)
+            yield self._leaf(self._probed[p, r], {**said, column: 1.0}, leaf.start)
             said[column] = 0.0
-        # A dataset that has a copy already may have no other.
-        bound = leaf.bound if copied else max(leaf.bound, self._probed.get((p, NONE), 0.0))
-        yield self._leaf(bound, said, leaf.start)
+        yield self._leaf(self._probed[p, NONE], said, leaf.start)
 
     def _leaf(self, bound: float, said: Said, start: Start) -> _Leaf:
         return _Leaf(bound, next(self._number), said, start, ready=False)
-
-    def _open(self, copies: Floats) -> int | None:
-        """Return the dataset to branch on, None if none of these copies is in doubt."""
-        doubt = doubt_of(copies)
-        probed = [p for p in self._size if doubt[p] > DOUBT]
-        if probed:
-            return min(probed, key=self._size.__getitem__)
-        p = int((self.program.pool.wan.size * doubt).argmax())
-        return p if doubt[p] > DOUBT else None
 
 
 def _growth(costs: Floats) -> float:

@@ -91,6 +91,25 @@ def test_no_claim_is_better_than_the_best_plan(
     assert sharper
 
 
+def test_trees_grow_meanwhile(replicas_oracle: ModuleType, geo_tiny: ModuleType) -> None:
+    sharper = 0
+    for seed in range(1000, 1000 + ROUNDS):
+        round_ = geo_tiny.replicas(seed)
+        best = min(replicas_oracle.vectors(round_))
+        known = dict(zip(TERMS[:2], best, strict=False))
+        program, arrays, root = relaxation(round_, "copies", known)
+        session = Session(InProcess().solve, deadline=time.monotonic() + 60.0)
+        places = Places(program, arrays, root, tuple(known.items()), session)
+        places.probe()
+        with places.growing(lambda: np.inf):
+            time.sleep(0.01)
+        claims = [step.bound for step in places.claims(float(best[2]), 0.0)]
+        assert claims == sorted(claims)
+        assert all(claim <= best[2] for claim in claims), (seed, best[2], claims)
+        sharper += bool(claims)
+    assert sharper
+
+
 def test_each_run_sends_the_first_dataset_to_one_region(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounding, "MOST_COPIES", 10)
     round_ = generate(
