@@ -20,27 +20,23 @@ what it asks then, others ask too, as long as that is in doubt there.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import count
-from math import ceil, isfinite
 from threading import Event
-from typing import TypeAlias
 
 import numpy as np
 
 from placewright.formulations.replicas.branching import Proven, Relaxed, copies_of, doubt_of
 from placewright.formulations.replicas.descent import WIDTH, Descent, Start
+from placewright.formulations.replicas.leaves import Leaf, Said, descended, growth
 from placewright.formulations.replicas.program import Program
-from placewright.formulations.session import SHARPNESS, Session
+from placewright.formulations.session import Session
 from placewright.formulations.wan.compile import NONE
 from placewright.solver import Arrays
 from placewright.solver.arrays import Floats
-
-Said: TypeAlias = Mapping[int, float]
-"""Columns of copies, and whether they are made."""
 
 THREADS = 2
 """Relaxations are solved by so many threads, `WIDTH` at once in each."""
@@ -48,17 +44,14 @@ THREADS = 2
 PROBED, PROBING, SURER = 8, 600, 2500
 """Datasets that are probed, steps for each of their answers, and more for those of the first."""
 
-STEPS = 1000
-"""Steps for each leaf of the tree, before it is split or gets as many more."""
-
 PATIENCE = 0.15
 """Share of the time left for all of that."""
 
+STEPS = 1000
+"""Steps for each leaf of the tree, before it is split or gets as many more."""
+
 ASKED, LIKELIEST, LOOKING = 10, 2, 600
 """Datasets of which one is to split leaves, regions that it is asked for, and steps to compare."""
-
-MORE = 1e-3
-"""Of a bound, what so many steps must have added for more of them."""
 
 LEAST = 4e-4
 """Of a bound, what an answer costs at least, as far as the size of trees goes."""
@@ -71,17 +64,6 @@ MOST_TURNS = 20
 
 NEARER = (0.0499, 0.0399, 0.0299, 0.0199)
 """How near to a plan bounds are to come, one after the other."""
-
-
-@dataclass(order=True, slots=True)
-class _Leaf:
-    """`ready`: more steps would add little, so it is to be split."""
-
-    bound: float
-    number: int
-    said: Said = field(compare=False)
-    start: Start = field(compare=False)
-    ready: bool = field(compare=False)
 
 
 class Places:
@@ -116,7 +98,7 @@ class Places:
         self._asked: list[int] = []
         self._threads = THREADS
         self._best = float(root.bound)
-        self._leaves = [_Leaf(self._best, next(self._number), {}, self._start, ready=True)]
+        self._leaves = [Leaf(self._best, next(self._number), {}, self._start, ready=True)]
 
     @property
     def replicas(self) -> Floats:
@@ -134,7 +116,7 @@ class Places:
             columns, regions = program.replica[p], np.flatnonzero(program.pool.fresh[p])
             answers |= {(p, r): {int(columns[r]): 1.0} for r in regions.tolist()}
             answers[p, NONE] = dict.fromkeys(columns[regions].tolist(), 0.0)
-        found: dict[tuple[int, int], _Leaf] = {}
+        found: dict[tuple[int, int], Leaf] = {}
         until = (1 - PATIENCE) * self._session.remaining()
         for k in range(0, len(answers), THREADS * WIDTH):
             keys = list(answers)[k : k + THREADS * WIDTH]
@@ -146,7 +128,7 @@ class Places:
         for p in datasets.tolist():
             if (p, NONE) in found:
                 costs = [bound - root.bound for (q, _), bound in self._probed.items() if q == p]
-                self._size[p] = _growth(np.maximum(costs, LEAST * max(1, root.bound)))
+                self._size[p] = growth(np.maximum(costs, LEAST * max(1, root.bound)))
         late = not self._session.deterministic and self._session.expired(until)
         if self._size and not late:
             p = min(self._size, key=self._size.__getitem__)
@@ -190,12 +172,12 @@ class Places:
                 pass
 
         with ThreadPoolExecutor(1) as thread:
-            growth = thread.submit(grow)
+            task = thread.submit(grow)
             try:
                 yield
             finally:
                 stop.set()
-            growth.result()
+            task.result()
         self._threads = THREADS
 
     def _grows(self, goal: float) -> bool:
@@ -210,12 +192,12 @@ class Places:
         self._best = max(self._best, min(self._leaves[0].bound, goal))
         return bool(chosen)
 
-    def _least(self, goal: float, cutoff: float) -> list[_Leaf]:
+    def _least(self, goal: float, cutoff: float) -> list[Leaf]:
         """Take the leaves of the least bounds, splitting those that are ready.
 
         None if one cannot be split.
         """
-        chosen: list[_Leaf] = []
+        chosen: list[Leaf] = []
         number = self._threads * WIDTH
         while self._leaves and len(chosen) < number and self._leaves[0].bound < goal:
             leaf = heapq.heappop(self._leaves)
@@ -230,33 +212,10 @@ class Places:
                 heapq.heappush(self._leaves, child)
         return chosen
 
-    def _turn(self, leaves: Sequence[_Leaf], steps: int, cutoff: float) -> list[_Leaf]:
-        """Return leaves after some more steps."""
-        parts = [leaves[k : k + WIDTH] for k in range(0, len(leaves), WIDTH)]
+    def _turn(self, leaves: Sequence[Leaf], steps: int, cutoff: float) -> list[Leaf]:
+        return descended(self._descent, leaves, steps, cutoff, self._threads)
 
-        def run(part: Sequence[_Leaf]) -> list[tuple[float, Start]]:
-            said, starts = [leaf.said for leaf in part], [leaf.start for leaf in part]
-            return self._descent.run(said, starts, steps, cutoff)
-
-        with ThreadPoolExecutor(self._threads) as threads:
-            ends = [end for ends in threads.map(run, parts) for end in ends]
-        return [self._after(*pair, cutoff) for pair in zip(leaves, ends, strict=True)]
-
-    def _after(self, leaf: _Leaf, end: tuple[float, Start], cutoff: float) -> _Leaf:
-        """Return a leaf as a descent leaves it."""
-        bound, start = end
-        # What is counted is whole. Multipliers of what has no point grow without end.
-        whole = ceil(bound - SHARPNESS * max(1.0, abs(bound))) if isfinite(bound) else leaf.bound
-        return _Leaf(
-            max(whole, leaf.bound),
-            leaf.number,
-            leaf.said,
-            # Of leaves that are done a start of their own would only take up memory.
-            start if whole < cutoff and isfinite(bound) else self._start,
-            ready=whole < leaf.bound + MORE * abs(leaf.bound),
-        )
-
-    def _split(self, leaf: _Leaf, cutoff: float) -> list[_Leaf]:
+    def _split(self, leaf: Leaf, cutoff: float) -> list[Leaf]:
         """Return the leaves that take a leaf's place, none if nothing of it is in doubt."""
         program, fresh = self.program, self.program.pool.fresh
         first = self.first()
@@ -278,14 +237,13 @@ class Places:
         found = [[replace(next(ends), ready=False) for _ in each] for each in answers]
         least = LEAST * max(1.0, leaf.bound)
         sizes = [
-            _growth(np.array([end.bound - leaf.bound for end in each]).clip(least))
-            for each in found
+            growth(np.array([end.bound - leaf.bound for end in each]).clip(least)) for each in found
         ]
         best = int(np.argmin(sizes))
         self._asked.append(int(datasets[best]))
         return found[best]
 
-    def _answers(self, leaf: _Leaf, p: int, doubt: Floats) -> list[_Leaf]:
+    def _answers(self, leaf: Leaf, p: int, doubt: Floats) -> list[Leaf]:
         """Return leaves with a copy where that is most in doubt, in the next region, in neither."""
         said, found = dict(leaf.said), []
         for r in np.argsort(-doubt, kind="stable")[:LIKELIEST].tolist():
@@ -295,7 +253,7 @@ class Places:
                 said[column] = 0.0
         return [*found, self._leaf(leaf.bound, said, leaf.start)]
 
-    def _each_region(self, leaf: _Leaf, p: int) -> Iterator[_Leaf]:
+    def _each_region(self, leaf: Leaf, p: int) -> Iterator[Leaf]:
         """Yield leaves with the first copy in each region, and none."""
         replica, said = self.program.replica, dict(leaf.said)
         regions = [r for q, r in self._probed if q == p and r != NONE]
@@ -305,17 +263,5 @@ class Places:
             said[column] = 0.0
         yield self._leaf(self._probed[p, NONE], said, leaf.start)
 
-    def _leaf(self, bound: float, said: Said, start: Start) -> _Leaf:
-        return _Leaf(bound, next(self._number), said, start, ready=False)
-
-
-def _growth(costs: Floats) -> float:
-    """Return how fast a tree grows of which every leaf is split into some that cost so much more.
-
-    It has exp(growth times what they are to cost) leaves: sum of exp(-growth costs) = 1.
-    """
-    low, high = 0.0, float(np.log(max(2, len(costs))) / costs.min())
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (middle, high) if np.exp(-middle * costs).sum() > 1 else (low, middle)
-    return high
+    def _leaf(self, bound: float, said: Said, start: Start) -> Leaf:
+        return Leaf(bound, next(self._number), said, start, ready=False)
