@@ -33,9 +33,8 @@ def with_least(pool: Pool, holds: Mapping[str, int], session: Session, number: i
     least, size = pool.least.copy(), pool.wan.size
     until = (1 - SHARE) * session.remaining()
     for p in largest_first(pool)[:number].tolist():
-        if not session.deterministic and session.expired(until):
-            break
-        if not pool.fresh[p].any():
+        late = not session.deterministic and session.expired(until)
+        if late or not pool.fresh[p].any():
             break
         alone = program_of(fewer(pool, np.arange(len(size)) == p))
         found = relaxed_if_any(alone.arrays("copies", holds), session)
