@@ -74,17 +74,20 @@ class _Leaf:
     point: Floats | None = field(compare=False)
 
 
-def relaxed(arrays: Arrays, session: Session, share: float = 1.0) -> Relaxed | None:
+def relaxed(
+    arrays: Arrays, session: Session, share: float = 1.0, *, interior: bool = True
+) -> Relaxed | None:
     """Solve a relaxation in a share of the time left; None if that or a solver is missing.
 
-    None also if nothing is proven.
+    None also if nothing is proven. Large ones need an interior point, small ones had better not
+    have one: it may not come to an end.
 
     Raises
     ------
     ArithmeticError
         When the solver says that no point exists.
     """
-    outcome = session.optimise(arrays, share=share, interior=True)
+    outcome = session.optimise(arrays, share=share, interior=interior)
     if outcome is not None and outcome.status is Status.INFEASIBLE:
         raise ArithmeticError("no point")
     if outcome is None or outcome.row_duals is None:
@@ -93,10 +96,12 @@ def relaxed(arrays: Arrays, session: Session, share: float = 1.0) -> Relaxed | N
     return None if bound is None else Relaxed(ceil(bound), outcome.values, -outcome.row_duals)
 
 
-def relaxed_if_any(arrays: Arrays, session: Session, share: float = 1.0) -> Relaxed | None:
+def relaxed_if_any(
+    arrays: Arrays, session: Session, share: float = 1.0, *, interior: bool = True
+) -> Relaxed | None:
     """Solve a relaxation like `relaxed`; None also where the solver says that no point exists."""
     try:
-        return relaxed(arrays, session, share)
+        return relaxed(arrays, session, share, interior=interior)
     except ArithmeticError:
         return None
 

@@ -18,8 +18,8 @@ from placewright.formulations.replicas.pool import Pool
 from placewright.formulations.replicas.program import program_of
 from placewright.formulations.session import Session
 
-SHARE = 0.05
-"""Share of the time left for that."""
+SHARE, ONE = 0.05, 0.005
+"""Shares of the time left for that, and for one dataset."""
 
 
 def with_least(pool: Pool, holds: Mapping[str, int], session: Session, number: int) -> Pool:
@@ -37,7 +37,7 @@ def with_least(pool: Pool, holds: Mapping[str, int], session: Session, number: i
         if late or not pool.fresh[p].any():
             break
         alone = program_of(fewer(pool, np.arange(len(size)) == p))
-        found = relaxed_if_any(alone.arrays("copies", holds), session)
+        found = relaxed_if_any(alone.arrays("copies", holds), session, ONE, interior=False)
         if found is not None:
             least[p] = max(least[p], -(-found.bound // int(size[p])))
     return replace(pool, least=least)
