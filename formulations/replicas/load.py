@@ -19,13 +19,17 @@ location (Aardal, "Capacitated facility location", Mathematical Programming 81, 
 overload no more than V in all, no U is asked for more than `most_asked`, so much times x[p,r] holds
 as well, without `over`.
 
-`overload` is a convex function of `over`, of lines between whole jobs that may be too many.
+`overload` is a convex function of `over`, of lines between whole jobs that may be too many. Where V
+is as little as any plan overloads, there are no such columns: the models of each U are then asked
+for no more than `overload.py` says, and by classes that can use any of them for no less. In rows of
+costs that leave no room at all, prices would be without end.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from placewright.formulations.replicas.overload import least_overload, pieces, unit_of
 from placewright.formulations.replicas.pool import Pool
 from placewright.formulations.replicas.problem import HOMELESS
 from placewright.formulations.wan.compile import Bools, Ints
@@ -46,27 +50,61 @@ def add_load(pool: Pool, model: Model, replica: Ints, share: Ints, none: Ints) -
     """
     supply = pool.wan.supply
     unit = unit_of(pool.wan.demand)
+    never = np.logical_not(np.logical_or.reduce(pool.homes, axis=(1, 2)))
+    units = int(pool.demand[~never].sum()) // unit
+    least = least_overload(supply, unit, units)
+    evenly = pool.overload <= least.overload + HOMELESS * int(pool.demand[never].sum())
     fits: list[tuple[Ints, Bools]] = []
-    for region, free in enumerate(supply // unit):
+    for region, limit in enumerate(least.upper if evenly else supply // unit):
         needs = pool.homes[:, region]
         unions = _unions(needs)
-        room = unions @ free
-        rows = model.rows("fits", len(unions), upper=room.astype(float))
-        outside = (needs[None] & ~unions[:, None]).any(axis=2)
-        asks = (needs.any(axis=1) & ~outside) * (pool.demand // unit)
+        rows = model.rows("fits", len(unions), upper=(unions @ limit).astype(float))
+        asks = _within(needs, unions) * (pool.demand // unit)
         u, c = np.nonzero(asks)
         model.add(rows[u], share[c, region], asks[u, c])
-        most = most_asked(pool, unions @ supply[region]) // unit
+        most = unions @ limit if evenly else most_asked(pool, unions @ supply[region]) // unit
         _beside(pool, model, replica[:, region], share[:, region], region, asks, most)
         fits.append((rows, unions))
-    length, cost = pieces(supply, unit)
-    length[-1] = int(pool.demand.sum()) // unit
-    piece, r, m = np.nonzero(length * (supply > 0))
+    model.term("overload", none, HOMELESS * pool.demand, sense="min")
+    if evenly:
+        model.term("overload", [], [], sense="min", constant=float(least.overload))
+        _add_least(pool, model, share, least.lower)
+        return
+    length, cost = pieces(supply, unit, units)
+    piece, r, m = np.nonzero(length * cost)
     over = model.variables("over", len(r), upper=length[piece, r, m].astype(float), integer=False)
     model.term("overload", over, cost[piece, r, m], sense="min")
     for column, (rows, unions), kind in zip(over, [fits[k] for k in r], m, strict=True):
         model.add(rows[unions[:, kind]], column, -1.0)
-    model.term("overload", none, HOMELESS * pool.demand, sense="min")
+
+
+def _add_least(pool: Pool, model: Model, share: Ints, lower: Ints) -> None:
+    """Add the rows of what models are asked for at least, `lower` (regions, models) in units.
+
+    So much is asked of models together by classes that can use any of them: by all in the region
+    but those who can use others only.
+    """
+    unit = unit_of(pool.wan.demand)
+    for region in np.flatnonzero(lower.any(axis=1)).tolist():
+        needs = pool.homes[:, region]
+        others = np.pad(_unions(needs), ((1, 0), (0, 0)))
+        asks = (needs.any(axis=1) & ~_within(needs, others)) * (pool.demand // unit)
+        rows = model.rows("asked", len(others), lower=(~others @ lower[region]).astype(float))
+        u, c = np.nonzero(asks)
+        model.add(rows[u], share[c, region], asks[u, c])
+
+
+def _within(needs: Bools, unions: Bools) -> Bools:
+    """Return which classes can use models of each union, and no others (unions, classes).
+
+    Parameters
+    ----------
+    needs
+        (classes, models): what they can use.
+    """
+    outside = (needs[None] & ~unions[:, None]).any(axis=2)
+    within: Bools = np.logical_and(needs.any(axis=1), ~outside)
+    return within
 
 
 def most_asked(pool: Pool, room: Ints) -> Ints:
@@ -119,25 +157,6 @@ def _beside(
     model.add(rows, replica[datasets], -most[unions])
     u, k = np.nonzero(beside * (row[:, p] >= 0))
     model.add(row[u, p[k]], share[c[k]], beside[u, k])
-
-
-def unit_of(demand: Ints) -> int:
-    """Return the milli-GPUs that all demand is a multiple of."""
-    return max(1, int(np.gcd.reduce(demand, initial=0)))
-
-
-def pieces(supply: Ints, unit: int) -> tuple[Ints, Ints]:
-    """Return the pieces of overload as demand grows beyond supply (4, regions, models).
-
-    That is how many units of demand they are long, and what one of them costs; the last has no end.
-    Demand comes in whole units, so overload is what lines between them say.
-    """
-    first, second = supply // unit, 6 * supply // (5 * unit)
-    points = np.sort(np.stack([first, first + 1, second, second + 1, second + 2]), axis=0)
-    asked = points * unit
-    over = np.maximum(0, asked - supply) - (-np.maximum(0, 5 * asked - 6 * supply) // 5)
-    length = np.diff(points, axis=0)
-    return length, np.diff(over, axis=0) // np.maximum(1, length)
 
 
 def _unions(sets: Bools) -> Bools:

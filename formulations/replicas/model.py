@@ -11,6 +11,8 @@ x[p,r] in {0, 1} where group p has a replica in the end:
     sum_p size_p x[p,r] over new replicas <= budgets of all links into r
     D - sum_k over[k,r,m] <= S                             D = sum_w demand_w n[w,r,m]
 
+or, where overload is to be least, D between what `overload.py` says.
+
 All five terms are linear in these, `imbalance` and `hottest` with whole variables that stand for
 their rounding. It is a relaxation only as to transfers: which links copies take, and when.
 """
@@ -22,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from placewright.formulations.replicas.draft import Draft
-from placewright.formulations.replicas.load import pieces, unit_of
+from placewright.formulations.replicas.overload import Least, pieces, unit_of
 from placewright.formulations.replicas.problem import HOMELESS, Problem
 from placewright.formulations.wan.compile import UNLIMITED, Bools, Ints
 from placewright.instances.documents import WHOLE_GPU
@@ -64,10 +66,20 @@ def everything(problem: Problem) -> Part:
 
 
 class PartModel:
-    """A part of a problem as a `Model` with the terms of the policy."""
+    """A part of a problem as a `Model` with the terms of the policy.
 
-    def __init__(self, problem: Problem, part: Part, draft: Draft, terms: tuple[str, ...]) -> None:
-        self._problem, self._part, self._draft = problem, part, draft
+    Where `least` is given, overload is no more than that, for which it needs no columns.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        part: Part,
+        draft: Draft,
+        terms: tuple[str, ...],
+        least: Least | None = None,
+    ) -> None:
+        self._problem, self._part, self._draft, self._least = problem, part, draft, least
         self.model = Model()
         self._homes()
         self._replicas()
@@ -216,14 +228,18 @@ class PartModel:
         unit = unit_of(problem.demand)
         rest = np.where(self._part.workloads[:, None, None], 0, self._draft.jobs)
         fixed = np.tensordot(problem.demand // unit, rest, axes=1)
-        free = problem.supply // unit - fixed
-        rows = model.rows("fits", free.size, upper=free.ravel().astype(float))
+        least = self._least
+        upper = problem.supply // unit if least is None else least.upper
+        lower = np.full(upper.shape, -np.inf) if least is None else least.lower
+        limits = {"lower": (lower - fixed).ravel(), "upper": (upper - fixed).ravel()}
+        row = model.rows("fits", upper.size, **limits).reshape(upper.shape)
         w, r, m = self._at
-        row = rows.reshape(free.shape)
         model.add(row[r, m], self._n, problem.demand[w] // unit)
-        length, cost = pieces(problem.supply, unit)
-        length[-1] = int(problem.count @ problem.demand) // unit
-        piece, r, m = np.nonzero(length)
+        if least is not None:
+            model.term("overload", [], [], sense="min", constant=float(least.overload))
+            return
+        length, cost = pieces(problem.supply, unit, int(problem.count @ problem.demand) // unit)
+        piece, r, m = np.nonzero(length * cost)
         over = model.variables("over", len(r), upper=length[piece, r, m], integer=False)
         model.add(row[r, m], over, -1.0)
         model.term("overload", over, cost[piece, r, m], sense="min")

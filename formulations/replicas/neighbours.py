@@ -19,7 +19,8 @@ import numpy as np
 from placewright.formulations.replicas.draft import Draft
 from placewright.formulations.replicas.frugal import frugal_homes
 from placewright.formulations.replicas.model import Part, PartModel, everything
-from placewright.formulations.replicas.problem import Problem
+from placewright.formulations.replicas.overload import least_overload, unit_of
+from placewright.formulations.replicas.problem import HOMELESS, Problem
 from placewright.formulations.session import HOLD_SLACK, SHARPNESS, Session
 from placewright.formulations.wan.compile import Bools, Ints
 from placewright.solver.arrays import Floats
@@ -63,7 +64,11 @@ class Neighbours:
     ) -> None:
         self.problem, self.session, self.draft = problem, session, draft
         self._may_hold = problem.may_hold.copy()
-        self._least, self._unavoidable = frugal_homes(problem)
+        self._frugally, self._unavoidable = frugal_homes(problem)
+        unit, never = unit_of(problem.demand), problem.homeless
+        asked = problem.count * problem.demand
+        self._least = least_overload(problem.supply, unit, int(asked[~never].sum()) // unit)
+        self._fewest = self._least.overload + HOMELESS * int(asked[never].sum())
         self._random = np.random.default_rng(session.seed)
         self._relaxed = relaxed
         self._size = {
@@ -103,8 +108,7 @@ class Neighbours:
         These are (groups, regions). Groups may be where one of the two has them, or where they are
         today: so few places that a model of all differences is soon solved.
         """
-        part = self._everywhere(replicas.astype(np.float64), np.inf)
-        return self._solve(part, seconds)[0]
+        return self._solve_whole(self._everywhere(replicas.astype(np.float64), np.inf), seconds)
 
     def choose(self, replicas: Bools, seconds: float) -> Draft | None:
         """Decide all anew, with replicas among these (groups, regions) only; None if time is over.
@@ -120,7 +124,7 @@ class Neighbours:
 
         Few homes are left then, so jobs soon fit.
         """
-        return self._solve(self._within(self.draft.replicas), seconds)[0]
+        return self._solve_whole(self._within(self.draft.replicas), seconds)
 
     def _within(self, replicas: Bools) -> Part:
         """Return the part of all that these replicas (groups, regions) leave open.
@@ -133,27 +137,47 @@ class Neighbours:
         homes = homes if frugal else problem.may
         return replace(everything(problem), homes=homes, holds=replicas, frugal=frugal)
 
-    def _solve(self, part: Part, seconds: float) -> tuple[bool, bool]:
+    def _solve_whole(self, part: Part, seconds: float) -> bool:
+        """Return whether a part in which all homes are free became better.
+
+        Where the draft overloads more than the least, it is first tried whether that is enough,
+        with half of the time: jobs soon fit, or are soon known not to.
+        """
+        until = self.session.remaining() - seconds
+        over = self.draft.rank(self.problem)[0] > self._fewest
+        if over and self._solve(part, seconds / 2, evenly=True)[0]:
+            return True
+        return self._solve(part, self.session.remaining() - until)[0]
+
+    def _solve(self, part: Part, seconds: float, *, evenly: bool = False) -> tuple[bool, bool]:
         """Return whether a part became better, and whether its model was solved to the end."""
-        found, solved = self._decide(part, seconds)
+        found, solved = self._decide(part, seconds, evenly=evenly)
         if found is None or found.rank(self.problem) >= self.draft.rank(self.problem):
             return False, solved
         self.draft = found
         return True, solved
 
     def _decide(
-        self, part: Part, seconds: float, *, chosen: bool = False
+        self, part: Part, seconds: float, *, chosen: bool = False, evenly: bool = False
     ) -> tuple[Draft | None, bool]:
         """Return a part decided anew, and whether its model was solved to the end.
 
         It overloads no more than the draft, and begins there; not so if its replicas are `chosen`.
+        It overloads no more than the least, if `evenly`, and so wherever the draft does not.
         """
         problem, before = self.problem, self.draft.rank(self.problem)
         if seconds <= 0:
             return None, False
-        held = PartModel(problem, part, self.draft, ())
+        least = self._fewest
+        starts = not chosen and (before[0] <= least or not evenly)
+        evenly |= not chosen and before[0] <= least
+        held = PartModel(problem, part, self.draft, (), self._least if evenly else None)
         model = held.model
-        for name, worth in WORTH.items():
+        paid = 0.0
+        for name, worth, value in zip(WORTH, WORTH.values(), before, strict=True):
+            if evenly and name == "overload":
+                continue
+            paid += worth * value
             arrays = model.arrays(name)
             used = np.flatnonzero(arrays.cost)
             model.term(
@@ -166,11 +190,10 @@ class Neighbours:
         if not before[0]:
             model.hold("remote_reads", before[1], HOLD_SLACK)
         if not chosen or (before[0] and not part.frugal):
-            model.hold("overload", before[0], HOLD_SLACK)
+            model.hold("overload", min(before[0], least) if evenly else before[0], HOLD_SLACK)
         # The gap is one of copies: other terms, often as they are, would make it wide.
-        paid = sum(worth * value for worth, value in zip(WORTH.values(), before, strict=True))
         gap = GAP * max(SHARPNESS, before[2] / paid if paid else 1.0)
-        point = None if chosen else held.point(self.draft)
+        point = held.point(self.draft) if starts else None
         outcome = self.session.optimise(model.arrays("all"), most=seconds, gap=gap, start=point)
         if outcome is None or outcome.values is None:
             return None, False
@@ -222,9 +245,9 @@ class Neighbours:
 
         All that can be there, if `frugal`: if none may read more from afar than it must.
         """
-        problem, beside = self.problem, np.ones_like(self._least)
+        problem, beside = self.problem, np.ones_like(self._frugally)
         if frugal:
-            beside, replicas = self._least.copy(), replicas | ~problem.may_hold
+            beside, replicas = self._frugally.copy(), replicas | ~problem.may_hold
         np.logical_and.at(beside, problem.read_workload, replicas[problem.read_group])
         return beside
 

@@ -227,6 +227,29 @@ def test_a_term_is_bounded_only_among_plans_as_good_before_it() -> None:
     assert best(two_regions(), PLAN | {"overload": 1000})["copies"] == 10
 
 
+def test_whom_the_least_overload_asks_for_more_jobs_gets_their_data(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ten GPUs in the east, twice ten in the west; 33 jobs, of which 24 have their data there."""
+    round_ = two_regions(west=10, remote=False).model_dump(mode="json", exclude_unset=True)
+    (east, west), job = round_["cluster"]["hosts"], round_["jobs"][0]
+    round_["cluster"]["hosts"] = [east | {"gpus": 10}, west, west | {"name": "v", "gpu_model": "B"}]
+    round_["jobs"] = [
+        {**job, "name": f"j{j}"} if j < 24 else {**job, "name": f"j{j}", "reads": []}
+        for j in range(33)
+    ]
+    for job in round_["jobs"][24:]:
+        job["regions"] = ["east"]
+    round_["geo"]["datasets"][0]["replicas"] = ["west"]
+    round_["geo"]["links"] = [{"source": "west", "target": "east", "bandwidth": 1000}]
+    crowded = Round.model_validate(round_)
+    # Where one unit more is overloaded, 24 may be in the west.
+    assert best(crowded, PLAN | {"overload": 4000})["copies"] == 0
+    assert best(crowded, PLAN | {"overload": 3000})["copies"] == 10
+    monkeypatch.setattr(load, "_add_least", lambda *_: None)
+    assert best(crowded, PLAN | {"overload": 3000})["copies"] == 0
+
+
 def test_local_reads_need_a_replica_whole() -> None:
     problem = compile_replicas(two_regions(remote=False, west=4))
     steps = list(together(problem, fresh(), 0))

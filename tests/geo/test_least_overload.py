@@ -1,0 +1,104 @@
+"""How much is overloaded at least: against all ways to spread demand, and in plans."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import product
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placewright.formulations.replicas.compile import compile_replicas
+from placewright.formulations.replicas.neighbours import Neighbours
+from placewright.formulations.replicas.overload import least_overload, pieces
+from placewright.formulations.replicas.placing import greedy
+from placewright.formulations.replicas.values import overload_of
+from placewright.formulations.session import Session
+from placewright.formulations.wan.compile import Ints
+from placewright.instances.round import Round
+from placewright.solver import InProcess
+
+SUPPLY = st.lists(st.integers(0, 3500), min_size=1, max_size=3).filter(any)
+
+
+def spreads(supply: Ints, units: int) -> Iterator[Ints]:
+    """Yield all ways to ask for so many units where there is supply."""
+    for asked in product(*(range(units + 1 if free else 1) for free in supply)):
+        if sum(asked) == units:
+            yield np.array(asked)
+
+
+@given(SUPPLY, st.integers(1, 1500), st.integers(0, 7))
+def test_it_is_that_of_all_spreads_within_the_limits_and_of_no_others(
+    capacity: list[int], unit: int, units: int
+) -> None:
+    supply = np.array(capacity)
+    least = least_overload(supply, unit, units)
+    reached = []
+    for asked in spreads(supply, units):
+        overload = overload_of(asked * unit, supply)
+        within = bool(((least.lower <= asked) & (asked <= least.upper)).all())
+        assert within == (overload == least.overload)
+        assert overload >= least.overload
+        reached.append(within)
+    assert any(reached)
+
+
+@given(SUPPLY, st.integers(1, 1500), st.integers(0, 20))
+def test_pieces_add_up_to_overload_and_grow_dearer(
+    capacity: list[int], unit: int, units: int
+) -> None:
+    supply = np.array(capacity)
+    length, cost = pieces(supply, unit, units)
+    for kind in np.flatnonzero(supply):
+        each = np.repeat(cost[:, kind], length[:, kind])[:units]
+        asked = np.where(np.arange(supply.size) == kind, units * unit, 0)
+        assert each.sum() == overload_of(asked, supply)
+        assert (np.diff(each) >= 0).all()
+
+
+def test_jobs_are_fitted_where_that_overloads_least_or_where_their_data_lets_them() -> None:
+    for pinned, overload in [(0, 2 * 1600), (4, 2000 + 1600)]:
+        problem = compile_replicas(crowded(pinned))
+        session = Session(
+            solve=InProcess().solve, deadline=time.monotonic() + 600, deterministic=True
+        )
+        draft = greedy(problem)
+        draft.jobs[...] = 0
+        draft.jobs[:, 0] = problem.count[:, None]
+        search = Neighbours(problem, session, draft, None)
+        assert search.fit(60.0)
+        assert search.draft.rank(problem)[0] == overload
+
+
+def crowded(pinned: int) -> Round:
+    """Two regions of two GPUs and six jobs, of which some must stay in `east`."""
+    stays = {"regions": ["east"]}
+    return Round.model_validate(
+        {
+            "cluster": {
+                "levels": ["region"],
+                "domains": [{"name": r, "level": "region"} for r in ("east", "west")],
+                "hosts": [
+                    {"name": r[0], "parent": r, "gpus": 2, "gpu_model": "A"}
+                    for r in ("east", "west")
+                ],
+            },
+            "jobs": [
+                {
+                    "name": f"j{j}",
+                    "options": [{"groups": [{"gpu": 1000}]}],
+                    "reads": [{"dataset": "d", "gib": 10}],
+                }
+                | (stays if j < pinned else {})
+                for j in range(6)
+            ],
+            "geo": {
+                "datasets": [{"name": "d", "size": 10, "replicas": ["east", "west"]}],
+                "links": [{"source": "east", "target": "west", "bandwidth": 1000}],
+            },
+            "policy": {"formulation": "replicas"},
+        }
+    )
