@@ -46,7 +46,8 @@ def _chained(relocate: Callable[[Round], Plan], seconds: float, round_: Round) -
     _, told = figures_of(round_, data)
     if data.certificate is not None:
         told.update(proven_of(data.certificate))
-    columns = TITLES["hottest"], at_least("hottest"), TITLES["copies"]
+    terms = ("hottest", "copies")
+    columns = [column for term in terms for column in (TITLES[term], at_least(term))]
     following, decided = after(round_, data), cpu_seconds()
     plan = solve_round(following, time_limit=seconds)
     ended = cpu_seconds()
