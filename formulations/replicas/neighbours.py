@@ -117,7 +117,9 @@ class Neighbours:
         are to be saved, overload has a price, as whole jobs may not fit where shares of them do: so
         what is found need not be better than the draft, but is near to plans that are.
         """
-        return self._decide(self._within(replicas), seconds, chosen=True)[0]
+        part, over = self._within(replicas), self.draft.rank(self.problem)[0]
+        priced = part.frugal or not over
+        return self._decide(part, seconds, None if priced else over)[0]
 
     def fit(self, seconds: float) -> bool:
         """Decide all homes anew beside the replicas of the draft; return whether it became better.
@@ -145,33 +147,33 @@ class Neighbours:
         """
         until = self.session.remaining() - seconds
         over = self.draft.rank(self.problem)[0] > self._fewest
-        if over and self._solve(part, seconds / 2, evenly=True)[0]:
+        if over and self._solve(part, seconds / 2, self._fewest)[0]:
             return True
         return self._solve(part, self.session.remaining() - until)[0]
 
-    def _solve(self, part: Part, seconds: float, *, evenly: bool = False) -> tuple[bool, bool]:
-        """Return whether a part became better, and whether its model was solved to the end."""
-        found, solved = self._decide(part, seconds, evenly=evenly)
-        if found is None or found.rank(self.problem) >= self.draft.rank(self.problem):
+    def _solve(self, part: Part, seconds: float, most: int | None = None) -> tuple[bool, bool]:
+        """Return whether a part became better, and whether its model was solved to the end.
+
+        It overloads `most` milli-GPU, None for as much as the draft.
+        """
+        before = self.draft.rank(self.problem)
+        found, solved = self._decide(part, seconds, before[0] if most is None else most)
+        if found is None or found.rank(self.problem) >= before:
             return False, solved
         self.draft = found
         return True, solved
 
-    def _decide(
-        self, part: Part, seconds: float, *, chosen: bool = False, evenly: bool = False
-    ) -> tuple[Draft | None, bool]:
+    def _decide(self, part: Part, seconds: float, most: int | None) -> tuple[Draft | None, bool]:
         """Return a part decided anew, and whether its model was solved to the end.
 
-        It overloads no more than the draft, and begins there; not so if its replicas are `chosen`.
-        It overloads no more than the least, if `evenly`, and so wherever the draft does not.
+        It overloads `most` milli-GPU, None for any number at a price. The draft is where it begins,
+        if that is among what the part leaves open.
         """
-        problem, before = self.problem, self.draft.rank(self.problem)
+        problem, draft, before = self.problem, self.draft, self.draft.rank(self.problem)
         if seconds <= 0:
             return None, False
-        least = self._fewest
-        starts = not chosen and (before[0] <= least or not evenly)
-        evenly |= not chosen and before[0] <= least
-        held = PartModel(problem, part, self.draft, (), self._least if evenly else None)
+        evenly = most is not None and most <= self._fewest
+        held = PartModel(problem, part, draft, (), self._least if evenly else None)
         model = held.model
         paid = 0.0
         for name, worth, value in zip(WORTH, WORTH.values(), before, strict=True):
@@ -189,11 +191,13 @@ class Neighbours:
             )
         if not before[0]:
             model.hold("remote_reads", before[1], HOLD_SLACK)
-        if not chosen or (before[0] and not part.frugal):
-            model.hold("overload", min(before[0], least) if evenly else before[0], HOLD_SLACK)
+        if most is not None:
+            model.hold("overload", most, HOLD_SLACK)
         # The gap is one of copies: other terms, often as they are, would make it wide.
         gap = GAP * max(SHARPNESS, before[2] / paid if paid else 1.0)
-        point = held.point(self.draft) if starts else None
+        closed = part.groups[:, None] & ~part.holds
+        open_ = most is not None and before[0] <= most and not (draft.replicas & closed).any()
+        point = held.point(draft) if open_ else None
         outcome = self.session.optimise(model.arrays("all"), most=seconds, gap=gap, start=point)
         if outcome is None or outcome.values is None:
             return None, False
