@@ -73,6 +73,11 @@ class Row:
     figures: Mapping[str, float] = field(default_factory=dict)
     note: str = ""
 
+    @property
+    def round_name(self) -> str:
+        """Its case, and the seed if there is one."""
+        return self.case if self.seed is None else f"{self.case} seed {self.seed}"
+
 
 def document(benchmark: str, rows: Sequence[Row]) -> Document:
     """Return the JSON document of a run; it measures the calibration of the machine."""
@@ -176,8 +181,7 @@ def _cases(made: Table, rows: Iterable[Row]) -> Iterator[tuple[Row, str]]:
         case = (row.case, row.seed)
         if last not in (None, case):
             made.add_row()
-        name = row.case if row.seed is None else f"{row.case} seed {row.seed}"
-        yield row, "" if case == last else name
+        yield row, "" if case == last else row.round_name
         last = case
 
 
