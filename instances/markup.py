@@ -84,6 +84,9 @@ def parse_yaml(text: str) -> Any:
         for event in yaml.parse(text, Loader=yaml.CSafeLoader):
             tree.take(event)
     except yaml.MarkedYAMLError as error:
+        # LibYAML reads ahead, and since 0.2.6 has a limit of its own, a thousand levels.
+        if error.problem == "exceeded maximum nesting depth":
+            raise _too_deep() from None
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         raise _not_valid("YAML", line, column, error.problem or "no token") from None
