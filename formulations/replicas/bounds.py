@@ -309,8 +309,7 @@ def _resting(pool: Pool) -> dict[str, int]:
 
     That is what jobs cost that cannot have a home, and what cannot but be read from afar.
     """
-    never = np.logical_not(np.logical_or.reduce(pool.homes, axis=(1, 2)))
     return {
-        "overload": HOMELESS * int(pool.demand[never].sum()),
+        "overload": HOMELESS * int(pool.demand[pool.homeless].sum()),
         "remote_reads": unavoidable(pool),
     }

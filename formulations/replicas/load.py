@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from placewright.formulations.replicas.overload import least_overload, pieces, unit_of
+from placewright.formulations.replicas.overload import least_of_all, pieces, unit_of
 from placewright.formulations.replicas.pool import Pool
 from placewright.formulations.replicas.problem import HOMELESS
 from placewright.formulations.wan.compile import Bools, Ints
@@ -50,10 +50,8 @@ def add_load(pool: Pool, model: Model, replica: Ints, share: Ints, none: Ints) -
     """
     supply = pool.wan.supply
     unit = unit_of(pool.wan.demand)
-    never = np.logical_not(np.logical_or.reduce(pool.homes, axis=(1, 2)))
-    units = int(pool.demand[~never].sum()) // unit
-    least = least_overload(supply, unit, units)
-    evenly = pool.overload <= least.overload + HOMELESS * int(pool.demand[never].sum())
+    least, fewest = least_of_all(supply, unit, pool.demand, pool.homeless)
+    evenly = pool.overload <= fewest
     fits: list[tuple[Ints, Bools]] = []
     for region, limit in enumerate(least.upper if evenly else supply // unit):
         needs = pool.homes[:, region]
@@ -70,7 +68,7 @@ def add_load(pool: Pool, model: Model, replica: Ints, share: Ints, none: Ints) -
         model.term("overload", [], [], sense="min", constant=float(least.overload))
         _add_least(pool, model, share, least.lower)
         return
-    length, cost = pieces(supply, unit, units)
+    length, cost = pieces(supply, unit, int(pool.demand.sum()) // unit)
     piece, r, m = np.nonzero(length * cost)
     over = model.variables("over", len(r), upper=length[piece, r, m].astype(float), integer=False)
     model.term("overload", over, cost[piece, r, m], sense="min")

@@ -19,8 +19,8 @@ import numpy as np
 from placewright.formulations.replicas.draft import Draft
 from placewright.formulations.replicas.frugal import frugal_homes
 from placewright.formulations.replicas.model import Part, PartModel, everything
-from placewright.formulations.replicas.overload import least_overload, unit_of
-from placewright.formulations.replicas.problem import HOMELESS, Problem
+from placewright.formulations.replicas.overload import least_of_all, unit_of
+from placewright.formulations.replicas.problem import Problem
 from placewright.formulations.session import HOLD_SLACK, SHARPNESS, Session
 from placewright.formulations.wan.compile import Bools, Ints
 from placewright.solver.arrays import Floats
@@ -65,10 +65,8 @@ class Neighbours:
         self.problem, self.session, self.draft = problem, session, draft
         self._may_hold = problem.may_hold.copy()
         self._frugally, self._unavoidable = frugal_homes(problem)
-        unit, never = unit_of(problem.demand), problem.homeless
-        asked = problem.count * problem.demand
-        self._least = least_overload(problem.supply, unit, int(asked[~never].sum()) // unit)
-        self._fewest = self._least.overload + HOMELESS * int(asked[never].sum())
+        unit, asked = unit_of(problem.demand), problem.count * problem.demand
+        self._least, self._fewest = least_of_all(problem.supply, unit, asked, problem.homeless)
         self._random = np.random.default_rng(session.seed)
         self._relaxed = relaxed
         self._size = {
@@ -176,7 +174,7 @@ class Neighbours:
         held = PartModel(problem, part, draft, (), self._least if evenly else None)
         model = held.model
         paid = 0.0
-        for name, worth, value in zip(WORTH, WORTH.values(), before, strict=True):
+        for (name, worth), value in zip(WORTH.items(), before, strict=True):
             if evenly and name == "overload":
                 continue
             paid += worth * value
@@ -196,8 +194,8 @@ class Neighbours:
         # The gap is one of copies: other terms, often as they are, would make it wide.
         gap = GAP * max(SHARPNESS, before[2] / paid if paid else 1.0)
         closed = part.groups[:, None] & ~part.holds
-        open_ = most is not None and before[0] <= most and not (draft.replicas & closed).any()
-        point = held.point(draft) if open_ else None
+        begins = most is not None and before[0] <= most and not (draft.replicas & closed).any()
+        point = held.point(draft) if begins else None
         outcome = self.session.optimise(model.arrays("all"), most=seconds, gap=gap, start=point)
         if outcome is None or outcome.values is None:
             return None, False

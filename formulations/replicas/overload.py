@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placewright.formulations.wan.compile import Ints
+from placewright.formulations.replicas.problem import HOMELESS
+from placewright.formulations.wan.compile import Bools, Ints
 
 
 class Least(NamedTuple):
@@ -45,6 +46,18 @@ def least_overload(supply: Ints, unit: int, units: int) -> Least:
     cheaper = length * (cost < price)
     overload = (cheaper * cost).sum() + price * (units - cheaper.sum())
     return Least(int(overload), cheaper.sum(axis=0), (length * (cost <= price)).sum(axis=0))
+
+
+def least_of_all(supply: Ints, unit: int, demand: Ints, homeless: Bools) -> tuple[Least, int]:
+    """Return the least overload of jobs that have a home, and with what counts for the others.
+
+    Parameters
+    ----------
+    demand, homeless
+        (n,): milli-GPU, and whether no region can have them.
+    """
+    least = least_overload(supply, unit, int(demand[~homeless].sum()) // unit)
+    return least, least.overload + HOMELESS * int(demand[homeless].sum())
 
 
 def unit_of(demand: Ints) -> int:

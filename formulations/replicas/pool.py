@@ -82,6 +82,12 @@ class Pool:
         """The number of classes."""
         return len(self.demand)
 
+    @property
+    def homeless(self) -> Bools:
+        """Which classes cannot run anywhere, whatever is copied (classes,)."""
+        never: Bools = np.logical_not(self.homes.any(axis=(1, 2)))
+        return never
+
     def limited(self, tight: Bools) -> Self:
         """Return it with limits of storage, and of copies that come, in some regions only.
 

@@ -1,4 +1,4 @@
-"""Random tiny rounds with regions, by seed: two or three regions, few datasets, few jobs."""
+"""Tiny rounds with regions: random ones by seed, and pairs of regions for given jobs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,31 @@ from placewright.instances.round import Round
 
 Entry = dict[str, Any]
 MODELS = ("A", "B")
+
+
+def pair(jobs: list[Entry], *replicas: str) -> Round:
+    """Return a round of `replicas`: two GPUs each in `east` and `west`, and dataset `d`, 10 GiB."""
+    regions = ("east", "west")
+    return Round.model_validate(
+        {
+            "cluster": {
+                "levels": ["region"],
+                "domains": [{"name": r, "level": "region"} for r in regions],
+                "hosts": [
+                    {"name": r[0], "parent": r, "gpus": 2, "gpu_model": "A"} for r in regions
+                ],
+            },
+            "jobs": [
+                {"name": f"j{j}", "options": [{"groups": [{"gpu": 1000}]}], **job}
+                for j, job in enumerate(jobs)
+            ],
+            "geo": {
+                "datasets": [{"name": "d", "size": 10, "replicas": replicas}],
+                "links": [{"source": "east", "target": "west", "bandwidth": 1000}],
+            },
+            "policy": {"formulation": "replicas"},
+        }
+    )
 
 
 def geo(seed: int, *, terms: tuple[str, ...] | None = None) -> Round:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from itertools import product
+from types import ModuleType
 
 import numpy as np
 from hypothesis import given
@@ -17,7 +18,6 @@ from placewright.formulations.replicas.placing import greedy
 from placewright.formulations.replicas.values import overload_of
 from placewright.formulations.session import Session
 from placewright.formulations.wan.compile import Ints
-from placewright.instances.round import Round
 from placewright.solver import InProcess
 
 SUPPLY = st.lists(st.integers(0, 3500), min_size=1, max_size=3).filter(any)
@@ -59,9 +59,14 @@ def test_pieces_add_up_to_overload_and_grow_dearer(
         assert (np.diff(each) >= 0).all()
 
 
-def test_jobs_are_fitted_where_that_overloads_least_or_where_their_data_lets_them() -> None:
+def test_jobs_are_fitted_where_that_overloads_least_or_where_their_data_lets_them(
+    geo_tiny: ModuleType,
+) -> None:
+    job = {"reads": [{"dataset": "d", "gib": 10}]}
+    stays = {**job, "regions": ["east"]}
     for pinned, overload in [(0, 2 * 1600), (4, 2000 + 1600)]:
-        problem = compile_replicas(crowded(pinned))
+        jobs = [stays] * pinned + [job] * (6 - pinned)
+        problem = compile_replicas(geo_tiny.pair(jobs, "east", "west"))
         session = Session(
             solve=InProcess().solve, deadline=time.monotonic() + 600, deterministic=True
         )
@@ -71,34 +76,3 @@ def test_jobs_are_fitted_where_that_overloads_least_or_where_their_data_lets_the
         search = Neighbours(problem, session, draft, None)
         assert search.fit(60.0)
         assert search.draft.rank(problem)[0] == overload
-
-
-def crowded(pinned: int) -> Round:
-    """Two regions of two GPUs and six jobs, of which some must stay in `east`."""
-    stays = {"regions": ["east"]}
-    return Round.model_validate(
-        {
-            "cluster": {
-                "levels": ["region"],
-                "domains": [{"name": r, "level": "region"} for r in ("east", "west")],
-                "hosts": [
-                    {"name": r[0], "parent": r, "gpus": 2, "gpu_model": "A"}
-                    for r in ("east", "west")
-                ],
-            },
-            "jobs": [
-                {
-                    "name": f"j{j}",
-                    "options": [{"groups": [{"gpu": 1000}]}],
-                    "reads": [{"dataset": "d", "gib": 10}],
-                }
-                | (stays if j < pinned else {})
-                for j in range(6)
-            ],
-            "geo": {
-                "datasets": [{"name": "d", "size": 10, "replicas": ["east", "west"]}],
-                "links": [{"source": "east", "target": "west", "bandwidth": 1000}],
-            },
-            "policy": {"formulation": "replicas"},
-        }
-    )

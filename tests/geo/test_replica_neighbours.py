@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from itertools import islice
+from types import ModuleType
 
 import pytest
 
@@ -17,7 +18,6 @@ from placewright.formulations.replicas.problem import Problem
 from placewright.formulations.replicas.values import values
 from placewright.formulations.session import Session
 from placewright.instances.geo_generator import generate
-from placewright.instances.round import Round
 from placewright.solver import InProcess
 
 
@@ -118,30 +118,11 @@ def test_a_cross_of_two_drafts_is_better_than_both_and_has_no_replica_that_none_
     assert (search.draft.replicas <= allowed).all()
 
 
-def test_where_nothing_is_overloaded_what_is_chosen_may_be_and_is_mended_from_there() -> None:
-    job = {
-        "options": [{"groups": [{"gpu": 1000}]}],
-        "reads": [{"dataset": "d", "gib": 10, "remote": False}],
-    }
-    round_ = Round.model_validate(
-        {
-            "cluster": {
-                "levels": ["region"],
-                "domains": [{"name": r, "level": "region"} for r in ("east", "west")],
-                "hosts": [
-                    {"name": r[0], "parent": r, "gpus": 2, "gpu_model": "A"}
-                    for r in ("east", "west")
-                ],
-            },
-            "jobs": [{"name": f"j{j}", **job} for j in range(4)],
-            "geo": {
-                "datasets": [{"name": "d", "size": 10, "replicas": ["east"]}],
-                "links": [{"source": "east", "target": "west", "bandwidth": 1000}],
-            },
-            "policy": {"formulation": "replicas"},
-        }
-    )
-    problem = compile_replicas(round_)
+def test_where_nothing_is_overloaded_what_is_chosen_may_be_and_is_mended_from_there(
+    geo_tiny: ModuleType,
+) -> None:
+    job = {"reads": [{"dataset": "d", "gib": 10, "remote": False}]}
+    problem = compile_replicas(geo_tiny.pair([job] * 4, "east"))
     draft = greedy(problem)
     assert draft.rank(problem) == (0, 0, 10)
     session = Session(solve=InProcess().solve, deadline=time.monotonic() + 600, deterministic=True)
