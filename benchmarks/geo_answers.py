@@ -6,7 +6,6 @@ an error of it, and so does whoever beats a bound of ours that holds for its pla
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from math import inf
@@ -14,15 +13,10 @@ from math import inf
 from benchmarks import region_plans, region_rules, replica_plans, replica_rules
 from benchmarks.baselines import Answer, of_certificate
 from benchmarks.compare import Runs, compared
-from benchmarks.geo_figures import LATER, TITLES, at_least, cpu_seconds, figures_of, proven_of
+from benchmarks.geo_figures import BOTH, LATER, TITLES, at_least, cpu_seconds, figures_of, proven_of
 from benchmarks.report import ERROR, OURS, Row
 from placewright import Plan, Round, solve_round
 from placewright.formulations.gang.terms import SENSE
-from placewright.formulations.replicas.bounds import together
-from placewright.formulations.replicas.compile import compile_replicas
-from placewright.formulations.session import Session
-from placewright.rounds.certificate import gap_of
-from placewright.solver import Worker
 
 __all__ = ["answers", "placed", "placewright", "ruled"]
 
@@ -37,9 +31,6 @@ def placewright(seconds: float, round_: Round) -> Answer:
     _, figures = figures_of(round_, plan)
     assert plan.certificate is not None
     figures.update(proven_of(plan.certificate))
-    if round_.policy.formulation == "replicas":
-        values = {term.name: term.value for term in plan.certificate.terms}
-        figures.update(_together(round_, values, seconds))
     return replace(of_certificate(plan.certificate), figures={**figures, DECIDED: decided})
 
 
@@ -86,7 +77,7 @@ def _standing(row: Row) -> list[float]:
 
 
 def _beaten(ours: Row, row: Row) -> Iterator[str]:
-    """Yield the later terms whose bound a plan beats that is as good in the terms before."""
+    """Yield the later terms, and their sum, whose bound a plan beats as good in those before."""
     mine, theirs = _standing(ours), _standing(row)
     for number, term in enumerate(LATER, 1):
         bound = ours.figures.get(at_least(term))
@@ -95,6 +86,9 @@ def _beaten(ours: Row, row: Row) -> Iterator[str]:
         as_good = all(a <= b for a, b in zip(theirs[:number], mine[:number], strict=True))
         if as_good and theirs[number] < bound:
             yield term
+    bound = ours.figures.get(BOTH[1])
+    if bound is not None and theirs[0] <= mine[0] and sum(theirs[1:]) < bound:
+        yield "+".join(LATER)
 
 
 def _unproven(round_: Round, decide: Callable[[], Plan]) -> Answer:
@@ -104,23 +98,3 @@ def _unproven(round_: Round, decide: Callable[[], Plan]) -> Answer:
     value, figures = figures_of(round_, plan)
     first = round_.policy.terms[0]
     return Answer("feasible", first, value, figures={**figures, DECIDED: decided})
-
-
-def _together(round_: Round, values: Mapping[str, int], seconds: float) -> dict[str, float]:
-    """Return the GiB read over links and copied together, and what is proven of that sum.
-
-    The bound is of plans with no more overload, sought for so many seconds.
-    """
-    reached = values["remote_reads"] + values["copies"]
-    began, bound = cpu_seconds(), 0.0
-    with Worker() as worker:
-        session = Session(worker.solve, time.monotonic() + seconds)
-        problem = compile_replicas(round_)
-        for proven in together(problem, session, values["overload"], reached):
-            bound = max(bound, proven.bound)
-    figures = {
-        "both GiB": reached,
-        "both >=": bound,
-        "both gap %": 100 * (gap_of(reached, bound) or 0),
-    }
-    return {**figures, "bound CPU s": cpu_seconds() - began}

@@ -51,7 +51,7 @@ def print_plan(console: Console, round_: Round, plan: Plan) -> None:
         print_broken(console, promises)
     print_table(console, outcome_table(jobs, plan))
     if plan.certificate is not None:
-        print_table(console, terms_table(plan.certificate.terms))
+        print_table(console, terms_table([*plan.certificate.terms, *plan.certificate.sums]))
     if promises is not None:
         print_promises(console, promises)
     regions = region_plan_of(round_, plan)

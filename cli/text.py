@@ -124,10 +124,9 @@ def number(value: float | None) -> str:
 
 
 def term_text(name: str, value: float | None) -> str:
-    """Write a term's value or bound, in the unit in which people read it."""
-    if value is None or name not in UNITS:
-        return number(value)
-    return UNITS[name](value)
+    """Write the value or bound of a term, or of a sum of some, in the unit that people read."""
+    unit = UNITS.get(name.split("+")[0], number)
+    return number(value) if value is None else unit(value)
 
 
 def percent(fraction: float | None) -> str:

@@ -127,13 +127,15 @@ class Bound:
     """No plan that is at least as good in `holds` beats `value` in `term`.
 
     `holds` are (term, value) pairs: the earlier terms, held no worse than the best plan's values.
-    `certified`: recomputed in our own code; otherwise claimed by a solver.
+    `certified`: recomputed in our own code; otherwise claimed by a solver. `value` is of the sum of
+    `term` and the earlier terms in `plus`, all in the same sense.
     """
 
     term: str
     value: float
     holds: tuple[tuple[str, int], ...] = ()
     certified: bool = False
+    plus: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

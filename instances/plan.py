@@ -92,7 +92,7 @@ class Decision(Document):
 
 
 class TermResult(Document):
-    """An objective term: its verified value, the bounds on it, and the gap between them.
+    """An objective term, or a sum of some: its verified value, bounds on it, and the gap to them.
 
     `bound` is the tighter of `certified` (recomputed here) and `claimed` (by a solver's search);
     `proof` says which. `conditional`: a term between was not proven optimal.
@@ -122,12 +122,14 @@ class Certificate(Document):
 
     `status`: `optimal` (every term proven), `within_gap` (the asked gap is met) or `feasible`.
     `gap` is that of the first term, and of promises the largest of the terms up to `admitted`.
+    `sums` are sums of terms of which more is proven than of each, named after them with a plus.
     `degraded` says what went wrong on the way, if anything did.
     """
 
     status: Literal["optimal", "within_gap", "feasible"]
     gap: Number | None
     terms: Many[TermResult]
+    sums: Many[TermResult] = ()
     backend: str
     versions: dict[str, str]
     seed: Index

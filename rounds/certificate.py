@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Literal
 
 from placewright.formulations.gang.terms import SENSE
@@ -28,13 +29,26 @@ class Bounds:
         """Tightest bound of a term that holds for a plan with these values.
 
         A bound speaks of all plans at least as good as its holds, so it holds for a plan that is no
-        worse than every one of them.
+        worse than every one of them. One of a sum says of its last term what the others leave.
         """
+        return self._tightest(
+            (
+                replace(bound, value=bound.value - sum(values[name] for name in bound.plus))
+                for bound in self._known
+                if bound.term == term
+            ),
+            values,
+            certified=certified,
+        )
+
+    def _tightest(
+        self, bounds: Iterable[Bound], values: Mapping[str, int], *, certified: bool
+    ) -> float | None:
         best: float | None = None
-        for bound in self._known:
+        for bound in bounds:
             holds = all(_no_worse(values[t], v, SENSE[t]) for t, v in bound.holds)
-            if bound.term == term and bound.certified == certified and holds:
-                best = tighter(best, bound.value, SENSE[term])
+            if bound.certified == certified and holds:
+                best = tighter(best, bound.value, SENSE[bound.term])
         return best
 
     def tell(
@@ -64,25 +78,53 @@ class Bounds:
         for index, term in enumerate(terms):
             certified = self.tightest(term, values, certified=True)
             claimed = self.tightest(term, values, certified=False)
-            bound = tighter(certified, claimed, SENSE[term])
-            proof: Literal["certified", "claimed"] | None = None
-            if bound is not None:
-                proof = "certified" if bound == certified else "claimed"
             unproven = any(result.gap != 0 for result in results[1:index])
-            results.append(
-                TermResult(
-                    name=term,
-                    sense=SENSE[term],
-                    value=values[term],
-                    bound=bound,
-                    proof=proof,
-                    certified=certified,
-                    claimed=claimed,
-                    gap=gap_of(values[term], bound),
-                    conditional=unproven and bound is not None,
-                )
-            )
+            results.append(_result(term, values[term], certified, claimed, unproven=unproven))
         return tuple(results)
+
+    def sums(
+        self, results: tuple[TermResult, ...], values: Mapping[str, int]
+    ) -> tuple[TermResult, ...]:
+        """Value, bounds and gap of each sum of terms of which something is proven.
+
+        Parameters
+        ----------
+        results
+            What is proven of single terms.
+        """
+        names = [result.name for result in results]
+        found: list[TermResult] = []
+        for parts in dict.fromkeys(
+            (*bound.plus, bound.term) for bound in self._known if bound.plus
+        ):
+            mine = [bound for bound in self._known if (*bound.plus, bound.term) == parts]
+            certified = self._tightest(mine, values, certified=True)
+            claimed = self._tightest(mine, values, certified=False)
+            unproven = any(result.gap != 0 for result in results[1 : names.index(parts[0])])
+            value = sum(values[name] for name in parts)
+            found.append(_result("+".join(parts), value, certified, claimed, unproven=unproven))
+        return tuple(found)
+
+
+def _result(
+    name: str, value: int, certified: float | None, claimed: float | None, *, unproven: bool
+) -> TermResult:
+    sense = SENSE[name.split("+")[0]]
+    bound = tighter(certified, claimed, sense)
+    proof: Literal["certified", "claimed"] | None = None
+    if bound is not None:
+        proof = "certified" if bound == certified else "claimed"
+    return TermResult(
+        name=name,
+        sense=sense,
+        value=value,
+        bound=bound,
+        proof=proof,
+        certified=certified,
+        claimed=claimed,
+        gap=gap_of(value, bound),
+        conditional=unproven and bound is not None,
+    )
 
 
 def gap_of(value: int, bound: float | None) -> float | None:

@@ -41,7 +41,7 @@ MUCH, LITTLE, LONG = 0.2, 0.8, 0.36
 """It begins anew when steps are so much shorter than the first one was; or so much, and grow; or
 after so many of all steps."""
 
-BALANCE, LIGHT, HEAVY = 30.0, 3.0, 3000.0
+BALANCE, LIGHT, HEAVY = 30.0, 3.0, 100.0
 """Weight of y beside x at first, and at least and at most."""
 
 

@@ -11,10 +11,13 @@ from placewright.formulations.replicas.model import PartModel, everything
 from placewright.formulations.replicas.problem import Problem
 from placewright.formulations.session import HOLD_SLACK, SHARPNESS, Bound, Session
 from placewright.formulations.wan.compile import Bools
-from placewright.solver import Status
+from placewright.solver import Arrays, Status
 
 MOST_COLUMNS = 600
 """Larger models are not solved to the end in a reasonable time."""
+
+DATA = ("remote_reads", "copies")
+"""What data costs."""
 
 _LAST = ("imbalance", "hottest")
 """Terms that only drops or homes improve, not copies: with them drops are no longer idle."""
@@ -31,6 +34,7 @@ def exact(
 ) -> Iterator[Draft | Bound]:
     """Yield the optimum of each term with those before it held, and the solver's bound on it.
 
+    What data costs in all is bounded with the terms before both held.
     The model leaves out how copies are carried: where all of the last draft's are, it is optimal.
     Copies that were `refused` (groups, regions) are left out; if there are any, nothing is proven.
     """
@@ -40,14 +44,16 @@ def exact(
     proving = single(problem) and not refused.any()
     whole = PartModel(problem, part, draft, terms)
     holds: list[tuple[str, int]] = []
-    for term in terms:
+    for number, term in enumerate(terms):
+        if proving and terms[number : number + 2] == DATA:
+            found = session.optimise(_in_all(whole), share=0.3, gap=0.0)
+            if found is not None and found.bound is not None:
+                yield Bound(DATA[1], _whole(found.bound), tuple(holds), plus=DATA[:1])
         outcome = session.optimise(whole.model.arrays(term), share=0.6, gap=0.0)
         if outcome is None:
             return
         if outcome.bound is not None and proving:
-            # Terms are whole, and solvers stop within tolerances: 7.0000004 does not prove 8.
-            slack = SHARPNESS * max(1.0, abs(outcome.bound))
-            yield Bound(term, float(ceil(outcome.bound - slack)), tuple(holds))
+            yield Bound(term, _whole(outcome.bound), tuple(holds))
         if outcome.values is None:
             return
         draft = whole.draft(outcome.values)
@@ -57,6 +63,18 @@ def exact(
         value = round(whole.model.value_of(term, outcome.values))
         holds.append((term, value))
         whole.model.hold(term, value, HOLD_SLACK)
+
+
+def _in_all(whole: PartModel) -> Arrays:
+    """Return the model that minimises the sum of both terms of data."""
+    reads, copies = (whole.model.arrays(term) for term in DATA)
+    constant = reads.constant + copies.constant
+    return replace(reads, cost=reads.cost + copies.cost, constant=constant)
+
+
+def _whole(bound: float) -> float:
+    # Terms are whole, and solvers stop within tolerances: 7.0000004 does not prove 8.
+    return float(ceil(bound - SHARPNESS * max(1.0, abs(bound))))
 
 
 def single(problem: Problem) -> bool:

@@ -91,6 +91,8 @@ def fewer(pool: Pool, datasets: Bools) -> Pool:
         possible=pool.possible & some,
         fresh=pool.fresh & some,
         there=pool.there & some,
+        apart=pool.apart & some,
+        stored=pool.stored & some,
         kept=pool.kept & datasets,
         least=pool.least * datasets,
     )

@@ -1,8 +1,10 @@
-"""How many copies of a dataset plans make at least, by what is asked of it alone.
+"""What a dataset costs at least in every plan, by what is asked of it alone.
 
 Where those who must run beside a dataset are more than any region has room for, the relaxation
-makes 1.07 copies of it, and a plan makes two. That is seen without any other dataset (`fewer.py`),
-in a program of some thousand columns; rounded up, it is said to the relaxation of all.
+makes 1.07 copies of it, and a plan makes two, or one and reads it from afar. That is seen without
+any other dataset (`fewer.py`), in a program of some thousand columns. Jobs are whole, and so are
+replicas: what the dataset costs is a multiple of what divides its size and the GiB that each job
+reads of it. Rounded up to one, it is said to the relaxation of all.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import numpy as np
 from placewright.formulations.replicas.branching import relaxed_if_any
 from placewright.formulations.replicas.fewer import fewer, largest_first
 from placewright.formulations.replicas.pool import Pool
-from placewright.formulations.replicas.program import program_of
+from placewright.formulations.replicas.program import TOGETHER, program_of
 from placewright.formulations.session import Session
 
 SHARE, ONE = 0.05, 0.005
@@ -27,17 +29,21 @@ def with_least(pool: Pool, holds: Mapping[str, int], session: Session, number: i
 
     Parameters
     ----------
+    pool
+        One in which nothing is told apart.
     holds
         Values of terms, of plans that are no worse in them.
     """
-    least, size = pool.least.copy(), pool.wan.size
+    least, wan = pool.least.copy(), pool.wan
+    unit = wan.size.copy()
+    np.gcd.at(unit, wan.read_dataset, wan.read_gib)
     until = (1 - SHARE) * session.remaining()
     for p in largest_first(pool)[:number].tolist():
         late = not session.deterministic and session.expired(until)
         if late or not pool.fresh[p].any():
             break
-        alone = program_of(fewer(pool, np.arange(len(size)) == p))
-        found = relaxed_if_any(alone.arrays("copies", holds), session, ONE, interior=False)
+        alone = program_of(fewer(pool, np.arange(len(least)) == p))
+        found = relaxed_if_any(alone.arrays(TOGETHER, holds), session, ONE, interior=False)
         if found is not None:
-            least[p] = max(least[p], -(-found.bound // int(size[p])))
+            least[p] = max(least[p], -(-found.bound // unit[p]) * unit[p])
     return replace(pool, least=least)

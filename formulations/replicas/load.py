@@ -40,13 +40,14 @@ MOST_UNIONS = 64
 """Rows of what fits on models, about, per region at most."""
 
 
-def add_load(pool: Pool, model: Model, replica: Ints, share: Ints, none: Ints) -> None:
+def add_load(pool: Pool, model: Model, replica: Ints, share: Ints, none: Ints, far: Ints) -> None:
     """Add the rows of what fits on models, and the term `overload`.
 
     Parameters
     ----------
-    replica, share, none
-        (datasets, regions), (classes, regions) and (classes,): columns, -1 where there is none.
+    replica, share, none, far
+        (datasets, regions), (classes, regions), (classes,) and (reads, regions): columns, -1 where
+        there is none.
     """
     supply = pool.wan.supply
     unit = unit_of(pool.wan.demand)
@@ -61,7 +62,8 @@ def add_load(pool: Pool, model: Model, replica: Ints, share: Ints, none: Ints) -
         u, c = np.nonzero(asks)
         model.add(rows[u], share[c, region], asks[u, c])
         most = unions @ limit if evenly else most_asked(pool, unions @ supply[region]) // unit
-        _beside(pool, model, replica[:, region], share[:, region], region, asks, most)
+        columns = replica[:, region], share[:, region], far[:, region]
+        _beside(pool, model, *columns, asks, most)
         fits.append((rows, unions))
     model.term("overload", none, HOMELESS * pool.demand, sense="min")
     if evenly:
@@ -131,22 +133,22 @@ def _beside(
     model: Model,
     replica: Ints,
     share: Ints,
-    region: int,
+    far: Ints,
     asks: Ints,
     most: Ints,
 ) -> None:
-    """Add the rows of who can run in a region only beside a replica.
+    """Add the rows of who runs in a region beside a replica.
 
     Parameters
     ----------
-    replica, share
-        (datasets,) and (classes,): columns of the region.
+    replica, share, far
+        (datasets,), (classes,) and (reads,): columns of the region.
     asks, most
         (unions, classes) and (unions,): what those ask who can use no other models, and what all
         of them may ask together.
     """
     c, p = pool.read_class, pool.read_dataset
-    beside = asks[:, c] * (pool.near[:, region] & (replica[p] >= 0))
+    beside = asks[:, c] * (replica[p] >= 0)
     asked = np.zeros((len(replica), len(most)), dtype=np.int64)
     np.add.at(asked, p, beside.T)
     unions, datasets = np.nonzero(np.greater(asked.T, most[:, None]))
@@ -155,6 +157,9 @@ def _beside(
     model.add(rows, replica[datasets], -most[unions])
     u, k = np.nonzero(beside * (row[:, p] >= 0))
     model.add(row[u, p[k]], share[c[k]], beside[u, k])
+    some = far[k] >= 0
+    u, k = u[some], k[some]
+    model.add(row[u, p[k]], far[k], -beside[u, k])
 
 
 def _unions(sets: Bools) -> Bools:

@@ -44,10 +44,13 @@ class Pool:
     possible, fresh, there : Bools
         (datasets, regions): where a replica could be after some plan, those of them that are
         copies to make, and where one is or is under way.
+    apart, stored : Bools
+        (datasets, regions): where `possible` is said of data at hand, held or read from afar, and
+        both are told apart; and where what is possible takes room (`at_hand.py`).
     kept : Bools
         (datasets,): which have a replica, and so keep one.
     least : Ints
-        (datasets,): copies that plans make at least, as far as that is known.
+        (datasets,): GiB that plans copy and read remotely at least, as far as that is known.
     room, ingress, egress : Ints
         (regions,): GiB of replicas after the plan at most, and of copies that come and leave.
     overload : int
@@ -70,6 +73,8 @@ class Pool:
     possible: Bools
     fresh: Bools
     there: Bools
+    apart: Bools
+    stored: Bools
     kept: Bools
     least: Ints
     room: Ints
@@ -87,6 +92,12 @@ class Pool:
         """Which classes cannot run anywhere, whatever is copied (classes,)."""
         never: Bools = np.logical_not(self.homes.any(axis=(1, 2)))
         return never
+
+    @property
+    def beside(self) -> Bools:
+        """Where a class can run only if what it reads is said to be there (reads, regions)."""
+        beside: Bools = self.near | self.apart[self.read_dataset]
+        return beside
 
     def limited(self, tight: Bools) -> Self:
         """Return it with limits of storage, and of copies that come, in some regions only.
@@ -178,6 +189,8 @@ def pool_of(wan: Wan) -> Pool:
         possible=possible,
         fresh=possible & ~there,
         there=there,
+        apart=np.zeros_like(possible),
+        stored=possible,
         kept=kept,
         least=np.zeros(len(kept), dtype=np.int64),
         room=room,

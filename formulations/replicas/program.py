@@ -3,17 +3,19 @@
     x[p,r] in 0..1     replica of dataset p after the plan; fixed where there can be none
     a[c,r] in 0..1     share of class c in region r;   none[c] without a home
     q[k,r] in 0..1     what of the share of a class in r reads k (a class and a dataset) remotely
+    v[p,r] in {0, 1}   data at hand instead of a replica, only where that is told apart (`afar.py`)
     y[s] in 0..1       which of the jobs of step s (of a read) read remotely or not at all
 
     sum_r a[c,r] + none[c] = 1
-    a[c,r] - q[k,r]  <= x[p,r]                   read k is of class c and dataset p
-    a[c,r]           <= sum_s x[p,s]             over regions s from where r can read
+    a[c,r] - q[k,r]  <= x[p,r] - v[p,r]          read k is of class c and dataset p
+    a[c,r]           <= sum_s (x[p,s] - v[p,s])  over regions s from where r can read
     sum_s weight[s] y[s]     >= weight[c] (sum_r q[k,r] + none[c])
-    sum_r x[p,r] >= 1                            where there is a replica now
-    sum_p size[p] x[p,r]     <= room[r]
-    sum_p size[p] x[p,r]     <= ingress[r]       over copies
+    sum_r (x[p,r] - v[p,r]) >= 1                 where there is a replica now
+    sum_p size[p] (x[p,r] - v[p,r]) <= room[r]
+    sum_p size[p] (x[p,r] - v[p,r]) <= ingress[r]    over copies
     z[p] >= x[p,r],  sum_p size[p] z[p] <= egress[s]     copies of what s alone has
-    sum_r x[p,r] >= least[p]                 over copies, as far as that is known (`least.py`)
+    sum_r size[p] x[p,r] + sum_s gib[s] y[s] >= least[p]     over copies, and steps s of reads of p,
+                                             as far as that is known (`least.py`)
 
 What is asked of GPUs, and the terms that it makes, are in `load.py`.
 
@@ -30,6 +32,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placewright.formulations.replicas.afar import Data, add_afar, data_of
 from placewright.formulations.replicas.load import add_hottest, add_load
 from placewright.formulations.replicas.pool import Pool
 from placewright.formulations.wan.compile import UNLIMITED, Bools, Ints
@@ -51,10 +54,6 @@ class Program:
     ----------
     replica : Ints
         (datasets, regions).
-    share : Ints
-        (classes, regions).
-    room_rows, ingress_rows : Ints
-        (regions,).
     copy_rows : Ints
         (datasets,): rows of how many copies are made of each.
     """
@@ -62,9 +61,6 @@ class Program:
     pool: Pool
     model: Model
     replica: Ints
-    share: Ints
-    room_rows: Ints
-    ingress_rows: Ints
     copy_rows: Ints
 
     def replicas(self, values: Floats) -> Floats:
@@ -87,19 +83,20 @@ def program_of(pool: Pool) -> Program:
     """Return the program of a pool."""
     model = Model()
     wan = pool.wan
-    replica = _replicas(pool, model)
+    data = data_of(pool, model)
+    replica = data.replica
     share, none = _homes(pool, model)
-    _reads(pool, model, replica, share, none)
-    room_rows, ingress_rows = _storage(pool, model, replica)
-    add_load(pool, model, replica, share, none)
+    far = _reads(pool, model, data, share, none)
+    _storage(pool, model, data)
+    add_load(pool, model, replica, share, none, np.where(pool.beside, -1, far))
     add_hottest(pool, model, share)
     _imbalance(pool, model, replica)
     p, r = np.nonzero(pool.fresh)
-    copy_rows = model.rows("number", len(wan.size), lower=pool.least.astype(np.float64))
+    copy_rows = model.rows("number", len(wan.size))
     model.add(copy_rows[p], replica[p, r], 1.0)
     for term in ("copies", TOGETHER):
-        model.term(term, replica[p, r], wan.size[p], sense="min")
-    return Program(pool, model, replica, share, room_rows, ingress_rows, copy_rows)
+        data.count(model, term, p, r, wan.size[p])
+    return Program(pool, model, replica, copy_rows)
 
 
 def _homes(pool: Pool, model: Model) -> tuple[Ints, Ints]:
@@ -124,8 +121,8 @@ def _homes(pool: Pool, model: Model) -> tuple[Ints, Ints]:
     return share, none
 
 
-def _steps(pool: Pool, model: Model, none: Ints, read: Ints, far: Ints) -> None:
-    """Add the steps that are read remotely, and their terms.
+def _steps(pool: Pool, model: Model, data: Data, none: Ints, read: Ints, far: Ints) -> None:
+    """Add the steps that are read remotely, their terms, and the rows of what data costs at least.
 
     Parameters
     ----------
@@ -143,6 +140,15 @@ def _steps(pool: Pool, model: Model, none: Ints, read: Ints, far: Ints) -> None:
     for term in ("remote_reads", TOGETHER):
         model.term(term, remotely, pool.step_gib, sense="min")
 
+    known = np.flatnonzero(pool.least)
+    least = np.full(len(pool.least), -1, dtype=np.int64)
+    least[known] = model.rows("least", len(known), lower=pool.least[known].astype(np.float64))
+    p, r = np.nonzero(pool.fresh & (pool.least > 0)[:, None])
+    data.add(model, least[p], p, r, pool.wan.size[p])
+    p = pool.read_dataset[pool.step_read]
+    some = least[p] >= 0
+    model.add(least[p[some]], remotely[some], pool.step_gib[some])
+
 
 def _columns(model: Model, name: str, where: Bools) -> Ints:
     """Append a continuous column in 0..1 for each true entry; -1 marks the others."""
@@ -151,19 +157,14 @@ def _columns(model: Model, name: str, where: Bools) -> Ints:
     return columns
 
 
-def _replicas(pool: Pool, model: Model) -> Ints:
-    replica = np.full(pool.possible.shape, -1, dtype=np.int64)
-    replica[pool.possible] = model.variables("replica", int(pool.possible.sum()), upper=1.0)
+def _reads(pool: Pool, model: Model, data: Data, share: Ints, none: Ints) -> Ints:
+    """Add the rows of reads, and the term `remote_reads`; return q (reads, regions)."""
     kept = np.flatnonzero(pool.kept)
     rows = np.full(len(pool.kept), -1, dtype=np.int64)
     rows[kept] = model.rows("kept", len(kept), lower=1.0)
     p, r = np.nonzero(pool.possible & pool.kept[:, None])
-    model.add(rows[p], replica[p, r], 1.0)
-    return replica
+    data.add(model, rows[p], p, r, 1.0)
 
-
-def _reads(pool: Pool, model: Model, replica: Ints, share: Ints, none: Ints) -> None:
-    """Add the rows of reads, and the term `remote_reads`."""
     reads, regions = pool.near.shape
     lives = share[pool.read_class] >= 0
     far = _columns(model, "far", lives & ~pool.near)
@@ -171,8 +172,7 @@ def _reads(pool: Pool, model: Model, replica: Ints, share: Ints, none: Ints) -> 
     local[lives] = model.rows("local", int(lives.sum()), upper=0.0)
     k, r = np.nonzero(lives)
     model.add(local[k, r], share[pool.read_class[k], r], 1.0)
-    held = replica[pool.read_dataset[k], r]
-    model.add(local[k, r][held >= 0], held[held >= 0], -1.0)
+    data.add(model, local[k, r], pool.read_dataset[k], r, -1.0)
     k, r = np.nonzero(far >= 0)
     model.add(local[k, r], far[k, r], -1.0)
 
@@ -184,22 +184,24 @@ def _reads(pool: Pool, model: Model, replica: Ints, share: Ints, none: Ints) -> 
     k, r = np.nonzero(partly)
     model.add(source[k, r], share[pool.read_class[k], r], 1.0)
     k, r, s = np.nonzero(pool.served & partly[:, :, None])
-    model.add(source[k, r], replica[pool.read_dataset[k], s], -1.0)
+    data.add(model, source[k, r], pool.read_dataset[k], s, -1.0)
 
-    k, r = np.nonzero(far >= 0)
-    _steps(pool, model, none, k, far[k, r])
+    k, r = np.nonzero((far >= 0) & ~pool.apart[pool.read_dataset])
+    _steps(pool, model, data, none, k, far[k, r])
+    add_afar(pool, model, data, share, far, ("remote_reads", TOGETHER))
+    return far
 
 
-def _storage(pool: Pool, model: Model, replica: Ints) -> tuple[Ints, Ints]:
-    """Add the rows of storage and copies; return those of room and ingress (regions,)."""
+def _storage(pool: Pool, model: Model, data: Data) -> None:
+    """Add the rows of storage and copies."""
     size, regions = pool.wan.size, len(pool.room)
     limit = np.where(pool.room < UNLIMITED, pool.room, np.inf)
     room = model.rows("room", regions, upper=limit)
-    p, r = np.nonzero(pool.possible)
-    model.add(room[r], replica[p, r], size[p])
+    p, r = np.nonzero(pool.stored)
+    data.add(model, room[r], p, r, size[p])
     ingress = model.rows("ingress", regions, upper=pool.ingress)
-    p, r = np.nonzero(pool.fresh)
-    model.add(ingress[r], replica[p, r], size[p])
+    p, r = np.nonzero(pool.stored & pool.fresh)
+    data.add(model, ingress[r], p, r, size[p])
     # What one region alone has leaves it once at least, if it is copied at all.
     only = pool.there & (pool.there.sum(axis=1) == 1)[:, None]
     copied: Bools = np.logical_or.reduce(pool.fresh, axis=1)
@@ -210,10 +212,9 @@ def _storage(pool: Pool, model: Model, replica: Ints) -> tuple[Ints, Ints]:
         moved[mine] = model.variables("moved", len(mine), upper=1.0, integer=False)
         p, r = np.nonzero(pool.fresh & only[:, s, None])
         rows = model.rows("moves", len(p), upper=0.0)
-        model.add(rows, replica[p, r], 1.0)
+        data.add(model, rows, p, r, 1.0)
         model.add(rows, moved[p], -1.0)
         model.add(model.rows("egress", 1, upper=pool.egress[s]), moved[mine], size[mine])
-    return room, ingress
 
 
 def _imbalance(pool: Pool, model: Model, replica: Ints) -> None:

@@ -63,6 +63,9 @@ CHOOSING = 0.6
 WIDENING = 0.9
 """Of what is left then, for crossing these and the relaxation with the best draft."""
 
+SEEKING = 0.05
+"""Share of the time for neighbourhoods after such points."""
+
 RELAXING = 0.15
 """Share of the time left that the search may wait for a relaxation."""
 
@@ -122,6 +125,9 @@ class Relocation:
             with nullcontext() if places is None else places.growing(self._goal):
                 yield from self._evolved(draft, seconds, share * (session.remaining() - reserve))
                 relaxed = (yield from self._guided(reserve)) if guiding else None
+                if relaxed is not None:
+                    # What is decided anew then is seldom better, and proofs take the time.
+                    reserve = max(reserve, session.remaining() - SEEKING * seconds)
                 yield from self._search(self._relaxed() if relaxed is None else relaxed, reserve)
 
     def _exact(self, draft: Draft) -> Iterator[Candidate | Bound]:
@@ -135,18 +141,17 @@ class Relocation:
                 break
 
     def _tree(self) -> Places | None:
-        """Return the tree of where the largest data goes, at what the last candidate is worth."""
-        terms = ("overload", "remote_reads")
-        if self.problem.terms[:3] != (*terms, "copies"):
+        """Return the tree of where the largest data goes, at what the last candidate overloads."""
+        if self.problem.terms[:3] != ("overload", "remote_reads", "copies"):
             return None
-        held = dict(zip(terms, self._rank(self._draft), strict=False))
-        return places_of(self.problem, self.session, held, RELAXING)
+        overload, _, _ = self._rank(self._draft)
+        return places_of(self.problem, self.session, {"overload": overload}, RELAXING)
 
     def _goal(self) -> float:
-        """Return the GiB copied by the best plan so far, if it keeps what the tree holds."""
+        """Return what data costs in the best plan so far, if it keeps what the tree holds."""
         best = self.session.best or {}
         kept = self._places is not None and dict(self._places.holds).items() <= best.items()
-        return float(best["copies"]) if kept else np.inf
+        return float(best["remote_reads"] + best["copies"]) if kept else np.inf
 
     def _annealed(self, draft: Draft, seconds: float, run: int) -> Draft:
         """Return what comes of a draft by annealing, in its share of so many seconds.
@@ -262,8 +267,8 @@ class Relocation:
         if self._places is not None:
             found: Floats | None = self._places.replicas
         else:
-            overload, remote_reads, _ = self._rank(self._draft)
-            found = relaxed_replicas(problem, self.session, overload, remote_reads, RELAXING)
+            held = dict(zip(("overload", "remote_reads"), self._rank(self._draft), strict=False))
+            found = relaxed_replicas(problem, self.session, held, RELAXING)
         if found is None:
             return None
         replicas = np.zeros(problem.now.shape)

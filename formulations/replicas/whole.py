@@ -20,7 +20,7 @@ import numpy as np
 
 from placewright.formulations.replicas.branching import Relaxed
 from placewright.formulations.replicas.pool import Pool
-from placewright.formulations.replicas.program import TOGETHER, Program, program_of
+from placewright.formulations.replicas.program import Program, program_of
 from placewright.formulations.wan.compile import Bools, Ints
 from placewright.solver import Arrays
 from placewright.solver.arrays import Floats
@@ -73,82 +73,8 @@ class Whole:
     @classmethod
     def of(cls, pool: Pool) -> Self:
         """Return it for a pool."""
-        return cls._counted(program_of(pool))
-
-    @classmethod
-    def together(cls, pool: Pool, tight: Bools) -> Self:
-        """Return it for the sum of GiB read remotely and copied.
-
-        In each region a dataset p is held, read from afar, or not read. Reading from afar costs
-        least[p] at least, what the job that reads least of it reads, since jobs are whole; and all
-        that is read, where each job of a class reads as much per GPU as any of them at least:
-
-            v[p,r] in {0, 1} <= x[p,r]           x[p,r] - v[p,r] is the replica
-            a[c,r] - q[k,r] <= x[p,r] - v[p,r]
-            g[p,r] >= least[p] v[p,r],  g[p,r] >= sum_k t[k] q[k,r]
-
-        over reads k of p by class c, where t is what a whole class reads. Then the sum of
-        size (x - v), over what is not there yet, and g is to be least, and nobody is without a
-        replica or its like. Limits of what leaves a region are left out.
-
-        Where storage and links take whatever comes, a job that reads all of a dataset or more costs
-        no less than a copy of it: so there v, g and q are left out, too, but for data that cannot
-        be copied there.
-
-        Parameters
-        ----------
-        tight
-            (regions,): where limits of storage and of copies that come are kept (`Pool.limited`).
-        """
-        wan = pool.wan
-        afar = np.zeros_like(pool.possible)
-        np.logical_or.at(
-            afar, pool.read_dataset, ~pool.near & pool.homes[pool.read_class].any(axis=2)
-        )
-        possible = pool.possible | afar
-        least = np.full(len(wan.size), np.iinfo(np.int64).max)
-        np.minimum.at(least, wan.read_dataset, wan.read_gib)
-        afar &= tight | ~(pool.possible & (least >= wan.size)[:, None])
-        bought = replace(
-            pool.limited(tight),
-            near=np.ones_like(pool.near),
-            possible=possible,
-            fresh=possible & ~pool.there,
-        )
-        program = program_of(bought)
-        p, r = np.nonzero(afar)
-        model, x = program.model, program.replica[p, r]
-        v = model.variables("afar", len(p), upper=1.0)
-        rows = model.rows("like", len(p), upper=0.0)
-        model.add(rows, v, 1.0)
-        model.add(rows, x, -1.0)
-        model.add(program.room_rows[r], v, -wan.size[p])
-        new = bought.fresh[p, r]
-        model.add(program.ingress_rows[r[new]], v[new], -wan.size[p[new]])
-        gib = model.variables("gib", len(p), integer=False)
-        model.term(TOGETHER, gib, 1.0, sense="min")
-        model.term(TOGETHER, v[new], -wan.size[p[new]], sense="min")
-        rows = model.rows("some", len(p), lower=0.0)
-        model.add(rows, gib, 1.0)
-        model.add(rows, v, -least[p])
-        at = np.full(afar.shape, -1, dtype=np.int64)
-        at[p, r] = np.arange(len(p))
-        k, r = np.nonzero((program.share[pool.read_class] >= 0) & afar[pool.read_dataset])
-        p = pool.read_dataset[k]
-        far = model.variables("far", len(k), upper=1.0, integer=False)
-        rows = model.rows("held", len(k), upper=0.0)
-        model.add(rows, program.share[pool.read_class[k], r], 1.0)
-        model.add(rows, far, -1.0)
-        model.add(rows, program.replica[p, r], -1.0)
-        model.add(rows, v[at[p, r]], 1.0)
-        rows = model.rows("read", len(gib), lower=0.0)
-        model.add(rows, gib, 1.0)
-        model.add(rows[at[p, r]], far, -_least_reads(pool)[k])
-        return cls._counted(program)
-
-    @classmethod
-    def _counted(cls, program: Program) -> Self:
-        pool, model = program.pool, program.model
+        program = program_of(pool)
+        model = program.model
         some = np.flatnonzero(pool.fresh.any(axis=1))
         copied = np.full(len(pool.kept), -1, dtype=np.int64)
         copied[some] = model.variables("copied", len(some), upper=1.0)
@@ -198,13 +124,6 @@ class Whole:
             integer[program.replica[pool.fresh & ~choice.whole[:, None]]] = False
             integer[self.copied[some[~choice.whole[some]]]] = False
         return replace(arrays, priority=order, lower=lower, upper=upper, integer=integer)
-
-
-def _least_reads(pool: Pool) -> Floats:
-    """Return GiB (reads,) that a whole class reads, if all read like the one that reads least."""
-    least = np.full(len(pool.read_class), np.inf)
-    np.minimum.at(least, pool.step_read, pool.step_gib / pool.step_weight)
-    return np.where(np.isfinite(least), least, 0.0) * pool.weight[pool.read_class]
 
 
 def worth_a_try(program: Program, arrays: Arrays, found: Relaxed, share: float) -> Bools:

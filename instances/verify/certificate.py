@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from math import isclose
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from placewright.instances.digest import round_digest
 from placewright.instances.plan import Certificate, TermResult
@@ -15,12 +15,30 @@ from placewright.instances.verify.terms import TERMS
 
 GAP_TOLERANCE = 1e-9
 
+PLUS = "+"
+"""Between the names of terms, in that of their sum."""
+
+
+Path: TypeAlias = tuple[str | int, ...]
+
 
 class Claim(NamedTuple):
     """A plan's certificate beside the terms recomputed, which are in the policy's order."""
 
     certificate: Certificate
     terms: Mapping[str, int]
+
+    def results(self) -> Iterator[tuple[Path, TermResult]]:
+        """Yield each term and each sum of terms with its path."""
+        for index, term in enumerate(self.certificate.terms):
+            yield ("certificate", "terms", index), term
+        for index, total in enumerate(self.certificate.sums):
+            yield ("certificate", "sums", index), total
+
+    def value(self, name: str) -> int | None:
+        """Return the recomputed value of a term or a sum; None of what is not the policy's."""
+        parts = name.split(PLUS)
+        return sum(self.terms[part] for part in parts) if set(parts) <= set(self.terms) else None
 
 
 def same_round(reading: Reading) -> Iterator[Finding]:
@@ -31,7 +49,7 @@ def same_round(reading: Reading) -> Iterator[Finding]:
 
 
 def certificate_terms(claim: Claim) -> Iterator[Finding]:
-    """Require the policy's terms in their order, each in its sense."""
+    """Require the policy's terms in their order, each in its sense, and sums of some of them."""
     given = [term.name for term in claim.certificate.terms]
     if given != list(claim.terms):
         yield Finding(
@@ -39,30 +57,39 @@ def certificate_terms(claim: Claim) -> Iterator[Finding]:
             f"terms {', '.join(given) or 'none'} are not the policy's; "
             f"expected {', '.join(claim.terms)}",
         )
-    for index, term in enumerate(claim.certificate.terms):
-        if term.name in TERMS and term.sense != TERMS[term.name].sense:
+    for index, total in enumerate(claim.certificate.sums):
+        parts = total.name.split(PLUS)
+        if len(parts) < 2 or parts != [name for name in claim.terms if name in parts]:
             yield Finding(
-                ("certificate", "terms", index, "sense"),
-                f"sense {term.sense} of term {term.name!r} is wrong; "
-                f"expected {TERMS[term.name].sense}",
+                ("certificate", "sums", index, "name"),
+                f"sum {total.name!r} is not one of the policy's terms in their order; "
+                f"expected some of {', '.join(claim.terms)} with a plus between them",
             )
+    for path, term in claim.results():
+        for name in term.name.split(PLUS):
+            if name in TERMS and term.sense != TERMS[name].sense:
+                yield Finding(
+                    (*path, "sense"),
+                    f"sense {term.sense} of term {name!r} is wrong; expected {TERMS[name].sense}",
+                )
 
 
 def certificate_value(claim: Claim) -> Iterator[Finding]:
     """Require that each recorded value equals the one recomputed."""
-    for index, term in enumerate(claim.certificate.terms):
-        if term.name in claim.terms and term.value != claim.terms[term.name]:
+    for path, term in claim.results():
+        value = claim.value(term.name)
+        if value is not None and term.value != value:
             yield Finding(
-                ("certificate", "terms", index, "value"),
-                f"value {term.value} of term {term.name!r} is not the plan's; "
-                f"expected {claim.terms[term.name]}",
+                (*path, "value"),
+                f"value {term.value} of term {term.name!r} is not the plan's; expected {value}",
             )
 
 
 def certificate_bound(claim: Claim) -> Iterator[Finding]:
     """Refuse a bound, whatever proves it, that the value recomputed beats."""
-    for index, term in enumerate(claim.certificate.terms):
-        value = claim.terms.get(term.name, term.value)
+    for path, term in claim.results():
+        known = claim.value(term.name)
+        value = term.value if known is None else known
         for field, bound in (
             ("bound", term.bound),
             ("certified", term.certified),
@@ -71,7 +98,7 @@ def certificate_bound(claim: Claim) -> Iterator[Finding]:
             if bound is not None and (value > bound if term.sense == "max" else value < bound):
                 side = "at least" if term.sense == "max" else "at most"
                 yield Finding(
-                    ("certificate", "terms", index, field),
+                    (*path, field),
                     f"{field} {bound} of term {term.name!r} is beaten by the plan; "
                     f"expected {side} the value {value}",
                 )
@@ -80,8 +107,7 @@ def certificate_bound(claim: Claim) -> Iterator[Finding]:
 def certificate_proof(claim: Claim) -> Iterator[Finding]:
     """Require the tighter of the certified and the claimed bound, and its name in `proof`."""
     tighter = {"max": min, "min": max}
-    for index, term in enumerate(claim.certificate.terms):
-        path = ("certificate", "terms", index)
+    for path, term in claim.results():
         sources = {"certified": term.certified, "claimed": term.claimed}
         known = [bound for bound in sources.values() if bound is not None]
         best = tighter[term.sense](known) if known else None
@@ -111,8 +137,8 @@ def certificate_gap(claim: Claim) -> Iterator[Finding]:
     |bound - value| / max(|bound|, |value|); 0 where they are equal, null without a bound. The
     headline is the first term, or all up to `admitted`, of which the largest gap counts.
     """
-    for index, term in enumerate(claim.certificate.terms):
-        yield from _compare(("certificate", "terms", index, "gap"), term.gap, _gap(term))
+    for path, term in claim.results():
+        yield from _compare((*path, "gap"), term.gap, _gap(term))
     lead = claim.certificate.terms[: len(headline(list(claim.terms)))]
     if lead:
         gaps = [gap for gap in map(_gap, lead) if gap is not None]
@@ -124,7 +150,7 @@ def certificate_status(claim: Claim) -> Iterator[Finding]:
     """Refuse status `optimal` with a term not proven, and a condition left unsaid.
 
     From the third term on a bound is conditional unless the terms between the first and it are
-    proven.
+    proven; that of a sum as its first term.
     """
     terms = claim.certificate.terms
     unproven = [index for index, term in enumerate(terms) if _gap(term) != 0]
@@ -134,14 +160,16 @@ def certificate_status(claim: Claim) -> Iterator[Finding]:
             f"status optimal with term {terms[unproven[0]].name!r} not proven; "
             "expected within_gap or feasible",
         )
-    for index, term in enumerate(terms):
+    place = {term.name: index for index, term in enumerate(terms)}
+    for path, term in claim.results():
+        index = place.get(term.name.split(PLUS)[0], 0)
         if (
             term.bound is not None
             and not term.conditional
             and any(0 < earlier < index for earlier in unproven)
         ):
             yield Finding(
-                ("certificate", "terms", index, "conditional"),
+                (*path, "conditional"),
                 f"bound of term {term.name!r} is not marked conditional, but a term between the "
                 "first and it is not proven; expected conditional: true",
             )
@@ -155,9 +183,7 @@ def _gap(term: TermResult) -> float | None:
     return abs(term.bound - term.value) / max(abs(term.bound), abs(term.value))
 
 
-def _compare(
-    path: tuple[str | int, ...], given: float | None, right: float | None
-) -> Iterator[Finding]:
+def _compare(path: Path, given: float | None, right: float | None) -> Iterator[Finding]:
     if given is None or right is None:
         same = given is right
     else:

@@ -116,12 +116,12 @@ def test_each_run_sends_the_first_dataset_to_one_region(monkeypatch: pytest.Monk
         regions=5, datasets=30, jobs=150, gpus=600, mix="spare", seed=1, policy="replicas"
     )
     problem = compile_replicas(round_)
-    places = bounding.places_of(problem, fresh(), {"overload": 0, "remote_reads": 0})
+    places = bounding.places_of(problem, fresh(), {"overload": 0})
     assert places is not None
     first = places.first()
     assert first is not None
     dataset, regions = first
-    again = bounding.places_of(problem, fresh(), {"overload": 0, "remote_reads": 0})
+    again = bounding.places_of(problem, fresh(), {"overload": 0})
     assert again is not None
     assert again.first() == first
     assert places.replicas.shape == (len(problem.wan.datasets), problem.regions)

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from placewright.formulations.replicas import bounds as bounding
+from placewright.formulations.replicas import question
+from placewright.formulations.replicas.at_hand import at_hand
 from placewright.formulations.replicas.branching import Relaxed
 from placewright.formulations.replicas.compile import compile_replicas
 from placewright.formulations.replicas.draft import Draft
@@ -49,13 +51,14 @@ def test_no_bound_of_whole_replicas_is_better_than_the_best_plan(
         for plan in (vectors[0], some):
             pool = among(pool_of(wan), {"overload": plan[0]})
             held = {"overload": plan[0], "remote_reads": plan[1]}
-            everywhere = np.ones(len(pool.room), dtype=np.bool_)
-            somewhere = np.random.default_rng(seed).random(len(everywhere)) < 0.5
+            everywhere = np.ones_like(pool.possible)
+            somewhere = np.random.default_rng(seed).random(everywhere.shape) < 0.5
             asked = [
-                (Whole.together(pool, tight), TOGETHER, {"overload": plan[0]})
-                for tight in (everywhere, somewhere, ~everywhere)
+                (Whole.of(at_hand(pool, apart)), TOGETHER, {"overload": plan[0]})
+                for apart in (everywhere, somewhere, ~everywhere)
             ]
-            asked += [(Whole.of(p), "copies", held) for p in (pool, pool.limited(somewhere))]
+            limited = pool.limited(somewhere.any(axis=0))
+            asked += [(Whole.of(p), "copies", held) for p in (pool, limited)]
             good = [v for v in vectors if v[0] <= plan[0]]
             for whole, term, holds in asked:
                 if term == TOGETHER:
@@ -79,19 +82,21 @@ def test_no_bound_of_whole_replicas_is_better_than_the_best_plan(
 def test_bounds_cut_off_at_a_plan_are_no_better_than_the_best_plan(
     replicas_oracle: ModuleType, geo_tiny: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounding, "FEW_COPIES", 0)
+    for module in (bounding, question):
+        monkeypatch.setattr(module, "FEW_COPIES", 0)
     reached = 0
     for seed in range(ROUNDS):
         round_ = geo_tiny.replicas(seed)
         problem = compile_replicas(round_)
         vectors = sorted(replicas_oracle.vectors(round_))
         held = dict(zip(TERMS, vectors[0], strict=True))
-        copies = [b.value for b in bounding.bounds(problem, fresh(), held) if b.term == "copies"]
+        found = [b for b in bounding.bounds(problem, fresh(), held) if b.term == "copies"]
+        copies = [b.value for b in found if not b.plus]
         assert max(copies) <= held["copies"] + 1e-6, seed
-        reached += max(copies) >= 0.98 * held["copies"] - 1
         least = min(v[1] + v[2] for v in vectors if v[0] <= held["overload"])
-        proven = [p.bound for p in bounding.together(problem, fresh(), held["overload"], least)]
-        assert max(proven, default=0) <= least, seed
+        proven = max((b.value for b in found if b.plus), default=0.0)
+        assert proven <= least, seed
+        reached += max(*copies, proven - held["remote_reads"]) >= 0.98 * held["copies"] - 1
     assert reached >= 0.9 * ROUNDS
 
 
@@ -112,7 +117,7 @@ def test_what_a_relaxation_leaves_open_is_branched_on_earlier(geo_tiny: ModuleTy
 def test_the_largest_datasets_prove_something_where_the_whole_is_not_solved(
     replicas_oracle: ModuleType, geo_tiny: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounding, "MANY_COPIES", -1)
+    monkeypatch.setattr(question, "MANY_COPIES", -1)
     monkeypatch.setattr(bounding, "FEW_DATASETS", 1)
     real = bounding.relaxed_if_any
 
@@ -126,7 +131,7 @@ def test_the_largest_datasets_prove_something_where_the_whole_is_not_solved(
         vectors = sorted(replicas_oracle.vectors(round_))
         held = dict(zip(TERMS, vectors[0], strict=True))
         for bound in bounding.bounds(compile_replicas(round_), fresh(), held):
-            assert bound.value <= held[bound.term] + 1e-6, seed
+            assert bound.value <= sum(held[name] for name in (*bound.plus, bound.term)), seed
             proven += bound.value if bound.term == "copies" else 0
     assert proven > 0
 

@@ -48,6 +48,17 @@ CERTIFICATE: Raw = {
         },
         {"name": "opened", "sense": "min", "value": 3},
     ],
+    "sums": [
+        {
+            "name": "spread+opened",
+            "sense": "min",
+            "value": 3,
+            "bound": 2,
+            "proof": "certified",
+            "certified": 2,
+            "gap": 1 / 3,
+        },
+    ],
     "backend": "highs",
     "versions": {},
     "seed": 0,
@@ -76,6 +87,10 @@ def check(edit: Edit) -> Verification:
 
 def set_term(index: int, /, **fields: Any) -> Edit:
     return lambda raw: raw["certificate"]["terms"][index].update(fields)
+
+
+def set_sum(**fields: Any) -> Edit:
+    return lambda raw: raw["certificate"]["sums"][0].update(fields)
 
 
 def set_first_gap(gap: float | None, **fields: Any) -> Edit:
@@ -187,6 +202,46 @@ FALSE_CLAIMS: dict[str, Corruption] = {
         set_term(1, sense="max"),
         {"certificate_terms"},
         "certificate.terms[1].sense",
+    ),
+    "a sum of terms in another order": (
+        set_sum(name="opened+spread"),
+        {"certificate_terms"},
+        "certificate.sums[0].name",
+    ),
+    "a sum of what is no term": (
+        set_sum(name="spread+beauty"),
+        {"certificate_terms"},
+        "certificate.sums[0].name",
+    ),
+    "a sum of one term": (
+        set_sum(name="opened"),
+        {"certificate_terms"},
+        "certificate.sums[0].name",
+    ),
+    "a sum in a wrong sense": (
+        set_sum(sense="max", bound=4, certified=4, gap=0.25),
+        {"certificate_terms"},
+        "certificate.sums[0].sense",
+    ),
+    "a wrong sum": (
+        set_sum(value=4, gap=0.5),
+        {"certificate_value"},
+        "certificate.sums[0].value",
+    ),
+    "a bound of a sum that the plan beats": (
+        set_sum(bound=4, certified=4, gap=0.25),
+        {"certificate_bound"},
+        "certificate.sums[0].bound",
+    ),
+    "a bound of a sum that nothing proves": (
+        set_sum(certified=None),
+        {"certificate_proof"},
+        "certificate.sums[0].bound",
+    ),
+    "a wrong gap of a sum": (
+        set_sum(gap=0.0),
+        {"certificate_gap"},
+        "certificate.sums[0].gap",
     ),
 }
 

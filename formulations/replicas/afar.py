@@ -1,0 +1,116 @@
+"""Data at hand in a region: held there, or read from afar by some job.
+
+    x[p,r] in 0..1     dataset p is at hand in region r
+    v[p,r] in {0, 1}   and is read from afar, where that is told apart (`Pool.apart`)
+    e[p,r] >= 0        GiB read so beyond what the job that reads least of p reads
+
+    v[p,r] <= x[p,r]
+    a[c,r] <= x[p,r]                                           read k is of class c and dataset p
+    e[p,r] >= sum_k gib[k] q[k,r] - least[p] v[p,r]            over reads k of p
+
+x - v is the replica. Since jobs are whole, who reads from afar reads least[p] at the least; gib[k]
+is what a whole class reads, if each of its jobs reads as much per weight as the one that reads
+least. So least v + e is no more than what a plan reads there from afar.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from placewright.formulations.replicas.pool import Pool
+from placewright.formulations.wan.compile import Bools, Ints
+from placewright.solver import Model
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Data:
+    """Columns of data (datasets, regions), -1 where there is none.
+
+    Attributes
+    ----------
+    replica
+        x: what is held, or at hand where that is told apart.
+    afar
+        v: what of it is read from afar.
+    """
+
+    replica: Ints
+    afar: Ints
+
+    def add(self, model: Model, rows: Ints, p: Ints, r: Ints, coefficients: Ints | float) -> None:
+        """Add what is held, with coefficients, of each dataset and region to a row."""
+        coefficients = np.broadcast_to(coefficients, np.shape(p))
+        for columns, sign in ((self.replica[p, r], 1.0), (self.afar[p, r], -1.0)):
+            mine = columns >= 0
+            model.add(rows[mine], columns[mine], sign * coefficients[mine])
+
+    def count(self, model: Model, term: str, p: Ints, r: Ints, gib: Ints) -> None:
+        """Count GiB of what is held of each dataset and region in a term."""
+        gib = np.broadcast_to(gib, np.shape(p))
+        for columns, sign in ((self.replica[p, r], 1.0), (self.afar[p, r], -1.0)):
+            mine = columns >= 0
+            model.term(term, columns[mine], sign * gib[mine], sense="min")
+
+
+def data_of(pool: Pool, model: Model) -> Data:
+    """Add the columns of data."""
+    replica, afar = np.full((2, *pool.possible.shape), -1, dtype=np.int64)
+    replica[pool.possible] = model.variables("replica", int(pool.possible.sum()), upper=1.0)
+    apart = int(pool.apart.sum())
+    afar[pool.apart] = model.variables("afar", apart, upper=1.0)
+    rows = model.rows("like", apart, upper=0.0)
+    model.add(rows, afar[pool.apart], 1.0)
+    model.add(rows, replica[pool.apart], -1.0)
+    return Data(replica, afar)
+
+
+def add_afar(
+    pool: Pool, model: Model, data: Data, share: Ints, far: Ints, terms: tuple[str, ...]
+) -> None:
+    """Add the rows of who reads data at hand from afar, and GiB to terms.
+
+    Parameters
+    ----------
+    share, far
+        (classes, regions) and (reads, regions): columns of shares, and of those of them that read
+        from afar.
+    """
+    k, r = np.nonzero((far >= 0) & pool.apart[pool.read_dataset])
+    p = pool.read_dataset[k]
+    rows = model.rows("hand", len(k), upper=0.0)
+    model.add(rows, share[pool.read_class[k], r], 1.0)
+    model.add(rows, data.replica[p, r], -1.0)
+
+    least, most = np.full(len(pool.kept), np.iinfo(np.int64).max), np.zeros_like(pool.least)
+    np.minimum.at(least, pool.wan.read_dataset, pool.wan.read_gib)
+    np.add.at(most, pool.wan.read_dataset, pool.wan.read_gib)
+    dataset, region = np.nonzero(pool.apart)
+    upper = most[dataset].astype(np.float64)
+    beyond = model.variables("beyond_least", len(dataset), upper=upper, integer=False)
+    rows = model.rows("afar", len(dataset), lower=0.0)
+    model.add(rows, beyond, 1.0)
+    model.add(rows, data.afar[dataset, region], least[dataset])
+    row = np.full(pool.apart.shape, -1, dtype=np.int64)
+    row[dataset, region] = rows
+    model.add(row[p, r], far[k, r], -_gib(pool)[k])
+    for term in terms:
+        model.term(term, beyond, 1.0, sense="min")
+        model.term(term, data.afar[dataset, region], least[dataset], sense="min")
+
+
+def remotely_read(pool: Pool) -> Bools:
+    """Return where some class may read data from afar (datasets, regions)."""
+    found = np.zeros_like(pool.possible)
+    lives = np.logical_or.reduce(pool.homes, axis=2)[pool.read_class]
+    np.logical_or.at(found, pool.read_dataset, ~pool.near & lives)
+    return found
+
+
+def _gib(pool: Pool) -> Ints:
+    """Return whole GiB (reads,) that a class reads, if all read like the one that reads least."""
+    least = np.full(len(pool.read_class), np.inf)
+    np.minimum.at(least, pool.step_read, pool.step_gib / pool.step_weight)
+    least[np.isinf(least)] = 0.0
+    return np.floor(least * pool.weight[pool.read_class]).astype(np.int64)

@@ -1,0 +1,73 @@
+"""What data costs in all, read from afar or copied: data at hand, wherever from.
+
+In each region a dataset is at hand, or nobody there reads it. To have it at hand costs its size if
+it is copied, and what is read if it is read from afar: where each job reads all of it at least, no
+less. So all jobs are beside data at hand as they are beside replicas where nothing is read from
+afar, and what holds of copies then (whose readers fit beside half a replica, how many are needed)
+holds of data at hand. Only limits of storage and links make anybody read instead of copying. They
+are kept where they may matter: there reading from afar is told apart (`afar.py`). Elsewhere data at
+hand costs as a copy does and takes no room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from placewright.formulations.replicas.afar import remotely_read
+from placewright.formulations.replicas.branching import relaxed_if_any
+from placewright.formulations.replicas.fewer import largest, making_up
+from placewright.formulations.replicas.pool import Pool
+from placewright.formulations.replicas.program import TOGETHER, program_of
+from placewright.formulations.session import Session
+from placewright.formulations.wan.compile import Bools
+
+TIGHT = 0.75
+"""Part of what a region can store from which on that may matter."""
+
+LARGER = 0.96
+"""Share of all GiB that datasets have of which it matters where they are stored."""
+
+
+def at_hand(pool: Pool, apart: Bools) -> Pool:
+    """Return a pool in which what is possible is data at hand.
+
+    In its program `remote_reads+copies` is a bound of both in one sum. Limits of what leaves a
+    region are left out.
+
+    Parameters
+    ----------
+    apart
+        (datasets, regions): where it is told apart what is held and what is read from afar, beside
+        where a job may read less than all.
+    """
+    size = pool.wan.size
+    least = np.full(len(size), np.iinfo(np.int64).max)
+    np.minimum.at(least, pool.wan.read_dataset, pool.wan.read_gib)
+    either = remotely_read(pool) & pool.possible
+    apart = either & (apart | (least < size)[:, None])
+    merged = either & ~apart
+    return replace(
+        pool,
+        near=pool.near | merged[pool.read_dataset],
+        apart=apart,
+        stored=pool.possible & ~merged,
+        egress=np.full_like(pool.egress, size.sum()),
+    )
+
+
+def where_it_matters(pool: Pool, holds: Mapping[str, int], session: Session) -> Bools:
+    """Return where it may matter that data is stored (datasets, regions).
+
+    That is for large data, in regions that a relaxation without limits nearly fills; everywhere
+    without time for that.
+    """
+    program = program_of(at_hand(pool, np.zeros_like(pool.possible)))
+    root = relaxed_if_any(program.arrays(TOGETHER, holds), session)
+    if root is None or root.point is None:
+        return np.ones_like(pool.possible)
+    tight = pool.wan.size @ program.replicas(root.point) > TIGHT * pool.room
+    matters: Bools = largest(pool, making_up(pool, LARGER))[:, None] & tight
+    return matters

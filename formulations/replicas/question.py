@@ -1,0 +1,144 @@
+"""One question of the policy `replicas`: how little a term can be, with others held.
+
+Its relaxation answers at once. How replicas are made whole then depends on how many copies could be
+made: by branching (`branching.py`), in one program with a cut-off (`whole.py`), or by a tree of
+where the largest data goes (`places.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from placewright.formulations.replicas.branching import Proven, Relaxed, branched, copies_of
+from placewright.formulations.replicas.pool import Pool
+from placewright.formulations.replicas.program import TOGETHER, Program
+from placewright.formulations.replicas.whole import MOST_COPIES, Whole
+from placewright.formulations.session import SHARPNESS, Bound, Session
+from placewright.formulations.wan.compile import Bools
+from placewright.solver import Arrays
+
+if TYPE_CHECKING:
+    from placewright.formulations.replicas.places import Places
+
+FEW_COPIES = 100
+"""Copies that could be made up to which branching alone comes to an end."""
+
+MANY_COPIES = 20_000
+"""Copies that could be made from which on a program may take longer than there is time."""
+
+NEARER = (0.0199, 0.01, 0.004)
+"""How much better than a plan points must be of which is shown that there are none."""
+
+TIGHT = 0.8
+"""Part of what a region can store from which on that may matter where replicas are whole."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """A term, and those `plus` it, with others held: its relaxation, and what a plan reaches."""
+
+    program: Program
+    arrays: Arrays
+    root: Relaxed
+    goal: float
+    term: str
+    holds: tuple[tuple[str, int], ...]
+    plus: tuple[str, ...] = ()
+    places: Places | None = None
+
+    def bound(self, proven: Proven) -> Bound:
+        """Return what is proven as a bound of the term."""
+        return Bound(self.term, float(proven.bound), self.holds, proven.certified, self.plus)
+
+    def better(self, session: Session, share: float, least: int = 0) -> Iterator[Proven]:
+        """Yield better and better claims in a share of the time left, then certified bounds.
+
+        The latter may be weaker than claims before them. `least`: a bound that is known already.
+        """
+        best = max(self.root.bound, least)
+        if FEW_COPIES < int(self.program.pool.fresh.sum()) <= MOST_COPIES:
+            yield from self._cut_off(session, share, best)
+            return
+        if self.grows:
+            until = (1 - share) * session.remaining()
+            tree = self.places
+            if tree is None:
+                tree = probed(self.program, self.arrays, self.root, self.holds, session)
+            yield from tree.claims(self.goal, until)
+            return
+        for step in branched(self.program, self.arrays, self.root, session, self.goal):
+            if step.bound > best or step.certified:
+                best = max(best, step.bound)
+                yield step
+
+    @property
+    def grows(self) -> bool:
+        """Whether a tree answers it."""
+        pool = self.program.pool
+        return int(pool.fresh.sum()) > MOST_COPIES and not is_large(pool)
+
+    @property
+    def _objective(self) -> str:
+        return TOGETHER if self.plus else self.term
+
+    @property
+    def _tight(self) -> Bools:
+        """Regions that the relaxation fills, or nearly: (regions,)."""
+        pool, point = self.program.pool, self.root.point
+        if point is None:
+            return np.ones(len(pool.room), dtype=np.bool_)
+        held = self.program.replicas(point) * pool.possible
+        tight: Bools = pool.wan.size @ held > TIGHT * pool.room
+        return tight
+
+    def _cut_off(self, session: Session, share: float, best: int) -> Iterator[Proven]:
+        """Yield claims that nothing is much better than the goal, then ever nearer ones.
+
+        Of what data costs in all only the first: the copies alone are soon nearer.
+        """
+        pool = self.program.pool
+        # Without rows that hardly matter SCIP is up to three times as fast.
+        whole = Whole.of(pool if self.plus else pool.limited(self._tight))
+        numbers = copies_of(self.program, self.root.point).sum(axis=1)
+        arrays = whole.arrays(self._objective, dict(self.holds), numbers=numbers)
+        for near_by in NEARER[:1] if self.plus else NEARER:
+            cutoff = self.goal * (1 - near_by) if self.goal < np.inf else None
+            if session.expired() or (cutoff is not None and cutoff <= best):
+                continue
+            outcome = session.optimise(
+                arrays, share=share, gap=NEARER[-1], cutoff=cutoff, proving=True
+            )
+            if outcome is None or outcome.bound is None:
+                return
+            claim = ceil(outcome.bound * (1 - SHARPNESS))
+            if claim > best:
+                best = claim
+                yield Proven(best, certified=False)
+            if cutoff is None or outcome.values is not None or outcome.bound < cutoff - 1:
+                return
+
+
+def probed(
+    program: Program,
+    arrays: Arrays,
+    root: Relaxed,
+    holds: tuple[tuple[str, int], ...],
+    session: Session,
+) -> Places:
+    """Return the tree of a relaxation; what large data costs in each region is probed."""
+    # Only here, as it loads a compiler.
+    from placewright.formulations.replicas.places import Places
+
+    places = Places(program, arrays, root, holds, session)
+    places.probe()
+    return places
+
+
+def is_large(pool: Pool) -> bool:
+    """Whether the program of a pool may take longer than there is time."""
+    return int(pool.fresh.sum()) > MANY_COPIES
