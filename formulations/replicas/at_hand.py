@@ -7,6 +7,9 @@ afar, and what holds of copies then (whose readers fit beside half a replica, ho
 holds of data at hand. Only limits of storage and links make anybody read instead of copying. They
 are kept where they may matter: there reading from afar is told apart (`afar.py`). Elsewhere data at
 hand costs as a copy does and takes no room.
+
+That is for programs of whole replicas, in which half of a job or two may else read from afar. Where
+classes have many jobs, who reads from afar pays enough in `program.py` itself.
 """
 
 from __future__ import annotations
