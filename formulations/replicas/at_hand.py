@@ -30,7 +30,7 @@ from placewright.formulations.wan.compile import Bools
 TIGHT = 0.75
 """Part of what a region can store from which on that may matter."""
 
-LARGER = 0.96
+LARGER = 0.99
 """Share of all GiB that datasets have of which it matters where they are stored."""
 
 
