@@ -102,7 +102,7 @@ def terms_table(
     for term in terms:
         proof = term.proof or NONE
         made.add_row(
-            term.name,
+            term.name.replace("+", " + "),
             term.sense,
             term_text(term.name, term.value),
             term_text(term.name, term.bound),

@@ -22,6 +22,10 @@ import numpy as np
 from placewright.formulations.replicas.pool import Pool
 from placewright.formulations.wan.compile import Bools, Ints
 from placewright.solver import Model
+from placewright.solver.arrays import Floats
+
+FINE = 1 << 20
+"""Parts of which coefficients are whole multiples, so that bounds can be certified."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,9 +112,10 @@ def remotely_read(pool: Pool) -> Bools:
     return found
 
 
-def _gib(pool: Pool) -> Ints:
-    """Return whole GiB (reads,) that a class reads, if all read like the one that reads least."""
+def _gib(pool: Pool) -> Floats:
+    """Return GiB (reads,) that a class reads, if all read like the one that reads least."""
     least = np.full(len(pool.read_class), np.inf)
     np.minimum.at(least, pool.step_read, pool.step_gib / pool.step_weight)
     least[np.isinf(least)] = 0.0
-    return np.floor(least * pool.weight[pool.read_class]).astype(np.int64)
+    # Rounded down to what bounds can be certified with.
+    return np.floor(least * pool.weight[pool.read_class] * FINE) / FINE

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placewright.formulations.replicas.afar import Data, add_afar, data_of
+from placewright.formulations.replicas.afar import FINE, Data, add_afar, data_of
 from placewright.formulations.replicas.load import add_hottest, add_load
 from placewright.formulations.replicas.pool import Pool
 from placewright.formulations.wan.compile import UNLIMITED, Bools, Ints
@@ -41,9 +41,6 @@ from placewright.solver.arrays import Floats
 
 TOGETHER = "remote_reads+copies"
 """The sum of two terms: what data costs."""
-
-FINE = 1 << 20
-"""Parts of which coefficients are whole multiples, so that bounds can be certified."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

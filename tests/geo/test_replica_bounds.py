@@ -155,7 +155,7 @@ def test_no_bound_of_few_datasets_is_better_than_the_best_plan(
             assert root.bound <= least, (seed, number, root.bound, least)
             found.append(root.bound)
         # The more count, the tighter, but for what is lost in rounding; all of them are the whole.
-        assert all(more >= less - 1 for less, more in pairwise(found))
+        assert all(more >= less - 1 for less, more in pairwise(found)), (seed, found)
         whole = relaxed(program_of(pool).arrays(TOGETHER, held), fresh())
         assert whole is not None
         assert found[-1] == pytest.approx(whole.bound, abs=1)
