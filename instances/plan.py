@@ -91,6 +91,10 @@ class Decision(Document):
     tasks: Many[Task] = ()
 
 
+PLUS = "+"
+"""Between the names of terms, in that of their sum."""
+
+
 class TermResult(Document):
     """An objective term, or a sum of some: its verified value, bounds on it, and the gap to them.
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from placewright.formulations.gang.terms import SENSE
 from placewright.formulations.session import Bound, Session, tighter
-from placewright.instances.plan import Plan, TermResult
+from placewright.instances.plan import PLUS, Plan, TermResult
 from placewright.instances.policy import headline
 from placewright.rounds.errors import InternalError
 
@@ -102,14 +102,14 @@ class Bounds:
             claimed = self._tightest(mine, values, certified=False)
             unproven = any(result.gap != 0 for result in results[1 : names.index(parts[0])])
             value = sum(values[name] for name in parts)
-            found.append(_result("+".join(parts), value, certified, claimed, unproven=unproven))
+            found.append(_result(PLUS.join(parts), value, certified, claimed, unproven=unproven))
         return tuple(found)
 
 
 def _result(
     name: str, value: int, certified: float | None, claimed: float | None, *, unproven: bool
 ) -> TermResult:
-    sense = SENSE[name.split("+")[0]]
+    sense = SENSE[name.split(PLUS)[0]]
     bound = tighter(certified, claimed, sense)
     proof: Literal["certified", "claimed"] | None = None
     if bound is not None:

@@ -15,6 +15,7 @@ least. So least v + e is no more than what a plan reads there from afar.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,17 +46,22 @@ class Data:
 
     def add(self, model: Model, rows: Ints, p: Ints, r: Ints, coefficients: Ints | float) -> None:
         """Add what is held, with coefficients, of each dataset and region to a row."""
-        coefficients = np.broadcast_to(coefficients, np.shape(p))
-        for columns, sign in ((self.replica[p, r], 1.0), (self.afar[p, r], -1.0)):
-            mine = columns >= 0
-            model.add(rows[mine], columns[mine], sign * coefficients[mine])
+        for mine, columns, signed in self._held(p, r, coefficients):
+            model.add(rows[mine], columns, signed)
 
     def count(self, model: Model, term: str, p: Ints, r: Ints, gib: Ints) -> None:
         """Count GiB of what is held of each dataset and region in a term."""
-        gib = np.broadcast_to(gib, np.shape(p))
+        for _, columns, signed in self._held(p, r, gib):
+            model.term(term, columns, signed, sense="min")
+
+    def _held(
+        self, p: Ints, r: Ints, coefficients: Ints | float
+    ) -> Iterator[tuple[Bools, Ints, Floats]]:
+        """Yield where there is a column of x, then of v: that, the columns, what they count."""
+        each = np.broadcast_to(np.asarray(coefficients, dtype=np.float64), np.shape(p))
         for columns, sign in ((self.replica[p, r], 1.0), (self.afar[p, r], -1.0)):
             mine = columns >= 0
-            model.term(term, columns[mine], sign * gib[mine], sense="min")
+            yield mine, columns[mine], sign * each[mine]
 
 
 def data_of(pool: Pool, model: Model) -> Data:
@@ -87,8 +93,7 @@ def add_afar(
     model.add(rows, share[pool.read_class[k], r], 1.0)
     model.add(rows, data.replica[p, r], -1.0)
 
-    least, most = np.full(len(pool.kept), np.iinfo(np.int64).max), np.zeros_like(pool.least)
-    np.minimum.at(least, pool.wan.read_dataset, pool.wan.read_gib)
+    least, most = least_read(pool), np.zeros_like(pool.least)
     np.add.at(most, pool.wan.read_dataset, pool.wan.read_gib)
     dataset, region = np.nonzero(pool.apart)
     upper = most[dataset].astype(np.float64)
@@ -102,6 +107,13 @@ def add_afar(
     for term in terms:
         model.term(term, beyond, 1.0, sense="min")
         model.term(term, data.afar[dataset, region], least[dataset], sense="min")
+
+
+def least_read(pool: Pool) -> Ints:
+    """Return the least GiB (datasets,) that a job reads of each; of those never read no limit."""
+    least = np.full(len(pool.kept), np.iinfo(np.int64).max)
+    np.minimum.at(least, pool.wan.read_dataset, pool.wan.read_gib)
+    return least
 
 
 def remotely_read(pool: Pool) -> Bools:

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from placewright.formulations.replicas.afar import remotely_read
+from placewright.formulations.replicas.afar import least_read, remotely_read
 from placewright.formulations.replicas.branching import relaxed_if_any
 from placewright.formulations.replicas.fewer import largest, making_up
 from placewright.formulations.replicas.pool import Pool
@@ -47,10 +47,8 @@ def at_hand(pool: Pool, apart: Bools) -> Pool:
         where a job may read less than all.
     """
     size = pool.wan.size
-    least = np.full(len(size), np.iinfo(np.int64).max)
-    np.minimum.at(least, pool.wan.read_dataset, pool.wan.read_gib)
     either = remotely_read(pool) & pool.possible
-    apart = either & (apart | (least < size)[:, None])
+    apart = either & (apart | (least_read(pool) < size)[:, None])
     merged = either & ~apart
     return replace(
         pool,

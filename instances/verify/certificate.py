@@ -7,17 +7,13 @@ from math import isclose
 from typing import NamedTuple, TypeAlias
 
 from placewright.instances.digest import round_digest
-from placewright.instances.plan import Certificate, TermResult
+from placewright.instances.plan import PLUS, Certificate, TermResult
 from placewright.instances.policy import headline
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
 from placewright.instances.verify.terms import TERMS
 
 GAP_TOLERANCE = 1e-9
-
-PLUS = "+"
-"""Between the names of terms, in that of their sum."""
-
 
 Path: TypeAlias = tuple[str | int, ...]
 
