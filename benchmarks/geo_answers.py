@@ -17,6 +17,7 @@ from benchmarks.geo_figures import BOTH, LATER, TITLES, at_least, cpu_seconds, f
 from benchmarks.report import ERROR, OURS, Row
 from placewright import Plan, Round, solve_round
 from placewright.formulations.gang.terms import SENSE
+from placewright.instances.plan import PLUS
 
 __all__ = ["answers", "placed", "placewright", "ruled"]
 
@@ -88,7 +89,7 @@ def _beaten(ours: Row, row: Row) -> Iterator[str]:
             yield term
     bound = ours.figures.get(BOTH[1])
     if bound is not None and theirs[0] <= mine[0] and sum(theirs[1:]) < bound:
-        yield "+".join(LATER)
+        yield PLUS.join(LATER)
 
 
 def _unproven(round_: Round, decide: Callable[[], Plan]) -> Answer:

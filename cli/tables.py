@@ -20,7 +20,7 @@ from placewright.cli.summary import MOVES, OUTCOMES
 from placewright.cli.tabular import MAX_ROWS, print_rest, print_table, table
 from placewright.cli.tenants import cells_of, shares_of
 from placewright.cli.text import NONE, gpus, number, percent, place, term_text
-from placewright.instances.plan import DecisionKind, Reason
+from placewright.instances.plan import PLUS, DecisionKind, Reason
 
 if TYPE_CHECKING:
     from placewright.instances.job import Job
@@ -102,7 +102,7 @@ def terms_table(
     for term in terms:
         proof = term.proof or NONE
         made.add_row(
-            term.name.replace("+", " + "),
+            term.name.replace(PLUS, f" {PLUS} "),
             term.sense,
             term_text(term.name, term.value),
             term_text(term.name, term.bound),

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from placewright.instances.plan import Task
+from placewright.instances.plan import PLUS, Task
 
 NONE = "-"
 WHOLE_GPU = 1000
@@ -125,7 +123,7 @@ def number(value: float | None) -> str:
 
 def term_text(name: str, value: float | None) -> str:
     """Write the value or bound of a term, or of a sum of some, in the unit that people read."""
-    unit = UNITS.get(name.split("+")[0], number)
+    unit = UNITS.get(name.split(PLUS)[0], number)
     return number(value) if value is None else unit(value)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import ceil
 from typing import TypeAlias
 
 import numpy as np
@@ -242,6 +243,14 @@ class Session:
 def near(bound: float, value: float, gap: float) -> bool:
     """Whether a value is proven within a relative gap by a bound."""
     return abs(bound - value) <= gap * max(abs(bound), abs(value))
+
+
+def proven_whole(bound: float) -> int:
+    """Return the least whole number that a solver proves with a bound of a minimum.
+
+    Solvers stop within tolerances: 7.0000004 does not prove 8.
+    """
+    return ceil(bound - SHARPNESS * max(1.0, abs(bound)))
 
 
 def tighter(first: float | None, second: float | None, sense: str) -> float | None:

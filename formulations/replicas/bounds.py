@@ -9,20 +9,19 @@ the remote reads of a plan, that is a bound of its copies.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.replicas.at_hand import at_hand, where_it_matters
-from placewright.formulations.replicas.branching import Proven, relaxed_if_any
+from placewright.formulations.replicas.branching import relaxed_if_any
 from placewright.formulations.replicas.fewer import fewer, largest
 from placewright.formulations.replicas.frugal import among, unavoidable
 from placewright.formulations.replicas.least import with_least
 from placewright.formulations.replicas.pool import Pool, pool_of
-from placewright.formulations.replicas.problem import HOMELESS, Problem
+from placewright.formulations.replicas.problem import DATA, HOMELESS, Problem
 from placewright.formulations.replicas.program import TOGETHER, Program, program_of
 from placewright.formulations.replicas.question import FEW_COPIES, Question, is_large, probed
 from placewright.formulations.replicas.whole import MOST_COPIES
@@ -32,9 +31,6 @@ if TYPE_CHECKING:
     from placewright.formulations.replicas.places import Places
 
 Floats: TypeAlias = NDArray[np.float64]
-
-BRANCHED = ("remote_reads", "copies")
-"""Terms for which it matters much that replicas are whole."""
 
 FEW_DATASETS = 200
 """Largest datasets that are relaxed alone first where programs may take too long."""
@@ -67,115 +63,158 @@ def bounds(
     places
         A tree of what data costs in all that is there already, at what it holds.
     """
-    terms = problem.terms
-    pool = pool_of(problem.wan)
-    proven = {term: _resting(pool).get(term, 0) for term in terms}
-    for term in terms:
-        yield Bound(term, float(proven[term]), certified=True)
-    coarse = program_of(fewer(pool, np.zeros_like(pool.kept)))
-    for term in ("overload", "hottest"):
-        found = relaxed_if_any(coarse.arrays(term, {}), session) if term in terms else None
-        if found is not None:
-            proven[term] = max(proven[term], found.bound)
-            yield Bound(term, float(proven[term]), certified=True)
-    least = sum(proven.get(name, 0) for name in BRANCHED)
-    if summed := set(BRANCHED) <= set(terms):
-        first, last = (name for name in terms if name in BRANCHED)
-        yield Bound(last, float(least), certified=True, plus=(first,))
+    asking = _Asking(problem, session, held)
+    yield from asking.at_once()
     if session.expired():
         return
-
-    @cache
-    def program_with(names: tuple[str, ...], *, all_data: bool) -> Program:
-        part = among(pool, {name: held[name] for name in names})
-        return program_of(part if all_data else fewer(part, largest(part, FEW_DATASETS)))
-
-    def known_before(term: str) -> dict[str, int]:
-        return {name: held[name] for name in terms[: terms.index(term)] if name in held}
-
-    def matter(known: Mapping[str, int]) -> tuple[str, ...]:
-        return tuple(name for name in ("overload", "remote_reads") if name in known)
-
     spare = LAST * session.remaining()
-    # The whole may take longer than there is time.
-    for term in [name for name in terms if is_large(pool) and name in BRANCHED]:
-        known = known_before(term)
-        if near(proven[term], held.get(term, np.inf), SHARPNESS):
-            continue
-        few = program_with(matter(known), all_data=False)
-        found = relaxed_if_any(few.arrays(term, known), session, SOONER)
-        if found is not None:
-            yield Bound(term, float(found.bound), tuple(known.items()), certified=True)
-    whole = _in_all(pool, terms, held, least, session, places) if summed else None
-    questions = [] if whole is None else [whole]
-    for question in questions:
-        yield question.bound(Proven(question.root.bound, certified=True))
-    for names in (("overload", *BRANCHED), ("imbalance", "hottest")):
-        for term in [name for name in terms if name in names]:
-            if session.proven:
-                return
-            goal = held.get(term, np.inf)
-            if near(proven[term], goal, SHARPNESS):
-                continue
-            if whole is not None and whole.term == term and whole.grows:
-                # No more comes of its own program.
-                continue
-            known = known_before(term)
-            program = program_with(matter(known), all_data=True)
-            arrays = program.arrays(term, known)
-            if (root := relaxed_if_any(arrays, session)) is not None:
-                question = Question(program, arrays, root, goal, term, tuple(known.items()))
-                yield question.bound(Proven(question.root.bound, certified=True))
-                if term in BRANCHED and term in held:
-                    questions.append(question)
-        least = 0
-        for left, question in zip(range(len(questions), 0, -1), questions, strict=True):
-            share = max(1 / left, MOSTLY if question.plus else 0.0)
-            until = spare + max(0.0, session.remaining() - spare) * (1 - share)
-            for step in question.better(session, (1 - LAST) * share, least):
-                yield question.bound(step)
-                if question.plus:
-                    least = step.bound - sum(held[name] for name in question.plus)
-                late = not session.deterministic and session.expired(until)
-                if late or session.proven or near(step.bound, question.goal, session.gap):
-                    break
-        questions = []
+    yield from asking.of_largest()
+    whole = asking.in_all(places)
+    hard = [] if whole is None else [whole]
+    for question in hard:
+        yield question.relaxed
+    for term in ("overload", *DATA):
+        # Where a tree answers it, no more comes of a program of its own.
+        answered = whole is not None and whole.grows and term == whole.term
+        if not answered and (found := asking.about(term)) is not None:
+            yield found.relaxed
+            if term in DATA and term in held:
+                hard.append(found)
+    yield from _better(hard, session, held, spare)
+    for term in ("imbalance", "hottest"):
+        if (found := asking.about(term)) is not None:
+            yield found.relaxed
 
 
-def _in_all(
-    pool: Pool,
-    terms: tuple[str, ...],
-    held: Mapping[str, int],
-    least: int,
-    session: Session,
-    places: Places | None,
-) -> Question | None:
-    """Return the question of what data costs in all, with only the terms before both held.
+class _Asking:
+    """What is asked of each term beside a plan, and what is proven of it at once."""
 
-    None without a plan, a solver or time, or where a plan needs no more than the `least` that is
-    known. Of very large problems only the largest datasets are in it.
+    def __init__(self, problem: Problem, session: Session, held: Mapping[str, int]) -> None:
+        self.terms, self.session, self.held = problem.terms, session, held
+        self.pool = pool_of(problem.wan)
+        self._proven = dict.fromkeys(self.terms, 0)
+        self._programs: dict[tuple[str, ...], Program] = {}
+
+    def at_once(self) -> Iterator[Bound]:
+        """Yield what is lost in every plan, and what a program without data says of load."""
+        resting = _resting(self.pool)
+        for term in self.terms:
+            self._proven[term] = resting.get(term, 0)
+            yield Bound(term, float(self._proven[term]), certified=True)
+        coarse = program_of(fewer(self.pool, np.zeros_like(self.pool.kept)))
+        for term in [name for name in ("overload", "hottest") if name in self.terms]:
+            found = relaxed_if_any(coarse.arrays(term, {}), self.session)
+            if found is not None:
+                self._proven[term] = max(self._proven[term], found.bound)
+                yield Bound(term, float(self._proven[term]), certified=True)
+        if set(DATA) <= set(self.terms):
+            first, last = self._data
+            yield Bound(last, float(self._least), certified=True, plus=(first,))
+
+    def of_largest(self) -> Iterator[Bound]:
+        """Yield bounds of what the largest data costs alone, where the whole may take too long."""
+        for term in self._data if is_large(self.pool) else ():
+            if not self._reached(term):
+                few = self._relevant(term)
+                few = fewer(few, largest(few, FEW_DATASETS))
+                arrays = program_of(few).arrays(term, self._known(term))
+                found = relaxed_if_any(arrays, self.session, SOONER)
+                if found is not None:
+                    holds = tuple(self._known(term).items())
+                    yield Bound(term, float(found.bound), holds, certified=True)
+
+    def in_all(self, places: Places | None) -> Question | None:
+        """Return the question of what data costs in all, with only the terms before both held.
+
+        None without a plan, a solver or time, or where a plan needs no more than what is known.
+        Of very large problems only the largest datasets are in it.
+        """
+        if not set(DATA) <= self.held.keys():
+            return None
+        first, last = self._data
+        known = self._known(first)
+        goal, holds = float(self.held[first] + self.held[last]), tuple(known.items())
+        if near(self._least, goal, SHARPNESS):
+            return None
+        if places is not None and places.holds == holds:
+            same = places.program, places.arrays, places.root
+            return Question(*same, goal, last, holds, (first,), places)
+        part, large = among(self.pool, known), is_large(self.pool)
+        if large:
+            part = fewer(part, largest(part, FEW_DATASETS))
+        elif int(part.fresh.sum()) <= FEW_COPIES:
+            part = at_hand(part, np.ones_like(part.possible))
+        elif int(part.fresh.sum()) <= MOST_COPIES:
+            part = at_hand(part, where_it_matters(part, known, self.session))
+        program = program_of(part)
+        arrays = program.arrays(TOGETHER, known)
+        root = relaxed_if_any(arrays, self.session, SOONER if large else 1.0)
+        if root is None:
+            return None
+        return Question(program, arrays, root, goal, last, holds, (first,))
+
+    def about(self, term: str) -> Question | None:
+        """Return the question of a term of the round; None where all that matters is proven."""
+        if term not in self.terms or self.session.proven or self._reached(term):
+            return None
+        known = self._known(term)
+        matters = self._matters(term)
+        if matters not in self._programs:
+            self._programs[matters] = program_of(self._relevant(term))
+        program = self._programs[matters]
+        arrays = program.arrays(term, known)
+        root = relaxed_if_any(arrays, self.session)
+        if root is None:
+            return None
+        goal = self.held.get(term, np.inf)
+        return Question(program, arrays, root, goal, term, tuple(known.items()))
+
+    @property
+    def _data(self) -> list[str]:
+        """Both terms of data, as far as the round has them, in its order."""
+        return [name for name in self.terms if name in DATA]
+
+    @property
+    def _least(self) -> int:
+        """What data costs in every plan, as far as it is known at once."""
+        return sum(self._proven[name] for name in self._data)
+
+    def _known(self, term: str) -> dict[str, int]:
+        """Return what the plan has in the terms before one."""
+        before = self.terms[: self.terms.index(term)]
+        return {name: self.held[name] for name in before if name in self.held}
+
+    def _matters(self, term: str) -> tuple[str, ...]:
+        """Return the terms before one by which a pool has less of what could be done."""
+        return tuple(name for name in ("overload", "remote_reads") if name in self._known(term))
+
+    def _relevant(self, term: str) -> Pool:
+        return among(self.pool, {name: self.held[name] for name in self._matters(term)})
+
+    def _reached(self, term: str) -> bool:
+        return near(self._proven[term], self.held.get(term, np.inf), SHARPNESS)
+
+
+def _better(
+    questions: Sequence[Question], session: Session, held: Mapping[str, int], spare: float
+) -> Iterator[Bound]:
+    """Yield better and better bounds, question by question, in what is left but for some seconds.
+
+    What is proven of data in all is a bound of its last term, too, less the plan's others.
     """
-    first, last = (name for name in terms if name in BRANCHED)
-    if not {first, last} <= held.keys():
-        return None
-    known = {name: held[name] for name in terms[: terms.index(first)]}
-    goal, holds = float(held[first] + held[last]), tuple(known.items())
-    if near(least, goal, SHARPNESS):
-        return None
-    if places is not None and places.holds == holds:
-        same = places.program, places.arrays, places.root
-        return Question(*same, goal, last, holds, (first,), places)
-    part, large = among(pool, known), is_large(pool)
-    if large:
-        part = fewer(part, largest(part, FEW_DATASETS))
-    elif int(part.fresh.sum()) <= FEW_COPIES:
-        part = at_hand(part, np.ones_like(part.possible))
-    elif int(part.fresh.sum()) <= MOST_COPIES:
-        part = at_hand(part, where_it_matters(part, known, session))
-    program = program_of(part)
-    arrays = program.arrays(TOGETHER, known)
-    root = relaxed_if_any(arrays, session, SOONER if large else 1.0)
-    return None if root is None else Question(program, arrays, root, goal, last, holds, (first,))
+    least = 0
+    for left, question in zip(range(len(questions), 0, -1), questions, strict=True):
+        if session.proven:
+            return
+        share = max(1 / left, MOSTLY if question.plus else 0.0)
+        until = spare + max(0.0, session.remaining() - spare) * (1 - share)
+        for step in question.better(session, (1 - LAST) * share, least):
+            yield question.bound(step)
+            if question.plus:
+                least = step.bound - sum(held[name] for name in question.plus)
+            late = not session.deterministic and session.expired(until)
+            if late or session.proven or near(step.bound, question.goal, session.gap):
+                break
 
 
 def places_of(

@@ -31,6 +31,9 @@ Floats: TypeAlias = NDArray[np.float64]
 WHOLE = 1e-4
 """How far from a whole number a copy may be and count as one: there is nothing to split then."""
 
+FEW_COLUMNS = 3000
+"""Columns up to which a relaxation is solved by simplex."""
+
 MOST_SPLITS = 30
 """Leaves that are split where the clock must not decide."""
 
@@ -74,19 +77,18 @@ class _Leaf:
     point: Floats | None = field(compare=False)
 
 
-def relaxed(
-    arrays: Arrays, session: Session, share: float = 1.0, *, interior: bool = True
-) -> Relaxed | None:
+def relaxed(arrays: Arrays, session: Session, share: float = 1.0) -> Relaxed | None:
     """Solve a relaxation in a share of the time left; None if that or a solver is missing.
 
-    None also if nothing is proven. Large ones need an interior point, small ones had better not
-    have one: it may not come to an end.
+    None also if nothing is proven. Large ones need an interior point. Small ones had better not
+    have one: it may not come to an end, and then its prices prove little.
 
     Raises
     ------
     ArithmeticError
         When the solver says that no point exists.
     """
+    interior = arrays.columns > FEW_COLUMNS
     outcome = session.optimise(arrays, share=share, interior=interior)
     if outcome is not None and outcome.status is Status.INFEASIBLE:
         raise ArithmeticError("no point")
@@ -96,12 +98,10 @@ def relaxed(
     return None if bound is None else Relaxed(ceil(bound), outcome.values, -outcome.row_duals)
 
 
-def relaxed_if_any(
-    arrays: Arrays, session: Session, share: float = 1.0, *, interior: bool = True
-) -> Relaxed | None:
+def relaxed_if_any(arrays: Arrays, session: Session, share: float = 1.0) -> Relaxed | None:
     """Solve a relaxation like `relaxed`; None also where the solver says that no point exists."""
     try:
-        return relaxed(arrays, session, share, interior=interior)
+        return relaxed(arrays, session, share)
     except ArithmeticError:
         return None
 

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from math import ceil
 
 from placewright.formulations.replicas.draft import Draft
 from placewright.formulations.replicas.model import PartModel, everything
-from placewright.formulations.replicas.problem import Problem
-from placewright.formulations.session import HOLD_SLACK, SHARPNESS, Bound, Session
+from placewright.formulations.replicas.problem import DATA, Problem
+from placewright.formulations.session import HOLD_SLACK, Bound, Session, proven_whole
 from placewright.formulations.wan.compile import Bools
 from placewright.solver import Arrays, Status
 
 MOST_COLUMNS = 600
 """Larger models are not solved to the end in a reasonable time."""
-
-DATA = ("remote_reads", "copies")
-"""What data costs."""
 
 _LAST = ("imbalance", "hottest")
 """Terms that only drops or homes improve, not copies: with them drops are no longer idle."""
@@ -48,12 +44,12 @@ def exact(
         if proving and terms[number : number + 2] == DATA:
             found = session.optimise(_in_all(whole), share=0.3, gap=0.0)
             if found is not None and found.bound is not None:
-                yield Bound(DATA[1], _whole(found.bound), tuple(holds), plus=DATA[:1])
+                yield Bound(DATA[1], float(proven_whole(found.bound)), tuple(holds), plus=DATA[:1])
         outcome = session.optimise(whole.model.arrays(term), share=0.6, gap=0.0)
         if outcome is None:
             return
         if outcome.bound is not None and proving:
-            yield Bound(term, _whole(outcome.bound), tuple(holds))
+            yield Bound(term, float(proven_whole(outcome.bound)), tuple(holds))
         if outcome.values is None:
             return
         draft = whole.draft(outcome.values)
@@ -70,11 +66,6 @@ def _in_all(whole: PartModel) -> Arrays:
     reads, copies = (whole.model.arrays(term) for term in DATA)
     constant = reads.constant + copies.constant
     return replace(reads, cost=reads.cost + copies.cost, constant=constant)
-
-
-def _whole(bound: float) -> float:
-    # Terms are whole, and solvers stop within tolerances: 7.0000004 does not prove 8.
-    return float(ceil(bound - SHARPNESS * max(1.0, abs(bound))))
 
 
 def single(problem: Problem) -> bool:

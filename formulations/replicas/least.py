@@ -43,7 +43,7 @@ def with_least(pool: Pool, holds: Mapping[str, int], session: Session, number: i
         if late or not pool.fresh[p].any():
             break
         alone = program_of(fewer(pool, np.arange(len(least)) == p))
-        found = relaxed_if_any(alone.arrays(TOGETHER, holds), session, ONE, interior=False)
+        found = relaxed_if_any(alone.arrays(TOGETHER, holds), session, ONE)
         if found is not None:
             least[p] = max(least[p], -(-found.bound // unit[p]) * unit[p])
     return replace(pool, least=least)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from math import ceil, isfinite
+from math import isfinite
 from typing import TypeAlias
 
 import numpy as np
 
 from placewright.formulations.replicas.descent import WIDTH, Descent, Start
-from placewright.formulations.session import SHARPNESS
+from placewright.formulations.session import proven_whole
 from placewright.solver.arrays import Floats
 
 Said: TypeAlias = Mapping[int, float]
@@ -61,8 +61,7 @@ def _after(leaf: Leaf, bound: float, start: Start) -> Leaf:
     # Multipliers of what has no point grow without end.
     if not isfinite(bound):
         return replace(leaf, ready=True)
-    # What is counted is whole.
-    whole = ceil(bound - SHARPNESS * max(1.0, abs(bound)))
+    whole = proven_whole(bound)
     ready = whole < leaf.bound + MORE * abs(leaf.bound)
     return replace(leaf, bound=max(whole, leaf.bound), start=start, ready=ready)
 

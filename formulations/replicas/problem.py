@@ -18,6 +18,9 @@ import numpy as np
 
 from placewright.formulations.wan.compile import Bools, Ints, Wan
 
+DATA = ("remote_reads", "copies")
+"""Terms of what data costs, which matter one after the other."""
+
 HOMELESS = 3
 """What a milli-GPU of a job without a home adds to `overload`."""
 

@@ -35,12 +35,13 @@ import numpy as np
 from placewright.formulations.replicas.afar import FINE, Data, add_afar, data_of
 from placewright.formulations.replicas.load import add_hottest, add_load
 from placewright.formulations.replicas.pool import Pool
+from placewright.formulations.replicas.problem import DATA
 from placewright.formulations.wan.compile import UNLIMITED, Bools, Ints
 from placewright.solver import Arrays, Model
 from placewright.solver.arrays import Floats
 
-TOGETHER = "remote_reads+copies"
-"""The sum of two terms: what data costs."""
+TOGETHER = "+".join(DATA)
+"""The sum of both terms: what data costs in all."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import ceil
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +17,7 @@ from placewright.formulations.replicas.branching import Proven, Relaxed, branche
 from placewright.formulations.replicas.pool import Pool
 from placewright.formulations.replicas.program import TOGETHER, Program
 from placewright.formulations.replicas.whole import MOST_COPIES, Whole
-from placewright.formulations.session import SHARPNESS, Bound, Session
+from placewright.formulations.session import Bound, Session, proven_whole
 from placewright.formulations.wan.compile import Bools
 from placewright.solver import Arrays
 
@@ -50,6 +49,11 @@ class Question:
     holds: tuple[tuple[str, int], ...]
     plus: tuple[str, ...] = ()
     places: Places | None = None
+
+    @property
+    def relaxed(self) -> Bound:
+        """What its relaxation proves."""
+        return self.bound(Proven(self.root.bound, certified=True))
 
     def bound(self, proven: Proven) -> Bound:
         """Return what is proven as a bound of the term."""
@@ -115,7 +119,7 @@ class Question:
             )
             if outcome is None or outcome.bound is None:
                 return
-            claim = ceil(outcome.bound * (1 - SHARPNESS))
+            claim = proven_whole(outcome.bound)
             if claim > best:
                 best = claim
                 yield Proven(best, certified=False)

@@ -20,7 +20,7 @@ from placewright.formulations.replicas.frugal import only_ways
 from placewright.formulations.replicas.guides import guide
 from placewright.formulations.replicas.neighbours import Neighbours
 from placewright.formulations.replicas.placing import greedy
-from placewright.formulations.replicas.problem import Problem
+from placewright.formulations.replicas.problem import DATA, Problem
 from placewright.formulations.replicas.whole import MOST_COPIES
 from placewright.formulations.session import Bound, Candidate, Session
 from placewright.formulations.wan.compile import Bools
@@ -142,7 +142,7 @@ class Relocation:
 
     def _tree(self) -> Places | None:
         """Return the tree of where the largest data goes, at what the last candidate overloads."""
-        if self.problem.terms[:3] != ("overload", "remote_reads", "copies"):
+        if self.problem.terms[:3] != ("overload", *DATA):
             return None
         overload, _, _ = self._rank(self._draft)
         return places_of(self.problem, self.session, {"overload": overload}, RELAXING)
@@ -151,7 +151,7 @@ class Relocation:
         """Return what data costs in the best plan so far, if it keeps what the tree holds."""
         best = self.session.best or {}
         kept = self._places is not None and dict(self._places.holds).items() <= best.items()
-        return float(best["remote_reads"] + best["copies"]) if kept else np.inf
+        return float(sum(best[term] for term in DATA)) if kept else np.inf
 
     def _annealed(self, draft: Draft, seconds: float, run: int) -> Draft:
         """Return what comes of a draft by annealing, in its share of so many seconds.
