@@ -114,14 +114,13 @@ class _Asking:
     def of_largest(self) -> Iterator[Bound]:
         """Yield bounds of what the largest data costs alone, where the whole may take too long."""
         for term in self._data if is_large(self.pool) else ():
-            if not self._reached(term):
-                few = self._relevant(term)
-                few = fewer(few, largest(few, FEW_DATASETS))
-                arrays = program_of(few).arrays(term, self._known(term))
-                found = relaxed_if_any(arrays, self.session, SOONER)
-                if found is not None:
-                    holds = tuple(self._known(term).items())
-                    yield Bound(term, float(found.bound), holds, certified=True)
+            if self._reached(term):
+                continue
+            few, known = self._relevant(term), self._known(term)
+            few = fewer(few, largest(few, FEW_DATASETS))
+            found = relaxed_if_any(program_of(few).arrays(term, known), self.session, SOONER)
+            if found is not None:
+                yield Bound(term, float(found.bound), tuple(known.items()), certified=True)
 
     def in_all(self, places: Places | None) -> Question | None:
         """Return the question of what data costs in all, with only the terms before both held.
@@ -202,16 +201,16 @@ def _better(
 
     What is proven of data in all is a bound of its last term, too, less the plan's others.
     """
-    least = 0
+    least: dict[str, int] = {}
     for left, question in zip(range(len(questions), 0, -1), questions, strict=True):
         if session.proven:
             return
         share = max(1 / left, MOSTLY if question.plus else 0.0)
         until = spare + max(0.0, session.remaining() - spare) * (1 - share)
-        for step in question.better(session, (1 - LAST) * share, least):
+        for step in question.better(session, (1 - LAST) * share, least.get(question.term, 0)):
             yield question.bound(step)
             if question.plus:
-                least = step.bound - sum(held[name] for name in question.plus)
+                least[question.term] = step.bound - sum(held[name] for name in question.plus)
             late = not session.deterministic and session.expired(until)
             if late or session.proven or near(step.bound, question.goal, session.gap):
                 break
