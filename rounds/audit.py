@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from placewright.formulations.cells.run import run_around
 from placewright.formulations.gang import run as gang
 from placewright.formulations.gang.compile import Compiler, compile_round
+from placewright.formulations.replicas.bounds import bounds as bounds_of_data
+from placewright.formulations.replicas.compile import compile_replicas
 from placewright.formulations.session import Bound, Candidate, Session
 from placewright.instances.plan import Plan, TermResult
 from placewright.instances.round import Round
@@ -15,6 +17,7 @@ from placewright.rounds.certificate import Bounds, refuse_beaten
 from placewright.rounds.guarantees import base_terms, own_cells, rest_of_plan
 from placewright.rounds.interleaved import Interleaver
 from placewright.rounds.leased import Admitter
+from placewright.rounds.regional import Regional
 from placewright.rounds.settings import Settings
 from placewright.rounds.usage import Meter
 
@@ -38,8 +41,8 @@ def prove_bounds(
     Returns
     -------
     tuple of TermResult
-        One per term of the policy; the bounds of later terms hold the earlier ones at the plan's
-        values.
+        One per term of the policy, the bounds of later terms with the earlier ones held at the
+        plan's values; then one per sum of terms of which something is proven.
 
     Raises
     ------
@@ -57,21 +60,32 @@ def prove_bounds(
     settings = Settings.of(round, time_limit=time_limit, backend=backend)
     with settings.session(Meter()) as session:
         session.best = values
-        for step in _steps(round, plan, session):
+        for step in _steps(round, plan, settings, session):
             if isinstance(step, Bound):
                 bounds.add(step)
                 bounds.tell(session, terms, values)
     results = bounds.results(terms, values)
+    results = (*results, *bounds.sums(results, values))
     refuse_beaten(results, plan)
     return results
 
 
-def _steps(round_: Round, plan: Plan, session: Session) -> Iterator[Candidate | Bound]:
-    """Run the formulation on what there is to decide; guaranteed jobs are where the plan says."""
-    if round_.policy.formulation == "interleaving":
-        return Interleaver(round_).steps(session)
-    if round_.policy.formulation == "deadline":
-        return Admitter(round_).steps(session)
+def _steps(
+    round_: Round, plan: Plan, settings: Settings, session: Session
+) -> Iterator[Candidate | Bound]:
+    """Run the formulation on what there is to decide; guaranteed jobs are where the plan says.
+
+    Where data lives is not decided once more: bounds alone take all of the time.
+    """
+    match round_.policy.formulation:
+        case "interleaving":
+            return Interleaver(round_).steps(session)
+        case "deadline":
+            return Admitter(round_).steps(session)
+        case "replicas":
+            return bounds_of_data(compile_replicas(round_), session, session.best or {})
+        case "geo":
+            return Regional(round_, settings).steps(session)
     if not own_cells(round_):
         return gang.run(compile_round(round_), session)
     rest = rest_of_plan(round_, plan)

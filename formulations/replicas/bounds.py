@@ -145,6 +145,8 @@ class _Asking:
             part = at_hand(part, np.ones_like(part.possible))
         elif int(part.fresh.sum()) <= MOST_COPIES:
             part = at_hand(part, where_it_matters(part, known, self.session))
+        else:
+            part = with_least(part, known, self.session, COUNTED)
         program = program_of(part)
         arrays = program.arrays(TOGETHER, known)
         root = relaxed_if_any(arrays, self.session, SOONER if large else 1.0)
