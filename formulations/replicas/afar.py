@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from placewright.formulations.replicas.pool import Pool
+from placewright.formulations.replicas.problem import TOGETHER
 from placewright.formulations.wan.compile import Bools, Ints
 from placewright.solver import Model
 from placewright.solver.arrays import Floats
@@ -76,10 +77,8 @@ def data_of(pool: Pool, model: Model) -> Data:
     return Data(replica, afar)
 
 
-def add_afar(
-    pool: Pool, model: Model, data: Data, share: Ints, far: Ints, terms: tuple[str, ...]
-) -> None:
-    """Add the rows of who reads data at hand from afar, and GiB to terms.
+def add_afar(pool: Pool, model: Model, data: Data, share: Ints, far: Ints) -> None:
+    """Add the rows of who reads data at hand from afar, and GiB to the terms of reads.
 
     Parameters
     ----------
@@ -104,7 +103,7 @@ def add_afar(
     row = np.full(pool.apart.shape, -1, dtype=np.int64)
     row[dataset, region] = rows
     model.add(row[p, r], far[k, r], -_gib(pool)[k])
-    for term in terms:
+    for term in ("remote_reads", TOGETHER):
         model.term(term, beyond, 1.0, sense="min")
         model.term(term, data.afar[dataset, region], least[dataset], sense="min")
 

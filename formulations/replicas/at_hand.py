@@ -23,7 +23,8 @@ from placewright.formulations.replicas.afar import least_read, remotely_read
 from placewright.formulations.replicas.branching import relaxed_if_any
 from placewright.formulations.replicas.fewer import largest, making_up
 from placewright.formulations.replicas.pool import Pool
-from placewright.formulations.replicas.program import TOGETHER, program_of
+from placewright.formulations.replicas.problem import TOGETHER
+from placewright.formulations.replicas.program import program_of
 from placewright.formulations.session import Session
 from placewright.formulations.wan.compile import Bools
 
@@ -69,6 +70,6 @@ def where_it_matters(pool: Pool, holds: Mapping[str, int], session: Session) -> 
     root = relaxed_if_any(program.arrays(TOGETHER, holds), session)
     if root is None or root.point is None:
         return np.ones_like(pool.possible)
-    tight = pool.wan.size @ program.replicas(root.point) > TIGHT * pool.room
+    tight = program.filled(root.point, TIGHT)
     matters: Bools = largest(pool, making_up(pool, LARGER))[:, None] & tight
     return matters

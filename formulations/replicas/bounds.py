@@ -16,16 +16,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.replicas.at_hand import at_hand, where_it_matters
-from placewright.formulations.replicas.branching import relaxed_if_any
+from placewright.formulations.replicas.branching import Relaxed, relaxed_if_any
 from placewright.formulations.replicas.fewer import fewer, largest
 from placewright.formulations.replicas.frugal import among, unavoidable
 from placewright.formulations.replicas.least import with_least
 from placewright.formulations.replicas.pool import Pool, pool_of
-from placewright.formulations.replicas.problem import DATA, HOMELESS, Problem
-from placewright.formulations.replicas.program import TOGETHER, Program, program_of
-from placewright.formulations.replicas.question import FEW_COPIES, Question, is_large, probed
-from placewright.formulations.replicas.whole import MOST_COPIES
+from placewright.formulations.replicas.problem import DATA, HOMELESS, TOGETHER, Problem
+from placewright.formulations.replicas.program import Program, program_of
+from placewright.formulations.replicas.question import (
+    FEW_COPIES,
+    Question,
+    is_large,
+    needs_tree,
+    probed,
+)
 from placewright.formulations.session import SHARPNESS, Bound, Session, near
+from placewright.solver import Arrays
 
 if TYPE_CHECKING:
     from placewright.formulations.replicas.places import Places
@@ -92,14 +98,13 @@ class _Asking:
     def __init__(self, problem: Problem, session: Session, held: Mapping[str, int]) -> None:
         self.terms, self.session, self.held = problem.terms, session, held
         self.pool = pool_of(problem.wan)
-        self._proven = dict.fromkeys(self.terms, 0)
+        resting = _resting(self.pool)
+        self._proven = {term: resting.get(term, 0) for term in self.terms}
         self._programs: dict[tuple[str, ...], Program] = {}
 
     def at_once(self) -> Iterator[Bound]:
         """Yield what is lost in every plan, and what a program without data says of load."""
-        resting = _resting(self.pool)
         for term in self.terms:
-            self._proven[term] = resting.get(term, 0)
             yield Bound(term, float(self._proven[term]), certified=True)
         coarse = program_of(fewer(self.pool, np.zeros_like(self.pool.kept)))
         for term in [name for name in ("overload", "hottest") if name in self.terms]:
@@ -126,7 +131,6 @@ class _Asking:
         """Return the question of what data costs in all, with only the terms before both held.
 
         None without a plan, a solver or time, or where a plan needs no more than what is known.
-        Of very large problems only the largest datasets are in it.
         """
         if not set(DATA) <= self.held.keys():
             return None
@@ -138,21 +142,8 @@ class _Asking:
         if places is not None and places.holds == holds:
             same = places.program, places.arrays, places.root
             return Question(*same, goal, last, holds, (first,), places)
-        part, large = among(self.pool, known), is_large(self.pool)
-        if large:
-            part = fewer(part, largest(part, FEW_DATASETS))
-        elif int(part.fresh.sum()) <= FEW_COPIES:
-            part = at_hand(part, np.ones_like(part.possible))
-        elif int(part.fresh.sum()) <= MOST_COPIES:
-            part = at_hand(part, where_it_matters(part, known, self.session))
-        else:
-            part = with_least(part, known, self.session, COUNTED)
-        program = program_of(part)
-        arrays = program.arrays(TOGETHER, known)
-        root = relaxed_if_any(arrays, self.session, SOONER if large else 1.0)
-        if root is None:
-            return None
-        return Question(program, arrays, root, goal, last, holds, (first,))
+        found = _in_all(among(self.pool, known), self.session, known)
+        return None if found is None else Question(*found, goal, last, holds, (first,))
 
     def about(self, term: str) -> Question | None:
         """Return the question of a term of the round; None where all that matters is proven."""
@@ -227,14 +218,32 @@ def places_of(
     `held`: values of the terms before. The relaxation may take a share of the time left.
     """
     pool = among(pool_of(problem.wan), held)
-    if is_large(pool) or int(pool.fresh.sum()) <= MOST_COPIES:
+    found = _in_all(pool, session, held, share) if needs_tree(pool) else None
+    if found is None or session.expired():
         return None
-    program = program_of(with_least(pool, held, session, COUNTED))
+    return probed(*found, tuple(held.items()), session)
+
+
+def _in_all(
+    pool: Pool, session: Session, held: Mapping[str, int], share: float = 1.0
+) -> tuple[Program, Arrays, Relaxed] | None:
+    """Return the program of what data costs in all, at what is held, and its relaxation.
+
+    Of very large pools only the largest datasets are in it. None without a solver or time, of which
+    the relaxation may take a share of what is left.
+    """
+    if is_large(pool):
+        pool, share = fewer(pool, largest(pool, FEW_DATASETS)), SOONER * share
+    elif needs_tree(pool):
+        pool = with_least(pool, held, session, COUNTED)
+    elif int(pool.fresh.sum()) <= FEW_COPIES:
+        pool = at_hand(pool, np.ones_like(pool.possible))
+    else:
+        pool = at_hand(pool, where_it_matters(pool, held, session))
+    program = program_of(pool)
     arrays = program.arrays(TOGETHER, held)
     root = relaxed_if_any(arrays, session, share)
-    if root is None or session.expired():
-        return None
-    return probed(program, arrays, root, tuple(held.items()), session)
+    return None if root is None else (program, arrays, root)
 
 
 def relaxed_replicas(

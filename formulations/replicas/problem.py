@@ -21,6 +21,9 @@ from placewright.formulations.wan.compile import Bools, Ints, Wan
 DATA = ("remote_reads", "copies")
 """Terms of what data costs, which matter one after the other."""
 
+TOGETHER = "+".join(DATA)
+"""Their sum: what data costs in all."""
+
 HOMELESS = 3
 """What a milli-GPU of a job without a home adds to `overload`."""
 

@@ -35,13 +35,10 @@ import numpy as np
 from placewright.formulations.replicas.afar import FINE, Data, add_afar, data_of
 from placewright.formulations.replicas.load import add_hottest, add_load
 from placewright.formulations.replicas.pool import Pool
-from placewright.formulations.replicas.problem import DATA
+from placewright.formulations.replicas.problem import TOGETHER
 from placewright.formulations.wan.compile import UNLIMITED, Bools, Ints
 from placewright.solver import Arrays, Model
 from placewright.solver.arrays import Floats
-
-TOGETHER = "+".join(DATA)
-"""The sum of both terms: what data costs in all."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,6 +62,11 @@ class Program:
         """Return values of columns by replica (datasets, regions), 0 where there is no column."""
         found: Floats = np.append(values, 0.0)[self.replica]
         return found
+
+    def filled(self, values: Floats, part: float) -> Bools:
+        """Return regions in which replicas take more than a part of what may be stored."""
+        full: Bools = self.pool.wan.size @ self.replicas(values) > part * self.pool.room
+        return full
 
     def arrays(self, term: str, holds: Mapping[str, int], *, relax: bool = True) -> Arrays:
         """Return the relaxation that minimises a term, with others held at a value or better.
@@ -186,7 +188,7 @@ def _reads(pool: Pool, model: Model, data: Data, share: Ints, none: Ints) -> Int
 
     k, r = np.nonzero((far >= 0) & ~pool.apart[pool.read_dataset])
     _steps(pool, model, data, none, k, far[k, r])
-    add_afar(pool, model, data, share, far, ("remote_reads", TOGETHER))
+    add_afar(pool, model, data, share, far)
     return far
 
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from placewright.formulations.replicas.branching import Proven, Relaxed, branched, copies_of
 from placewright.formulations.replicas.pool import Pool
-from placewright.formulations.replicas.program import TOGETHER, Program
+from placewright.formulations.replicas.problem import TOGETHER
+from placewright.formulations.replicas.program import Program
 from placewright.formulations.replicas.whole import MOST_COPIES, Whole
 from placewright.formulations.session import Bound, Session, proven_whole
 from placewright.formulations.wan.compile import Bools
@@ -83,22 +84,14 @@ class Question:
     @property
     def grows(self) -> bool:
         """Whether a tree answers it."""
-        pool = self.program.pool
-        return int(pool.fresh.sum()) > MOST_COPIES and not is_large(pool)
-
-    @property
-    def _objective(self) -> str:
-        return TOGETHER if self.plus else self.term
+        return needs_tree(self.program.pool)
 
     @property
     def _tight(self) -> Bools:
         """Regions that the relaxation fills, or nearly: (regions,)."""
-        pool, point = self.program.pool, self.root.point
-        if point is None:
-            return np.ones(len(pool.room), dtype=np.bool_)
-        held = self.program.replicas(point) * pool.possible
-        tight: Bools = pool.wan.size @ held > TIGHT * pool.room
-        return tight
+        if self.root.point is None:
+            return np.ones(len(self.program.pool.room), dtype=np.bool_)
+        return self.program.filled(self.root.point, TIGHT)
 
     def _cut_off(self, session: Session, share: float, best: int) -> Iterator[Proven]:
         """Yield claims that nothing is much better than the goal, then ever nearer ones.
@@ -109,7 +102,8 @@ class Question:
         # Without rows that hardly matter SCIP is up to three times as fast.
         whole = Whole.of(pool if self.plus else pool.limited(self._tight))
         numbers = copies_of(self.program, self.root.point).sum(axis=1)
-        arrays = whole.arrays(self._objective, dict(self.holds), numbers=numbers)
+        term = TOGETHER if self.plus else self.term
+        arrays = whole.arrays(term, dict(self.holds), numbers=numbers)
         for near_by in NEARER[:1] if self.plus else NEARER:
             cutoff = self.goal * (1 - near_by) if self.goal < np.inf else None
             if session.expired() or (cutoff is not None and cutoff <= best):
@@ -141,6 +135,11 @@ def probed(
     places = Places(program, arrays, root, holds, session)
     places.probe()
     return places
+
+
+def needs_tree(pool: Pool) -> bool:
+    """Whether so many copies could be made that only a tree makes the largest data whole."""
+    return int(pool.fresh.sum()) > MOST_COPIES and not is_large(pool)
 
 
 def is_large(pool: Pool) -> bool:

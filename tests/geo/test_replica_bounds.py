@@ -17,8 +17,8 @@ from placewright.formulations.replicas.compile import compile_replicas
 from placewright.formulations.replicas.frugal import among
 from placewright.formulations.replicas.least import with_least
 from placewright.formulations.replicas.pool import pool_of
-from placewright.formulations.replicas.problem import Problem
-from placewright.formulations.replicas.program import TOGETHER, program_of
+from placewright.formulations.replicas.problem import TOGETHER, Problem
+from placewright.formulations.replicas.program import program_of
 from placewright.formulations.replicas.whole import Whole
 from placewright.formulations.session import Bound, Session
 from placewright.instances.round import Round

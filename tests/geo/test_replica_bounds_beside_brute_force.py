@@ -21,10 +21,10 @@ from placewright.formulations.replicas.fewer import fewer, largest
 from placewright.formulations.replicas.frugal import among
 from placewright.formulations.replicas.least import with_least
 from placewright.formulations.replicas.pool import pool_of
-from placewright.formulations.replicas.problem import HOMELESS, Problem
-from placewright.formulations.replicas.program import TOGETHER, program_of
+from placewright.formulations.replicas.problem import HOMELESS, TOGETHER
+from placewright.formulations.replicas.program import program_of
 from placewright.formulations.replicas.values import overload_of
-from placewright.formulations.session import Bound, Session
+from placewright.formulations.session import Session
 from placewright.solver import InProcess
 
 TERMS = ("overload", "remote_reads", "copies", "imbalance", "hottest")
@@ -46,7 +46,8 @@ def test_no_bound_is_better_than_the_best_plan(
         some = int(np.random.default_rng(seed).integers(len(vectors)))
         for plan in (vectors[0], vectors[some]):
             held = dict(zip(TERMS, plan, strict=True))
-            for bound in bounds(problem, fresh(), held):
+            found = list(bounds(problem, fresh(), held))
+            for bound in found:
                 at_least = [
                     v for v in vectors if all(v[TERMS.index(t)] <= x for t, x in bound.holds)
                 ]
@@ -54,15 +55,11 @@ def test_no_bound_is_better_than_the_best_plan(
                 least = min(sum(v[term] for term in terms) for v in at_least)
                 assert bound.value <= least + 1e-6, (seed, bound, least)
             least = min(v[1] + v[2] for v in vectors if v[0] <= plan[0])
-            proven = [bound.value for bound in summed(problem, held)]
+            proven = [bound.value for bound in found if bound.plus]
             assert proven == sorted(proven)
             reached += proven[-1] == least
     # Jobs may be split, and links are added up: few bounds are off for that.
     assert reached >= 2 * ROUNDS * 0.9
-
-
-def summed(problem: Problem, held: dict[str, int]) -> list[Bound]:
-    return [bound for bound in bounds(problem, fresh(), held) if bound.plus]
 
 
 def test_no_dataset_costs_less_than_is_said(

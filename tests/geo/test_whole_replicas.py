@@ -21,7 +21,8 @@ from placewright.formulations.replicas.guides import guide
 from placewright.formulations.replicas.neighbours import Neighbours
 from placewright.formulations.replicas.placing import greedy
 from placewright.formulations.replicas.pool import pool_of
-from placewright.formulations.replicas.program import TOGETHER, program_of
+from placewright.formulations.replicas.problem import TOGETHER
+from placewright.formulations.replicas.program import program_of
 from placewright.formulations.replicas.whole import Whole
 from placewright.formulations.session import Session
 from placewright.instances.geo_generator import generate
