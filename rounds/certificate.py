@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from math import ceil, floor, isfinite
 from typing import Literal
 
 from placewright.formulations.gang.terms import SENSE
-from placewright.formulations.session import Bound, Session, tighter
+from placewright.formulations.session import SHARPNESS, Bound, Session, tighter
 from placewright.instances.plan import PLUS, Plan, TermResult
 from placewright.instances.policy import headline
 from placewright.rounds.errors import InternalError
+
+MOST_SLACK = 0.5
+"""Of a claimed bound whose tolerance is larger than that: below it lies no other whole number."""
 
 
 class Bounds:
@@ -21,9 +25,12 @@ class Bounds:
         self._believing = True
 
     def add(self, bound: Bound) -> None:
-        """Keep a bound, unless it is claimed and claims are no longer believed."""
-        if bound.certified or self._believing:
-            self._known.append(bound)
+        """Keep a bound as a whole number, unless it is claimed and claims are no longer believed.
+
+        Every term is a whole number, and a solver's bound only one within its tolerance.
+        """
+        if isfinite(bound.value) and (bound.certified or self._believing):
+            self._known.append(replace(bound, value=_whole(bound)))
 
     def tightest(self, term: str, values: Mapping[str, int], *, certified: bool) -> float | None:
         """Tightest bound of a term that holds for a plan with these values.
@@ -104,6 +111,16 @@ class Bounds:
             value = sum(values[name] for name in parts)
             found.append(_result(PLUS.join(parts), value, certified, claimed, unproven=unproven))
         return tuple(found)
+
+
+def _whole(bound: Bound) -> int:
+    """Return the tightest whole number that a bound proves."""
+    slack = min(SHARPNESS * max(1.0, abs(bound.value)), MOST_SLACK)
+    if bound.certified:
+        slack = 0.0
+    if SENSE[bound.term] == "max":
+        return floor(bound.value + slack)
+    return ceil(bound.value - slack)
 
 
 def _result(

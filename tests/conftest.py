@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 from hypothesis import settings
 
-# A change that fails here fails for everybody.
+# A change that fails here fails for everybody, on a busy machine, too: no example has a deadline.
 settings.register_profile("repeatable", derandomize=True)
 settings.load_profile("repeatable")
 

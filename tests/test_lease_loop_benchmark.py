@@ -82,7 +82,7 @@ def traces(draw: st.DrawFn) -> tuple[TraceJob, ...]:
 
 
 @given(traces(), st.integers(4, 6), st.integers(0, 4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_rule_beats_the_bound_or_runs_a_job_too_short(
     bench: SimpleNamespace, jobs: tuple[TraceJob, ...], gpus: int, rule: int
 ) -> None:

@@ -92,7 +92,7 @@ def test_a_cell_is_of_the_deepest_level_that_is_small_enough(num_gpus, level, ce
     assert 0.5 < layout.width / layout.height < 5
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(1, 400))
 def test_cells_never_overlap_and_racks_stay_together(hosts):
     cluster = build_cluster(generate_cluster(8 * hosts))

@@ -59,7 +59,7 @@ def placed(round_: Round) -> Plan:
 SIZES = st.sampled_from([1, 1, 2, 4, 8, 16])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.tuples(SIZES, st.booleans(), st.booleans()), max_size=24))
 def test_powers_of_two_that_fit_by_count_all_find_a_place(
     asked: list[tuple[int, bool, bool]],

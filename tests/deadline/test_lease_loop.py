@@ -189,7 +189,7 @@ def traces(draw: st.DrawFn) -> Round:
 
 
 @given(traces())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_no_promise_is_broken_while_capacity_is_constant(round_: Round) -> None:
     for one, asked in zip(play(round_).values(), round_.jobs, strict=True):
         assert not one.broken

@@ -109,7 +109,7 @@ def _solved(round_: Round) -> Plan:
     return plan
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_bounds_of_counts_hold_for_exact_plans(
     data: st.DataObject, tiny: ModuleType, monkeypatch: pytest.MonkeyPatch
@@ -126,7 +126,7 @@ def test_bounds_of_counts_hold_for_exact_plans(
         assert sign * bounded.value <= sign * best.value
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), seed=st.integers(0, 2**32 - 1))
 def test_certified_bounds_hold_whatever_the_duals(
     data: st.DataObject, seed: int, tiny: ModuleType, monkeypatch: pytest.MonkeyPatch

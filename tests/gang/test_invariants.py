@@ -20,7 +20,6 @@ STABLE = settings(
     max_examples=60,
     derandomize=True,
     database=None,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 

@@ -37,7 +37,7 @@ def possible(taken: int, kinds: tuple[int, ...]) -> bool:
     return False
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.integers(0, 511), st.lists(st.sampled_from(KINDS), max_size=4))
 def test_places_are_found_exactly_where_there_are_some(taken: int, kinds: list[int]) -> None:
     found = starts_of(taken, came(*kinds))

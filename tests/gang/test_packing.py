@@ -31,7 +31,7 @@ ITEMS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(ITEMS, st.integers(1, 4))
 def test_no_host_overflows_and_patterns_are_no_worse(
     items: list[tuple[int, int, int]], hosts: int

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from placewright.formulations.gang.counting.partpatterns import fill_both
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.lists(st.tuples(st.integers(1, 5), st.integers(0, 4), st.integers(0, 9)), max_size=4),
     st.integers(1, 9),

@@ -106,7 +106,6 @@ def test_each_reason_given_is_true(oracle: ModuleType, tiny: ModuleType) -> None
         max_examples=250,
         derandomize=True,
         database=None,
-        deadline=None,
         suppress_health_check=[HealthCheck.too_slow],
     )
     @given(tiny.rounds(terms=("value",)))

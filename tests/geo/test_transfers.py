@@ -222,7 +222,7 @@ def _rounds(draw) -> tuple[dict, list[str], list[str]]:
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(_rounds())
 def test_transfers_keep_every_rule(flow_replay, made, drawn):
     arguments, creates, drops = drawn

@@ -565,7 +565,7 @@ def either_reads_or_refuses(read, path) -> None:
         assert document.model_dump_json()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.binary(max_size=200), st.sampled_from(["r.json", "r.yaml", "r"]))
 def test_random_bytes_never_cause_anything_else(tmp_path_factory, content, name):
     path = tmp_path_factory.getbasetemp() / name
@@ -573,7 +573,7 @@ def test_random_bytes_never_cause_anything_else(tmp_path_factory, content, name)
     either_reads_or_refuses(load, path)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data(), st.sampled_from(["r.json", "r.yaml"]))
 def test_a_valid_file_with_some_bytes_changed_never_causes_anything_else(
     tmp_path_factory, data, name
@@ -613,7 +613,7 @@ def places(value: Any) -> list[tuple[Any, Any]]:
     return found
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.data())
 def test_a_valid_document_with_values_changed_never_causes_anything_else(data):
     read, valid = data.draw(

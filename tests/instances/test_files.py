@@ -291,14 +291,14 @@ plain_values = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(plain_values)
 def test_yaml_and_json_give_back_what_was_written(value):
     assert markup.parse_json(json.dumps(value)) == value
     assert markup.parse_yaml(markup.dump_yaml(value)) == value
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.sampled_from(["no", "1e5", "08", "0o17", "1:30", "1_0", "=", "h-1"])))
 def test_other_readers_of_yaml_see_written_text_as_text(values):
     assert yaml.safe_load(markup.dump_yaml(values)) == values

@@ -259,7 +259,7 @@ def test_where_only_the_first_model_exists_nobody_asks_for_the_second() -> None:
     assert asked <= {None, ("A100",)}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     hosts=st.integers(1, 300),
     jobs=st.integers(0, 60),

@@ -219,7 +219,7 @@ def test_the_converter_is_registered_by_its_kind() -> None:
     assert CONVERTERS["openb"] is read_openb
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     rows=st.lists(
         st.tuples(

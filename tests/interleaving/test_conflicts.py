@@ -139,7 +139,7 @@ def exactly(one: list[int], other: list[int], threshold: int) -> bool:
     return bool(square) and up >= 0 and up * up >= Fraction(threshold, 1000) ** 2 * square
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_formulation_and_verifier_agree_with_the_definition(data: st.DataObject) -> None:
     samples = data.draw(st.integers(2, 6))
@@ -184,7 +184,7 @@ def test_without_a_series_a_job_has_the_size_that_it_asks() -> None:
     assert [size_of(one, sharing) for one in plain] == [12, 0]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.integers(0, 10**12), min_size=1, max_size=12), st.integers(1, 100))
 def test_sizes_of_formulation_and_verifier_agree(series: list[int], percent: int) -> None:
     (one,) = read(job("one", memory=series))

@@ -147,7 +147,7 @@ ASKED = st.tuples(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.lists(ASKED, max_size=3), min_size=2, max_size=5))
 def test_no_promise_is_broken_while_capacity_stays(arrivals: list[list[Any]]) -> None:
     with Engine(round_of([], hosts=2), isolation="none", time_limit=2.0) as engine:

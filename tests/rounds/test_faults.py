@@ -112,7 +112,7 @@ def test_a_wrong_bound_that_its_own_point_does_not_beat_is_dropped(
 ) -> None:
     plant("settles_for_nothing")
     plan = solve_round(crowded, isolation="none")
-    survives(crowded, plan, "highs: claimed the bound 0.0 of value, which the plan's")
+    survives(crowded, plan, "highs: claimed the bound 0 of value, which the plan's")
     assert {term.claimed for term in certificate_of(plan).terms} == {None}
 
 

@@ -19,7 +19,7 @@ from placewright.solver import InProcess, Limits, Model, Status
 LIMITS = Limits(seconds=30.0, gap=0.0)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     need=st.integers(1, 60).map(lambda quarters: quarters / 4),
     prices=st.tuples(st.integers(1, 9), st.integers(1, 9), st.integers(1, 9)),

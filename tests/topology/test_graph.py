@@ -263,7 +263,7 @@ def downward(graph: Graph) -> Any:
     return directed
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(clusters())
 def test_the_graphs_containment_is_that_of_the_domain_arrays(cluster: Cluster) -> None:
     graph = cluster.graph("gpu")

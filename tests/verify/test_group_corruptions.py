@@ -556,7 +556,7 @@ decision_noise = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     listed=st.lists(group_noise | st.none(), max_size=4) | st.none(),
     noise=st.lists(decision_noise, max_size=8),

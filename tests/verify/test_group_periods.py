@@ -31,7 +31,7 @@ def least_sum(stages: list[tuple[int, ...]], offsets: tuple[int, ...]) -> int:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_a_spanning_period_is_the_least_sum_of_slots_of_whole_lengths(data: st.DataObject) -> None:
     members = data.draw(st.integers(1, 4))

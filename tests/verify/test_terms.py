@@ -205,7 +205,7 @@ def test_a_task_without_gpus_opens_its_host_and_leaves_all_of_it() -> None:
     assert (terms["opened"], terms["leftover"]) == (1, 4000)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     sizes=st.lists(st.integers(1, 4), min_size=1, max_size=5),
     seed=st.integers(0, 2**16),

@@ -1,0 +1,68 @@
+"""Terms are whole numbers: so are their bounds, rounded once, where they are kept."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placewright.formulations.session import Bound, Session
+from placewright.rounds.certificate import Bounds
+from placewright.solver import InProcess
+
+TERM = {"max": "value", "min": "disruption"}
+
+
+def told(value: int, bound: Bound) -> tuple[float | None, list[str]]:
+    """Return the bound of a plan of this value, and what makes the session degraded."""
+    known, session = Bounds(), Session(InProcess().solve, 0.0)
+    known.add(bound)
+    (result,) = known.tell(session, (bound.term,), {bound.term: value})
+    return result.bound, session.degraded
+
+
+@pytest.mark.parametrize(
+    ("sense", "claimed", "value"),
+    [
+        ("max", 5364999.999999998, 5365000),
+        ("max", 6723999.999999996, 6724000),
+        ("max", 5365000.0, 5365000),
+        ("max", 5365000.0000001, 5365000),
+        ("min", 7.0000004, 7),
+        ("min", 5365000.000000002, 5365000),
+        ("min", 6.2, 7),
+        ("max", 7.8, 7),
+    ],
+)
+def test_a_claim_within_its_tolerance_of_a_value_proves_it(
+    sense: str, claimed: float, value: int
+) -> None:
+    assert told(value, Bound(TERM[sense], claimed)) == (value, [])
+
+
+@pytest.mark.parametrize(("sense", "claimed", "value"), [("max", 6.9, 7), ("min", 7.1, 7)])
+def test_a_claim_that_a_plan_beats_is_still_dropped(sense: str, claimed: float, value: int) -> None:
+    bound, degraded = told(value, Bound(TERM[sense], claimed))
+    assert bound is None
+    assert len(degraded) == 1
+
+
+@given(
+    st.sampled_from(["max", "min"]),
+    st.integers(0, 10**8),
+    st.floats(-1e-9, 1e-9, allow_nan=False),
+    st.booleans(),
+)
+def test_no_noise_of_a_solver_costs_a_proof(
+    sense: str, value: int, noise: float, certified: bool
+) -> None:
+    away = abs(value * noise) if sense == "max" else -abs(value * noise)
+    claimed = value + (away if certified else value * noise)
+    bound, degraded = told(value, Bound(TERM[sense], claimed, certified=certified))
+    assert bound is not None
+    assert not degraded
+    assert bound == int(bound)
+
+
+def test_no_bound_is_not_kept() -> None:
+    assert told(3, Bound("value", float("inf"))) == (None, [])
