@@ -23,6 +23,7 @@ from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.job import Job, Option, Running, TaskGroup
 from placewright.instances.plan import DecisionKind, Task
 from placewright.instances.policy import Policy, TaskKind
+from placewright.rounds.certificate import gap_of
 
 __all__ = ["Case", "bound_of", "cases", "play_rounds", "run"]
 
@@ -123,7 +124,8 @@ def _rows(case: Case) -> Iterator[Row]:
             term="value",
             value=round(mean(tally.held)),
             bound=bound,
-            best_gap=1 - mean(tally.held) / bound,
+            gap=gap_of(mean(tally.held), bound),
+            best_gap=gap_of(mean(tally.held), bound),
             cpu_seconds=mean(tally.cpu_seconds),
             figures={
                 "seeds": case.seeds,

@@ -144,7 +144,7 @@ def _result(
     )
 
 
-def gap_of(value: int, bound: float | None) -> float | None:
+def gap_of(value: float, bound: float | None) -> float | None:
     """|bound - value| / max(|bound|, |value|); 0 if equal, None without a bound."""
     if bound is None:
         return None

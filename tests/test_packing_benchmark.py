@@ -198,3 +198,4 @@ def test_a_case_has_a_row_per_method_and_its_means(
     assert [row.method for row in rows] == ["placewright", *bench.packing_rules.RULES]
     assert {row.status for row in rows} == {"done"}
     assert all(row.value <= row.bound for row in rows)
+    assert all(row.gap == (row.bound - row.value) / row.bound for row in rows)
