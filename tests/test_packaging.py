@@ -6,10 +6,12 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("cli", "formulations", "instances", "rounds", "solver", "topology")
-SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+SETTINGS = PYPROJECT["tool"]["setuptools"]
 
 
 def test_every_folder_with_an_init_is_a_package_of_the_wheel():
@@ -53,3 +55,23 @@ def test_every_file_that_is_no_module_is_package_data(folder):
         if path.is_file() and path.suffix != ".py" and "__pycache__" not in path.parts
     }
     assert others <= shipped
+
+
+def test_development_installs_one_stated_version_of_all_that_is_required():
+    pinned = [
+        Requirement(line)
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+        if not line.startswith("#")
+    ]
+    versions = {pin.name.lower(): str(pin.specifier).removeprefix("==") for pin in pinned}
+    project = PYPROJECT["project"]
+    lines = [project["dependencies"], *project["optional-dependencies"].values()]
+    required = [Requirement(line) for some in lines for line in some]
+    for requirement in required:
+        if requirement.name != project["name"]:
+            assert requirement.specifier.contains(versions[requirement.name.lower()]), requirement
+
+
+def test_what_users_install_stops_short_of_the_next_incompatible_version():
+    for line in PYPROJECT["project"]["dependencies"]:
+        assert "<" in line, line
