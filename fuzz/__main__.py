@@ -1,0 +1,88 @@
+"""`python -m fuzz POLICY [POLICY ...] [--rounds N] [--state DIR]`, from the root."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from fuzz.play import HEADER, Failure, Played
+from fuzz.policies import POLICIES
+from fuzz.policy import Policy, Raw
+from fuzz.run import one, run
+from fuzz.shrink import shrunk
+
+EVERY = "all"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Play; return 1 if anything failed."""
+    asked = _parser().parse_args(arguments)
+    names = list(POLICIES) if EVERY in asked.policies else asked.policies
+    if asked.seed is not None:
+        return max(_replay(POLICIES[name], asked.seed, asked.out, asked.shrink) for name in names)
+    failed = 0
+    for name in names:
+        try:
+            state = run(POLICIES[name], asked.rounds, asked.first, asked.state, _tell(name))
+        except KeyboardInterrupt:
+            print("interrupted; the state is kept" if asked.state else "interrupted")
+            return 130
+        print(state.line(), flush=True)
+        failed |= bool(state.failures)
+    return failed
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__)
+    parser.add_argument(
+        "policies", nargs="+", metavar="POLICY", choices=[*POLICIES, EVERY],
+        help=f"{', '.join(POLICIES)} or {EVERY}",
+    )  # fmt: skip
+    parser.add_argument("--rounds", type=int, default=100, help="how many rounds a policy")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--state", type=Path, help="folder of the state, to go on with later")
+    parser.add_argument("--seed", type=int, help="play one seed and write its files")
+    parser.add_argument("--shrink", action="store_true", help="with --seed: make the round smaller")
+    parser.add_argument(
+        "--out", type=Path, default=Path("fuzz-seeds"), help="with --seed: where its files go"
+    )
+    return parser
+
+
+def _tell(name: str) -> Callable[[int, list[Failure]], None]:
+    def told(seed: int, failures: list[Failure]) -> None:
+        for failure in failures:
+            print(f"{name} --seed {seed}: {failure.kind}: {failure.text}", flush=True)
+
+    return told
+
+
+def _replay(policy: Policy, seed: int, out: Path, smaller: bool) -> int:
+    raw, played, _ = one(policy, seed)
+    if smaller and played.failures:
+        raw, played = shrunk(policy, raw, seed, played)
+    _tell(policy.name)(seed, played.failures)
+    folder = out / f"{policy.name}-{seed}"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, document in _documents(raw, played):
+        (folder / f"{name}.json").write_text(json.dumps(document, indent=1))
+    print(f"{played.plans} plans, {played.bounds} bounds; files are in {folder}")
+    return int(bool(played.failures))
+
+
+def _documents(raw: Raw, played: Played) -> list[tuple[str, Raw]]:
+    documents: list[tuple[str, Raw]] = [("round", {**HEADER, "kind": "Round", **raw})]
+    if played.solved is not None:
+        documents.append(("solved.plan", played.solved.model_dump(mode="json", exclude_none=True)))
+    for number, failure in enumerate(played.failures):
+        if failure.plan is not None:
+            plan = {**HEADER, "kind": "Plan", **failure.plan}
+            documents.append((f"{number}-{failure.kind}.plan", plan))
+    return documents
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""Bounds against plans: which plan beats what was proven, and which plan is the best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.terms import SENSE
+from placewright.formulations.session import Bound
+from placewright.instances.plan import PLUS, TermResult
+
+CLAIM_SLACK = 1e-6
+"""Relative: a solver's claim may be off by its own tolerance. Certified bounds may not."""
+
+
+class Beaten(NamedTuple):
+    """A bound and the number of a plan that beats it."""
+
+    bound: Bound
+    plan: int
+    value: int
+
+    def __str__(self) -> str:
+        proof = "certified" if self.bound.certified else "claimed"
+        name = PLUS.join((*self.bound.plus, self.bound.term))
+        holds = ", ".join(f"{term} {value}" for term, value in self.bound.holds)
+        return (
+            f"{proof} bound {self.bound.value} of {name}{f' with {holds}' if holds else ''} "
+            f"is beaten by a plan's {self.value}"
+        )
+
+
+class Values:
+    """The values of many plans, as signed columns: more is better in each."""
+
+    def __init__(self, plans: Sequence[Mapping[str, int]]) -> None:
+        self.terms = tuple(plans[0])
+        sign = np.array([1 if SENSE[term] == "max" else -1 for term in self.terms], np.int64)
+        rows = [[plan[term] for term in self.terms] for plan in plans]
+        self._signed: NDArray[np.int64] = np.array(rows, np.int64) * sign
+
+    def best(self) -> int:
+        """Return the number of the best plan, by the terms in their order."""
+        return int(np.lexsort(self._signed.T[::-1])[-1])
+
+    def column(self, term: str) -> NDArray[np.int64]:
+        """Return what all plans have of a term, more being better."""
+        return self._signed[:, self.terms.index(term)]
+
+    def beating(self, bound: Bound) -> Beaten | None:
+        """Return a plan of those the bound speaks of that beats it, the best such one."""
+        sign = 1 if SENSE[bound.term] == "max" else -1
+        spoken = np.ones(len(self._signed), bool)
+        for term, value in bound.holds:
+            spoken &= self.column(term) >= value * (1 if SENSE[term] == "max" else -1)
+        if not spoken.any():
+            return None
+        total = sum((self.column(term) for term in bound.plus), self.column(bound.term))
+        chosen = int(np.where(spoken, total, np.iinfo(np.int64).min).argmax())
+        limit = bound.value * sign
+        if not bound.certified:
+            limit += CLAIM_SLACK * max(1.0, abs(limit))
+        value = int(total[chosen])
+        return Beaten(bound, chosen, value * sign) if value > limit else None
+
+
+def certificate_bounds(
+    results: Iterable[TermResult], values: Mapping[str, int], *, claims: bool
+) -> Iterator[Bound]:
+    """Yield what a certificate says of plans at least as good as its own, term by term.
+
+    Parameters
+    ----------
+    results
+        Terms and sums of terms.
+    values
+        Of the plan with this certificate, in the order of the terms.
+    claims
+        Whether what solvers claim is asked, too.
+    """
+    order = tuple(values)
+    for result in results:
+        *plus, term = result.name.split(PLUS)
+        first = order.index(plus[0] if plus else term)
+        holds = tuple((name, values[name]) for name in order[:first])
+        if result.certified is not None:
+            yield Bound(term, result.certified, holds, certified=True, plus=tuple(plus))
+        if claims and result.claimed is not None:
+            yield Bound(term, result.claimed, holds, plus=tuple(plus))

@@ -1,0 +1,224 @@
+"""One tiny round: all of its plans against the verifier, and every bound against all plans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from random import Random
+from typing import NamedTuple
+
+from fuzz.claims import Values, certificate_bounds
+from fuzz.policy import Judged, Policy, Raw, Setting
+from placewright.collection import no_collection
+from placewright.formulations.gang.run import run as gang_run
+from placewright.formulations.session import Bound, Session
+from placewright.instances.plan import Certificate, Plan
+from placewright.instances.references import check_round
+from placewright.instances.round import Round
+from placewright.instances.verify import verify
+from placewright.rounds import prove_bounds
+from placewright.rounds.settings import Settings
+from placewright.rounds.solve import Memory, Solve
+
+HEADER = {"apiVersion": "placewright/v1alpha1"}
+TIME_S = 30.0
+BACKENDS = ("auto",) * 12 + ("cp-sat", "cbc", "scip", "highs")
+ALL_IN = 20
+"""In one round of so many every plan is verified; in the others one of each class, and a few."""
+CLASSES, OTHERS, INVALID = 12, 3, 6
+"""In the others: so many classes (plans of equal values), so many more valid and invalid plans."""
+PROVEN_IN = 5
+"""In one round of so many bounds are proven of some valid plan, too."""
+
+
+class Failure(NamedTuple):
+    """What went wrong: its kind, in words, and the plan that shows it."""
+
+    kind: str
+    text: str
+    plan: Raw | None = None
+
+
+@dataclass(slots=True)
+class Played:
+    """What came of a round.
+
+    `best_first` says whether the solver's plan has the best value of the first term that any plan
+    has; None if there was no such plan.
+    """
+
+    failures: list[Failure] = field(default_factory=list)
+    plans: int = 0
+    verified: int = 0
+    bounds: int = 0
+    best_first: bool | None = None
+    solved: Plan | None = None
+
+    def fail(self, kind: str, text: str, plan: Raw | None = None) -> None:
+        """Add a failure."""
+        self.failures.append(Failure(kind, text, plan))
+
+
+class Watched(Solve):
+    """A round being decided that keeps each bound that it is told, also those it drops."""
+
+    last: Watched | None = None
+
+    def _tighten(self, bound: Bound, session: Session) -> None:
+        self.told().append(bound)
+        super()._tighten(bound, session)
+
+    def told(self) -> list[Bound]:
+        """Return the bounds so far."""
+        if not hasattr(self, "_told"):
+            self._told: list[Bound] = []
+        return self._told
+
+
+def play(policy: Policy, raw: Raw, seed: int) -> Played:
+    """Play a round of a policy; the seed draws how it is solved and which plans are verified."""
+    played, rng = Played(), Random(f"play {policy.name} {seed}")
+    try:
+        round_ = read(raw)
+    except Exception as error:  # noqa: BLE001
+        played.fail("document", f"{type(error).__name__}: {error}")
+        return played
+    valid: list[Judged] = []
+    invalid: list[Judged] = []
+    for judged in policy.plans(raw, rng):
+        (invalid if judged.broken else valid).append(judged)
+    played.plans = len(valid)
+    _verify(round_, valid, invalid, rng, played)
+    if played.failures or not valid:
+        return played
+    try:
+        _solve(policy, raw, round_, valid, rng, played)
+        if rng.randrange(PROVEN_IN) == 0:
+            _prove(policy, raw, round_, valid, rng, played)
+    except Exception as error:  # noqa: BLE001
+        played.fail("exception", f"{type(error).__name__}: {error}")
+    return played
+
+
+def read(raw: Raw) -> Round:
+    """Make a checked Round of a document."""
+    round_ = Round.model_validate({**HEADER, "kind": "Round", **raw})
+    check_round(round_)
+    return round_
+
+
+def read_plan(raw: Raw) -> Plan:
+    """Make a Plan of a document."""
+    return Plan.model_validate({**HEADER, "kind": "Plan", **raw})
+
+
+def _verify(
+    round_: Round, valid: list[Judged], invalid: list[Judged], rng: Random, played: Played
+) -> None:
+    """Compare the verifier's verdicts and values with those of the rule book."""
+    if rng.randrange(ALL_IN):
+        classes = {tuple(judged.terms.values()): judged for judged in valid}
+        shown = list(classes.values())
+        shown = rng.sample(shown, min(CLASSES, len(shown)))
+        shown += rng.sample(valid, min(OTHERS, len(valid)))
+        shown += rng.sample(invalid, min(INVALID, len(invalid)))
+    else:
+        shown = valid + invalid
+    for judged in shown:
+        document = judged.document()
+        verification = verify(round_, read_plan(document))
+        played.verified += 1
+        if judged.broken and verification.ok:
+            played.fail("verdict", f"verify accepts a plan that breaks {judged.broken}", document)
+        elif not judged.broken and not verification.ok:
+            first = verification.violations[0]
+            played.fail("verdict", f"verify refuses a valid plan: {first}", document)
+        elif not judged.broken and dict(verification.terms) != dict(judged.terms):
+            told = f"{dict(verification.terms)}, the rule book says {dict(judged.terms)}"
+            played.fail("terms", f"verify says {told}", document)
+
+
+def _solve(
+    policy: Policy, raw: Raw, round_: Round, valid: list[Judged], rng: Random, played: Played
+) -> None:
+    with _under(policy.settings, rng), no_collection():
+        settings = Settings.of(
+            round_,
+            time_limit=TIME_S,
+            gap=rng.choice((0.0, 0.0, 1e-4, 0.1)),
+            backend=rng.choice(BACKENDS),
+            seed=rng.randrange(100),
+            deterministic=rng.random() < 0.3,
+            isolation="none",
+        )
+        solve = Watched(round_, settings, None, Memory(), gang_run)
+        plan = solve.plan()
+    played.solved = plan
+    document = plan.model_dump(mode="json", exclude_none=True)
+    scope = policy.scope(raw, document)
+    spoken = [judged for judged in valid if judged.scope == scope]
+    certificate = plan.certificate
+    if certificate is None or not spoken:
+        played.fail("unlisted", "no plan of the solver's scope is among all plans", document)
+        return
+    judge(solve.told(), certificate, solve.values, spoken, played, document)
+
+
+def judge(
+    told: Sequence[Bound],
+    certificate: Certificate,
+    mine: Mapping[str, int],
+    spoken: list[Judged],
+    played: Played,
+    document: Raw,
+) -> None:
+    """Compare bounds, status and the plan itself with all plans that they speak of."""
+    values = Values([judged.terms for judged in spoken])
+    if dict(mine) not in [dict(judged.terms) for judged in spoken]:
+        played.fail("unlisted", f"no plan has the values {dict(mine)} of the solver's", document)
+    if any("invalid plan" in fault for fault in certificate.degraded):
+        played.fail("invalid", "; ".join(certificate.degraded))
+    elif any(fault.startswith("formulation:") for fault in certificate.degraded):
+        played.fail("exception", "; ".join(certificate.degraded))
+    claims = not certificate.degraded
+    results = (*certificate.terms, *certificate.sums)
+    bounds = [bound for bound in told if bound.certified or claims]
+    bounds += certificate_bounds(results, mine, claims=claims)
+    _compare(bounds, values, spoken, played)
+    best = spoken[values.best()]
+    if certificate.status == "optimal" and dict(best.terms) != dict(mine):
+        text = f"{dict(mine)} is called optimal; a plan has {dict(best.terms)}"
+        played.fail("status", text, best.document())
+    first = values.terms[0]
+    played.best_first = best.terms[first] == mine[first]
+
+
+def _compare(bounds: Sequence[Bound], values: Values, spoken: list[Judged], played: Played) -> None:
+    for bound in dict.fromkeys(bounds):
+        played.bounds += 1
+        beaten = values.beating(bound)
+        if beaten is not None:
+            kind = "bound" if bound.certified else "claim"
+            played.fail(kind, str(beaten), spoken[beaten.plan].document())
+
+
+def _prove(
+    policy: Policy, raw: Raw, round_: Round, valid: list[Judged], rng: Random, played: Played
+) -> None:
+    """Prove bounds of some valid plan, and compare them with all plans."""
+    chosen = rng.choice(valid)
+    document = chosen.document()
+    spoken = [judged for judged in valid if judged.scope == policy.scope(raw, document)]
+    with _under(policy.settings, rng):
+        results = prove_bounds(round_, read_plan(document), time_limit=TIME_S)
+    bounds = list(certificate_bounds(results, chosen.terms, claims=True))
+    _compare(bounds, Values([judged.terms for judged in spoken]), spoken, played)
+
+
+@contextmanager
+def _under(settings: Sequence[Setting], rng: Random) -> Iterator[None]:
+    """Enter one of the settings, drawn by weight."""
+    (setting,) = rng.choices(settings, [setting.weight for setting in settings])
+    with setting.enter():
+        yield
