@@ -16,7 +16,12 @@ WHOLE = 1000
 def draw(rng: Random) -> Raw:
     """One to three hosts, one to four pending jobs."""
     hosts = [
-        {"name": f"h{i}", "gpus": rng.choice((1, 2, 2, 3)), "cpu": rng.choice((0, 3))}
+        {
+            "name": f"h{i}",
+            "gpus": rng.choice((1, 2, 2, 3)),
+            "cpu": rng.choice((0, 3)),
+            "gpu_model": "A",
+        }
         for i in range(rng.randint(1, 3))
     ]
     jobs = [
