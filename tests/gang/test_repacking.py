@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 
 from placewright.formulations.gang import run
 from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.gang.counting.models import drained, models_of, relaxation
+from placewright.formulations.gang.moving.making_room import make_room
 from placewright.formulations.gang.moving.rebinning import Home, Shares, rebin
 from placewright.formulations.gang.moving.swapping import NOWHERE, Seating, Units
+from placewright.formulations.gang.placing.placement import Placement
 from placewright.formulations.gang.problem import Problem
 from placewright.formulations.session import Session
 from placewright.instances.presets import defragment
@@ -204,6 +207,80 @@ def test_seats_are_within_gpus_and_settled_ones_within_all(
         settled = seating.settle(session())
         assert settled == check_seats(seating, room, gpus, closed)
     assert not seating.given_up[units.value == 0].any()
+
+
+@given(seatings())
+def test_unloaded_hosts_lack_nothing(drawn: tuple[Units, Any, Any, Any]) -> None:
+    units, room, gpus, closed = drawn
+    seating = Seating(units, room, gpus, closed)
+    seating.unload()
+    check_seats(seating, room, gpus, closed)
+    demand = np.where(seating.given_up[:, None], units.core, units.demand)
+    used = np.zeros_like(room)
+    seated = seating.host != NOWHERE
+    np.add.at(used, seating.host[seated], demand[seated])
+    assert (used <= room).all()
+    assert not seating.given_up[units.value == 0].any()
+
+
+def looking(monkeypatch: pytest.MonkeyPatch, looks: int) -> None:
+    """Let time be up for good when a search has looked at the clock so often."""
+    left = iter(range(looks))
+    monkeypatch.setattr(Session, "expired", lambda *_: next(left, None) is None)
+
+
+@pytest.mark.parametrize("pending", [0, 8])
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("seed", range(2))
+def test_whenever_time_is_up_the_plan_is_valid_and_no_worse_than_the_greedy_one(
+    monkeypatch: pytest.MonkeyPatch, seed: int, *, fixed: bool, pending: int
+) -> None:
+    round_ = shared_round(seed, fixed=fixed, pending=pending)
+    greedy = solve_round(round_, isolation="none", time_limit=0.0).certificate
+    monkeypatch.setattr(run, "MAX_EXACT_CELLS", 0)
+    for looks in (*range(0, 12, 2), 15, 20, 40):
+        looking(monkeypatch, looks)
+        found = solve_round(round_, isolation="none", time_limit=60.0).certificate
+        assert found.degraded == ()
+        assert found.terms[0].value >= greedy.terms[0].value
+
+
+def test_when_time_is_up_those_start_for_whom_swaps_have_made_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # In each of four pairs of hosts what waits has a GPU on the first and cores on neither, until
+    # the heavy job there changes places with a light one. A share keeps host patterns away.
+    hosts = [
+        {"name": f"h{i}", "gpus": 3 - i % 2, "gpu_model": f"M{i // 2}", "cpu": 12} for i in range(8)
+    ]
+    hosts.append({"name": "other", "gpus": 1, "gpu_model": "S"})
+    jobs: list[Raw] = [running_job("share", {"gpu": 500}, "other", 0)]
+    for pair in range(4):
+        kind = {"gpu": WHOLE, "gpu_models": [f"M{pair}"]}
+        first, second = f"h{2 * pair}", f"h{2 * pair + 1}"
+        jobs += [
+            running_job(f"heavy-{pair}", {**kind, "cpu": 9}, first, 0),
+            running_job(f"light-{pair}", {**kind, "cpu": 1}, first, 1),
+            running_job(f"left-{pair}", {**kind, "cpu": 1}, second, 0),
+            running_job(f"right-{pair}", {**kind, "cpu": 1}, second, 1),
+            {"name": f"new-{pair}", "options": [{"groups": [{**kind, "cpu": 8}]}]},
+        ]
+    problem = compile_round(Round.model_validate({"cluster": {"hosts": hosts}, "jobs": jobs}))
+    model = next(models_of(problem, Placement(problem)))
+    _, relaxed = drained(relaxation(session(), *model, "value"))
+    values = []
+    for looks in range(20):
+        looking(monkeypatch, looks)
+        packed = make_room(session(), model, relaxed, Placement(problem))
+        values.append(0 if packed is None else packed.value // WHOLE)
+    assert values == sorted(values)
+    assert set(values) == {0, 1, 2, 3, 4}
+
+
+def running_job(name: str, group: Raw, host: str, gpu: int) -> Raw:
+    """A job of one task that runs on one GPU."""
+    tasks = [{"host": host, "gpus": [gpu]}]
+    return {"name": name, "options": [{"groups": [group]}], "running": {"tasks": tasks}}
 
 
 @pytest.mark.parametrize("pending", [0, 8])

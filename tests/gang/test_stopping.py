@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from itertools import combinations
 from types import ModuleType
 from typing import Any
@@ -14,11 +15,13 @@ from placewright.formulations.gang import run
 from placewright.formulations.gang.compile import compile_round
 from placewright.formulations.gang.exact.stopping import stop_for_pending
 from placewright.formulations.gang.placing import repair
+from placewright.formulations.session import Candidate, Session
 from placewright.instances import return_hosts
 from placewright.instances.plan import Certificate
 from placewright.instances.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
+from placewright.solver import Arrays, InProcess, Outcome
 
 STABLE: dict[str, Any] = {
     "derandomize": True,
@@ -132,3 +135,21 @@ def test_rounds_of_many_pending_jobs_or_other_terms_are_left_to_the_counts(
     policy = made.policy.model_copy(update={"terms": ("disruption", "value")})
     other = made.model_copy(update={"policy": policy})
     assert list(stop_for_pending(compile_round(other), session)) == []
+
+
+def test_a_plan_that_only_its_first_term_was_searched_for_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem = compile_round(return_hosts(loaned(0, 6), ["h[0-5]"], 2))
+    session = Session(InProcess().solve, deadline=time.monotonic() + 60.0)
+    searches: list[Arrays] = []
+
+    def once(self: Session, arrays: Arrays, **_: Any) -> Outcome | None:
+        searches.append(arrays)
+        return optimise(self, arrays) if len(searches) == 1 else None
+
+    optimise = Session.optimise
+    monkeypatch.setattr(Session, "optimise", once)
+    steps = list(stop_for_pending(problem, session))
+    assert len(searches) == 2
+    assert any(isinstance(step, Candidate) and step.preempted for step in steps)

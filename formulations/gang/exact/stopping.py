@@ -81,7 +81,7 @@ def _stay_or_stop(problem: Problem, session: Session) -> Iterator[Candidate]:
             exact.model.arrays(term), share=0.3, most=SECONDS, gap=0.0, start=start
         )
         if outcome is None or outcome.values is None or outcome.objective is None:
-            return
+            break
         start = outcome.values
         exact.model.hold(term, round(outcome.objective), HOLD_SLACK)
     if start is None:

@@ -2,6 +2,7 @@
 
 Whom to start the relaxation says. They and all that runs and may move are seated by GPUs first
 (items.py); where hosts then lack something that no swap settles, those that are worth least wait.
+When time is up first, those wait for whom a host lacks something, and who ran is back in place.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from placewright.formulations.gang.counting.counts import Counts
 from placewright.formulations.gang.counting.hostpatterns import HostPatterns
 from placewright.formulations.gang.counting.models import CountModel
 from placewright.formulations.gang.moving.items import Items
+from placewright.formulations.gang.moving.settling import settle
 from placewright.formulations.gang.moving.swapping import Seating
 from placewright.formulations.gang.placing.filling import fill
 from placewright.formulations.gang.placing.placement import Placement
@@ -55,8 +57,10 @@ def make_room(
     seating = Seating(units, base.free, gpus, np.zeros(len(gpus), dtype=np.bool_))
     while not seating.settle(session):
         if session.expired() or not seating.give_up():
-            return None
+            seating.unload()
+            break
     placement = items.carried_out(seating)
+    settle(placement)
     fill(placement)
     return placement
 

@@ -2,7 +2,8 @@
 
 Shares are cut from fewer GPUs (rebinning.py). What to free is chosen by what it holds for what it
 is worth; the tasks there go to GPUs that are free elsewhere, whatever else those hosts lack. Swaps
-settle that (swapping.py), and where they cannot, less is freed. Jobs of several tasks stay.
+settle that (swapping.py), and where they cannot, less is freed: when time is up, whoever then lacks
+something is back in place. Jobs of several tasks stay.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.moving.freeing import Freeing
 from placewright.formulations.gang.moving.items import Items
+from placewright.formulations.gang.moving.settling import settle
 from placewright.formulations.gang.moving.swapping import NOWHERE, Seating, Units
 from placewright.formulations.gang.placing.placement import Placement
 from placewright.formulations.gang.problem import Problem
@@ -39,11 +41,16 @@ def repack(problem: Problem, session: Session) -> Placement | None:
     seating = Seating(units, base.free, gpus, np.isin(freeing.domain, domains))
     while domains and not seating.settle(session):
         if session.expired():
-            return None
+            seating.unload()
+            break
         domain = _unfit(seating, units, freeing, domains)
         domains.remove(domain)
         seating.reopen(np.flatnonzero(freeing.domain == domain))
-    return items.carried_out(seating) if domains else None
+    if not domains:
+        return None
+    placement = items.carried_out(seating)
+    settle(placement)
+    return placement
 
 
 def _to_free(

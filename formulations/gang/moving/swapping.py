@@ -128,6 +128,31 @@ class Seating:
             if excess[host] > TOLERANCE
         )
 
+    def unload(self) -> None:
+        """Take off units, without a swap, until no host lacks anything.
+
+        Of a host that does, those that wait are given up first, the least worth for what it helps;
+        then units leave that are not at home, and last any.
+        """
+        for host in np.flatnonzero(self._excess() > TOLERANCE).tolist():
+            here = np.flatnonzero(self.host == host)
+            while len(here) and self._lacks(host, np.zeros_like(self._room[0])) > TOLERANCE:
+                self._take_off(host, here)
+                here = here[self.host[here] == host]
+
+    def _take_off(self, host: int, here: Ints) -> None:
+        """Give up the jobs of a unit that wait, if that helps the host; else lift a unit."""
+        units = self.units
+        waits = (units.value[here] > 0) & ~self.given_up[here]
+        less = np.where(waits[:, None], self._demand[here] - units.core[here], 0)
+        before = self._lacks(host, np.zeros_like(less))
+        helps = before - self._lacks(host, -less)
+        if (helps > TOLERANCE).any():
+            self._abandon(int(here[(helps / np.maximum(units.value[here], 1)).argmax()]))
+        else:
+            helps = before - self._lacks(host, -self._demand[here])
+            self._lift(int(here[np.lexsort((-helps, units.home[here] == host))[0]]))
+
     def _unseated(self) -> NDArray[np.bool_]:
         """Return which units have no host that need one."""
         unseated: NDArray[np.bool_] = (self.host == NOWHERE) & self.units.must
