@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fuzz.policies import gang
+from fuzz.policies import gang, replicas
 from fuzz.policy import Policy
 
-POLICIES: dict[str, Policy] = {policy.name: policy for policy in (gang.POLICY,)}
+POLICIES: dict[str, Policy] = {policy.name: policy for policy in (gang.POLICY, replicas.POLICY)}

@@ -1,0 +1,1 @@
+"""Regions, links and data, as the policies `geo` and `replicas` both know them."""
