@@ -40,6 +40,9 @@ def least_overload(supply: Ints, unit: int, units: int) -> Least:
     supply
         (regions, models): milli-GPU.
     """
+    nothing = np.zeros_like(supply)
+    if not units:  # there may be no model that could be asked
+        return Least(0, nothing, nothing)
     length, cost = pieces(supply, unit, units)
     prices = np.unique(cost)
     price = prices[np.argmax([length[cost <= price].sum() >= units for price in prices])]

@@ -18,6 +18,8 @@ from placewright.formulations.replicas.placing import greedy
 from placewright.formulations.replicas.values import overload_of
 from placewright.formulations.session import Session
 from placewright.formulations.wan.compile import Ints
+from placewright.instances.round import Round
+from placewright.rounds import solve_round
 from placewright.solver import InProcess
 
 SUPPLY = st.lists(st.integers(0, 3500), min_size=1, max_size=3).filter(any)
@@ -76,3 +78,20 @@ def test_jobs_are_fitted_where_that_overloads_least_or_where_their_data_lets_the
         search = Neighbours(problem, session, draft, None)
         assert search.fit(60.0)
         assert search.draft.rank(problem)[0] == overload
+
+
+def test_without_any_gpu_nothing_is_asked_and_all_is_proven() -> None:
+    round_ = Round.model_validate(
+        {
+            "cluster": {
+                "levels": ["region"],
+                "domains": [{"name": "east", "level": "region"}],
+                "hosts": [{"name": "e", "parent": "east", "gpus": 0}],
+            },
+            "jobs": [{"name": "j", "options": [{"groups": [{"gpu": 1000}]}]}],
+            "policy": {"formulation": "replicas"},
+        }
+    )
+    certificate = solve_round(round_, isolation="none").certificate
+    assert certificate is not None
+    assert (certificate.status, certificate.degraded) == ("optimal", ())
