@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import threading
+from collections.abc import Iterator
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from typing import Self
 
 from placewright.collection import no_collection
@@ -79,6 +83,17 @@ class Engine:
         self._restart_s: dict[str, int] = {}
         self._orders = Orders()
         self._solver: Solver | None = None
+        self._locks: dict[int, threading.RLock] = {}
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Wait for the calls of other threads of this process.
+
+        A fork knows nothing of the thread that held a lock when it was made, so each process has
+        its own.
+        """
+        with self._locks.setdefault(os.getpid(), threading.RLock()):
+            yield
 
     def round(self, changes: Changes | None = None) -> Plan:
         """Make the changes, decide the round that they lead to, and carry its plan out.
@@ -100,7 +115,7 @@ class Engine:
         InternalError
             As `solve_round` does; the engine is then as it was before.
         """
-        with no_collection():
+        with self._alone(), no_collection():
             return self._round(changes)
 
     def _round(self, changes: Changes | None) -> Plan:
@@ -156,6 +171,10 @@ class Engine:
         >>> answer.promise.at if answer.promise else answer.finish  # doctest: +SKIP
         86400
         """
+        with self._alone():
+            return self._admit(job)
+
+    def _admit(self, job: Job) -> Admitted:
         check_asks(self.state, job)
         now = self.state.now
         if self.round_solved is not None:
@@ -170,9 +189,10 @@ class Engine:
 
     def close(self) -> None:
         """End the solver process; a later round starts another."""
-        if isinstance(self._solver, Worker):
-            self._solver.close()
-        self._solver = None
+        with self._alone():
+            if isinstance(self._solver, Worker):
+                self._solver.close()
+            self._solver = None
 
     def __enter__(self) -> Self:
         return self

@@ -1,7 +1,8 @@
 """The parent's side of the solver process: a backend that can be killed, and is.
 
 The worker is a fresh Python (never a fork) that lives as long as its `Worker`; a time limit, a
-memory limit, a crash or an interrupt ends it, and the next solve starts another.
+memory limit, a crash or an interrupt ends it, and the next solve starts another. It belongs to the
+process that started it: a fork of that has its `Worker`, but starts a process of its own.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+import weakref
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -47,18 +50,23 @@ class _EndedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Child:
-    """A living worker process, the parent's ends of its pipes and its folder for files."""
+    """A living worker process, the parent's ends of its pipes and its folder for files.
+
+    `discard` removes the folder, at the latest when this process ends.
+    """
 
     process: subprocess.Popen[bytes]
     inlet: int
     outlet: int
-    scratch: tempfile.TemporaryDirectory[str]
+    scratch: Path
+    discard: weakref.finalize[[str], subprocess.Popen[bytes]]
 
 
 class Worker:
     """Run backends in a subprocess; a context manager, for one thread at a time."""
 
     def __init__(self) -> None:
+        _workers.add(self)
         self._child: _Child | None = None
         self._received = bytearray()
         self._past_cpu = 0.0
@@ -224,28 +232,48 @@ class Worker:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._child.process.pid, signal.SIGKILL)
         self._child.process.wait()
-        os.close(self._child.inlet)
-        os.close(self._child.outlet)
-        self._child.scratch.cleanup()
+        self._child.discard()
+        self._forget(self._child)
+
+    def _leave(self) -> None:
+        """Forget the worker process without ending it: it is that of the process forked from."""
+        if self._child is not None:
+            self._child.discard.detach()
+            self._forget(self._child)
+
+    def _forget(self, child: _Child) -> None:
+        os.close(child.inlet)
+        os.close(child.outlet)
         self._child = None
         self._received.clear()
         self._past_cpu += self._last_cpu
         self._last_cpu = 0.0
 
 
+_workers: weakref.WeakSet[Worker] = weakref.WeakSet()
+
+
+def _leave_all() -> None:
+    for worker in list(_workers):
+        worker._leave()
+
+
+os.register_at_fork(after_in_child=_leave_all)
+
+
 def _started() -> _Child:
     # The child imports exactly what this process would, and nothing from its own folder (-P).
     paths = os.pathsep.join(str(Path(entry).resolve()) for entry in sys.path)
-    scratch = tempfile.TemporaryDirectory(prefix="placewright-")
+    scratch = Path(tempfile.mkdtemp(prefix="placewright-"))
     environment = {
         **os.environ,
         "PYTHONPATH": paths,
         "OPENBLAS_NUM_THREADS": "1",
-        "TMPDIR": scratch.name,
+        "TMPDIR": str(scratch),
     }
     requests, inlet = os.pipe()
     outlet, answers = os.pipe()
-    with Path(scratch.name, "stderr").open("wb") as errors:
+    with (scratch / "stderr").open("wb") as errors:
         # A session of its own: a kill reaches solver binaries, a Ctrl-C reaches none of them.
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "placewright.solver.worker"],
@@ -260,14 +288,15 @@ def _started() -> _Child:
     os.close(answers)
     # A worker that does not read must not block this process in a write.
     os.set_blocking(inlet, False)
-    return _Child(process, inlet, outlet, scratch)
+    discard = weakref.finalize(process, shutil.rmtree, str(scratch), ignore_errors=True)
+    return _Child(process, inlet, outlet, scratch, discard)
 
 
 def _epitaph(child: _Child) -> str:
     """Say how a worker died by itself."""
     code = child.process.wait()
     how = f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
-    words = Path(child.scratch.name, "stderr").read_text(errors="replace").split("\n")
+    words = (child.scratch / "stderr").read_text(errors="replace").split("\n")
     last = next((line.strip() for line in reversed(words) if line.strip()), "")
     return f"the worker ended with {how}" + (f": {last}" if last else "")
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import random
+import threading
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -227,6 +230,57 @@ def test_rounds_share_a_solver_process_until_the_engine_is_closed(
     holds(engine, engine.round())
     assert begun == 2
     engine.close()
+
+
+def test_threads_that_share_an_engine_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    children = []
+    started = process._started
+
+    def kept() -> process._Child:
+        children.append(started())
+        return children[-1]
+
+    monkeypatch.setattr(process, "_started", kept)
+    engine = Engine(generate_round(32, 6, mix="tight"))
+    engine.round()
+    together = threading.Barrier(4)
+
+    def rounds(number: int) -> list[Plan]:
+        together.wait()
+        now = engine.state.now
+        return [engine.round(Changes(now=now + 60)) for _ in range(3)]
+
+    with ThreadPoolExecutor(4) as threads:
+        plans = [plan for some in threads.map(rounds, range(4)) for plan in some]
+    assert len(plans) == 12
+    assert not any(certificate_of(plan).degraded for plan in plans)
+    engine.close()
+    assert len(children) == 1
+    assert children[0].process.poll() is not None
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_fork_of_an_engine_has_a_solver_process_and_turns_of_its_own() -> None:
+    with Engine(generate_round(32, 6, mix="tight")) as engine:
+        engine.round()
+        # Another thread is in the middle of a call while this process is copied.
+        inside, over = threading.Event(), threading.Event()
+
+        def call() -> None:
+            with engine._alone():
+                inside.set()
+                over.wait()
+
+        thread = threading.Thread(target=call)
+        thread.start()
+        inside.wait()
+        copy = multiprocessing.get_context("fork").Process(target=engine.close)
+        copy.start()
+        copy.join(60)
+        over.set()
+        thread.join()
+        assert copy.exitcode == 0
+        assert not certificate_of(engine.round(churn(engine.state, 0))).degraded
 
 
 def test_what_is_kept_from_the_last_round_changes_no_digest_and_no_array() -> None:

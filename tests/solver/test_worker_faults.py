@@ -283,3 +283,38 @@ def test_large_model_goes_through_the_pipe(worker) -> None:
     outcome = worker.solve("highs", model.arrays("value", relax=True), LONG)
     assert outcome.objective == pytest.approx(10_000)
     assert outcome.row_duals.shape == (20_000,)
+
+
+def test_a_fork_leaves_the_worker_process_to_its_parent() -> None:
+    # In a process of its own, since a test's fork would run the end of pytest, too.
+    script = """
+import os, sys
+from planted_backends import tiny
+from placewright.solver import Limits, Worker
+
+with Worker() as worker:
+    worker.solve("highs", tiny(), Limits(seconds=30.0))
+    mine = worker._child
+    child = os.fork()
+    if child == 0:
+        worker.close()
+        worker.solve("highs", tiny(), Limits(seconds=30.0))
+        assert worker._child.process.pid != mine.process.pid
+        worker.close()
+        sys.exit(3)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    assert mine.process.poll() is None and mine.scratch.is_dir()
+    outcome = worker.solve("highs", tiny(), Limits(seconds=30.0))
+    assert not outcome.fault and worker._child is mine
+assert not mine.scratch.exists()
+"""
+    paths = os.pathsep.join([HERE, *sys.path])
+    ended = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
