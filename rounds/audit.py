@@ -18,7 +18,7 @@ from placewright.rounds.guarantees import base_terms, own_cells, rest_of_plan
 from placewright.rounds.interleaved import Interleaver
 from placewright.rounds.leased import Admitter
 from placewright.rounds.regional import Regional
-from placewright.rounds.settings import Settings
+from placewright.rounds.settings import Isolation, Settings
 from placewright.rounds.usage import Meter
 
 
@@ -28,6 +28,7 @@ def prove_bounds(
     *,
     time_limit: float | None = None,
     backend: str = "auto",
+    isolation: Isolation = "process",
 ) -> tuple[TermResult, ...]:
     """Prove bounds for a plan's own values, and the gaps that follow.
 
@@ -35,7 +36,7 @@ def prove_bounds(
     ----------
     round, plan
         A round and a plan that `verify` accepts for it; the plan's certificate is not read.
-    time_limit, backend
+    time_limit, backend, isolation
         As for `solve_round`.
 
     Returns
@@ -57,7 +58,7 @@ def prove_bounds(
     values = verification.terms
     terms = tuple(values)
     bounds = Bounds()
-    settings = Settings.of(round, time_limit=time_limit, backend=backend)
+    settings = Settings.of(round, time_limit=time_limit, backend=backend, isolation=isolation)
     with settings.session(Meter()) as session:
         session.best = values
         for step in _steps(round, plan, settings, session):

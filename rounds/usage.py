@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import time
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 from placewright.instances.plan import Run
@@ -41,10 +42,13 @@ class Meter:
 
 def versions(backend: str) -> dict[str, str]:
     """Versions of what made the plan."""
-    found = {}
-    for package in ("placewright", _PACKAGES[backend]):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:  # run from a source tree that is not installed
-            found[package] = "unknown"
-    return found
+    return {package: _version(package) for package in ("placewright", _PACKAGES[backend])}
+
+
+@cache
+def _version(package: str) -> str:
+    """Look a version up once, as that reads files."""
+    try:
+        return version(package)
+    except PackageNotFoundError:  # run from a source tree that is not installed
+        return "unknown"

@@ -1,131 +1,127 @@
-"""Policy `gang`: jobs start with all tasks or wait."""
+"""Policy `gang`: jobs start with all tasks or wait; running ones stay, migrate or stop."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations
+from contextlib import contextmanager
 from random import Random
-from typing import Any
 
-from fuzz.policy import Judged, Policy, Raw, TooManyPlansError
+from fuzz.book.gangs import plans
+from fuzz.drawing import NOW, chance, cluster, costs, options, settle
+from fuzz.policy import Policy, Raw, Setting
+from placewright.formulations.gang import run
 
-MAX_PLANS = 5_000
-WHOLE = 1000
+PLAIN_TERMS = ("value", "disruption", "spread", "opened", "progress", "proximity", "leftover")
 
 
 def draw(rng: Random) -> Raw:
-    """One to three hosts, one to four pending jobs."""
-    hosts = [
-        {
-            "name": f"h{i}",
-            "gpus": rng.choice((1, 2, 2, 3)),
-            "cpu": rng.choice((0, 3)),
-            "gpu_model": "A",
-        }
-        for i in range(rng.randint(1, 3))
-    ]
-    jobs = [
-        {
-            "name": f"j{i}",
-            "options": [
-                {
-                    "groups": [
-                        {
-                            "gpu": rng.choice((1000, 2000, 500, 300)),
-                            "count": rng.choice((1, 1, 2)),
-                            "cpu": rng.choice((0, 0, 1)),
-                        }
-                    ]
-                }
-                for _ in range(rng.choice((1, 1, 2)))
-            ],
-        }
-        for i in range(rng.randint(1, 4))
-    ]
-    return {
-        "cluster": {"hosts": hosts},
-        "jobs": jobs,
-        "policy": {"terms": ["value", *rng.sample(("opened", "leftover"), rng.randint(0, 2))]},
-    }
+    """One to four hosts, one to five jobs, of which some run; each feature by its own chance."""
+    parts = chance(rng, 0.08)
+    round_: Raw = {"now": NOW, "cluster": cluster(rng, parts=parts), "jobs": []}
+    names = [host["name"] for host in round_["cluster"]["hosts"]]
+    if chance(rng, 0.4):
+        round_["tenants"] = _tenants(rng)
+    if chance(rng, 0.15):
+        round_["reservations"] = [_reservation(rng, round_["cluster"])]
+    number = rng.choice((1, 2, 2, 3, 3, 4, 5))
+    jobs = [_job(rng, round_, i, parts=parts) for i in range(number)]
+    many = rng.choice((0, 0, 1, 1, 2, 3))
+    settle(rng, round_, jobs[:many])
+    for job in round_["jobs"]:
+        costs(rng, job["running"])
+    round_["jobs"] += [job for job in jobs if "running" not in job]
+    rng.shuffle(round_["jobs"])
+    round_["policy"] = _policy(rng, round_, names)
+    return round_
 
 
-def plans(round_: Raw, _rng: Random) -> Iterator[Judged]:
-    """All plans."""
-    hosts, jobs = round_["cluster"]["hosts"], round_["jobs"]
-
-    def places(gpu: int, cpu: int, gpus: list[list[int]], cpus: list[int]) -> Iterator[Any]:
-        for h, left in enumerate(gpus):
-            if cpus[h] < cpu:
-                continue
-            able = [i for i, free in enumerate(left) if free >= min(gpu, WHOLE)]
-            for chosen in combinations(able, -(-gpu // WHOLE)):
-                yield h, chosen
-
-    def ways(tasks: list[Any], gpus: list[list[int]], cpus: list[int]) -> Iterator[Any]:
-        if not tasks:
-            yield ()
-            return
-        g, index, gpu, cpu = tasks[0]
-        for h, chosen in places(gpu, cpu, gpus, cpus):
-            for i in chosen:
-                gpus[h][i] -= min(gpu, WHOLE)
-            cpus[h] -= cpu
-            for rest in ways(tasks[1:], gpus, cpus):
-                yield ((g, index, h, chosen), *rest)
-            for i in chosen:
-                gpus[h][i] += min(gpu, WHOLE)
-            cpus[h] += cpu
-
-    def complete(number: int, gpus: list[list[int]], cpus: list[int]) -> Iterator[Any]:
-        if number == len(jobs):
-            yield (), [list(left) for left in gpus]
-            return
-        for rest, left in complete(number + 1, gpus, cpus):
-            yield (None, *rest), left
-        for o, option in enumerate(jobs[number]["options"]):
-            tasks = [
-                (g, index, group["gpu"], group["cpu"])
-                for g, group in enumerate(option["groups"])
-                for index in range(group["count"])
-            ]
-            for placed in ways(tasks, gpus, cpus):
-                for rest, left in complete(number + 1, gpus, cpus):
-                    yield ((o, placed), *rest), left
-
-    free = [[WHOLE] * host["gpus"] for host in hosts]
-    all_choices = complete(0, free, [host["cpu"] for host in hosts])
-    for number, (choices, left) in enumerate(all_choices):
-        if number == MAX_PLANS:
-            raise TooManyPlansError
-        used = sorted({task[2] for choice in choices if choice for task in choice[1]})
-        values = {
-            "value": sum(
-                sum(g["gpu"] * g["count"] for g in jobs[j]["options"][choice[0]]["groups"])
-                for j, choice in enumerate(choices)
-                if choice
-            ),
-            "opened": len(used),
-            "leftover": sum(sum(left[h]) for h in used),
-        }
-        terms = {term: values[term] for term in round_["policy"]["terms"]}
-        yield Judged(lambda choices=choices: written(round_, choices), terms)  # type: ignore[misc]
+def _tenants(rng: Random) -> list[Raw]:
+    tenants: list[Raw] = []
+    for name in ("t0", "t1")[: rng.randint(1, 2)]:
+        tenant: Raw = {"name": name}
+        if chance(rng, 0.5):
+            tenant["quota"] = {"gpu": rng.choice((500, 1000, 2000, 3000))}
+            if chance(rng, 0.3):
+                tenant["quota"]["cpu"] = rng.choice((1, 2, 4))
+        if chance(rng, 0.4):
+            most = tenant.get("quota", {}).get("gpu", 3000)
+            tenant["guarantee"] = {"gpu": rng.choice((0, most // 2, most))}
+        if chance(rng, 0.2):
+            tenant["weight"] = rng.choice((2, 3))
+        tenants.append(tenant)
+    return tenants
 
 
-def written(round_: Raw, choices: Any) -> Raw:
-    """Write a plan as a document."""
-    hosts = round_["cluster"]["hosts"]
-    decisions: list[Raw] = []
-    for job, choice in zip(round_["jobs"], choices, strict=True):
-        if choice is None:
-            decisions.append({"job": job["name"], "decision": "wait"})
-            continue
-        tasks = [
-            {"group": g, "index": i, "host": hosts[h]["name"], "gpus": list(gpus)}
-            for g, i, h, gpus in choice[1]
+def _reservation(rng: Random, document: Raw) -> Raw:
+    host = rng.choice(document["hosts"])
+    entry: Raw = {"host": host["name"]}
+    if chance(rng, 0.6):
+        entry["gpus"] = sorted(rng.sample(range(host["gpus"]), rng.randint(1, host["gpus"])))
+    return entry
+
+
+def _job(rng: Random, round_: Raw, number: int, *, parts: bool) -> Raw:
+    most = rng.choice((1, 1, 2, 2, 3))
+    job: Raw = {"name": f"j{number}", "options": options(rng, round_["cluster"], most, parts=parts)}
+    if chance(rng, 0.5):
+        job["priority"] = rng.choice((-1, 1, 2))
+    if chance(rng, 0.2):
+        job["weight"] = rng.choice((0, 2, 3))
+    if round_.get("tenants") and chance(rng, 0.8):
+        job["tenant"] = rng.choice(round_["tenants"])["name"]
+        if chance(rng, 0.15):
+            job["opportunistic"] = True
+    if chance(rng, 0.08):
+        level = (*round_["cluster"]["levels"], "host")[-1 - number % 2 * 0]
+        job["anti_affinity"] = {"label": "service", "level": level}
+    return job
+
+
+def _policy(rng: Random, round_: Raw, names: list[str]) -> Raw:
+    policy: Raw = {}
+    levels = (*round_["cluster"]["levels"], "host")
+    goals = ["value"] if chance(rng, 0.8) else []
+    if chance(rng, 0.12):
+        policy["vacate"] = rng.sample(names, rng.randint(1, min(2, len(names))))
+        goals.append("remaining")
+    if chance(rng, 0.12):
+        policy["freeing"] = {"level": rng.choice(levels), "gpu_worth_s": rng.choice((1, 2, 6))}
+        goals.append("freed")
+    others = [term for term in PLAIN_TERMS if term not in goals]
+    if round_.get("tenants"):
+        others += ["share", "entitled", "entitled"]
+    if chance(rng, 0.15):
+        others += ["stranded"]
+        others = ["stranded", *rng.sample(others, 2)]
+    if round_["cluster"].get("links"):
+        others.append("bottleneck")
+    rest = list(dict.fromkeys(rng.sample(others, min(len(others), rng.randint(0, 4)))))
+    rest = [term for term in rest if term not in goals]
+    terms = goals + rest if chance(rng, 0.6) else rng.sample(goals + rest, len(goals + rest))
+    policy["terms"] = terms or ["value"]
+    if "stranded" in terms and chance(rng, 0.5):
+        policy["mix"] = [
+            {"gpu": rng.choice((300, 1000, 2000, 0)), "cpu": rng.choice((0, 1)), "weight": w}
+            for w in range(1, rng.randint(2, 3))
         ]
-        entry = {"job": job["name"], "decision": "start", "option": choice[0], "tasks": tasks}
-        decisions.append(entry)
-    return {"decisions": decisions}
+    if chance(rng, 0.3):
+        policy["spread_weights"] = {
+            level: rng.choice((0, 1, 3))
+            for level in rng.sample(levels, rng.randint(1, len(levels)))
+        }
+    return policy
 
 
-POLICY = Policy("gang", draw, plans)
+@contextmanager
+def _counting() -> Iterator[None]:
+    """Solve with the count models, as if the round were large."""
+    usual = run.MAX_EXACT_CELLS
+    run.MAX_EXACT_CELLS = 0
+    try:
+        yield
+    finally:
+        run.MAX_EXACT_CELLS = usual
+
+
+SETTINGS = (Setting("exact", 3), Setting("counting", 2, _counting))
+POLICY = Policy("gang", draw, plans, SETTINGS)

@@ -1,0 +1,300 @@
+"""A round as the rule book sees it, read from its JSON document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
+
+from fuzz.policy import Raw
+
+WHOLE = 1000
+HOST = "host"
+DEFAULT_WEIGHTS = {"rack": 1, "block": 4}
+Place: TypeAlias = tuple[int, int, int, tuple[int, ...], int | None]
+"""Of a task: its group, its index there, the number of its host, its GPUs, its MIG slot."""
+
+
+class Slice(NamedTuple):
+    """A kind of MIG slice: compute slices, memory slices, where it starts, media extensions."""
+
+    compute: int
+    size: int
+    starts: tuple[int, ...]
+    media: bool = False
+
+
+SLICES_80 = {
+    "1g.10gb": Slice(1, 1, (0, 1, 2, 3, 4, 5, 6)),
+    "1g.10gb+me": Slice(1, 1, (0, 1, 2, 3, 4, 5, 6), media=True),
+    "1g.20gb": Slice(1, 2, (0, 2, 4, 6)),
+    "2g.20gb": Slice(2, 2, (0, 2, 4)),
+    "3g.40gb": Slice(3, 4, (0, 4)),
+    "4g.40gb": Slice(4, 4, (0,)),
+    "7g.80gb": Slice(7, 8, (0,)),
+}
+"""Of the one product that rounds are drawn with."""
+CUT = "A100-SXM4-80GB"
+CUT_MEMORY = 81_920
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A host; `domains` are outermost first and end with the host itself.
+
+    `gpu_memory` is None where nobody knows, and `slices` are empty where GPUs cannot be cut.
+    """
+
+    number: int
+    name: str
+    gpus: int
+    model: str | None
+    gpu_memory: int | None
+    slices: Mapping[str, Slice]
+    has: Mapping[str, int]
+    domains: tuple[str, ...]
+    healthy: bool
+    reserved: bool
+    reserved_gpus: frozenset[int]
+    vacated: bool
+    busy: bool
+
+    @property
+    def open(self) -> bool:
+        """Whether tasks may arrive."""
+        return self.healthy and not self.reserved and not self.vacated
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A task group; levels are positions in `Host.domains`, `hosts` are numbers.
+
+    A task takes `each` milli-GPU of each of `number` GPUs.
+    """
+
+    count: int
+    gpu: int
+    number: int
+    each: int
+    wants: tuple[tuple[str, int], ...]
+    models: tuple[str, ...] | None
+    hosts: frozenset[int] | None
+    required: int | None
+    preferred: tuple[str, ...] | None
+    slices: tuple[int, int] | None
+    apart: tuple[int, int] | None
+    communication: Mapping[str, Any] | None
+    gpu_memory: int
+    profile: str | None
+
+    @property
+    def milli(self) -> int:
+        """Milli-GPU of all tasks."""
+        return self.count * self.gpu
+
+    @property
+    def ordered(self) -> bool:
+        """Whether it matters which of its tasks is where."""
+        return self.slices is not None or self.communication is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A way to run a job; `asks` is what all its tasks ask of each resource, `gpu` included."""
+
+    groups: tuple[Group, ...]
+    value: int
+    progress: int
+    required: int | None
+    asks: Mapping[str, int]
+
+    def tasks(self) -> Iterator[tuple[int, int]]:
+        """Yield group and index of each task."""
+        for number, group in enumerate(self.groups):
+            for index in range(group.count):
+                yield number, index
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """Where a job runs, and what stopping it costs before the milli-GPU of its tasks."""
+
+    option: int
+    places: tuple[Place, ...]
+    pinned: bool
+    migrate_cost: int
+    preempt_cost: int
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job; `label` is that of its anti-affinity, with the position of its level."""
+
+    number: int
+    name: str
+    tenant: str | None
+    priority: int
+    opportunistic: bool
+    label: tuple[str, int] | None
+    options: tuple[Option, ...]
+    running: Running | None
+
+
+class Facts:
+    """A round: its hosts and jobs by number, and the rest of the document as it is."""
+
+    def __init__(self, round_: Raw) -> None:
+        self.raw = round_
+        cluster = round_["cluster"]
+        self.levels: tuple[str, ...] = (*cluster.get("levels", ()), HOST)
+        self.policy: Raw = round_.get("policy", {})
+        self.tenants: list[Raw] = round_.get("tenants", [])
+        self.hosts = tuple(self._hosts(cluster))
+        self.numbers = {host.name: host.number for host in self.hosts}
+        self.jobs = tuple(self._job(n, job) for n, job in enumerate(round_.get("jobs", [])))
+
+    def position(self, level: str | None) -> int | None:
+        """Return where a level stands in `Host.domains`."""
+        return None if level is None else self.levels.index(level)
+
+    @cached_property
+    def weights(self) -> dict[str, int]:
+        """Weights of the levels in the term `spread`."""
+        given: dict[str, int] | None = self.policy.get("spread_weights")
+        usual = {name: w for name, w in DEFAULT_WEIGHTS.items() if name in self.levels}
+        return usual if given is None else given
+
+    def _hosts(self, cluster: Raw) -> Iterator[Host]:
+        parents = {domain["name"]: domain.get("parent") for domain in cluster.get("domains", ())}
+        reservations = self.raw.get("reservations", ())
+        vacated = {name for entry in self.policy.get("vacate", ()) for name in named(entry)}
+        busy = {
+            task["host"]
+            for job in self.raw.get("jobs", ())
+            if job.get("running") is not None
+            for task in job["running"]["tasks"]
+        }
+        entries = [(name, entry) for entry in cluster["hosts"] for name in named(entry["name"])]
+        for number, (name, entry) in enumerate(entries):
+            above: list[str] = []
+            domain = entry.get("parent")
+            while domain is not None:
+                above.append(domain)
+                domain = parents[domain]
+            model = entry.get("gpu_model") if entry["gpus"] else None
+            cut = model == CUT and entry.get("mig", True)
+            mine = [entry for entry in reservations if name in named(entry["host"])]
+            yield Host(
+                number,
+                name,
+                entry["gpus"],
+                model,
+                entry.get("gpu_memory", CUT_MEMORY if model == CUT else None),
+                SLICES_80 if cut else {},
+                {
+                    "cpu": entry.get("cpu", 0),
+                    "memory": entry.get("memory", 0),
+                    **entry.get("resources", {}),
+                },
+                (*reversed(above), name),
+                entry.get("healthy", True),
+                any(entry.get("gpus") is None for entry in mine),
+                frozenset(gpu for entry in mine for gpu in entry.get("gpus") or ()),
+                name in vacated,
+                name in busy,
+            )
+
+    def _job(self, number: int, job: Raw) -> Job:
+        weight = job.get("weight", 1)
+        options = tuple(self._option(option, weight) for option in job["options"])
+        label: Raw | None = job.get("anti_affinity")
+        return Job(
+            number,
+            job["name"],
+            job.get("tenant"),
+            job.get("priority", 0),
+            job.get("opportunistic", False),
+            None if label is None else (label["label"], self.levels.index(label["level"])),
+            options,
+            self._running(job.get("running"), options),
+        )
+
+    def _option(self, option: Raw, weight: int) -> Option:
+        groups = tuple(self._group(group) for group in option["groups"])
+        milli = sum(group.milli for group in groups)
+        asks = {"gpu": milli}
+        for group in groups:
+            for name, amount in group.wants:
+                asks[name] = asks.get(name, 0) + group.count * amount
+        value = option.get("value")
+        return Option(
+            groups,
+            milli * weight if value is None else value,
+            option.get("progress", 0),
+            self.position(option.get("required")),
+            asks,
+        )
+
+    def _group(self, group: Raw) -> Group:
+        profile = group.get("mig")
+        gpu = group["gpu"] if profile is None else WHOLE * SLICES_80[profile].compute // 7
+        hosts, preferred = group.get("hosts"), group.get("preferred")
+        slices, apart = group.get("slices"), group.get("apart")
+        wants = {"cpu": group.get("cpu", 0), "memory": group.get("memory", 0)}
+        wants |= group.get("resources", {})
+        return Group(
+            group.get("count", 1),
+            gpu,
+            -(-gpu // WHOLE),
+            min(gpu, WHOLE),
+            tuple((name, amount) for name, amount in wants.items() if amount),
+            tuple(group["gpu_models"]) if group.get("gpu_models") is not None else None,
+            None
+            if hosts is None
+            else frozenset(self.numbers[name] for entry in hosts for name in named(entry)),
+            self.position(group.get("required")),
+            None if preferred is None else tuple(preferred),
+            None if slices is None else (slices["size"], self.levels.index(slices["required"])),
+            None if apart is None else (self.levels.index(apart["level"]), apart.get("most", 1)),
+            group.get("communication"),
+            group.get("gpu_memory", 0),
+            profile,
+        )
+
+    def _running(self, running: Raw | None, options: tuple[Option, ...]) -> Running | None:
+        if running is None:
+            return None
+        number = running.get("option", 0)
+        places = [
+            (
+                task.get("group", 0),
+                task.get("index", 0),
+                self.numbers[task["host"]],
+                tuple(sorted(task.get("gpus", ()))),
+                task.get("slot"),
+            )
+            for task in running["tasks"]
+        ]
+        checkpoint = running.get("checkpoint")
+        lost = 0 if checkpoint is None else self.raw.get("now", 0) - checkpoint
+        usual = options[number].asks["gpu"] * (lost + running.get("restart_s", 0))
+        migrate, preempt = running.get("migrate_cost"), running.get("preempt_cost")
+        return Running(
+            number,
+            tuple(sorted(places)),
+            running.get("pinned", False),
+            usual if migrate is None else migrate,
+            usual if preempt is None else preempt,
+        )
+
+
+def named(entry: str) -> list[str]:
+    """Return the hosts that a name or a range such as `h[0-2]` stands for."""
+    if "[" not in entry:
+        return [entry]
+    before, _, rest = entry.partition("[")
+    bounds, _, after = rest.partition("]")
+    first, _, last = bounds.partition("-")
+    width = len(first)
+    return [f"{before}{i:0{width}d}{after}" for i in range(int(first), int(last) + 1)]

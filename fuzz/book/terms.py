@@ -1,0 +1,252 @@
+"""The values of a plan's terms, by the formulas of docs/glossary.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import combinations
+from typing import NamedTuple
+
+from fuzz.book.choices import MIGRATE, PREEMPT, START, Choice, Choices
+from fuzz.book.collectives import collectives
+from fuzz.book.facts import WHOLE, Job
+from fuzz.book.judgement import Judgement
+from fuzz.policy import Raw
+
+UNIT = 100_000
+MOST_SHARES = 8
+
+
+class Share(NamedTuple):
+    """The dominant share of a tenant, and of which resource it is."""
+
+    tenant: str
+    share: int
+    resource: str | None
+
+
+class Terms:
+    """The terms of a round. What a job adds by itself is remembered by its choice."""
+
+    def __init__(self, judgement: Judgement, extra: Mapping[str, Callable[[Choices], int]]) -> None:
+        self.facts, self.judgement = judgement.facts, judgement
+        self.names: tuple[str, ...] = tuple(self.facts.policy["terms"])
+        self._alone: dict[str, Callable[[Job, Choice], int]] = {
+            "value": self._value,
+            "progress": self._progress,
+            "entitled": self._entitled,
+            "disruption": self._disruption,
+            "spread": self._spread,
+            "proximity": self._proximity,
+            "bottleneck": self._bottleneck,
+        }
+        self._together: dict[str, Callable[[Choices], int]] = {
+            "remaining": self._remaining,
+            "freed": self._freed,
+            "opened": self._opened,
+            "leftover": self._leftover,
+            "stranded": self._stranded,
+            **extra,
+        }
+        self._known: dict[tuple[int, Choice, str], int] = {}
+
+    def __call__(self, choices: Choices) -> dict[str, int]:
+        """Return the values of all terms, in the order of the policy."""
+        values: dict[str, int] = {}
+        for name in self.names:
+            if name == "share":
+                values |= self._sums(choices)
+            elif name in self._alone:
+                values[name] = self._sum(name, choices)
+            else:
+                values[name] = self._together[name](choices)
+        return values
+
+    def shares(self, choices: Choices) -> list[Share]:
+        """Return the dominant share of each tenant that has jobs."""
+        capacity: dict[str, int] = {"gpu": 0}
+        for host in self.facts.hosts:
+            if host.healthy:
+                capacity["gpu"] += host.gpus * WHOLE
+                for name, amount in host.has.items():
+                    capacity[name] = capacity.get(name, 0) + amount
+        found = []
+        for tenant in self.facts.tenants:
+            mine = [job for job in self.facts.jobs if job.tenant == tenant["name"]]
+            if not mine:
+                continue
+            held: dict[str, int] = {}
+            for job in mine:
+                choice = choices[job.number]
+                for name, amount in job.options[choice.option].asks.items() if choice.runs else ():
+                    held[name] = held.get(name, 0) + amount
+            weight = tenant.get("weight", 1)
+            of = [
+                (UNIT * held.get(name, 0) // (most * weight), name)
+                for name, most in capacity.items()
+                if most
+            ]
+            share, resource = max(of, default=(0, None))
+            found.append(Share(tenant["name"], share, resource))
+        return found
+
+    def _sums(self, choices: Choices) -> dict[str, int]:
+        ordered = sorted(one.share for one in self.shares(choices))
+        assert len(ordered) <= MOST_SHARES
+        names = ["share", *(f"share_{k}" for k in range(2, len(ordered) + 1))]
+        return {name: sum(ordered[: k + 1]) for k, name in enumerate(names)}
+
+    def _sum(self, name: str, choices: Choices) -> int:
+        total = 0
+        for job, choice in zip(self.facts.jobs, choices, strict=True):
+            key = job.number, choice, name
+            if key not in self._known:
+                self._known[key] = self._alone[name](job, choice)
+            total += self._known[key]
+        return total
+
+    def _value(self, job: Job, choice: Choice) -> int:
+        return self._gained(job, choice, lambda number: job.options[number].value)
+
+    def _progress(self, job: Job, choice: Choice) -> int:
+        return self._gained(job, choice, lambda number: job.options[number].progress)
+
+    def _entitled(self, job: Job, choice: Choice) -> int:
+        standing = self.judgement.standing
+        return self._gained(
+            job,
+            choice,
+            lambda number: job.options[number].value if standing.entitled(job, number) else 0,
+        )
+
+    def _gained(self, job: Job, choice: Choice, worth: Callable[[int], int]) -> int:
+        if choice.kind == START:
+            return worth(choice.option)
+        if choice.kind == PREEMPT and job.running is not None:
+            return -worth(job.running.option)
+        return 0
+
+    def _disruption(self, job: Job, choice: Choice) -> int:
+        if job.running is None:
+            return 0
+        option = job.options[job.running.option]
+        if choice.kind == PREEMPT:
+            return job.running.preempt_cost + option.asks["gpu"]
+        if choice.kind == MIGRATE:
+            moved = self.judgement.arrivals(job, choice)
+            milli = sum(option.groups[place[0]].gpu for place in moved)
+            return job.running.migrate_cost + milli
+        return 0
+
+    def _spread(self, job: Job, choice: Choice) -> int:
+        total = 0
+        for g, group in enumerate(job.options[choice.option].groups) if choice.anew else ():
+            levels = self.facts.weights if group.preferred is None else group.preferred
+            used = [self.facts.hosts[p[2]].domains for p in choice.places if p[0] == g]
+            for level in set(levels) & self.facts.weights.keys():
+                position = self.facts.levels.index(level)
+                beyond = len({domains[position] for domains in used}) - 1
+                total += group.milli * self.facts.weights[level] * beyond
+        return total
+
+    def _proximity(self, _job: Job, choice: Choice) -> int:
+        if not choice.anew:
+            return 0
+        paths = [self.facts.hosts[place[2]].domains for place in choice.places]
+        return sum(a != b for x, y in combinations(paths, 2) for a, b in zip(x, y, strict=True))
+
+    def _bottleneck(self, job: Job, choice: Choice) -> int:
+        return sum(one.time_us for one in collectives(self.facts, job, choice))
+
+    def _remaining(self, choices: Choices) -> int:
+        return sum(
+            job.options[choice.option].groups[place[0]].gpu
+            for job, choice in zip(self.facts.jobs, choices, strict=True)
+            for place in choice.places
+            if self.facts.hosts[place[2]].vacated
+        )
+
+    def _freed(self, choices: Choices) -> int:
+        freeing: Raw = self.facts.policy["freeing"]
+        position = self.facts.levels.index(freeing.get("level", "host"))
+        before = {host.domains[position] for host in self.facts.hosts if host.busy}
+        after = {
+            self.facts.hosts[place[2]].domains[position]
+            for choice in choices
+            for place in choice.places
+        }
+        worth = WHOLE * freeing["gpu_worth_s"]
+        total = -self._sum("disruption", choices)
+        for host in self.facts.hosts:
+            domain = host.domains[position]
+            total += ((domain in before) - (domain in after)) * worth * host.gpus
+        return total
+
+    def _arrived(self, choices: Choices) -> set[int]:
+        return {
+            place[2]
+            for job, choice in zip(self.facts.jobs, choices, strict=True)
+            for place in self.judgement.arrivals(job, choice)
+        }
+
+    def _opened(self, choices: Choices) -> int:
+        return sum(not self.facts.hosts[h].busy for h in self._arrived(choices))
+
+    def _leftover(self, choices: Choices) -> int:
+        arrived = self._arrived(choices)
+        used = sum(
+            job.options[choice.option].groups[place[0]].gpu
+            for job, choice in zip(self.facts.jobs, choices, strict=True)
+            for place in choice.places
+            if place[2] in arrived
+        )
+        return sum(self.facts.hosts[h].gpus * WHOLE for h in arrived) - used
+
+    def _stranded(self, choices: Choices) -> int:
+        left = [dict(host.has) for host in self.facts.hosts]
+        gpus = [[WHOLE] * host.gpus for host in self.facts.hosts]
+        cut: set[tuple[int, int]] = set()
+        for job, choice in zip(self.facts.jobs, choices, strict=True):
+            for place in choice.places:
+                group = job.options[choice.option].groups[place[0]]
+                for name, amount in group.wants:
+                    left[place[2]][name] -= amount
+                for gpu in place[3]:
+                    gpus[place[2]][gpu] -= group.each
+                    if group.profile is not None:
+                        cut.add((place[2], gpu))
+        total = 0
+        for kind, weight in self._kinds():
+            gpu, each = kind["gpu"], min(kind["gpu"], WHOLE)
+            wants = {"cpu": kind.get("cpu", 0), "memory": kind.get("memory", 0)}
+            wants |= kind.get("resources", {})
+            models = kind.get("gpu_models")
+            for host in self.facts.hosts:
+                if not host.open:
+                    continue
+                free = [
+                    0 if i in host.reserved_gpus else amount
+                    for i, amount in enumerate(gpus[host.number])
+                ]
+                fit = [
+                    amount
+                    for i, amount in enumerate(free)
+                    if amount >= each and (host.number, i) not in cut
+                ]
+                room = (
+                    gpu > 0
+                    and len(fit) >= -(-gpu // WHOLE)
+                    and all(left[host.number].get(n, 0) >= a for n, a in wants.items())
+                    and (models is None or host.model in models)
+                )
+                total += weight * (sum(free) - (sum(fit) if room else 0))
+        return total
+
+    def _kinds(self) -> list[tuple[Raw, int]]:
+        mix = self.facts.policy.get("mix")
+        if mix is not None:
+            return [(kind, kind.get("weight", 1)) for kind in mix]
+        found: list[tuple[Raw, int]] = []
+        for job in self.facts.raw["jobs"]:
+            option = job["options"][(job.get("running") or {}).get("option", 0)]
+            found += [(g, g.get("count", 1)) for g in option["groups"] if g.get("mig") is None]
+        return found

@@ -1,0 +1,104 @@
+"""From choices to the document of a plan."""
+
+from __future__ import annotations
+
+from random import Random
+
+from fuzz.book.choices import MIGRATE, PREEMPT, Choices
+from fuzz.book.collectives import collectives
+from fuzz.book.facts import Job, Place
+from fuzz.book.room import Room
+from fuzz.book.terms import Terms
+from fuzz.policy import Raw
+
+
+def written(terms: Terms, choices: Choices, seed: int) -> Raw:
+    """Write a plan, with the sections that its policy wants; the seed draws what is left open."""
+    facts, judgement = terms.facts, terms.judgement
+    decisions: list[Raw] = []
+    for job, choice in zip(facts.jobs, choices, strict=True):
+        entry: Raw = {"job": job.name, "decision": choice.kind}
+        if choice.runs:
+            tasks = [_task(facts.hosts[place[2]].name, place) for place in choice.places]
+            entry |= {"option": choice.option, "tasks": tasks}
+        if choice.kind == PREEMPT:
+            by = judgement.displacer(choices, job)
+            others = [other.name for other in facts.jobs if choices[other.number].anew]
+            if by is not None or others:
+                entry["displaced_by"] = others[0] if by is None else facts.jobs[by].name
+        decisions.append(entry)
+    sections = [
+        section
+        for section in (_moves(terms, choices, Random(seed)), _communication(terms, choices))
+        if section is not None
+    ]
+    if "share" in terms.names:
+        tenants = [share._asdict() for share in terms.shares(choices)]
+        sections.append({"kind": "shares", "tenants": tenants})
+    return {"decisions": decisions, "sections": sections}
+
+
+def _task(host: str, place: Place) -> Raw:
+    group, index, _, gpus, slot = place
+    task: Raw = {"group": group, "index": index, "host": host, "gpus": list(gpus)}
+    return task if slot is None else {**task, "slot": slot}
+
+
+def _communication(terms: Terms, choices: Choices) -> Raw | None:
+    anew = [pair for pair in zip(terms.facts.jobs, choices, strict=True) if pair[1].anew]
+    anew.sort(key=lambda pair: pair[1].kind != MIGRATE)
+    found = [c for job, choice in anew for c in collectives(terms.facts, job, choice)]
+    if not found:
+        return None
+    return {"kind": "communication", "groups": [one._asdict() for one in found]}
+
+
+def _moves(terms: Terms, choices: Choices, rng: Random) -> Raw | None:
+    """Write an order of the moves: all who migrate stop first, or only those who have to."""
+    facts = terms.facts
+    stop = [job.name for job in facts.jobs if choices[job.number].kind == PREEMPT]
+    move = [job for job in facts.jobs if choices[job.number].kind == MIGRATE]
+    if not stop and not move:
+        return None
+    rng.shuffle(move)
+    if rng.random() < 0.5:
+        return {"kind": "moves", "steps": stop, "needs_spare": [job.name for job in move]}
+    room = Room(facts)
+    for job in facts.jobs:
+        if job.running is not None and choices[job.number].kind != PREEMPT:
+            _take(room, job, job.running.places)
+    steps, spare, waiting = list(stop), [], list(move)
+    while waiting:
+        ready = next((job for job in waiting if _goes(room, job, choices)), None)
+        if ready is None:
+            away = waiting.pop(0)
+            assert away.running is not None
+            _take(room, away, away.running.places, -1)
+            spare.append(away.name)
+        else:
+            waiting.remove(ready)
+            steps.append(ready.name)
+    return {"kind": "moves", "steps": steps, "needs_spare": spare}
+
+
+def _goes(room: Room, job: Job, choices: Choices) -> bool:
+    """Move a job if its new place is free beside what it holds itself."""
+    assert job.running is not None
+    groups = job.options[job.running.option].groups
+    _take(room, job, job.running.places, -1)
+    taken: list[Place] = []
+    for place in choices[job.number].places:
+        if not room.holds(groups[place[0]], place):
+            _take(room, job, tuple(taken), -1)
+            _take(room, job, job.running.places)
+            return False
+        room.take(groups[place[0]], place)
+        taken.append(place)
+    return True
+
+
+def _take(room: Room, job: Job, places: tuple[Place, ...], sign: int = 1) -> None:
+    assert job.running is not None
+    groups = job.options[job.running.option].groups
+    for place in places:
+        room.take(groups[place[0]], place, sign)
