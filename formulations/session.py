@@ -158,6 +158,8 @@ class Session:
         What went wrong on the way.
     wall_stopped
         Whether the clock ended some search, so that a repetition may differ.
+    budget
+        Seconds that a deterministic round may plan with, whatever the clock says.
     """
 
     solve: Solve
@@ -172,14 +174,29 @@ class Session:
     proven: bool = False
     degraded: list[str] = field(default_factory=list)
     wall_stopped: bool = False
+    budget: float = WORK
 
     def remaining(self) -> float:
-        """Seconds left before the deadline; negative after it."""
+        """Seconds left to plan with: before the deadline, negative after it.
+
+        In a deterministic round always all of the `budget`: how much work is done must not hang on
+        how fast the work before it was.
+        """
+        return self.budget if self.deterministic else self.before_deadline()
+
+    def before_deadline(self) -> float:
+        """Seconds by the clock before the deadline, in a deterministic round, too."""
         return self.deadline - time.monotonic()
 
     def expired(self, reserve: float = 0.0) -> bool:
-        """Whether no more than `reserve` seconds are left; then the clock has decided something."""
-        late = self.remaining() <= reserve
+        """Whether no more than `reserve` seconds are left; then the clock has decided something.
+
+        In a deterministic round only the deadline itself counts, and nothing is held in reserve.
+        """
+        return self._ends(self.before_deadline(), 0.0 if self.deterministic else reserve)
+
+    def _ends(self, seconds: float, reserve: float = 0.0) -> bool:
+        late = seconds <= max(0.0, reserve)
         self.wall_stopped |= late
         return late
 
@@ -212,17 +229,18 @@ class Session:
         continuous columns go to HiGHS, which alone tells the prices, or to SCIP if they say in
         which order to branch; `interior`, `cutoff`, `proving` and `presolve` as in `Limits`.
         """
-        if self.expired():
+        # The clock goes on meanwhile: one look at it.
+        left = self.before_deadline()
+        if self._ends(left) or min(share, most) <= 0:
             return None
-        seconds = min(self.remaining() * share, most)
         backend = self.backend if arrays.integer.all() else "highs"
         if arrays.priority is not None:
             backend = "scip"
         limits = Limits(
-            seconds=self.remaining() if self.deterministic else seconds,
+            seconds=left if self.deterministic else min(left * share, most),
             gap=self.gap / 2 if gap is None else gap,
             seed=self.seed,
-            work=min(most, WORK) * share if self.deterministic else None,
+            work=min(most, WORK, self.budget) * share if self.deterministic else None,
             memory_mib=self.memory_mib,
             interior=interior,
             cutoff=cutoff,

@@ -81,6 +81,7 @@ class Settings:
                 seed=self.seed,
                 deterministic=self.deterministic,
                 memory_mib=self.memory_mib,
+                budget=self.seconds,
             )
         finally:
             if isinstance(own, Worker) and solver is None:

@@ -45,7 +45,8 @@ def run(
         A schedule of promises that the last round has left.
     """
     yield from resting_bounds(admission)
-    choosing = replace(session, deadline=session.deadline - PLACING * max(0.0, session.remaining()))
+    left = max(0.0, session.before_deadline())
+    choosing = replace(session, deadline=session.deadline - PLACING * left)
     problem = admission.problem
     if not problem.ways:
         nothing = Schedule(

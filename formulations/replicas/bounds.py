@@ -204,7 +204,7 @@ def _better(
             yield question.bound(step)
             if question.plus:
                 least[question.term] = step.bound - sum(held[name] for name in question.plus)
-            late = not session.deterministic and session.expired(until)
+            late = session.expired(until)
             if late or session.proven or near(step.bound, question.goal, session.gap):
                 break
 

@@ -245,7 +245,7 @@ class _Fixing:
         choice = Choice(free, self.copied & stays, largest(pool, large))
         outcome = self._session.optimise(
             whole.arrays("copies", self._holds, choice),
-            share=SHARE * left / self._session.remaining(),
+            most=SHARE * left,
             gap=BETTER,
             cutoff=most,
         )

@@ -40,8 +40,7 @@ def with_least(pool: Pool, holds: Mapping[str, int], session: Session, number: i
     np.gcd.at(unit, wan.read_dataset, wan.read_gib)
     until = (1 - SHARE) * session.remaining()
     for p in largest_first(pool)[:number].tolist():
-        late = not session.deterministic and session.expired(until)
-        if late or not pool.fresh[p].any():
+        if session.expired(until) or not pool.fresh[p].any():
             break
         alone = program_of(fewer(pool, np.arange(len(least)) == p))
         found = relaxed_if_any(alone.arrays(TOGETHER, holds), session, ONE)

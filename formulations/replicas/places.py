@@ -122,15 +122,14 @@ class Places:
             keys = list(answers)[k : k + THREADS * WIDTH]
             leaves = [self._leaf(root.bound, answers[key], self._start) for key in keys]
             found |= dict(zip(keys, self._turn(leaves, PROBING, np.inf), strict=True))
-            if not self._session.deterministic and self._session.expired(until):
+            if self._session.expired(until):
                 break
         self._probed = {key: leaf.bound for key, leaf in found.items()}
         for p in datasets.tolist():
             if (p, NONE) in found:
                 costs = [bound - root.bound for (q, _), bound in self._probed.items() if q == p]
                 self._size[p] = growth(np.maximum(costs, LEAST * max(1, root.bound)))
-        late = not self._session.deterministic and self._session.expired(until)
-        if self._size and not late:
+        if self._size and not self._session.expired(until):
             p = min(self._size, key=self._size.__getitem__)
             mine = sorted((key for key in found if key[0] == p), key=self._probed.__getitem__)
             mine = mine[: THREADS * WIDTH]
@@ -153,8 +152,7 @@ class Places:
             if now > known:
                 known = now
                 yield Proven(known, certified=False)
-            late = not session.deterministic and session.expired(until)
-            if not grows or late or turns >= MOST_TURNS:
+            if not grows or session.expired(until) or turns >= MOST_TURNS:
                 return
             grows = self._grows(goal)
             turns += session.deterministic
