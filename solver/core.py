@@ -103,7 +103,8 @@ class Core:
         stays = kept[arrays.indices]
         number = np.bincount(at[stays], minlength=arrays.rows)
         position = np.cumsum(kept) - 1
-        conditional = arrays.when != ALWAYS
+        when, conditional = arrays.when.copy(), arrays.when != ALWAYS
+        when[conditional] = position[when[conditional]]
         smaller = replace(
             arrays,
             cost=arrays.cost[kept],
@@ -116,7 +117,7 @@ class Core:
             indptr=np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(number)]),
             indices=position[arrays.indices[stays]],
             data=arrays.data[stays],
-            when=np.where(conditional, position[arrays.when], ALWAYS),
+            when=when,
         )
         return cls(smaller, kept, left)
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from placewright import solve_round
+from placewright.formulations.geo import run
 from placewright.instances.geo import Geo
 from placewright.instances.geo_generator import generate
 from placewright.instances.round import Round
@@ -70,3 +71,16 @@ def test_many_datasets_that_nobody_reads_stay_where_they_are():
     assert verify(lacking, plan).ok
     assert not plan.certificate.degraded
     assert plan.certificate.terms[0].value == 0
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("change", CHANGES)
+def test_so_has_one_that_is_decided_region_by_region(monkeypatch, change):
+    monkeypatch.setattr(run, "SMALL", -1)
+    monkeypatch.setattr(run, "MEDIUM", -1)
+    round_ = generate(policy="geo", regions=3, datasets=5, jobs=40, gpus=240)
+    lacking = Round.model_validate({**dict(round_), **change(round_)})
+    plan = solve_round(lacking, isolation="none", time_limit=4)
+    assert verify(lacking, plan).ok
+    assert plan.certificate is not None
+    assert plan.certificate.degraded == ()

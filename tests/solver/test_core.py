@@ -88,3 +88,14 @@ def test_a_column_without_a_bound_that_pays_leaves_nothing_known() -> None:
     assert known is not None
     assert known.loss.tolist() == [0.0, 1.0]
     assert known.within(0.5).tolist() == [True, False]
+
+
+def test_a_model_without_columns_has_a_core_like_it() -> None:
+    model = Model()
+    x = model.variables("x", 0)
+    model.rows("room", 1, upper=3.0)
+    model.term("worth", x, [], sense="max", constant=3.0)
+    arrays = model.arrays("worth")
+    core = Core.of(arrays, np.zeros(0, dtype=np.bool_), np.zeros(0))
+    assert core.arrays.columns == 0
+    assert core.whole(np.zeros(0)).tolist() == []
