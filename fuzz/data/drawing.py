@@ -23,11 +23,11 @@ def some(rng: Random, items: Sequence[T], least: int = 1) -> list[T]:
     return [item for i, item in enumerate(items) if i in chosen]
 
 
-def draw_world(rng: Random, policy: str) -> Raw:
-    """Return a round without jobs: hosts, links and data."""
+def draw_world(rng: Random, policy: str, *, least: int = 0) -> Raw:
+    """Return a round without jobs: hosts with `least` GPUs or more, links and data."""
     regions = [f"r{i}" for i in range(rng.choices((1, 2, 3), (1, 9, 5))[0])]
     level = rng.choice(("region", "region", "zone"))
-    cluster = _cluster(rng, regions, level)
+    cluster = _cluster(rng, regions, level, least)
     datasets = [
         _dataset(rng, f"d{i}", regions) for i in range(rng.choices((0, 1, 2, 3), (1, 5, 5, 2))[0])
     ]
@@ -84,7 +84,7 @@ def draw_reads(rng: Random, drawn: Raw) -> list[Raw]:
     ]
 
 
-def _cluster(rng: Random, regions: list[str], level: str) -> Raw:
+def _cluster(rng: Random, regions: list[str], level: str, least: int) -> Raw:
     racks = rng.random() < 0.3
     domains: list[Raw] = [{"name": region, "level": level} for region in regions]
     hosts: list[Raw] = []
@@ -95,7 +95,7 @@ def _cluster(rng: Random, regions: list[str], level: str) -> Raw:
             domains += [{"name": name, "level": "rack", "parent": region} for name in parents]
         for i in range(rng.choices((0, 1, 2), (1, 12, 5))[0]):
             host: Raw = {"name": f"{region}h{i}", "parent": rng.choice(parents)}
-            host["gpus"] = rng.choices((0, 1, 2, 3), (1, 9, 9, 2))[0]
+            host["gpus"] = max(least, rng.choices((0, 1, 2, 3), (1, 9, 9, 2))[0])
             if host["gpus"]:
                 host["gpu_model"] = rng.choices(MODELS, (3, 1))[0]
             if rng.random() < 0.07:

@@ -1,0 +1,385 @@
+"""The policy `geo`: which region runs which job now, on which hosts.
+
+All plans of the round of gangs are enumerated (`fuzz.book`) in which each job lies in one region,
+with all ways to read over links. Copies that are ordered for jobs which wait count in no term: so
+they come in a sample, as do the reasons of jobs that wait. The sample of invalid plans has tasks
+elsewhere, reads that are missing or wrong, reasons that are not true, and schedules with a change.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from copy import deepcopy
+from functools import partial
+from random import Random
+from typing import NamedTuple
+
+from fuzz.book.choices import MIGRATE, START, WAIT, Choice, Choices, Enumeration
+from fuzz.book.facts import WHOLE, Facts, Job
+from fuzz.book.judgement import Judgement
+from fuzz.book.mutations import mutated
+from fuzz.book.terms import Terms
+from fuzz.book.writing import written
+from fuzz.data.carrying import Carried, carry
+from fuzz.data.changing import changed
+from fuzz.data.drawing import draw_reads, draw_world, regions_of, some
+from fuzz.data.reading import Reading, Sources, Waiting
+from fuzz.data.replay import broken
+from fuzz.data.world import World, read_world
+from fuzz.drawing import chance, costs, options, settle
+from fuzz.policy import Judged, Policy, Raw, Setting, TooManyPlansError
+from placewright.formulations.geo import run
+
+COSTS = ("remote_reads", "egress_cost", "gpu_cost")
+PLACES = ("disruption", "spread", "proximity", "opened")
+MAX_PLANS = 2_000
+SPOILT, MUTATED, WAITING = 8, 8, 12
+"""Invalid plans that the enumeration meets, changed plans, and plans that say why jobs wait."""
+
+
+class Said(NamedTuple):
+    """What a plan says of data: sources, reasons, jobs that wait for it, copies."""
+
+    readers: list[Raw]
+    reasons: Mapping[str, str]
+    waiting: list[Raw]
+    carried: Carried
+
+
+def draw(rng: Random) -> Raw:
+    """Draw a round."""
+    drawn = draw_world(rng, "geo", least=1)
+    if chance(rng, 0.3):
+        for host in drawn["cluster"]["hosts"]:
+            host |= {"cpu": rng.choice((1, 2, 4)), "memory": rng.choice((1, 3, 5))}
+    drawn["tenants"] = [{"name": name} for name in ("t0", "t1")]
+    if chance(rng, 0.25):
+        drawn["tenants"][0]["quota"] = {"gpu": WHOLE * rng.randint(1, 3)}
+    for region in drawn["geo"]["regions"]:
+        if chance(rng, 0.2):
+            region["quotas"] = {rng.choice(("t0", "t1")): WHOLE * rng.randint(0, 3)}
+    if chance(rng, 0.12):
+        drawn["reservations"] = [_reservation(rng, drawn["cluster"])]
+    drawn["jobs"] = []
+    for i in range(rng.choices((1, 2, 3, 4), (2, 5, 5, 2))[0]):
+        job = _job(rng, drawn, f"j{i}")
+        if chance(rng, 0.4):
+            _run(rng, drawn, job)
+        drawn["jobs"].append(job)
+    drawn["policy"] = _policy(rng, drawn)
+    return drawn
+
+
+def _reservation(rng: Random, cluster: Raw) -> Raw:
+    host = rng.choice(cluster["hosts"])
+    entry: Raw = {"host": host["name"]}
+    if host["gpus"] and chance(rng, 0.6):
+        entry["gpus"] = sorted(rng.sample(range(host["gpus"]), rng.randint(1, host["gpus"])))
+    return entry
+
+
+def _job(rng: Random, drawn: Raw, name: str) -> Raw:
+    most = rng.choice((1, 1, 1, 2))
+    job: Raw = {"name": name, "options": options(rng, drawn["cluster"], most)}
+    job["options"] = job["options"][: rng.choice((1, 1, 2))]
+    job["reads"] = draw_reads(rng, drawn)
+    if chance(rng, 0.5):
+        job["priority"] = rng.choice((-1, 1, 2))
+    if chance(rng, 0.3):
+        job["weight"] = rng.choice((0, 2, 3))
+    if chance(rng, 0.6):
+        job["tenant"] = rng.choice(("t0", "t1"))
+    if chance(rng, 0.15):
+        job["regions"] = some(rng, regions_of(drawn))
+    if chance(rng, 0.12):
+        level = rng.choice((*drawn["cluster"]["levels"], "host"))
+        job["anti_affinity"] = {"label": f"one-per-{level}", "level": level}
+    return job
+
+
+def _run(rng: Random, drawn: Raw, job: Raw) -> None:
+    """Let a job run in some region, if there is room."""
+    if any("hosts" in group for option in job["options"] for group in option["groups"]):
+        return
+    region_of = read_world(drawn).region_of
+    region = rng.choice(regions_of(drawn))
+    hosts = [host for host in drawn["cluster"]["hosts"] if region_of[host["name"]] == region]
+    if not hosts:
+        return
+    here = [
+        other
+        for other in drawn["jobs"]
+        if "running" in other and region_of[other["running"]["tasks"][0]["host"]] == region
+    ]
+    view = {**drawn, "cluster": {**drawn["cluster"], "hosts": hosts}, "jobs": here}
+    view.pop("reservations", None)
+    settle(rng, view, [job])
+    if "running" in job:
+        costs(rng, job["running"])
+
+
+def _policy(rng: Random, drawn: Raw) -> Raw:
+    others = [*COSTS, *PLACES]
+    policy: Raw = {"formulation": "geo"}
+    if chance(rng, 0.3):
+        rest = ["remote_reads", "disruption", "spread", "opened"]
+    else:
+        rest = rng.sample(others, rng.randint(0, 5))
+    policy["terms"] = ["value", *rest]
+    if chance(rng, 0.3):
+        levels = (*drawn["cluster"]["levels"], "host")
+        chosen = rng.sample(levels, rng.randint(1, len(levels)))
+        policy["spread_weights"] = {level: rng.choice((0, 1, 3)) for level in chosen}
+    return policy
+
+
+class Book:
+    """The rules of a round of regions, and the values of its terms."""
+
+    def __init__(self, round_: Raw) -> None:
+        self.round, self.facts = round_, Facts(round_)
+        self.world = read_world(round_)
+        self.reading = Reading(round_, self.world)
+        self.judgement = Judgement(self.facts)
+        data = {"remote_reads": self._remote, "egress_cost": lambda _: 0, "gpu_cost": self._gpus}
+        self._terms = Terms(self.judgement, data)
+        self._regions = {h.number: self.world.region_of[h.name] for h in self.facts.hosts}
+        entries = round_["geo"]["regions"]
+        self._prices = {entry["name"]: entry.get("prices", {}) for entry in entries}
+        self._quotas = {
+            (entry["name"], tenant): milli
+            for entry in entries
+            for tenant, milli in entry.get("quotas", {}).items()
+        }
+
+    def admits(self, job: Job, choice: Choice) -> bool:
+        """Whether a job may be where a choice has it, as far as regions and data go."""
+        return not self._alone(job, choice)
+
+    def between(self, choices: Choices) -> str:
+        """Return a rule between jobs that a plan breaks, "" if it breaks none."""
+        return self.judgement.between(choices) or self._quota(choices)
+
+    def broken(self, choices: Choices) -> str:
+        """Return a rule that a plan breaks, data aside, "" if it breaks none."""
+        for job, choice in zip(self.facts.jobs, choices, strict=True):
+            if rule := self._alone(job, choice):
+                return rule
+        return self.judgement.broken(choices) or self._quota(choices)
+
+    def runs(self, choices: Choices) -> dict[str, str]:
+        """Return the region of each job that runs after the round."""
+        return {
+            job.name: self._regions[choice.places[0][2]]
+            for job, choice in zip(self.facts.jobs, choices, strict=True)
+            if choice.runs
+        }
+
+    def terms(self, choices: Choices, sources: Sources) -> dict[str, int]:
+        """Return the values of the terms."""
+        values = self._terms(choices)
+        if "egress_cost" in values:
+            values["egress_cost"] = self.reading.egress(self.runs(choices), sources)
+        return values
+
+    def document(self, choices: Choices, said: Said, seed: int) -> Raw:
+        """Write a plan."""
+        plan = written(self._terms, choices, seed)
+        for decision in plan["decisions"]:
+            if decision["job"] in said.reasons:
+                decision["reason"] = said.reasons[decision["job"]]
+        reads = {"kind": "reads", "readers": said.readers, "waiting": said.waiting}
+        plan["sections"].append(reads)
+        creates, drops, flows = said.carried
+        if creates or drops:
+            copies = {"kind": "replicas", "creates": creates, "drops": drops, "homes": []}
+            plan["sections"].append(copies)
+        if flows:
+            plan["sections"].append({"kind": "flows", "flows": flows})
+        return plan
+
+    def _alone(self, job: Job, choice: Choice) -> str:
+        """Return a rule of regions that a job breaks by itself; it can read all that it needs."""
+        if not choice.anew:
+            return ""
+        regions = {self._regions[place[2]] for place in choice.places}
+        if len(regions) > 1:
+            return "one_region"
+        (region,) = regions
+        if choice.kind == MIGRATE and job.running is not None:
+            return "" if region == self._regions[job.running.places[0][2]] else "one_region"
+        if region not in self.world.allowed(self.round["jobs"][job.number]):
+            return "residency"
+        return "" if self.reading.can_start(job.name, region) else "local_data"
+
+    def _quota(self, choices: Choices) -> str:
+        before: Counter[tuple[str, str | None]] = Counter()
+        after: Counter[tuple[str, str | None]] = Counter()
+        starts = set()
+        for job, choice in zip(self.facts.jobs, choices, strict=True):
+            if job.running is not None:
+                here = self._regions[job.running.places[0][2]], job.tenant
+                before[here] += job.options[job.running.option].asks["gpu"]
+            if choice.runs:
+                there = self._regions[choice.places[0][2]], job.tenant
+                after[there] += job.options[choice.option].asks["gpu"]
+                if choice.kind == START:
+                    starts.add(there)
+        for where, quota in self._quotas.items():
+            if where in starts and after[where] > max(quota, before[where]):
+                return "region_quota"
+        return ""
+
+    def _remote(self, choices: Choices) -> int:
+        return self.reading.remote(self.runs(choices))
+
+    def _gpus(self, choices: Choices) -> int:
+        total = 0
+        for job, choice in zip(self.facts.jobs, choices, strict=True):
+            for place in choice.places:
+                host = self.facts.hosts[place[2]]
+                price = self._prices.get(self._regions[host.number], {}).get(host.model, 0)
+                total += price * job.options[choice.option].groups[place[0]].gpu
+        return total // WHOLE
+
+
+def plans(round_: Raw, rng: Random) -> Iterator[Judged]:
+    """Yield the plans."""
+    book, seed = Book(round_), rng.randrange(1 << 30)
+    valid: list[tuple[Choices, Sources]] = []
+    spoilt: list[tuple[Choices, str]] = []
+    for choices in Enumeration(book.facts, book.admits):
+        if fault := book.between(choices):
+            spoilt.append((choices, fault))
+            continue
+        valid += ((choices, sources) for sources in book.reading.ways(book.runs(choices)))
+        if len(valid) > MAX_PLANS:
+            raise TooManyPlansError
+    for choices, sources in valid:
+        yield _judged(book, choices, sources, _readers(sources), seed)
+    for choices, fault in rng.sample(spoilt, min(SPOILT, len(spoilt))):
+        sources = next(book.reading.ways(book.runs(choices)))
+        yield _judged(book, choices, sources, _readers(sources), seed)._replace(broken=fault)
+    for _ in range(MUTATED):
+        yield _mutated(book, *rng.choice(valid), rng, seed)
+    for _ in range(WAITING):
+        yield _told(book, *rng.choice(valid), rng, seed)
+
+
+def _readers(sources: Sources) -> list[Raw]:
+    """Return who reads what, for the section `reads`."""
+    by_job: dict[str, list[Raw]] = {}
+    for (job, dataset), source in sources.items():
+        by_job.setdefault(job, []).append({"dataset": dataset, "source": source})
+    return [{"job": job, "reads": reads} for job, reads in by_job.items()]
+
+
+def _judged(
+    book: Book, choices: Choices, sources: Sources, readers: list[Raw], seed: int
+) -> Judged:
+    said = Said(readers, {}, [], Carried([], [], []))
+    document = partial(book.document, choices, said, seed)
+    return Judged(document, book.terms(choices, sources))
+
+
+def _mutated(book: Book, choices: Choices, sources: Sources, rng: Random, seed: int) -> Judged:
+    """Return a plan with one job elsewhere, or one entry of the reads different."""
+    readers = _readers(sources)
+    if readers and chance(rng, 0.5):
+        _change_reads(rng, book.world, readers)
+    else:
+        choices = mutated(book.facts, choices, rng)
+        ways = book.reading.ways(book.runs(choices))
+        readers = _readers(rng.choice(list(ways)))
+    fault = book.broken(choices) or book.reading.broken(book.runs(choices), readers)
+    sources = {(r["job"], one["dataset"]): one["source"] for r in readers for one in r["reads"]}
+    terms = {} if fault else book.terms(choices, sources)
+    said = Said(readers, {}, [], Carried([], [], []))
+    return Judged(partial(book.document, choices, said, seed), terms, fault)
+
+
+def _change_reads(rng: Random, world: World, readers: list[Raw]) -> None:
+    reader = rng.choice(readers)
+    read = rng.choice(reader["reads"])
+    match rng.randrange(5):
+        case 0:
+            read["source"] = rng.choice(world.regions)
+        case 1:
+            read["dataset"] = rng.choice(list(world.size))
+        case 2:
+            reader["reads"].append(dict(read))
+        case 3:
+            readers.append(deepcopy(reader))
+        case _:
+            readers.remove(reader)
+
+
+def _told(book: Book, choices: Choices, sources: Sources, rng: Random, seed: int) -> Judged:
+    """Return a plan that says why jobs wait, with copies for them perhaps; true or not."""
+    carried = _copies(book.world, rng)
+    creates = {(one["dataset"], one["region"]): one["ready"] for one in carried.creates}
+    waiting, said, entries = Waiting(book.reading, creates), {}, []
+    fault = broken(book.world, *carried, dropping=False)
+    for job, choice in zip(book.facts.jobs, choices, strict=True):
+        if choice.kind != WAIT:
+            continue
+        reason, mine = _reason(rng, book.world, waiting.could(job.name))
+        entries += [{"job": job.name, **entry} for entry in mine]
+        if reason is not None:
+            said[job.name] = reason
+        fault = fault or waiting.broken(job.name, reason, mine)
+    told = Said(_readers(sources), said, entries, carried)
+    document = partial(book.document, choices, told, seed)
+    return Judged(document, book.terms(choices, sources), fault)
+
+
+def _copies(world: World, rng: Random) -> Carried:
+    """Return a copy or two, or none, at times with something changed."""
+    there = world.held | world.coming.keys()
+    everywhere = [(dataset, region) for dataset in world.size for region in world.regions]
+    free = [one for one in everywhere if one[1] in world.may[one[0]] and one not in there]
+    chosen = set(rng.sample(free, min(len(free), rng.choice((0, 1, 1, 2)))))
+    carried = carry(world, chosen, set()) or Carried([], [], [])
+    if any(carried) and chance(rng, 0.3):
+        return changed(rng, world, carried)
+    if world.held and chance(rng, 0.05):
+        dataset, region = rng.choice(sorted(world.held))
+        carried.drops.append({"dataset": dataset, "region": region, "at": world.end})
+    return carried
+
+
+def _reason(rng: Random, world: World, could: Mapping[str, int]) -> tuple[str | None, list[Raw]]:
+    """Return a reason to wait, and what is said of data: mostly the truth."""
+    later = [(region, ready) for region, ready in could.items() if ready > world.now]
+    if later and chance(rng, 0.6):
+        region, ready = rng.choice(later)
+        entry: Raw = {"region": region, "ready": ready}
+        if chance(rng, 0.2):
+            entry |= rng.choice(({"region": rng.choice(world.regions)}, {"ready": ready + 1}))
+        if chance(rng, 0.1):
+            return rng.choice(("no_region", None)), [entry]
+        return "data", [entry] * rng.choices((0, 1, 2), (1, 20, 1))[0]
+    if not could and chance(rng, 0.6):
+        return "no_region", []
+    return rng.choices((None, "no_region", "not_asked", "data"), (20, 2, 1, 1))[0], []
+
+
+@contextmanager
+def _sizes(small: int, medium: int) -> Iterator[None]:
+    """Solve as if rounds of up to so many jobs times hosts were small, or medium."""
+    usual = run.SMALL, run.MEDIUM
+    run.SMALL, run.MEDIUM = small, medium
+    try:
+        yield
+    finally:
+        run.SMALL, run.MEDIUM = usual
+
+
+SETTINGS = (
+    Setting("whole", 4),
+    Setting("regions", 3, partial(_sizes, 0, 0)),
+    Setting("both", 2, partial(_sizes, 0, 10**6)),
+)
+POLICY = Policy("geo", draw, plans, SETTINGS)
