@@ -46,7 +46,8 @@ def _move(job: Job, running: Running, decision: Decision, spare: bool) -> Move:
     stays = {_spot(task) for task in before} & {_spot(task) for task in after}
     leaving = [task for task in before if _spot(task) not in stays]
     if decision.decision is DecisionKind.PREEMPT:
-        target = f"displaced by {decision.displaced_by}"
+        by = decision.displaced_by
+        target = "a host is away" if by is None else f"displaced by {by}"
     else:
         target = place([task for task in after if _spot(task) not in stays])
     groups = job.options[running.option].groups

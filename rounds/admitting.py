@@ -134,7 +134,7 @@ def answered(round_: Round, ledger: Ledger) -> Admitted:
     ledger
         How the promises of the other jobs are kept.
     """
-    admission = compile_admission(round_)
+    admission = compile_admission(round_).steadily()
     schedule = ledger.schedule(admission)
     promised = [
         number
@@ -154,7 +154,7 @@ def _refused(admission: Admission, schedule: Schedule) -> Admitted:
     """Answer a job that has no way in time with the earliest time that could be promised."""
     round_ = admission.round
     # Only the ways of the last job differ, and they come last: the schedule means the same in both.
-    anytime = compile_admission(at_any_time(round_, [len(round_.jobs) - 1]))
+    anytime = compile_admission(at_any_time(round_, [len(round_.jobs) - 1])).steadily()
     found = earliest(anytime.problem, schedule, len(anytime.jobs) - 1)
     answer = Admitted(job=round_.jobs[-1].name)
     if found is not None:

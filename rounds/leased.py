@@ -33,7 +33,8 @@ class Admitter:
 
     def steps(self, session: Session) -> Iterator[Candidate | Bound]:
         """Yield what the formulation yields."""
-        known = self._ledger.schedule(self._admission) if self._ledger.leases else None
+        steady = self._admission.steadily()
+        known = self._ledger.schedule(steady) if self._ledger.leases else None
         return run(self._admission, session, plans_within, known)
 
     @cached_property

@@ -82,6 +82,8 @@ def admit(
     if known is not None and known.broken(problem) < first.broken(problem):
         first = known
     best = complete(problem, first)
+    if known is not None and worth(problem, known) > worth(problem, best):
+        best = known
     yield best
     kept: Schedule | None = None
     for step in _least_broken(problem, able, best, session):
@@ -138,16 +140,7 @@ def _least_broken(
         return
     saved = problem.loss[problem.job] - problem.lost
     ways = np.flatnonzero(able & (saved > 0))
-    own = replace(
-        problem,
-        loss=np.zeros_like(problem.loss),
-        job=problem.job[ways],
-        need=problem.need[ways],
-        first=problem.first[ways],
-        end=problem.end[ways],
-        value=saved[ways],
-        demand=problem.demand[ways],
-    )
+    own = replace(problem.only(ways), loss=np.zeros_like(problem.loss), value=saved[ways])
     # The last entries stand for NONE.
     inside = np.full(problem.ways + 1, NONE)
     inside[ways] = np.arange(len(ways))

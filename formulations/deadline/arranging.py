@@ -41,7 +41,7 @@ class Arranged:
 def arrange(problem: Problem, way: Ints, session: Session, *, seconds: float) -> Arranged:
     """Find leases for all chosen ways, (jobs,): the way of each job, or `NONE`."""
     ways = way[way != NONE]
-    own = _only(problem, ways)
+    own = problem.only(ways)
     can = indexed.usable(own)
     if not can.any(axis=1).all():
         return Arranged(impossible=True)
@@ -73,7 +73,7 @@ def best_of(
     -------
     The best that was found, or None if nothing was, or the ways are too many.
     """
-    own = _only(problem, ways)
+    own = problem.only(ways)
     if indexed.usable(own).sum() > MOST_OF_SEVERAL:
         return None
     model = indexed.build(own)
@@ -84,19 +84,6 @@ def best_of(
     outcome = session.optimise(arrays, most=seconds, gap=0.0, start=start)
     found = read_flow(model, arrays, outcome, session)
     return None if found is None else Schedule(np.append(ways, NONE)[found.way], found.runs)
-
-
-def _only(problem: Problem, ways: Ints) -> Problem:
-    """Return the problem with these ways only."""
-    return replace(
-        problem,
-        job=problem.job[ways],
-        need=problem.need[ways],
-        first=problem.first[ways],
-        end=problem.end[ways],
-        value=problem.value[ways],
-        demand=problem.demand[ways],
-    )
 
 
 def read_flow(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from placewright.formulations.deadline.capacity import Rows, largest_of
-from placewright.formulations.deadline.problem import Ints, Problem
-from placewright.instances.deadline import Deadline, Due, Pace, finish, gain, least_hosts, need
-from placewright.instances.job import Job, Option
+from placewright.formulations.deadline.capacity import Rows
+from placewright.formulations.deadline.problem import Bools, Ints, Problem
+from placewright.formulations.deadline.ways import Ways, dues_of
+from placewright.instances.deadline import Deadline, Due, Pace, finish, gain
+from placewright.instances.job import Job
 from placewright.instances.round import Round
 
 
@@ -30,6 +31,10 @@ class Admission:
         (ways,): work per lease, thousandths of a work-second, at the option's least hosts.
     hosts : Ints
         (ways,): the least hosts of the way's option.
+    fast : Bools
+        (ways,): whether the way counts on more hosts in the current lease, where it is faster.
+    steady : Bools
+        (ways,): whether counted leases keep the promise while the job runs on as it does.
     """
 
     round: Round
@@ -39,6 +44,24 @@ class Admission:
     due: tuple[Due, ...]
     gains: Ints
     hosts: Ints
+    fast: Bools
+    steady: Bools
+
+    def steadily(self) -> Admission:
+        """Return the admission with its steady ways only."""
+        if self.steady.all():
+            return self
+        ways = np.flatnonzero(self.steady)
+        return replace(
+            self,
+            problem=self.problem.only(ways),
+            option=self.option[ways],
+            due=tuple(self.due[way] for way in ways.tolist()),
+            gains=self.gains[ways],
+            hosts=self.hosts[ways],
+            fast=self.fast[ways],
+            steady=self.steady[ways],
+        )
 
     def after_now(self, way: int, hosts: int) -> tuple[int, int, int, bool]:
         """Return what a way needs after the current lease on some hosts.
@@ -79,9 +102,8 @@ def compile_admission(round_: Round) -> Admission:
     """Return the ways to promise something to the jobs of a round, and what its leases have."""
     jobs = tuple(j for j, job in enumerate(round_.jobs) if dues_of(job))
     rows = Rows(round_, (round_.jobs[j] for j in jobs))
-    largest = largest_of(round_)
-    ways = [way for number, j in enumerate(jobs) for way in _ways(round_, number, j, largest)]
-    columns = np.array([way.numbers for way in ways], dtype=np.int64).reshape(-1, 8)
+    ways = list(Ways(round_).of(jobs))
+    columns = np.array([way[:8] for way in ways], dtype=np.int64).reshape(-1, 8)
     problem = Problem(
         capacity=rows.capacity(),
         loss=np.array([_loss(round_.jobs[j]) for j in jobs], dtype=np.int64),
@@ -91,57 +113,21 @@ def compile_admission(round_: Round) -> Admission:
         end=columns[:, 3],
         value=columns[:, 4],
         demand=np.array(
-            [rows.demand(round_.jobs[jobs[way.numbers[0]]], way.option) for way in ways],
+            [rows.demand(round_.jobs[jobs[way.job]], way.option) for way in ways],
             dtype=np.int64,
         ).reshape(len(ways), rows.count),
     )
-    due = tuple(way.due for way in ways)
-    return Admission(round_, problem, jobs, columns[:, 5], due, columns[:, 6], columns[:, 7])
-
-
-@dataclass(frozen=True, slots=True)
-class _Way:
-    numbers: tuple[int, int, int, int, int, int, int, int]
-    due: Due
-
-    @property
-    def option(self) -> int:
-        return self.numbers[5]
-
-
-def _ways(round_: Round, number: int, j: int, largest: Mapping[str, int]) -> Iterator[_Way]:
-    """Yield the ways of one job that its deadline, the horizon and its running option allow."""
-    job, leases = round_.jobs[j], round_.leases
-    deadline = job.deadline
-    if deadline is None:
-        return
-    first = 0 if job.running else leases.first_usable(deadline.ready, round_.now)
-    for o, option in enumerate(job.options):
-        if job.running is not None and job.running.option != o:
-            continue
-        pace, hosts = deadline.pace(o), hosts_of(job, option, largest)
-        count = need(deadline.work, pace, leases.length_s, hosts)
-        if count is None:
-            continue
-        each = gain(pace, leases.length_s, hosts)
-        # The last lease need not be over when the job is done.
-        last = finish(round_.now, deadline.work - (count - 1) * each, pace, hosts)
-        known: dict[int, Due] = {}
-        for due in dues_of(job):
-            end = min((due.at - last) // leases.length_s + 1, leases.horizon)
-            if job.running is not None and job.running.pinned:
-                end = min(end, count)
-            if end - first >= count and (end not in known or known[end].value < due.value):
-                known[end] = due
-        for end, due in known.items():
-            yield _Way((number, count, first, end, due.value, o, each, hosts), due)
-
-
-def hosts_of(job: Job, option: Option, largest: Mapping[str, int]) -> int:
-    """Return on how many hosts a job is counted: the fewest, or those where it is pinned."""
-    if job.running is not None and job.running.pinned:
-        return len({task.host for task in job.running.tasks})
-    return least_hosts(option, largest)
+    return Admission(
+        round=round_,
+        problem=problem,
+        jobs=jobs,
+        option=columns[:, 5],
+        due=tuple(way.due for way in ways),
+        gains=columns[:, 6],
+        hosts=columns[:, 7],
+        fast=np.array([way.fast for way in ways], dtype=np.bool_),
+        steady=np.array([way.steady for way in ways], dtype=np.bool_),
+    )
 
 
 def at_any_time(round_: Round, jobs: Collection[int]) -> Round:
@@ -156,18 +142,6 @@ def at_any_time(round_: Round, jobs: Collection[int]) -> Round:
                 update={"deadline": deadline.model_copy(update=update)}
             )
     return round_.model_copy(update={"jobs": tuple(changed)})
-
-
-def dues_of(job: Job) -> list[Due]:
-    """Return the times that a job may be promised, the earliest first: its own, and its promise."""
-    deadline = job.deadline
-    if deadline is None:
-        return []
-    times = {due.at: due for due in deadline.due}
-    promise = deadline.promise
-    if promise is not None and (promise.at not in times or times[promise.at].value < promise.value):
-        times[promise.at] = promise
-    return [times[at] for at in sorted(times)]
 
 
 def _loss(job: Job) -> int:

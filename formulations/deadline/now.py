@@ -109,6 +109,8 @@ def current_lease(admission: Admission, schedule: Schedule, must: Bools) -> Curr
                 gangs.add_rest(j, leaves=j in leaving)
         elif problem.first[way] == 0:
             gangs.add_promised(j, way, must=bool(must[position]), leaves=j in leaving)
+        elif round_.jobs[j].running and j not in leaving:
+            gangs.add_changing(j)
     policy = round_.policy.model_copy(update={"formulation": "gang", "terms": gangs.terms})
     inner = round_.model_copy(
         update={
@@ -168,7 +170,17 @@ class _Gangs:
             _Way(option, number, max(min(worth, 1), worth * each // full), 0, milli)
             for option, each in self._variants(j, number)
         ]
-        self._add(j, ways, leaves, min(FIRST_PRIORITY, priority))
+        self._add(j, ways, leaves=leaves, priority=min(FIRST_PRIORITY, priority))
+
+    def add_changing(self, j: int) -> None:
+        """Add a job that runs and is promised another option from the next lease on.
+
+        Its promise is kept only if somebody takes its place, and then it is no loss that it stops.
+        """
+        job = self._round.jobs[j]
+        for number in _offered(job):
+            way = _Way(job.options[number], number, value=0, best_effort=0, early=0)
+            self._add(j, [way], leaves=False, priority=min(job.priority, MAY_WAIT))
 
     def add_rest(self, j: int, *, leaves: bool) -> None:
         """Add a job without a promise, with all its options."""
@@ -188,7 +200,7 @@ class _Gangs:
             for option, each in self._variants(j, number)
         ]
         priority = min(self._round.jobs[j].priority, MAY_WAIT)
-        self._add(j, ways, leaves, priority)
+        self._add(j, ways, leaves=leaves, priority=priority)
 
     def _stays(self, job: Job) -> int:
         """Return what it counts, before all terms, that a job goes on running."""
@@ -210,7 +222,7 @@ class _Gangs:
         else:
             yield option, gain(pace, length, least)
 
-    def _add(self, j: int, ways: list[_Way], leaves: bool, priority: int) -> None:
+    def _add(self, j: int, ways: list[_Way], *, leaves: bool, priority: int) -> None:
         job = self._round.jobs[j]
         running = None if leaves else job.running
         if running is not None:

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from placewright.formulations.deadline.capacity import Rows, largest_of
-from placewright.formulations.deadline.compile import Admission, hosts_of
+from placewright.formulations.deadline.compile import Admission
 from placewright.formulations.deadline.problem import NONE, Bools, Ints, Schedule
 from placewright.formulations.deadline.settle import intervals
+from placewright.formulations.deadline.ways import first_with, hosts_of, options_of
 from placewright.formulations.session import Promise
 from placewright.instances.deadline import Deadline, finish, gain, need
 from placewright.instances.job import Job
@@ -72,11 +73,10 @@ class Offers:
     ) -> Iterator[_Wish]:
         round_, running = self._admission.round, job.running
         length = round_.leases.length_s
-        for o, option in enumerate(job.options):
-            if running is not None and running.option != o:
-                continue
+        for o in options_of(job):
+            option = job.options[o]
             pace, hosts = deadline.pace(o), hosts_of(job, option, largest)
-            first = round_.leases.first_usable(deadline.ready, round_.now)
+            first = first_with(round_, job, o)
             if running is None or not running.pinned:
                 first = max(first, self._earliest)
             count = need(deadline.work, pace, length, hosts)

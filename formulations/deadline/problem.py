@@ -10,7 +10,7 @@ Gao et al., "Chronus: a novel deadline-aware scheduler for deep learning trainin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -70,6 +70,18 @@ class Problem:
         """What each way loses of its job's promise (ways,)."""
         lost: Ints = np.maximum(0, self.loss[self.job] - self.value)
         return lost
+
+    def only(self, ways: Ints) -> Problem:
+        """Return the problem with these ways only, in their order."""
+        return replace(
+            self,
+            job=self.job[ways],
+            need=self.need[ways],
+            first=self.first[ways],
+            end=self.end[ways],
+            value=self.value[ways],
+            demand=self.demand[ways],
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,9 @@ import numpy as np
 
 from placewright.formulations.deadline.admission import AdmissionBound, admit
 from placewright.formulations.deadline.compile import Admission
+from placewright.formulations.deadline.filling import worth
 from placewright.formulations.deadline.placing import Search, placed
-from placewright.formulations.deadline.problem import NONE, Schedule
+from placewright.formulations.deadline.problem import NONE, Problem, Schedule
 from placewright.formulations.deadline.resting import resting_bounds
 from placewright.formulations.session import Bound, Candidate, Session
 
@@ -30,10 +31,18 @@ AT_ONCE = 1_000
 """Jobs up to which there is a first plan before admission has ended; more take seconds to place."""
 
 
+STEADY = 0.5
+"""Share of the time for promises that are kept while running jobs go on as they do, where others
+might be better."""
+
+
 def run(
     admission: Admission, session: Session, search: Search, known: Schedule | None = None
 ) -> Iterator[Candidate | Bound]:
     """Yield plans, each of better promises, and bounds.
+
+    Promises that are kept by steady ways come first, for where the current lease can be placed they
+    are surely kept. All ways together are then asked for bounds, and for what would be better.
 
     Parameters
     ----------
@@ -42,30 +51,60 @@ def run(
     search
         Decides rounds of gangs.
     known
-        A schedule of promises that the last round has left.
+        A schedule of promises that the last round has left, by the steady ways of the admission.
     """
     yield from resting_bounds(admission)
-    left = max(0.0, session.before_deadline())
-    choosing = replace(session, deadline=session.deadline - PLACING * left)
-    problem = admission.problem
+    problem, steady = admission.problem, admission.steadily()
+    choosing = replace(session, deadline=_after(session, 1 - PLACING))
+    first = best = None
+    if steady is not admission:
+        ways = np.append(np.flatnonzero(admission.steady), NONE)
+        part = replace(choosing, deadline=_after(choosing, STEADY))
+        for step in _chosen(steady.problem, part, known):
+            if isinstance(step, Schedule):
+                known = Schedule(ways[step.way], step.runs)
+                if first is None and steady.problem.ways and problem.jobs <= AT_ONCE:
+                    yield from islice(placed(admission, known, session, search), 1)
+                first = known
+        session.wall_stopped |= part.wall_stopped
+    for step in _chosen(problem, choosing, known):
+        if isinstance(step, Bound):
+            yield step
+            continue
+        if first is best is None and problem.ways and problem.jobs <= AT_ONCE:
+            yield from islice(placed(admission, step, session, search), 1)
+        best = step
+    session.wall_stopped |= choosing.wall_stopped
+    if first is not None and best is not None and worth(problem, best) > worth(problem, first):
+        part = replace(session, deadline=_after(session, STEADY))
+        yield from placed(admission, first, part, search)
+        session.wall_stopped |= part.wall_stopped
+    elif first is not None:
+        best = first
+    if best is not None:
+        yield from placed(admission, best, session, search)
+
+
+def _chosen(
+    problem: Problem, session: Session, known: Schedule | None
+) -> Iterator[Schedule | Bound]:
+    """Yield ever better schedules of a problem of the admission, and bounds."""
     if not problem.ways:
-        nothing = Schedule(
+        yield Schedule(
             np.full(problem.jobs, NONE, dtype=np.int64),
             np.zeros((problem.jobs, problem.horizon), dtype=np.bool_),
         )
         yield Bound("broken", float(problem.loss.sum()), certified=True)
         yield Bound("admitted", 0.0, certified=True)
-        yield from placed(admission, nothing, session, search)
         return
-    best: Schedule | None = None
-    for step in admit(problem, choosing, known):
-        session.wall_stopped |= choosing.wall_stopped
+    for step in admit(problem, session, known):
         if isinstance(step, AdmissionBound):
             holds = () if step.broken is None else (("broken", step.broken),)
             yield Bound(step.term, float(step.value), holds, step.certified)
-            continue
-        if best is None and problem.jobs <= AT_ONCE:
-            yield from islice(placed(admission, step, session, search), 1)
-        best = step
-    if best is not None:
-        yield from placed(admission, best, session, search)
+        else:
+            yield step
+
+
+def _after(session: Session, share: float) -> float:
+    """Return when a share of the session's time is over."""
+    return session.deadline - (1 - share) * max(0.0, session.before_deadline())

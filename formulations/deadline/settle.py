@@ -74,6 +74,7 @@ def _after(admission: Admission, now: Mapping[int, Now]) -> Problem:
     """Return what the ways need of the leases after the current one; some are not possible."""
     problem = admission.problem
     need, first, end = problem.need.copy(), np.maximum(1, problem.first), problem.end.copy()
+    need[admission.fast] = problem.horizon
     holds = np.isin(problem.job, list(now))
     for way in np.flatnonzero(holds).tolist():
         here = now[int(problem.job[way])]

@@ -106,7 +106,38 @@ def test_a_job_that_runs_goes_on_with_its_option() -> None:
     asked["options"].append({"groups": [{"gpu": 4000}]})
     asked["running"] = {"tasks": [{"host": "h0", "gpus": [0, 1]}]}
     made = admission(jobs=[asked])
-    assert made.option.tolist() == [0]
+    assert made.option.tolist() == [0, 1]
+    assert made.problem.first.tolist() == [0, 1]
+    # With another option only if somebody takes its place now.
+    assert made.steady.tolist() == [True, False]
+    assert made.steadily().option.tolist() == [0]
+
+
+def test_a_pinned_job_keeps_its_option() -> None:
+    asked = job(paces=[{"speed": 1000}, {"speed": 2500}])
+    asked["options"].append({"groups": [{"gpu": 4000}]})
+    asked["running"] = {"tasks": [{"host": "h0", "gpus": [0, 1]}], "pinned": True}
+    assert admission(jobs=[asked]).option.tolist() == [0]
+
+
+def test_who_must_leave_a_host_may_change_its_option_for_nobody() -> None:
+    asked = job(paces=[{"speed": 1000}, {"speed": 2500}])
+    asked["options"].append({"groups": [{"gpu": 4000}]})
+    asked["running"] = {"tasks": [{"host": "h0", "gpus": [0, 1]}]}
+    outages = [{"host": "h0", "end": 2000}]
+    made = admission(jobs=[asked], leases={"length_s": HOUR, "horizon": 6, "outages": outages})
+    assert made.steady.tolist() == [True, True]
+
+
+def test_hosts_that_make_a_job_faster_count_in_the_current_lease_only() -> None:
+    asked = job(gpus=1, paces=[{"spanning": [[2, 1500], [3, 500]]}], work_s=3 * HOUR + HOUR // 2)
+    asked["options"][0]["groups"][0]["count"] = 2
+    made = admission(jobs=[asked])
+    # Half an hour is left after an hour and a half now and two hours later.
+    assert made.problem.need.tolist() == [4, 3]
+    assert made.problem.end.tolist() == [4, 4]
+    assert made.fast.tolist() == [False, True]
+    assert made.steadily().problem.need.tolist() == [4]
 
 
 def test_best_effort_jobs_are_not_asked() -> None:

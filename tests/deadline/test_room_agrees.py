@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placewright.formulations.deadline.capacity import Rows
-from placewright.formulations.deadline.compile import compile_admission
+from placewright.formulations.deadline.compile import Admission, compile_admission
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.files import parse_round
 from placewright.instances.plan import Plan
@@ -133,7 +134,8 @@ def test_leases_have_as_much_for_the_formulation_as_for_the_verifier(round_: Rou
 
 @given(round_=rounds())
 def test_ways_are_done_when_the_verifier_says(round_: Round) -> None:
-    admission = compile_admission(round_)
+    made = compile_admission(round_)
+    admission = replace(made, steady=~made.fast).steadily()
     pacing, problem = Pacing(reading_of(round_)), admission.problem
     for way in range(problem.ways):
         job = round_.jobs[admission.jobs[problem.job[way]]]
@@ -146,13 +148,12 @@ def test_ways_are_done_when_the_verifier_says(round_: Round) -> None:
             assert done <= admission.due[way].at
         later = [(begin + 1, begin + 1 + int(problem.need[way]))]
         late = pacing.finish(job, option, later, placed=False)
-        assert problem.end[way] == HORIZON or pinned(round_, way) or late > admission.due[way].at
+        assert problem.end[way] == HORIZON or pinned(admission, way) or late > admission.due[way].at
 
 
-def pinned(round_: Round, way: int) -> bool:
+def pinned(admission: Admission, way: int) -> bool:
     """Whether a way is of a pinned job."""
-    admission = compile_admission(round_)
-    running = round_.jobs[admission.jobs[admission.problem.job[way]]].running
+    running = admission.round.jobs[admission.jobs[admission.problem.job[way]]].running
     return running is not None and running.pinned
 
 

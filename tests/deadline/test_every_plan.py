@@ -1,0 +1,178 @@
+"""Tiny rounds of policy `deadline` against all their plans: no plan beats a certified bound."""
+
+from __future__ import annotations
+
+import copy
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from placewright import Plan, Round, solve_round, verify
+from placewright.cli.moves import moves_of
+from placewright.instances.errors import InvalidInputError
+from placewright.instances.files import parse_round
+from placewright.rounds import prove_bounds
+
+Raw = dict[str, Any]
+TERMS = ("broken", "admitted", "disruption", "best_effort", "early", "opened")
+LEAST = ("broken", "disruption", "opened")
+
+
+def no_worse(term: str, value: float, other: float) -> bool:
+    return value <= other if term in LEAST else value >= other
+
+
+def plans_of(helper: Any, raw: Raw) -> tuple[Any, list[Any]]:
+    """The enumeration of a round, and all plans that it has."""
+    promise, plan = helper(__file__, "every_promise"), helper(__file__, "every_plan")
+    every = plan.Every(promise.Promises(raw), promise.Do)
+    return every, list(every.plans())
+
+
+def best_of(found: list[Any]) -> Any:
+    return min(found, key=lambda plan: (plan.values["broken"], -plan.values["admitted"]))
+
+
+def beaten(found: list[Any], plan: Plan) -> list[tuple[str, Any]]:
+    """Plans that beat a bound of a term, the earlier ones being no worse."""
+    assert plan.certificate is not None
+    told = {term.name: term for term in plan.certificate.terms}
+    return [
+        (term, other)
+        for number, term in enumerate(TERMS)
+        for other in found
+        if (bound := told[term].bound) is not None
+        if other.values[term] != bound and no_worse(term, other.values[term], bound)
+        if all(no_worse(t, other.values[t], told[t].value) for t in TERMS[:number])
+    ]
+
+
+@pytest.fixture(scope="module")
+def rounds(helper: Any) -> ModuleType:
+    module: ModuleType = helper(__file__, "small_rounds")
+    return module
+
+
+@pytest.fixture(scope="module")
+def writing(helper: Any) -> ModuleType:
+    module: ModuleType = helper(__file__, "written_plan")
+    return module
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_plan_beats_a_bound(
+    helper: Any, rounds: ModuleType, writing: ModuleType, seed: int
+) -> None:
+    raw = rounds.round_of(seed)
+    try:
+        round_ = parse_round(copy.deepcopy(raw))
+    except InvalidInputError:
+        pytest.skip("it refers to itself wrongly")
+    every, found = plans_of(helper, raw)
+    best = best_of(found)
+    checked = verify(round_, writing.written(every, round_, best))
+    assert checked.ok, checked.violations
+    assert {term: checked.terms[term] for term in TERMS} == best.values
+    plan = solve_round(round_, isolation="none", time_limit=5)
+    assert plan.certificate is not None
+    assert not plan.certificate.degraded
+    assert not beaten(found, plan)
+    values = {term.name: term.value for term in plan.certificate.terms}
+    assert (values["broken"], -values["admitted"]) >= (
+        best.values["broken"],
+        -best.values["admitted"],
+    )
+
+
+def a_round(hosts: list[Raw], jobs: list[Raw], **leases: Any) -> Raw:
+    return {
+        "apiVersion": "placewright/v1alpha1",
+        "kind": "Round",
+        "now": 0,
+        "cluster": {"hosts": [{"gpu_model": "A", **host} for host in hosts]},
+        "jobs": jobs,
+        "leases": {"length_s": 600, "horizon": 4, **leases},
+        "policy": {"formulation": "deadline"},
+    }
+
+
+def solved(helper: Any, writing: ModuleType, raw: Raw) -> tuple[dict[str, int], Round, Plan]:
+    """What the solver has found, which is the best; and whose best plan is within its bounds."""
+    round_ = parse_round(copy.deepcopy(raw))
+    every, found = plans_of(helper, raw)
+    plan = solve_round(round_, isolation="none", time_limit=5)
+    assert plan.certificate is not None
+    assert not beaten(found, plan)
+    better = writing.written(every, round_, best_of(found))
+    assert verify(round_, better).ok
+    for term in prove_bounds(round_, better, time_limit=5):
+        assert term.bound is None or no_worse(term.name, term.bound, term.value)
+    values = {term.name: term.value for term in plan.certificate.terms}
+    best = best_of(found).values
+    assert (values["broken"], values["admitted"]) == (best["broken"], best["admitted"])
+    return values, round_, plan
+
+
+def test_a_running_job_makes_way_and_goes_on_with_a_faster_option(
+    helper: Any, writing: ModuleType
+) -> None:
+    one = {"groups": [{"gpu": 1000}]}
+    old = {
+        "name": "old",
+        "options": [one, one],
+        "deadline": {
+            "work_s": 1200,
+            "promise": {"at": 1800, "value": 12},
+            "paces": [{"speed": 2000}, {"speed": 500}],
+        },
+        "running": {"option": 1, "tasks": [{"host": "h0", "gpus": [0]}]},
+    }
+    deadline = {"work_s": 600, "due": [{"at": 600, "value": 5}]}
+    new = {"name": "new", "options": [one], "deadline": deadline}
+    raw = a_round([{"name": "h0", "gpus": 1}], [old, new])
+    values, _, plan = solved(helper, writing, raw)
+    assert (values["broken"], values["admitted"]) == (0, 17)
+    assert plan.decisions[0].displaced_by == "new"
+
+
+def test_a_job_whose_host_is_away_goes_on_with_another_option(
+    helper: Any, writing: ModuleType
+) -> None:
+    job = {
+        "name": "j",
+        "options": [{"groups": [{"gpu": 1000}]}, {"groups": [{"gpu": 2000, "count": 2}]}],
+        "deadline": {"work_s": 1, "due": [{"at": 1700, "value": 21}]},
+        "running": {
+            "option": 1,
+            "tasks": [
+                {"host": "h0", "gpus": [0, 1]},
+                {"index": 1, "host": "h1", "gpus": [0, 1]},
+            ],
+        },
+    }
+    hosts = [{"name": "h0", "gpus": 2}, {"name": "h1", "gpus": 2}]
+    raw = a_round(hosts, [job], outages=[{"host": "h1", "start": 50}])
+    values, round_, plan = solved(helper, writing, raw)
+    assert values["admitted"] == 21
+    (move,) = moves_of({job.name: job for job in round_.jobs}, plan)
+    assert move.target == "a host is away"
+
+
+def test_more_hosts_now_may_be_faster_than_the_fewest(helper: Any, writing: ModuleType) -> None:
+    # Two leases on one host, but one on two hosts: which it is on now.
+    job = {
+        "name": "j",
+        "options": [{"groups": [{"gpu": 1000, "count": 2}]}],
+        "deadline": {
+            "work_s": 900,
+            "due": [{"at": 600, "value": 3}],
+            "paces": [{"spanning": [[2, 1500]]}],
+        },
+        "running": {
+            "tasks": [{"host": "h0", "gpus": [0]}, {"index": 1, "host": "h1", "gpus": [0]}]
+        },
+    }
+    raw = a_round([{"name": "h0", "gpus": 2}, {"name": "h1", "gpus": 1}], [job])
+    values, _, _ = solved(helper, writing, raw)
+    assert values["admitted"] == 3
