@@ -27,6 +27,9 @@ SCALE = 1 << 40
 DATA_SCALE = 1 << 20
 """Data that are not multiples of 2^-20 are not certified."""
 
+LARGEST = 1 << 53
+"""Nor are larger ones: they may have been rounded before they came here."""
+
 Whole = npt.NDArray[Any]
 """Python integers in an object array, which cannot overflow."""
 
@@ -58,7 +61,7 @@ def certified_bound(arrays: Arrays, y: Whole, extra: int = 0) -> Fraction | None
     Returns
     -------
     An upper bound for a maximum, a lower bound for a minimum; None where a column without a bound
-    pays at these multipliers, or data are not multiples of 2^-20.
+    pays at these multipliers, or data are not multiples of 2^-20 or beyond 2^53.
     """
     pieces = [arrays.data, arrays.cost, np.array([arrays.constant])]
     limits = [arrays.row_lower, arrays.row_upper, arrays.lower, arrays.upper]
@@ -92,8 +95,9 @@ def _most(coefficient: Whole, lower: Floats, upper: Floats) -> int | None:
 
 
 def _is_whole(part: Floats) -> bool:
-    finite = part[np.isfinite(part)] * DATA_SCALE
-    return bool((finite == np.rint(finite)).all())
+    finite = part[np.isfinite(part)]
+    steps = finite * DATA_SCALE
+    return bool((steps == np.rint(steps)).all() and (np.abs(finite) <= LARGEST).all())
 
 
 def _scaled(part: Floats) -> Whole:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from math import ceil, floor, gcd
+from math import ceil, floor, gcd, inf, nextafter
 from typing import Self
 
 import numpy as np
@@ -274,7 +274,12 @@ class Problem:
     def certified(self, term: str, bound: Fraction) -> float:
         """Round an exact bound outward to a value that the term can take."""
         step = max(self._steps.get(term, 1), 1)
-        return float((floor if SENSE[term] == "max" else ceil)(bound / step) * step)
+        most = SENSE[term] == "max"
+        value = (floor if most else ceil)(bound / step) * step
+        near = float(value)
+        if near == value or (near > value) == most:
+            return near
+        return nextafter(near, inf if most else -inf)  # beyond 2^53 floats are few
 
     def demand_of(self, choice: Choice, resource: int) -> int:
         """Return what an option takes of a resource in all (-1: milli-GPU)."""

@@ -90,6 +90,15 @@ def test_a_paying_column_without_a_bound_and_odd_data_are_not_certified() -> Non
     assert certified_bound(arrays, multipliers(arrays, np.ones(1))) is None
 
 
+def test_numbers_that_may_have_been_rounded_are_not_certified() -> None:
+    for number, certified in ((2.0**53, True), (2.0**53 + 2, False)):
+        model = Model()
+        x = model.variables("x", 1, upper=1.0)
+        model.term("t", x, number, sense="max")
+        arrays = model.arrays("t")
+        assert (certified_bound(arrays, multipliers(arrays, np.zeros(0))) is not None) == certified
+
+
 def test_missing_columns_are_charged() -> None:
     model = Model()
     x = model.variables("x", 1, upper=5)

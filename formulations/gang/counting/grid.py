@@ -96,7 +96,14 @@ def rounded(sizes: Ints, free: Ints, limit: int) -> tuple[Ints, Ints] | None:
     -------
     tuple or None
         Units per task and per host, int64; None if no unit tried tells the same multisets apart.
+
+    Raises
+    ------
+    ValueError
+        If a task has no GPU: there is no end to how many of them fit.
     """
+    if (sizes[:, 0] < 1).any():
+        raise ValueError("a task without a GPU was given; expected one at least")
     some = sizes[sizes[:, 1] > 0, 1]
     if not len(some):
         return None

@@ -79,6 +79,12 @@ def knapsack(
 class HostPatterns:
     """The pattern columns of a count model that was built without sums.
 
+    Parameters
+    ----------
+    counts
+        Of a problem to which patterns of hosts apply; ValueError for any other, whose tasks without
+        a GPU the table of the grid does not count.
+
     Attributes
     ----------
     pool : PatternPool
@@ -90,6 +96,8 @@ class HostPatterns:
     """
 
     def __init__(self, counts: Counts, grid: Grid) -> None:
+        if not applies(counts.problem, grid):
+            raise ValueError("a host pattern has tasks of whole GPUs; other tasks were given")
         self.counts, self.grid = counts, grid
         classes, problem = counts.classes, counts.problem
         known, first = np.unique(classes.of_host, return_index=True)

@@ -33,7 +33,7 @@ from placewright.formulations.gang.placing.placement import Placement
 from placewright.formulations.gang.problem import Problem
 from placewright.formulations.gang.terms import BOTTLENECK, ENTITLED, PROGRESS, SENSE, VALUE
 from placewright.formulations.session import HOLD_SLACK, Bound, Session, tighter
-from placewright.solver import Arrays, Doubt, Outcome, certified_bound, multipliers
+from placewright.solver import Arrays, Doubt, Model, Outcome, certified_bound, multipliers
 
 OF_PLACES = ("disruption", "spread", "opened", BOTTLENECK)
 """Terms of the count model that look at where jobs are, and not only at which of them run."""
@@ -187,9 +187,21 @@ def relaxation(
     """Bound a term over the linear relaxation with all patterns, by column generation.
 
     Each round of it gives a valid bound: the optimum over the patterns so far plus the most that
-    the missing ones can add. The last round's duals certify one; its outcome is returned. `without`
-    names row blocks to leave out; they must be the last rows.
+    the missing ones can add. The last round's duals certify one; its outcome is returned.
+
+    Parameters
+    ----------
+    holds
+        What the bound is conditional on: the terms that rows of the model hold are among them.
+    without
+        Row blocks to leave out. They are the last rows, since patterns find prices by row.
+
+    Raises
+    ------
+    ValueError
+        If rows hold another term, or rows that stay come after one that is left out.
     """
+    _check_rows(counts.model, holds, without)
     claimed: float | None = None
     last: Outcome | None = None
     mean: NDArray[np.float64] | None = None
@@ -225,6 +237,18 @@ def relaxation(
     if claimed is not None:
         yield Bound(term, counts.problem.rounded(term, claimed), holds)
     return last
+
+
+def _check_rows(model: Model, holds: tuple[tuple[str, int], ...], without: tuple[str, ...]) -> None:
+    """Raise ValueError unless duals of the rows prove what a relaxation says of them."""
+    held = {f"hold:{term}" for term, _ in holds}
+    left_out = False
+    for block in model.row_blocks:
+        left_out |= block.name in without and block.size > 0
+        if block.name not in without and block.size > 0 and left_out:
+            raise ValueError(f"rows {block.name!r} come after rows that are left out: {without}")
+        if block.name in set(model.held) - held - set(without):
+            raise ValueError(f"rows {block.name!r} are not among what a bound holds: {holds}")
 
 
 def drained(steps: Generator[Bound, None, Outcome | None]) -> tuple[list[Bound], Outcome | None]:

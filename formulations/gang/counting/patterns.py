@@ -133,10 +133,12 @@ class Patterns:
 def fill(steps: Ints, top: int, price: NDArray[Any]) -> tuple[NDArray[Any], Ints]:
     """Best total price within each capacity up to `top`, per row of prices, and who comes first.
 
-    An unbounded knapsack over parts of so many `steps`, smallest first. A choice of -1 ends the
-    pattern. A capacity that no part fills exactly inherits the entry below through the part taken
-    there, so following choices never overruns.
+    An unbounded knapsack over parts of so many `steps`, smallest first (ValueError otherwise) and
+    at least 1. A choice of -1 ends the pattern. A capacity that no part fills exactly inherits the
+    entry below through the part taken there, so following choices never overruns.
     """
+    if (np.diff(steps, prepend=1) < 0).any():
+        raise ValueError(f"parts of {steps.tolist()} steps are not in ascending order from 1 on")
     best = np.zeros((len(price), top + 1), dtype=price.dtype)
     choice = np.full((len(price), top + 1), -1, dtype=np.int64)
     for capacity in range(1, top + 1):

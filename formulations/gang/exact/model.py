@@ -149,8 +149,10 @@ def build(
     `numbers` of pending jobs per class, and the `running` jobs, which must be stopped in the
     placement and have all their places on the hosts. `moves` says where the tasks of these may
     arrive: where there is room ("placed"), nowhere ("none"), or anywhere and without taking room
-    ("away", a relaxation).
+    ("away", a relaxation). ValueError if one of them is not stopped, or has a place elsewhere.
     """
+    if any(placement.runs(job) for job in running):
+        raise ValueError("a running job was not stopped: what it holds would count twice")
     model = Model()
     entries, sets = entries_of(problem, numbers, running)
     room = np.zeros((len(sets), len(hosts)), dtype=np.int64)
@@ -193,6 +195,8 @@ def _stays(
         if entry.job != ANY
         for put in problem.running[entry.job].puts
     ]
+    if any(host == NONE for _, _, host, _, _ in places):
+        raise ValueError("a running job has a place on a host that the model lacks")
     start = problem.cluster.gpu_start
     usable = [
         int(problem.usable[int(start[hosts[h]]) + np.array(gpus, dtype=np.int64)].sum())

@@ -128,17 +128,20 @@ def _least_cost(problem: Problem, freeing: Freeing) -> NDArray[np.int64]:
 
 
 def _knapsack(gain: NDArray[np.int64], worth: NDArray[np.int64], room: int) -> int:
-    """Return the most gain of domains, or parts of them, that are together worth so much."""
-    total = 0
+    """Return the most gain of domains, or parts of them, that are together worth so much.
+
+    At any price of a unit of worth, room and what domains gain beyond their price bound it; the
+    price is that of the first domain that is not there whole.
+    """
     useful = np.flatnonzero((gain > 0) & (worth > 0))
-    for domain in useful[
-        np.argsort(-(gain / np.maximum(worth, 1))[useful], kind="stable")
-    ].tolist():
-        each, size = int(gain[domain]), int(worth[domain])
-        if size >= room:
-            return total - (-each * max(room, 0) // size)
-        total, room = total + each, room - size
-    return total
+    useful = useful[np.argsort(-(gain / np.maximum(worth, 1))[useful], kind="stable")]
+    first = int(np.searchsorted(np.cumsum(worth[useful]), room, side="right"))
+    each, size = (gain[useful].astype(object), worth[useful].astype(object))
+    if first == len(useful):
+        return int(sum(each))
+    paid, per = each[first], size[first]
+    beyond = sum((each * per - paid * size).clip(min=0))
+    return int(-(-(paid * max(room, 0) + beyond) // per))
 
 
 def _the_highest_run(counts: Counts) -> None:

@@ -21,6 +21,9 @@ from placewright.formulations.gang.stranded.mix import Mix, free_gpus
 CHUNK = 1024
 """Hosts looked at together."""
 
+LARGEST = 1 << 62
+"""What is stranded for all kinds together is counted in 64 bits."""
+
 
 def least_stranded(problem: Problem) -> int:
     """Return a lower bound on `stranded`, over all plans."""
@@ -29,6 +32,8 @@ def least_stranded(problem: Problem) -> int:
     gpus = free_gpus(before)
     model = problem.cluster.gpu_model.astype(np.int64)
     free_milli = before.free_milli
+    if mix.total * max(int(free_milli.sum()), 1 << 9) > LARGEST:
+        return 0
     hosts = np.flatnonzero(problem.open & (free_milli > 0))
     entered = np.zeros(problem.cluster.num_hosts, dtype=np.bool_)
     entered |= problem.shape_hosts[problem.shape_gpu > 0].any(axis=0)
@@ -59,5 +64,5 @@ def _steepest(slopes: np.ndarray, lengths: np.ndarray, problem: Problem) -> int:
     )
     order = np.argsort(-slopes, kind="stable")
     taken = np.diff(np.minimum(np.cumsum(lengths[order]), arriving), prepend=0.0)
-    # Whole numbers far below 2 ** 53: their products are summed as integers.
+    # Whole numbers up to 2 ** 53, exact as floats: their products are summed as integers.
     return int(taken.astype(np.int64) @ slopes[order].astype(np.int64))

@@ -1,0 +1,127 @@
+"""What certified bounds rest on is checked: where it does not hold there is an error, no bound."""
+
+from __future__ import annotations
+
+import time
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.gang.counting.grid import Grid, rounded
+from placewright.formulations.gang.counting.hostpatterns import HostPatterns
+from placewright.formulations.gang.counting.models import CountModel, models_of, relaxation
+from placewright.formulations.gang.counting.patterns import fill
+from placewright.formulations.gang.exact.model import build
+from placewright.formulations.gang.moving.emptying import _knapsack
+from placewright.formulations.gang.placing.placement import Placement
+from placewright.formulations.gang.problem import Problem
+from placewright.formulations.gang.stranded import bound
+from placewright.formulations.session import Session
+from placewright.instances.round import Round
+from placewright.solver import InProcess
+
+
+def problem_of(group: dict[str, Any], *, runs: bool = False) -> Problem:
+    """Four hosts of 4 GPUs and 16 cores, three jobs; one of them may run on the first host."""
+    jobs: list[dict[str, Any]] = [
+        {"name": f"job-{i}", "options": [{"groups": [group]}]} for i in range(3)
+    ]
+    if runs:
+        jobs[0]["running"] = {"tasks": [{"host": "h0", "gpus": [0, 1, 2]}]}
+    host = {"gpus": 4, "gpu_model": "A", "cpu": 16}
+    cluster = {"hosts": [{"name": f"h{i}", **host} for i in range(4)]}
+    terms = ["value", "disruption", "opened"]
+    round_ = {"cluster": cluster, "jobs": jobs, "policy": {"terms": terms}}
+    return compile_round(Round.model_validate(round_))
+
+
+def session() -> Session:
+    return Session(InProcess().solve, deadline=time.monotonic() + 60.0)
+
+
+def model_of(problem: Problem) -> CountModel:
+    return next(models_of(problem, Placement(problem)))
+
+
+def test_a_relaxation_leaves_out_last_rows_only() -> None:
+    counts, patterns = model_of(problem_of({"gpu": 3000, "cpu": 5}))
+    counts.model.hold("value", 0, 0.5)
+    holds = (("value", 0),)
+    assert list(relaxation(session(), counts, patterns, "opened", holds))
+    assert list(relaxation(session(), counts, patterns, "value", (), ("hold:value",)))
+    counts.model.rows("more", 1, upper=1.0)
+    assert list(relaxation(session(), counts, patterns, "opened", holds))
+    with pytest.raises(ValueError, match=r"rows 'more' come after rows that are left out"):
+        list(relaxation(session(), counts, patterns, "value", (), ("hold:value",)))
+
+
+def test_a_relaxation_that_holds_a_term_says_so() -> None:
+    counts, patterns = model_of(problem_of({"gpu": 3000, "cpu": 5}))
+    counts.model.hold("value", 0, 0.5)
+    with pytest.raises(ValueError, match=r"'hold:value' are not among what a bound holds"):
+        list(relaxation(session(), counts, patterns, "opened"))
+
+
+def test_patterns_of_hosts_have_tasks_of_whole_gpus() -> None:
+    problem = problem_of({"gpu": 500, "cpu": 5})
+    counts, _ = model_of(problem)
+    with pytest.raises(ValueError, match="other tasks were given"):
+        HostPatterns(counts, Grid(problem, Placement(problem, cleared=True)))
+    with pytest.raises(ValueError, match="without a GPU"):
+        rounded(np.array([[0, 3], [1, 2]]), np.array([[4, 9]]), 8)
+
+
+@pytest.mark.parametrize("steps", [[2, 1], [0, 1]])
+def test_parts_of_a_gpu_come_smallest_first(steps: list[int]) -> None:
+    with pytest.raises(ValueError, match="ascending order from 1"):
+        fill(np.array(steps), 5, np.ones((1, 2)))
+
+
+def test_the_exact_model_counts_no_running_job_twice() -> None:
+    problem = problem_of({"gpu": 3000}, runs=True)
+    everywhere, pending = np.arange(4), problem.pending
+    with pytest.raises(ValueError, match="was not stopped"):
+        build(problem, Placement(problem), everywhere, pending, list(problem.running))
+    cleared = Placement(problem, cleared=True)
+    with pytest.raises(ValueError, match="a host that the model lacks"):
+        build(problem, cleared, everywhere[1:], pending, list(problem.running))
+    build(problem, cleared, everywhere, pending, list(problem.running))
+
+
+def test_what_may_be_stranded_of_numbers_beyond_64_bits_is_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem = problem_of({"gpu": 3000, "cpu": 17})
+    assert bound.least_stranded(problem) > 0
+    monkeypatch.setattr(bound, "LARGEST", 1 << 9)
+    assert bound.least_stranded(problem) == 0
+
+
+@given(
+    st.lists(st.tuples(st.integers(-2, 10**14), st.integers(0, 10**14)), max_size=6),
+    st.integers(-5, 10**15),
+)
+def test_parts_of_domains_gain_no_more_than_all_prices_say(
+    domains: list[tuple[int, int]], room: int
+) -> None:
+    gain, worth = np.array(domains, dtype=np.int64).reshape(-1, 2).T
+    useful = [(g, w) for g, w in domains if g > 0 and w > 0]
+    prices = [Fraction(0), *(Fraction(g, w) for g, w in useful)]
+    best = min(
+        price * max(room, 0) + sum(max(g - price * w, Fraction(0)) for g, w in useful)
+        for price in prices
+    )
+    assert best <= _knapsack(gain, worth, room) < best + 1
+
+
+def test_a_certified_number_beyond_2_to_the_53_is_rounded_outward() -> None:
+    problem = problem_of({"gpu": 1000})
+    for number in (2**53 + 1, 2**53 + 3, 2**60 + 1):
+        step = number * 1000
+        assert problem.certified("value", Fraction(step)) >= step
+        assert problem.certified("disruption", Fraction(step)) <= step
