@@ -1,62 +1,33 @@
-"""The `placewright` command: its verbs, and the one place where errors become exit codes.
+"""The `placewright` command: the one place where errors and signals become exit codes.
 
-Nothing here or at the top of a verb's module imports more than typer and the standard library, so
-that `--help` answers at once; each verb imports what it needs when it runs.
+Verbs are imported when signals are in hand already, since that takes the time to press a key.
 """
 
 from __future__ import annotations
 
 import sys
-import traceback
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated
+from typing import NamedTuple
 
-import typer
-
-import placewright
-from placewright.cli import check, convert, make, preset, show, solve
-from placewright.cli.streams import note
-from placewright.collection import no_collection
+from placewright.cli.interrupts import Interrupted, interrupts
+from placewright.cli.standard import Whole, flushed, standard_streams
 
 EXIT_INTERNAL = 1
 EXIT_INVALID_INPUT = 3
+EXIT_INTERRUPTED = 6
+EXIT_MACHINE = 8
+MACHINE = "fault of the machine"
+NO_MEMORY = "failed to map segment", "cannot allocate memory"
+"""How an import says that there is none left."""
 
-app = typer.Typer(
-    name="placewright",
-    help="Decide which jobs of a GPU cluster start, and on which GPUs, with a proven bound.",
-    epilog="Example: placewright solve round.yaml -o plan.json",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command("solve")(solve.solve)
-app.command("verify")(check.verify)
-app.command("validate")(check.validate)
-app.command("show")(show.show)
-app.add_typer(preset.preset)
-app.add_typer(make.generate)
-app.add_typer(convert.convert)
-app.command("schema")(make.schema)
+NO_THREAD = "can't start new thread"
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
-        typer.echo(f"placewright {placewright.__version__}")
-        raise typer.Exit
+class _End(NamedTuple):
+    """How a run ended: its exit code, and what is still to be said."""
 
-
-@app.callback()
-def _options(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", is_eager=True, callback=_print_version, help="Print the version and exit."
-        ),
-    ] = False,
-) -> None:
-    """Take the options that come before the verb."""
+    code: int
+    line: str | None = None
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -65,39 +36,91 @@ def main(args: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     args
-        Words after the program's name; None takes them from ``sys.argv``.
+        Words after the program's name; None takes them from ``sys.argv``, and signals are ignored
+        from its end on, while Python ends.
 
     Returns
     -------
     int
-        0 done; 1 internal error; 2 usage; 3 invalid input; 4 a promise is broken; 5 the
-        asked gap was missed; 7 verification failed; 130 interrupted.
+        0 done; 1 internal error; 2 usage; 3 invalid input, or what cannot be read or written; 4 a
+        promise is broken; 5 the asked gap was missed; 6 interrupted, nothing was written; 7
+        verification failed; 8 a fault of the machine; 129, 130, 143 interrupted by SIGHUP, SIGINT,
+        SIGTERM, and what was asked for is written.
     """
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            # A terminal that cannot show a block character gets "?", not a crash.
-            stream.reconfigure(errors="replace")
+    end = _End(EXIT_INTERRUPTED)
     try:
+        with interrupts.taken(for_good=args is None), standard_streams() as out:
+            end = _run(args, out)
+            _say(end.line)
+    except Interrupted:  # in the moments before and after
+        _say(end.line or _interrupted(None).line)
+    return end.code
+
+
+def _run(args: Sequence[str] | None, out: Whole | None) -> _End:
+    try:
+        end = _verb(args)
+        failure = flushed(out)
+    except Interrupted:
+        return _interrupted(out)
+    if failure is not None and end.code != EXIT_INVALID_INPUT:
+        return _End(EXIT_INVALID_INPUT, f"standard output cannot be written ({_reason(failure)})")
+    return end
+
+
+def _verb(args: Sequence[str] | None) -> _End:
+    try:
+        from placewright.cli.verbs import run
+        from placewright.collection import no_collection
+
         with no_collection():
-            app(args, prog_name="placewright")
+            return _End(run(args))
     except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else EXIT_INTERNAL
-    except Exception as error:  # noqa: BLE001, every error gets one line and an exit code
-        return _report(error)
-    return 0
+        return _End(stop.code if isinstance(stop.code, int) else EXIT_INTERNAL)
+    except Exception as error:
+        if interrupts.raised:  # some libraries make an error of their own of it
+            raise Interrupted from error
+        return _fault(error)
 
 
-def _report(error: Exception) -> int:
+def _interrupted(out: Whole | None) -> _End:
+    if interrupts.wrote is not None:
+        line = f"interrupted while printing; {interrupts.wrote} is written"
+        return _End(interrupts.exit_code, line)
+    if out is not None and out.begun:
+        return _End(EXIT_INTERRUPTED, "interrupted while printing; what is printed is incomplete")
+    return _End(EXIT_INTERRUPTED, "interrupted before there was a result; nothing was written")
+
+
+def _fault(error: Exception) -> _End:
+    from pathlib import Path
+    from traceback import extract_tb
+
     from placewright.instances.errors import InvalidInputError
 
     if isinstance(error, InvalidInputError):
-        note(f"placewright: {error}")
-        return EXIT_INVALID_INPUT
-    frame = traceback.extract_tb(error.__traceback__)[-1]
+        return _End(EXIT_INVALID_INPUT, str(error))
+    text = str(error)
+    if isinstance(error, MemoryError) or any(words in text for words in NO_MEMORY):
+        return _End(EXIT_MACHINE, f"{MACHINE}: out of memory; expected more, or a smaller document")
+    if isinstance(error, OSError) or NO_THREAD in text:
+        return _End(EXIT_MACHINE, f"{MACHINE}: {text}")
+    frame = extract_tb(error.__traceback__)[-1]
     place = f"{Path(frame.filename).name}:{frame.lineno}"
-    text = " ".join(str(error).split())
-    note(f"placewright: internal error: {type(error).__name__}: {text} ({place}); please report it")
-    return EXIT_INTERNAL
+    return _End(
+        EXIT_INTERNAL, f"internal error: {type(error).__name__}: {text} ({place}); please report it"
+    )
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or type(error).__name__
+
+
+def _say(line: str | None) -> None:
+    if line is not None:
+        from placewright.cli.streams import note
+
+        note(f"placewright: {line}")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from placewright.cli.interrupts import interrupts
 from placewright.cli.making import Output, Seed, write_conversion
 from placewright.cli.streams import check_output, note
 
@@ -41,7 +42,8 @@ def convert_openb(
     from placewright.instances.files import write
 
     made = read_openb(nodes, pods, running=running, at=at, seed=seed)
-    write(made.round, output)
+    with interrupts.writing(output):
+        write(made.round, output)
     note(made.summary)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from placewright.cli.interrupts import interrupts
 from placewright.cli.making import Gpus, Output, RegionPolicy, Seed
 from placewright.cli.streams import STANDARD, check_output, note, wrong_argument
 
@@ -55,7 +56,8 @@ def generate_cluster(gpus: Gpus, seed: Seed = 0, output: Output = STANDARD) -> N
         cluster = make_cluster(gpus, seed=seed)
     except InvalidInputError as error:
         raise wrong_argument(error, f"--{error.path[0]}") from error
-    write(cluster, output)
+    with interrupts.writing(output):
+        write(cluster, output)
     note(f"made cluster {cluster.name}: {document_text(cluster)}")
 
 
@@ -110,7 +112,8 @@ def generate_round(
         round_ = make_round(gpus, jobs, mix=cast("MixName", chosen or "easy"), seed=seed)
     except InvalidInputError as error:
         raise wrong_argument(error, f"--{error.path[0]}") from error
-    write(round_, output)
+    with interrupts.writing(output):
+        write(round_, output)
     note(f"made round {round_.name}: {document_text(round_)}, load {load_of(round_):.2f}")
 
 
@@ -145,7 +148,8 @@ def _regions(
         )
     except InvalidInputError as error:
         raise wrong_argument(error, f"--{error.path[0]}") from error
-    write(round_, output)
+    with interrupts.writing(output):
+        write(round_, output)
     return f"made round {round_.name}: {facts_of(round_)}"
 
 

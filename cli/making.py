@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from placewright.cli.interrupts import interrupts
 from placewright.cli.streams import note, wrong_argument
 
 if TYPE_CHECKING:
@@ -39,5 +40,6 @@ def write_conversion(read: Callable[[], Conversion], output: str) -> None:
             raise
         option = str(error.path[0]).removesuffix("_s")  # options do not name their unit
         raise wrong_argument(error, f"--{option}") from error
-    write(made.round, output)
+    with interrupts.writing(output):
+        write(made.round, output)
     note(made.summary)

@@ -12,6 +12,7 @@ import typer
 from numpy.typing import NDArray
 
 from placewright.cli.colours import LARGE, PLACED, RUNNING, UNHEALTHY, free_colour, job_colour
+from placewright.cli.interrupts import interrupts
 from placewright.cli.layout import GPU_LEVEL, Layout, layout_of
 from placewright.cli.lease_picture import add_leases
 from placewright.cli.lease_use import Chart
@@ -113,7 +114,8 @@ def draw(
             pad_inches=MARGIN_INCHES,
             metadata={"Date": None} if suffix == "svg" else None,
         )
-    write(path, content.getvalue())
+    with interrupts.writing(path):
+        write(path, content.getvalue())
 
 
 def _map(occupancy: Occupancy) -> Figure:

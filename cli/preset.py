@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from placewright.cli.interrupts import interrupts
 from placewright.cli.streams import STANDARD, check_output, note, wrong_argument
 
 if TYPE_CHECKING:
@@ -137,7 +138,8 @@ def _make(round_file: str, output: str, option: str, apply: Callable[[Round], Ro
     except InvalidInputError as error:
         wrong = "--count" if error.path == ("count",) else option
         raise wrong_argument(error, wrong) from error
-    write(made, output)
+    with interrupts.writing(output):
+        write(made, output)
     return made
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from placewright.cli.interrupts import Interrupted, interrupts
 from placewright.cli.streams import STANDARD, check_output, err, note, out, wrong_argument
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 EXIT_BROKEN = 4
 EXIT_GAP_MISSED = 5
-EXIT_INTERRUPTED = 130
 MAX_BROKEN = 5
 """Jobs that one line names."""
 
@@ -82,8 +82,9 @@ def solve(
 ) -> None:
     """Plan one round: which jobs start where, or where data lives, and how close to the best.
 
-    Ctrl-C stops the search; the best plan so far is printed and written (exit 130). So is a plan
-    that cannot keep all promises of earlier rounds; it names those that it breaks (exit 4).
+    Ctrl-C and SIGTERM stop the search; the best plan so far is printed and written (exit 130, 143),
+    or nothing if there is none yet (exit 6). A plan that cannot keep all promises of earlier rounds
+    is printed and written, too; it names those that it breaks (exit 4).
 
     Example: placewright solve round.yaml -o plan.json --time-limit 10
     """
@@ -91,33 +92,46 @@ def solve(
     from contextlib import ExitStack
 
     from placewright.cli.progress import progress_of
+    from placewright.instances.errors import InvalidInputError
     from placewright.instances.files import load_round, write
     from placewright.instances.policy import headline
     from placewright.rounds import solve_round
 
     round_ = load_round(round_file)
-    with ExitStack() as stack:
-        pool = None if executor is None else _opened(stack, executor, round_)
-        progress = stack.enter_context(progress_of(err(), headline(round_.policy.terms)[-1]))
-        plan = solve_round(
-            round_,
-            time_limit=time_limit,
-            gap=gap,
-            backend=backend.value,
-            seed=seed,
-            # Without the option the round's own limits decide.
-            deterministic=deterministic or None,
-            progress=progress,
-            executor=pool,
-        )
+    plan = None
+    try:
+        with interrupts.stopping(), ExitStack() as stack:
+            pool = None if executor is None else _opened(stack, executor, round_)
+            progress = stack.enter_context(progress_of(err(), headline(round_.policy.terms)[-1]))
+            plan = solve_round(
+                round_,
+                time_limit=time_limit,
+                gap=gap,
+                backend=backend.value,
+                seed=seed,
+                # Without the option the round's own limits decide.
+                deterministic=deterministic or None,
+                progress=progress,
+                executor=pool,
+            )
+    except Interrupted:
+        if plan is None:
+            raise
+    unwritten = None
     if output is not None and output != STANDARD:
-        write(plan, output)
+        try:
+            with interrupts.writing(output):
+                write(plan, output)
+        except InvalidInputError as error:
+            unwritten = error
     if output == STANDARD or output_format is Format.JSON:
         write(plan, STANDARD)
     else:
         from placewright.cli.tables import print_plan
 
         print_plan(out(), round_, plan)
+    if unwritten is not None:
+        raise unwritten
     if plan.certificate is not None:
         raise typer.Exit(_judge(plan, plan.certificate, gap))
 
@@ -142,7 +156,7 @@ def _judge(plan: Plan, certificate: Certificate, gap: float | None) -> int:
     for what in certificate.degraded:
         note(f"placewright: degraded: {what}")
     if any("interrupted" in what for what in certificate.degraded):
-        return EXIT_INTERRUPTED
+        return interrupts.exit_code
     broken = broken_in(plan)
     if broken:
         proven = any(term.name == "broken" and term.gap == 0 for term in certificate.terms)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
+
+from placewright.instances.errors import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,7 +35,8 @@ def err() -> Console:
 
 def note(text: str) -> None:
     """Print one unwrapped line to stderr."""
-    typer.echo(text, err=True)
+    sys.stderr.write(f"{printable(text)}\n")
+    sys.stderr.flush()
 
 
 def check_output(path: str | None, *inputs: str) -> None:
@@ -50,7 +54,11 @@ def check_output(path: str | None, *inputs: str) -> None:
         raise _unusable(path, "is a folder; expected a file's name")
     if not target.parent.is_dir():
         raise _unusable(path, "lies in no existing folder; expected one that exists")
-    if not os.access(target if target.exists() else target.parent, os.W_OK):
+    # A file is replaced, so that its folder has to be writable, too.
+    written = [target] if target.exists() else []
+    if not written or target.is_file():
+        written.append(target.resolve().parent)
+    if not all(os.access(place, os.W_OK) for place in written):
         raise _unusable(path, "cannot be written; expected a place with write permission")
     sources = [Path(source) for source in inputs if source != STANDARD]
     if target.exists() and any(source.exists() and target.samefile(source) for source in sources):

@@ -37,6 +37,14 @@ def value_text(value: object) -> str:
     return text if len(text) <= MAX_VALUE_CHARS else text[: MAX_VALUE_CHARS - 3] + "..."
 
 
+def printable(text: str) -> str:
+    """Make one line of a text, with escapes for what a terminal would not show but obey."""
+    if text.isprintable():
+        return text
+    line = " ".join(text.splitlines())
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
+
+
 class InvalidInputError(ValueError):
     """A file or document that cannot be used.
 
@@ -70,7 +78,7 @@ class InvalidInputError(ValueError):
         if self.show_value:
             parts.append(value_text(self.value))
         parts.append(self.expected)
-        return " ".join(": ".join(part for part in parts if part).splitlines())
+        return printable(": ".join(part for part in parts if part))
 
     def inside(self, file: str) -> InvalidInputError:
         """Return the same error, told of this file unless it names one already."""

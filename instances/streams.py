@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
 import stat
 import sys
 from pathlib import Path
+from typing import BinaryIO
 
 from placewright.instances.errors import InvalidInputError
 
 STANDARD_STREAM = "-"
+PIECE = 1 << 20
 
 
 def read(file: str, limit: int) -> bytes:
@@ -24,13 +27,15 @@ def read(file: str, limit: int) -> bytes:
     """
     try:
         if file == STANDARD_STREAM:
-            return sys.stdin.buffer.read(limit + 1)
+            if sys.stdin is None:
+                raise _cannot(file, "read", "it is closed", "a document on standard input")
+            return _pieces(sys.stdin.buffer, limit + 1)
         # Without O_NONBLOCK, opening a pipe would wait for a writer before it can be refused.
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             _refuse_irregular(os.fstat(descriptor).st_mode, file)
             with os.fdopen(descriptor, "rb", closefd=False) as stream:
-                return stream.read(limit + 1)
+                return _pieces(stream, limit + 1)
         finally:
             os.close(descriptor)
     except InvalidInputError:
@@ -50,23 +55,52 @@ def write(file: str, content: bytes) -> None:
     InvalidInputError
         It cannot be written.
     """
-    if file == STANDARD_STREAM:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(content)
-        sys.stdout.buffer.flush()
-        return
     try:
-        target = Path(file).resolve()
+        if file == STANDARD_STREAM:
+            _print(file, content)
+            return
+        target = Path(file)
         if target.exists() and not target.is_file():
             with target.open("wb") as device:
                 device.write(content)
         else:
-            _replace(target, content)
+            _replace(target.resolve(), content)
+    except InvalidInputError:
+        raise
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise _cannot(file, "written", reason, "a file that can be written") from None
     except ValueError as error:
         raise _cannot(file, "written", str(error), "a file name") from None
+
+
+def _pieces(stream: BinaryIO, length: int) -> bytes:
+    """Read at most so much, in pieces: one read takes the memory of all that it may return."""
+    pieces: list[bytes] = []
+    while length > 0 and (piece := stream.read(min(PIECE, length))) != b"":
+        if piece is None:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        pieces.append(piece)
+        length -= len(piece)
+    return b"".join(pieces)
+
+
+def _print(file: str, content: bytes) -> None:
+    """Write to standard output, all of it: one that is unbuffered takes as much as it likes."""
+    stream = sys.stdout
+    if stream is None:
+        raise _cannot(file, "written", "it is closed", "standard output")
+    stream.flush()
+    if not hasattr(stream, "buffer"):  # text in memory, or a notebook
+        stream.write(content.decode())
+        return
+    left = memoryview(content)
+    while left:
+        written = stream.buffer.write(left)
+        if written is None:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        left = left[written:]
+    stream.buffer.flush()
 
 
 def _refuse_irregular(mode: int, file: str) -> None:
@@ -84,6 +118,8 @@ def _replace(target: Path, content: bytes) -> None:
     try:
         with unfinished.open("xb") as stream:
             stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())  # else a crash could leave the name without the content
         if target.exists():
             shutil.copymode(target, unfinished)
         unfinished.replace(target)

@@ -173,18 +173,6 @@ def test_an_interrupt_writes_the_best_plan_and_exits_130(run, solver, round_file
     assert load_plan(tmp_path / "out.json").decisions
 
 
-def test_an_interrupt_before_the_search_exits_130_and_writes_nothing(
-    run, monkeypatch, round_file, tmp_path
-):
-    def interrupted(path: str) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("placewright.instances.files.load_round", interrupted)
-    result = run("solve", round_file, "-o", tmp_path / "out.json")
-    assert result.code == 130
-    assert not (tmp_path / "out.json").exists()
-
-
 def test_an_output_that_cannot_be_written_is_refused_before_the_search(
     run, solver, round_file, tmp_path
 ):
