@@ -46,8 +46,6 @@ class Annealing:
         self.problem, self._may_hold = problem, may_hold
         self._random = np.random.default_rng(seed)
         self._state = started(problem, draft, may_hold)
-        # Machine code is made in the first call, which is no time spent on annealing.
-        sweep(self._state, np.empty(0, dtype=np.int64), 0, 0.0, 0.0, self._random)
 
     def run(self, session: Session, seconds: float) -> Draft:
         """Return the draft after so many seconds, or `SWEEPS` of all units if that is sooner."""
@@ -109,7 +107,7 @@ def started(problem: Problem, draft: Draft, may_hold: Bools) -> State:
         jobs=jobs.astype(np.float64),
         asks=(jobs * problem.demand[workload]).astype(np.float64),
         first=first,
-        groups=problem.read_group,
+        groups=problem.read_group.copy(),
         may=problem.may & ~barred[:, :, None],
         afar=afar,
         first_at=np.searchsorted(np.sort(read), np.arange(problem.groups + 1)),

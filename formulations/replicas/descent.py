@@ -23,8 +23,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placewright.formulations.replicas.moves import compiled
-from placewright.formulations.replicas.scaled import Lean, Scaled, Singles
+from placewright.formulations.replicas.compiled import compiled
+from placewright.formulations.replicas.scaled import Lean, Scaled, Singles, Sparse
 from placewright.solver import Arrays
 from placewright.solver.arrays import Floats
 
@@ -174,6 +174,18 @@ class Descent:
         found = np.zeros(WIDTH)
         value(self._model.lean, state, found)
         return found
+
+
+def prepare() -> None:
+    """Load the machine code of descents, or make it."""
+    first, none = np.zeros(1, dtype=np.int32), np.empty(0, dtype=np.int32)
+    singles, lanes = np.empty(0, dtype=np.float32), np.empty((0, WIDTH), dtype=np.float32)
+    sparse = Sparse(first, none, singles)
+    lean = Lean(sparse, sparse, singles, singles, singles)
+    state = State(lanes, lanes, lanes, lanes, lanes, lanes, lanes, lanes)
+    sizes, found = np.ones((2, WIDTH), dtype=np.float32), np.empty((2, WIDTH))
+    step(lean, state, sizes, sizes[0], found)
+    value(lean, state, found[0])
 
 
 @compiled

@@ -13,29 +13,19 @@ copies get around each other is not seen.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import NamedTuple, cast
 
-import numba
 import numpy as np
 
+from placewright.formulations.replicas.compiled import compiled, inlined
 from placewright.formulations.wan.compile import Bools, Ints
 from placewright.solver.arrays import Floats
 
 EXCESS = 4.0
 """Price of a GiB more than storage or links take."""
 
-NOWHERE = -1
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def compiled(function: Function) -> Function:
-    """Return a function in machine code, kept on disk where there is a place for it."""
-    try:
-        return cast(Function, numba.njit(cache=True, nogil=True)(function))
-    except RuntimeError:
-        return cast(Function, numba.njit(nogil=True)(function))
+NOWHERE, ZERO = cast("tuple[int, int]", (np.int64(-1), np.int64(0)))
+"""No cell, and 0; as literals they would be types of their own, for which all is compiled anew."""
 
 
 class State(NamedTuple):
@@ -103,6 +93,41 @@ class State(NamedTuple):
     before: Ints
 
 
+def prepare() -> None:
+    """Load the machine code of what annealing calls, or make it."""
+    none, numbers = np.empty(0, dtype=np.int64), np.empty(0)
+    table, counts = np.empty((0, 0)), np.empty((0, 0), dtype=np.int64)
+    state = State(
+        workload=none,
+        jobs=numbers,
+        asks=numbers,
+        first=none,
+        groups=none,
+        may=np.empty((0, 0, 0), dtype=np.bool_),
+        afar=table,
+        first_at=none,
+        at=none,
+        supply=numbers,
+        origin=none,
+        need=table,
+        copy=table,
+        cell=none,
+        load=numbers,
+        readers=counts,
+        copies=none,
+        room=numbers,
+        into=numbers,
+        out=numbers,
+        total=numbers,
+        link=table,
+        costs=numbers,
+        moved=none,
+        before=none,
+    )
+    put(state, 0, NOWHERE)
+    sweep(state, none, 0, 0.0, 0.0, np.random.default_rng(0))
+
+
 @compiled
 def sweep(
     state: State,
@@ -133,7 +158,7 @@ def sweep(
             if kind == 1:
                 _empty(state, group, region, target, target + 1, price, least)
             else:
-                _empty(state, group, region, 0, regions, price, least)
+                _empty(state, group, region, ZERO, regions, price, least)
 
 
 @compiled
@@ -211,7 +236,7 @@ def price_data(state: State, unit: int, first: int, last: int) -> None:
         state.costs[region] = copied + EXCESS * beyond + afar
 
 
-@compiled
+@inlined
 def _hops(size: float, left: float) -> float:
     """Return the GiB that a copy takes of all links, with so many left of the one between."""
     return size + max(0.0, size - max(0.0, left))
@@ -229,14 +254,14 @@ def over(state: State, unit: int, cell: int) -> float:
     return float(once + twice)
 
 
-@compiled
+@inlined
 def _choose(
     state: State, unit: int, noise: float, price: float, random: np.random.Generator
 ) -> int:
     """Return a cell for a unit that is nowhere, `NOWHERE` if none will do."""
     may = state.may[state.workload[unit]]
     regions, models = may.shape
-    price_data(state, unit, 0, regions)
+    price_data(state, unit, ZERO, regions)
     least, chosen = np.inf, NOWHERE
     for region in range(regions):
         for model in range(models):
@@ -250,7 +275,7 @@ def _choose(
     return chosen
 
 
-@compiled
+@inlined
 def _cheapest(
     state: State, unit: int, first: int, last: int, but: int, price: float
 ) -> tuple[float, int]:
@@ -272,7 +297,7 @@ def _cheapest(
     return least, chosen
 
 
-@compiled
+@inlined
 def _worth(state: State, unit: int, cell: int, price: float) -> float:
     """Return what a unit that was just taken out of a cell costs there."""
     region = cell // state.may.shape[2]
@@ -280,7 +305,7 @@ def _worth(state: State, unit: int, cell: int, price: float) -> float:
     return float(state.costs[region] + price * over(state, unit, cell))
 
 
-@compiled
+@inlined
 def _empty(
     state: State, group: int, region: int, first: int, last: int, price: float, least: float
 ) -> None:
@@ -288,7 +313,7 @@ def _empty(
 
     To regions from the first to before the last; nobody if less is gained than `least`.
     """
-    models, number, gain = state.may.shape[2], 0, 0.0
+    models, number, gain = state.may.shape[2], ZERO, 0.0
     if region == NOWHERE:
         return
     for unit in state.at[state.first_at[group] : state.first_at[group + 1]]:
@@ -307,13 +332,13 @@ def _empty(
         put(state, state.moved[i], cell)
 
 
-@compiled
+@inlined
 def _gather(state: State, group: int, region: int, price: float, least: float) -> None:
     """Copy a group to a region, and move all there to whom that is worth it, the copy apart.
 
     Nobody if less is gained than `least`, with the copy.
     """
-    number, gain = 0, 0.0
+    number, gain = ZERO, 0.0
     if state.readers[group, region] > 0:
         return
     for unit in state.at[state.first_at[group] : state.first_at[group + 1]]:
@@ -334,7 +359,7 @@ def _gather(state: State, group: int, region: int, price: float, least: float) -
         _undo(state, number)
 
 
-@compiled
+@inlined
 def _undo(state: State, number: int) -> None:
     """Put the first so many of who moved back where they were."""
     for i in range(number):

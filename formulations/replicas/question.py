@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from placewright.formulations.replicas.branching import Proven, Relaxed, branched, copies_of
+from placewright.formulations.replicas.machine_code import MACHINE_CODE
 from placewright.formulations.replicas.pool import Pool
 from placewright.formulations.replicas.problem import TOGETHER
 from placewright.formulations.replicas.program import Program
@@ -74,7 +75,8 @@ class Question:
             tree = self.places
             if tree is None:
                 tree = probed(self.program, self.arrays, self.root, self.holds, session)
-            yield from tree.claims(self.goal, until)
+            if tree is not None:
+                yield from tree.claims(self.goal, until)
             return
         for step in branched(self.program, self.arrays, self.root, session, self.goal):
             if step.bound > best or step.certified:
@@ -127,9 +129,16 @@ def probed(
     root: Relaxed,
     holds: tuple[tuple[str, int], ...],
     session: Session,
-) -> Places:
-    """Return the tree of a relaxation; what large data costs in each region is probed."""
-    # Only here, as it loads a compiler.
+) -> Places | None:
+    """Return the tree of a relaxation; what large data costs in each region is probed.
+
+    None without machine code for it.
+    """
+    if not MACHINE_CODE.available(session):
+        if MACHINE_CODE.missing is not None:
+            session.degraded.append(f"no tree of bounds was grown: {MACHINE_CODE.missing}")
+        return None
+    # Only here, as it needs a compiler.
     from placewright.formulations.replicas.places import Places
 
     places = Places(program, arrays, root, holds, session)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property
@@ -18,6 +18,7 @@ from placewright.formulations.replicas.dropping import balanced
 from placewright.formulations.replicas.exact import exact, is_small
 from placewright.formulations.replicas.frugal import only_ways
 from placewright.formulations.replicas.guides import guide
+from placewright.formulations.replicas.machine_code import MACHINE_CODE
 from placewright.formulations.replicas.neighbours import Neighbours
 from placewright.formulations.replicas.placing import greedy
 from placewright.formulations.replicas.problem import DATA, Problem
@@ -40,6 +41,9 @@ ANNEALING, FITTING, CROSSING = 0.08, 0.03, 0.06
 
 LIKELY = 2
 """Regions that the dataset which matters most may go to, one in each run."""
+
+WAITING = 0.5
+"""Share of the time before bounds in which machine code for annealing is waited for."""
 
 RUNS, EVOLVING, SOONER, LONGER = 10, 0.5, 0.15, 0.75
 """How often that is done, and for how much of the time before bounds at most.
@@ -115,20 +119,38 @@ class Relocation:
         elif problem.workloads:
             # What was refused beside copies of the greedy draft may do beside others.
             self._refused = self._too_large.copy()
-            yield self._candidate(self._annealed(draft, seconds, 0), "annealing")
             copies = (problem.may_hold & ~problem.now)[problem.group].sum()
             guiding = copies <= MOST_COPIES and problem.workloads < MANY
             reserve = (PROVING if guiding else LATER) * seconds
-            self._places = None if guiding else self._tree()
+            annealing = yield from self._compiled(reserve)
+            if annealing:
+                yield self._candidate(self._annealed(draft, seconds, 0), "annealing")
+            self._places = self._tree() if annealing and not guiding else None
             share = SOONER if guiding else EVOLVING if self._places is None else LONGER
             places = self._places
             with nullcontext() if places is None else places.growing(self._goal):
-                yield from self._evolved(draft, seconds, share * (session.remaining() - reserve))
+                if annealing:
+                    share *= session.remaining() - reserve
+                    yield from self._evolved(draft, seconds, share)
                 relaxed = (yield from self._guided(reserve)) if guiding else None
                 if relaxed is not None:
                     # What is decided anew then is seldom better, and proofs take the time.
                     reserve = max(reserve, session.remaining() - SEEKING * seconds)
                 yield from self._search(self._relaxed() if relaxed is None else relaxed, reserve)
+
+    def _compiled(self, reserve: float) -> Generator[Candidate, None, bool]:
+        """Say whether there is machine code to anneal with; search without it until there is.
+
+        For a part of the time at most, of which some seconds are kept.
+        """
+        session = self.session
+        if not MACHINE_CODE.available(session) and MACHINE_CODE.missing is not None:
+            late = session.remaining() - WAITING * (session.remaining() - reserve)
+            yield from self._search(None, late, lambda: MACHINE_CODE.available(session))
+        found = MACHINE_CODE.available(session)
+        if MACHINE_CODE.missing is not None:
+            session.degraded.append(f"nothing was annealed: {MACHINE_CODE.missing}")
+        return found
 
     def _exact(self, draft: Draft) -> Iterator[Candidate | Bound]:
         """Solve the whole; what links refuse is left out the next time, until nothing is."""
@@ -161,7 +183,7 @@ class Relocation:
         beside the replicas in the end: to fill what there is to the last GPU takes many jobs that
         move together.
         """
-        # Only here, as it loads a compiler, half a second that no other policy is to pay for.
+        # Only here, as it needs a compiler.
         from placewright.formulations.replicas.annealing import Annealing
 
         may_hold = self.problem.may_hold & ~self._refused & ~self._elsewhere(run)
@@ -241,14 +263,20 @@ class Relocation:
     def _rank(self, draft: Draft) -> tuple[int, int, int]:
         return draft.rank(self.problem)
 
-    def _search(self, relaxed: Floats | None, reserve: float) -> Iterator[Candidate]:
-        """Search on from the last candidate, and tell of progress now and then."""
+    def _search(
+        self, relaxed: Floats | None, reserve: float, stop: Callable[[], bool] = lambda: False
+    ) -> Iterator[Candidate]:
+        """Search on from the last candidate, and tell of progress now and then.
+
+        Until so many seconds are left, or a part after which it is to stop.
+        """
         search = Neighbours(self.problem, self.session, self._draft, relaxed)
         search.learn(self._draft, self._refused)
         cost, told, better = 0.0, time.monotonic(), False
         for number, found in enumerate(search.steps(reserve)):
             better |= found and self._rank(search.draft) < self._rank(self._draft)
-            over = number >= PARTS or self.session.expired(reserve + RESERVE * cost)
+            late = self.session.expired(reserve + RESERVE * cost)
+            over = late or number >= PARTS or stop()
             due = not self.session.deterministic and time.monotonic() - told > RARELY * cost
             if better and (over or due):
                 began = time.monotonic()

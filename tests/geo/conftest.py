@@ -36,6 +36,15 @@ def flow_replay(helper: Helper) -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def machine_code() -> None:
+    """Make the machine code that annealing needs; whoever has this need not wait for it."""
+    from placewright.formulations.replicas import descent, moves
+
+    moves.prepare()
+    descent.prepare()
+
+
+@pytest.fixture(scope="session")
 def transfer_oracle(helper: Helper) -> ModuleType:
     """`most(...)`: the GiB that can be copied where time does not matter."""
     return helper(__file__, "transfer_oracle")

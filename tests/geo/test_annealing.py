@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -203,17 +202,3 @@ def test_nothing_is_compiled_before_something_is_annealed() -> None:
     code = "import sys, placewright.rounds.relocated; print('numba' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"
-
-
-def test_where_no_machine_code_can_be_kept_it_is_made_each_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    plain = moves.numba.njit
-
-    def nowhere(*args: Any, **options: Any) -> Any:
-        if options.get("cache"):
-            raise RuntimeError("cannot cache function: no locator available")
-        return plain(*args, **options)
-
-    monkeypatch.setattr(moves.numba, "njit", nowhere)
-    assert moves.compiled(lambda x: x + 1)(1) == 2

@@ -27,7 +27,7 @@ def drawn() -> Round:
 
 
 @pytest.fixture
-def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+def brief(monkeypatch: pytest.MonkeyPatch, machine_code: None) -> None:
     """Search little, and prove nothing."""
     monkeypatch.setattr(annealing, "SWEEPS", 12)
     monkeypatch.setattr(run, "PARTS", 4)
