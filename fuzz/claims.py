@@ -51,7 +51,12 @@ class Values:
         return self._signed[:, self.terms.index(term)]
 
     def beating(self, bound: Bound) -> Beaten | None:
-        """Return a plan of those the bound speaks of that beats it, the best such one."""
+        """Return a plan of those the bound speaks of that beats it, the best such one.
+
+        Bounds of terms that the policy has not are no claims.
+        """
+        if not {bound.term, *bound.plus} <= set(self.terms):
+            return None
         sign = 1 if SENSE[bound.term] == "max" else -1
         spoken = np.ones(len(self._signed), bool)
         for term, value in bound.holds:

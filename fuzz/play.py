@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
+from traceback import extract_tb
 from typing import NamedTuple
 
 from fuzz.claims import Values, certificate_bounds
-from fuzz.policy import Judged, Policy, Raw, Setting
+from fuzz.policy import Judged, Policy, Raw, Setting, TooManyPlansError
 from placewright.collection import no_collection
 from placewright.formulations.gang.run import run as gang_run
 from placewright.formulations.session import Bound, Session
@@ -82,12 +84,18 @@ def play(policy: Policy, raw: Raw, seed: int) -> Played:
     try:
         round_ = read(raw)
     except Exception as error:  # noqa: BLE001
-        played.fail("document", f"{type(error).__name__}: {error}")
+        played.fail("document", told(error))
         return played
     valid: list[Judged] = []
     invalid: list[Judged] = []
-    for judged in policy.plans(raw, rng):
-        (invalid if judged.broken else valid).append(judged)
+    try:
+        for judged in policy.plans(raw, rng):
+            (invalid if judged.broken else valid).append(judged)
+    except TooManyPlansError:
+        raise
+    except Exception as error:  # noqa: BLE001
+        played.fail("generator", told(error))
+        return played
     played.plans = len(valid)
     _verify(round_, valid, invalid, rng, played)
     if played.failures or not valid:
@@ -97,8 +105,15 @@ def play(policy: Policy, raw: Raw, seed: int) -> Played:
         if rng.randrange(PROVEN_IN) == 0:
             _prove(policy, raw, round_, valid, rng, played)
     except Exception as error:  # noqa: BLE001
-        played.fail("exception", f"{type(error).__name__}: {error}")
+        played.fail("exception", told(error))
     return played
+
+
+def told(error: Exception) -> str:
+    """Say what was raised, and where."""
+    *_, last = extract_tb(error.__traceback__)
+    where = f"{Path(last.filename).name}:{last.lineno} in {last.name}"
+    return f"{type(error).__name__}: {error} ({where})"
 
 
 def read(raw: Raw) -> Round:

@@ -44,6 +44,7 @@ class Host:
     """A host; `domains` are outermost first and end with the host itself.
 
     `gpu_memory` is None where nobody knows, and `slices` are empty where GPUs cannot be cut.
+    `away`: an outage overlaps the current lease, so that nobody stays there.
     """
 
     number: int
@@ -59,11 +60,12 @@ class Host:
     reserved_gpus: frozenset[int]
     vacated: bool
     busy: bool
+    away: bool
 
     @property
     def open(self) -> bool:
         """Whether tasks may arrive."""
-        return self.healthy and not self.reserved and not self.vacated
+        return self.healthy and not self.reserved and not self.vacated and not self.away
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +177,7 @@ class Facts:
             if job.get("running") is not None
             for task in job["running"]["tasks"]
         }
+        away = {name for name, leases in outages(self.raw).items() if 0 in leases}
         entries = [(name, entry) for entry in cluster["hosts"] for name in named(entry["name"])]
         for number, (name, entry) in enumerate(entries):
             above: list[str] = []
@@ -203,6 +206,7 @@ class Facts:
                 frozenset(gpu for entry in mine for gpu in entry.get("gpus") or ()),
                 name in vacated,
                 name in busy,
+                name in away,
             )
 
     def _job(self, number: int, job: Raw) -> Job:
@@ -287,6 +291,24 @@ class Facts:
             usual if migrate is None else migrate,
             usual if preempt is None else preempt,
         )
+
+
+def outages(round_: Raw) -> dict[str, set[int]]:
+    """Return the leases that an outage of each host overlaps; no host without the section."""
+    section: Raw = round_.get("leases", {})
+    now, length = round_.get("now", 0), section.get("length_s", 1200)
+    found: dict[str, set[int]] = {}
+    for entry in section.get("outages", ()):
+        start, end = entry.get("start"), entry.get("end")
+        overlapped = {
+            lease
+            for lease in range(section.get("horizon", 500))
+            if (start is None or start < now + (lease + 1) * length)
+            and (end is None or end > now + lease * length)
+        }
+        for name in named(entry["host"]):
+            found.setdefault(name, set()).update(overlapped)
+    return found
 
 
 def named(entry: str) -> list[str]:

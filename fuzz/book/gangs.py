@@ -33,7 +33,7 @@ def plans(round_: Raw, rng: Random) -> Iterator[Judged]:
     """
     facts = Facts(round_)
     judgement = Judgement(facts)
-    terms = Terms(judgement, {})
+    terms = Terms(judgement)
     seed = rng.randrange(1 << 30)
     valid: list[Choices] = []
     spoilt: list[tuple[Choices, str]] = []

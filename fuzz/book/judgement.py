@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import TypeAlias
 
 from fuzz.book.arrangement import arrangement
 from fuzz.book.choices import KEEP, MIGRATE, PREEMPT, START, WAIT, Choice, Choices
@@ -11,9 +12,14 @@ from fuzz.book.facts import Facts, Job, Place
 from fuzz.book.room import Room
 from fuzz.book.standing import Precedence, Standing
 
+Promised: TypeAlias = frozenset[int]
+
 
 class Judgement:
-    """The rules of a round. `between` judges what choices that are lawful alone are together."""
+    """The rules of a round. `between` judges what choices that are lawful alone are together.
+
+    `promised` are the jobs that are promised the current lease: they come before all others.
+    """
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
@@ -26,16 +32,16 @@ class Judgement:
             if job.running is not None
         }
 
-    def broken(self, choices: Choices) -> str:
+    def broken(self, choices: Choices, promised: Promised = frozenset()) -> str:
         """Return a rule that a plan breaks, "" if it breaks none."""
         for job, choice in zip(self.facts.jobs, choices, strict=True):
             if rule := self._alone(job, choice):
                 return rule
-        return self._room(choices) or self.between(choices)
+        return self._room(choices) or self.between(choices, promised)
 
-    def between(self, choices: Choices) -> str:
+    def between(self, choices: Choices, promised: Promised = frozenset()) -> str:
         """Return a rule between jobs that a plan breaks, "" if it breaks none."""
-        return self._quota(choices) or self._labels(choices) or self._preemption(choices)
+        return self._quota(choices) or self._labels(choices) or self._preemption(choices, promised)
 
     def arrivals(self, job: Job, choice: Choice) -> tuple[Place, ...]:
         """Return the tasks that come to a place."""
@@ -46,18 +52,28 @@ class Judgement:
         return ()
 
     def comes(self, job: Job, choice: Choice) -> set[int]:
-        """Return the hosts to which a task comes of a group that had none there."""
-        held = {place[:1] + place[2:3] for place in job.running.places} if job.running else set()
+        """Return the hosts to which a task comes of a group that had none there.
+
+        A job on a host that is away is placed anew: it comes to each of its hosts.
+        """
+        places = () if job.running is None or self.flees(job) else job.running.places
+        held = {(place[0], place[2]) for place in places}
         return {p[2] for p in self.arrivals(job, choice) if (p[0], p[2]) not in held}
 
-    def displacer(self, choices: Choices, victim: Job) -> int | None:
+    def flees(self, job: Job) -> bool:
+        """Whether a running job is on a host that is away, and so may stop for nobody."""
+        return any(self.facts.hosts[h].away for h in self._hosts[job.number])
+
+    def displacer(
+        self, choices: Choices, victim: Job, promised: Promised = frozenset()
+    ) -> int | None:
         """Return a job for which a preempted one may stop, None if there is none."""
         assert victim.running is not None
         mine = self.standing.of(victim, victim.running.option)
         for job, choice in zip(self.facts.jobs, choices, strict=True):
             if (
                 choice.anew
-                and self.standing.of(job, choice.option) > mine
+                and self.standing.of(job, choice.option, promised=job.number in promised) > mine
                 and self.comes(job, choice) & self._hosts[victim.number]
             ):
                 return job.number
@@ -66,6 +82,8 @@ class Judgement:
     def _alone(self, job: Job, choice: Choice) -> str:
         if choice.kind not in _legal(job):
             return "legal_decision"
+        if any(self.facts.hosts[place[2]].away for place in choice.places):
+            return "away"
         if choice.kind == MIGRATE and not _moves(job, choice):
             return "migrated"
         if not choice.anew:
@@ -142,24 +160,25 @@ class Judgement:
                     return "anti_affinity"
         return ""
 
-    def _preemption(self, choices: Choices) -> str:
+    def _preemption(self, choices: Choices, promised: Promised) -> str:
         victims = [
             job
             for job, choice in zip(self.facts.jobs, choices, strict=True)
-            if choice.kind == PREEMPT
+            if choice.kind == PREEMPT and not self.flees(job)
         ]
         if not victims:
             return ""
         lowest: defaultdict[int, list[Precedence]] = defaultdict(list)
         for job, choice in zip(self.facts.jobs, choices, strict=True):
             for place in self.arrivals(job, choice):
-                lowest[place[2]].append(self.standing.of(job, choice.option))
+                rank = self.standing.of(job, choice.option, promised=job.number in promised)
+                lowest[place[2]].append(rank)
         for victim in victims:
             assert victim.running is not None
             mine = self.standing.of(victim, victim.running.option)
             if any(min(lowest[h]) <= mine for h in self._hosts[victim.number] if h in lowest):
                 return "preemption"
-            if self.displacer(choices, victim) is None:
+            if self.displacer(choices, victim, promised) is None:
                 return "displaced_by"
         return ""
 

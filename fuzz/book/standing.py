@@ -7,8 +7,9 @@ from typing import TypeAlias
 
 from fuzz.book.facts import Facts, Job
 
-Precedence: TypeAlias = tuple[bool, bool, int]
-"""Whether the job's tenant owns cells for it, whether it is entitled, its priority."""
+Precedence: TypeAlias = tuple[bool, bool, bool, int]
+"""Whether the job is promised the current lease, whether its tenant owns cells for it, whether it
+is entitled, its priority."""
 
 
 class Standing:
@@ -51,7 +52,7 @@ class Standing:
         """Whether a job with an option stands on a guarantee, or needs none."""
         return not job.opportunistic and self._entitled.get((job.number, option), True)
 
-    def of(self, job: Job, option: int) -> Precedence:
+    def of(self, job: Job, option: int, *, promised: bool = False) -> Precedence:
         """Return the precedence of a job with an option."""
         owned = job.tenant in self._owners and not job.opportunistic
-        return owned, self.entitled(job, option), job.priority
+        return promised, owned, self.entitled(job, option), job.priority

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import combinations
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ class Share(NamedTuple):
 class Terms:
     """The terms of a round. What a job adds by itself is remembered by its choice."""
 
-    def __init__(self, judgement: Judgement, extra: Mapping[str, Callable[[Choices], int]]) -> None:
+    def __init__(self, judgement: Judgement) -> None:
         self.facts, self.judgement = judgement.facts, judgement
         self.names: tuple[str, ...] = tuple(self.facts.policy["terms"])
         self._alone: dict[str, Callable[[Job, Choice], int]] = {
@@ -45,7 +45,6 @@ class Terms:
             "opened": self._opened,
             "leftover": self._leftover,
             "stranded": self._stranded,
-            **extra,
         }
         self._known: dict[tuple[int, Choice, str], int] = {}
 
@@ -53,13 +52,12 @@ class Terms:
         """Return the values of all terms, in the order of the policy."""
         values: dict[str, int] = {}
         for name in self.names:
-            if name == "share":
-                values |= self._sums(choices)
-            elif name in self._alone:
-                values[name] = self._sum(name, choices)
-            else:
-                values[name] = self._together[name](choices)
+            values |= self._sums(choices) if name == "share" else {name: self.of(name, choices)}
         return values
+
+    def of(self, name: str, choices: Choices) -> int:
+        """Return the value of a term other than `share`."""
+        return self._sum(name, choices) if name in self._alone else self._together[name](choices)
 
     def shares(self, choices: Choices) -> list[Share]:
         """Return the dominant share of each tenant that has jobs."""

@@ -7,12 +7,13 @@ from random import Random
 from fuzz.book.choices import MIGRATE, PREEMPT, Choices
 from fuzz.book.collectives import collectives
 from fuzz.book.facts import Job, Place
+from fuzz.book.judgement import Promised
 from fuzz.book.room import Room
 from fuzz.book.terms import Terms
 from fuzz.policy import Raw
 
 
-def written(terms: Terms, choices: Choices, seed: int) -> Raw:
+def written(terms: Terms, choices: Choices, seed: int, promised: Promised = frozenset()) -> Raw:
     """Write a plan, with the sections that its policy wants; the seed draws what is left open."""
     facts, judgement = terms.facts, terms.judgement
     decisions: list[Raw] = []
@@ -22,9 +23,9 @@ def written(terms: Terms, choices: Choices, seed: int) -> Raw:
             tasks = [_task(facts.hosts[place[2]].name, place) for place in choice.places]
             entry |= {"option": choice.option, "tasks": tasks}
         if choice.kind == PREEMPT:
-            by = judgement.displacer(choices, job)
+            by = judgement.displacer(choices, job, promised)
             others = [other.name for other in facts.jobs if choices[other.number].anew]
-            if by is not None or others:
+            if not judgement.flees(job) and (by is not None or others):
                 entry["displaced_by"] = others[0] if by is None else facts.jobs[by].name
         decisions.append(entry)
     sections = [

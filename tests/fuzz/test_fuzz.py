@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 ROUNDS = 10
-POLICIES = ("gang", "geo", "replicas")
+POLICIES = ("gang", "deadline", "geo", "replicas")
 
 
 @pytest.fixture(scope="module")
