@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import combinations
 from typing import NamedTuple
 
@@ -25,9 +25,14 @@ class Share(NamedTuple):
 
 
 class Terms:
-    """The terms of a round. What a job adds by itself is remembered by its choice."""
+    """The terms of a round. What a job adds by itself is remembered by its choice.
 
-    def __init__(self, judgement: Judgement) -> None:
+    `extra` has the terms that a policy brings.
+    """
+
+    def __init__(
+        self, judgement: Judgement, extra: Mapping[str, Callable[[Choices], int]] | None = None
+    ) -> None:
         self.facts, self.judgement = judgement.facts, judgement
         self.names: tuple[str, ...] = tuple(self.facts.policy["terms"])
         self._alone: dict[str, Callable[[Job, Choice], int]] = {
@@ -45,6 +50,7 @@ class Terms:
             "opened": self._opened,
             "leftover": self._leftover,
             "stranded": self._stranded,
+            **(extra or {}),
         }
         self._known: dict[tuple[int, Choice, str], int] = {}
 
