@@ -20,17 +20,17 @@ STANDARD = "-"
 
 
 def out() -> Console:
-    """Return the console of results; rich drops colour for NO_COLOR and where no terminal is."""
-    from rich.console import Console
+    """Return the console of results."""
+    from placewright.cli.console import PlainConsole
 
-    return Console(highlight=False, markup=False, emoji=False)
+    return PlainConsole()
 
 
 def err() -> Console:
     """Return the console of notes, errors and progress."""
-    from rich.console import Console
+    from placewright.cli.console import PlainConsole
 
-    return Console(stderr=True, highlight=False, markup=False, emoji=False)
+    return PlainConsole(stderr=True)
 
 
 def note(text: str) -> None:

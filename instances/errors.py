@@ -38,7 +38,7 @@ def value_text(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """Make one line of a text, with escapes for what a terminal would not show but obey."""
+    """Write escapes for what a terminal would not show but obey; line ends become spaces."""
     if text.isprintable():
         return text
     line = " ".join(text.splitlines())

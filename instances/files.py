@@ -41,7 +41,7 @@ def load(path: AnyPath) -> Round | ClusterDocument | Plan:
         The file cannot be read, or is not a valid document.
     """
     file = os.fspath(path)
-    raw = _raw(file, "Round", "Cluster", "Plan")
+    raw = _headed(load_values(file), file, "Round", "Cluster", "Plan")
     if raw["kind"] == "Round":
         return parse_round(raw, file)
     return parse_cluster(raw, file) if raw["kind"] == "Cluster" else parse_plan(raw, file)
@@ -56,7 +56,7 @@ def load_round(path: AnyPath) -> Round:
         The file cannot be read, or is not a valid Round.
     """
     file = os.fspath(path)
-    return parse_round(_raw(file, "Round"), file)
+    return parse_round(_headed(load_values(file), file, "Round"), file)
 
 
 def load_cluster(path: AnyPath) -> ClusterDocument:
@@ -68,7 +68,7 @@ def load_cluster(path: AnyPath) -> ClusterDocument:
         The file cannot be read, or is not a valid Cluster.
     """
     file = os.fspath(path)
-    return parse_cluster(_raw(file, "Cluster"), file)
+    return parse_cluster(_headed(load_values(file), file, "Cluster"), file)
 
 
 def load_plan(path: AnyPath) -> Plan:
@@ -80,7 +80,7 @@ def load_plan(path: AnyPath) -> Plan:
         The file cannot be read, or is not a valid Plan.
     """
     file = os.fspath(path)
-    return parse_plan(_raw(file, "Plan"), file)
+    return parse_plan(_headed(load_values(file), file, "Plan"), file)
 
 
 def load_values(path: AnyPath) -> Any:
@@ -104,18 +104,23 @@ def parse_round(raw: Mapping[str, Any], file: str | None = None) -> Round:
     Parameters
     ----------
     raw
-        The document; its cluster may be `{"ref": path}`, a path as seen from the folder of `file`.
+        The document; its cluster may be `{"ref": path}`, a path as seen from the folder of `file`,
+        which it may not leave.
     file
         Where it comes from, None for values in memory.
 
     Raises
     ------
     InvalidInputError
-        It is not a valid Round; an error inside a referred cluster names that cluster's file.
+        It is not a valid Round; an error inside a referred cluster names that cluster's file, and
+        quotes nothing of it.
     """
     cluster = raw.get("cluster")
     if isinstance(cluster, dict) and "ref" in cluster:
-        raw = {**raw, "cluster": _referred(cluster, file)}
+        try:
+            raw = {**raw, "cluster": _referred(cluster, file)}
+        except InvalidInputError as error:
+            raise (error.inside(file) if file else error) from None
     return _document(Round, raw, file, check_round)
 
 
@@ -175,9 +180,8 @@ def _without_slots(document: Document) -> Any:
     return {"decisions": {"__all__": {"tasks": {"__all__": {"slot"}}}}}
 
 
-def _raw(file: str, *kinds: str) -> dict[str, Any]:
-    """Return the mapping that a file holds, of a known version and one of these kinds."""
-    raw = load_values(file)
+def _headed(raw: Any, file: str, *kinds: str) -> dict[str, Any]:
+    """Return what a file holds if it is a mapping of a known version and one of these kinds."""
     try:
         if not isinstance(raw, dict):
             raise InvalidInputError("expected a mapping with apiVersion and kind", value=raw)
@@ -226,18 +230,45 @@ def _referred(cluster: dict[str, Any], file: str | None) -> ClusterDocument:
     if not isinstance(reference, str) or not reference or len(cluster) > 1:
         raise InvalidInputError(
             'expected {"ref": "path of a Cluster file"}',
-            file=file,
             path=("cluster",),
             value=cluster,
         )
     if file is None or file == streams.STANDARD_STREAM:
         raise InvalidInputError(
             "has no folder to look in; expected the cluster itself, or the round as a file",
-            file=file,
             path=("cluster", "ref"),
             value=reference,
         )
-    return load_cluster(Path(file).parent / reference)
+    return _inside(Path(file).parent, reference)
+
+
+def _inside(folder: Path, reference: str) -> ClusterDocument:
+    """Read a cluster in a folder.
+
+    Whoever wrote the round need not be allowed to read what its reader may: neither files
+    elsewhere, nor, by way of an error, one here that is no cluster.
+    """
+    file = os.fspath(folder / reference)
+    try:
+        inside = (folder / reference).resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError, ValueError):  # a loop of links, a null character
+        inside = False
+    if not inside or Path(reference) == Path(streams.STANDARD_STREAM):
+        raise InvalidInputError(
+            "expected a file in the round's folder or below it",
+            path=("cluster", "ref"),
+            value=reference,
+        )
+    try:
+        values = load_values(file)
+    except InvalidInputError as error:
+        raise InvalidInputError(error.expected, file=file, show_value=False) from None
+    try:
+        return parse_cluster(_headed(values, file, "Cluster"), file)
+    except InvalidInputError as error:
+        raise InvalidInputError(
+            error.expected, file=file, path=error.path, show_value=False
+        ) from None
 
 
 def _document(

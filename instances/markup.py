@@ -133,7 +133,7 @@ class _Tree:
                 self._open.pop()
                 self._places.pop()
             case yaml.AliasEvent():
-                raise self._error(f"alias *{event.anchor}; expected no anchors or aliases")
+                raise self._error("expected no anchors or aliases", f"*{event.anchor}")
             case yaml.DocumentStartEvent():
                 self._documents += 1
                 if self._documents > 1:
@@ -179,18 +179,18 @@ class _Tree:
 
     def _refuse_extras(self, event: Any) -> None:
         if event.anchor is not None:
-            raise self._error(f"anchor &{event.anchor}; expected no anchors or aliases")
+            raise self._error("expected no anchors or aliases", f"&{event.anchor}")
         if event.tag is not None:
-            raise self._error(f"tag {event.tag}; expected no tags")
+            raise self._error("expected no tags", event.tag)
 
     def _path(self) -> _Path:
         return tuple(self._places[1:])
 
-    def _error(self, what: str) -> InvalidInputError:
+    def _error(self, expected: str, value: str | None = None) -> InvalidInputError:
         path = self._path()
         if self._open and not self._expects_key():
             path = (*path, self._place())
-        return InvalidInputError(what, path=path, show_value=False)
+        return InvalidInputError(expected, path=path, value=value, show_value=value is not None)
 
 
 def _plain(text: str) -> Any:

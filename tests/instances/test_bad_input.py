@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placewright.instances import load, load_cluster, load_plan, load_round, round_digest
-from placewright.instances.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError, printable
 from placewright.instances.files import parse_plan, parse_round
 
 HEAD = {"apiVersion": "placewright/v1alpha1", "kind": "Round"}
@@ -129,12 +129,12 @@ def refusal(path: Path | str, read=load) -> str:
     """Return the message of the one error, which must be one line that starts with the file."""
     with pytest.raises(InvalidInputError) as caught:
         read(path)
-    message = str(caught.value)
-    assert message.startswith(f"{path}: ")
+    message, told = str(caught.value), f"{printable(str(path))}: "
+    assert message.startswith(told)
     assert "expected" in message
-    assert "\n" not in message
+    assert message.isprintable()
     assert len(message) < 600
-    return message.removeprefix(f"{path}: ")
+    return message.removeprefix(told)
 
 
 def refused_file(folder: Path, content: bytes | str, name: str = "r.yaml", read=load) -> str:
@@ -452,12 +452,12 @@ def test_bad_json_is_refused(tmp_path, content, message):
         ("--- {}\n--- {}\n", "a second document; expected one"),
         ("a: 1\nb: 2\na: 3", "'a': key given twice; expected each key once"),
         ("j:\n- 1\n- x: {a: 1, b: 2, a: 3}", "j[1].x: 'a': key given twice; expected each key"),
-        ("a: &x 1\nb: *x", "a: anchor &x; expected no anchors or aliases"),
-        ("a: *x", "a: alias *x; expected no anchors or aliases"),
-        ("j:\n- &x [1]", "j[0]: anchor &x; expected no anchors or aliases"),
-        ("a: !!python/object/apply:os.system [ls]", "a: tag tag:yaml.org,2002:python/object/apply"),
-        ("a: !x 1", "a: tag !x; expected no tags"),
-        ("a: !!set {b}", "a: tag tag:yaml.org,2002:set; expected no tags"),
+        ("a: &x 1\nb: *x", "a: '&x': expected no anchors or aliases"),
+        ("a: *x", "a: '*x': expected no anchors or aliases"),
+        ("j:\n- &x [1]", "j[0]: '&x': expected no anchors or aliases"),
+        ("a: !!python/object/apply:os.system [ls]", "a: 'tag:yaml.org,2002:python/object/apply"),
+        ("a: !x 1", "a: '!x': expected no tags"),
+        ("a: !!set {b}", "a: 'tag:yaml.org,2002:set': expected no tags"),
         ("? [a, b]\n: 1", "a mapping or list as key; expected text"),
         ("{a: {{b: 1}: 2}}", "a: a mapping or list as key; expected text"),
         ("a: " + "[" * 64, "nested too deeply; expected at most 64 levels"),
@@ -476,7 +476,7 @@ def test_yaml_that_would_explode_is_refused_at_its_first_anchor(tmp_path):
     lines = ['a0: &a0 ["lol"]']
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
     told = refused_file(tmp_path, "\n".join(lines))
-    assert told == "a0: anchor &a0; expected no anchors or aliases"
+    assert told == "a0: '&a0': expected no anchors or aliases"
 
 
 @pytest.mark.parametrize("name", ["r.json", "r.yaml"])
@@ -542,7 +542,7 @@ def test_faults_of_a_referred_cluster_name_its_file(tmp_path):
     for reference, message in (
         ("no.yaml", f"{tmp_path}/no.yaml: cannot be read (No such file or directory)"),
         (".", f"{tmp_path}: is a directory"),
-        ("r.json", f"{tmp_path}/r.json: kind: 'Round': expected Cluster"),
+        ("r.json", f"{tmp_path}/r.json: kind: expected Cluster"),
     ):
         path.write_text(json.dumps({**ROUND, "cluster": {"ref": reference}}))
         with pytest.raises(InvalidInputError) as caught:
@@ -550,7 +550,110 @@ def test_faults_of_a_referred_cluster_name_its_file(tmp_path):
         assert str(caught.value).startswith(message)
 
 
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "../c.json",
+        "in/../../c.json",
+        "/etc/passwd",
+        "out",
+        "links/c.json",
+        "-",
+        "./-",
+        "a\0b",
+        "loop",
+    ],
+)
+def test_a_reference_does_not_leave_the_folder_of_its_round(tmp_path, monkeypatch, reference):
+    folder = tmp_path / "rounds"
+    (folder / "in").mkdir(parents=True)
+    cluster = {**ROUND["cluster"], **HEAD, "kind": "Cluster"}
+    (tmp_path / "c.json").write_text(json.dumps(cluster))
+    (folder / "out").symlink_to(tmp_path / "c.json")
+    (folder / "links").symlink_to(tmp_path)
+    (folder / "loop").symlink_to("loop")
+    monkeypatch.setattr(sys, "stdin", Input(json.dumps(cluster).encode()))
+    monkeypatch.chdir(folder)
+    raw = {**ROUND, "cluster": {"ref": reference}}
+    for name in ("r.json", folder / "r.json"):
+        Path(name).write_text(json.dumps(raw))
+        refused = refusal(name, load_round)
+        assert refused.startswith("cluster.ref: ")
+        assert refused.endswith("expected a file in the round's folder or below it")
+
+
+@pytest.mark.parametrize("reference", ["in/c.json", "in/../in/c.json", "near", "linked/c.json"])
+def test_a_reference_may_take_any_way_that_stays_in_the_folder(tmp_path, reference):
+    (tmp_path / "in").mkdir()
+    cluster = {**ROUND["cluster"], **HEAD, "kind": "Cluster"}
+    (tmp_path / "in" / "c.json").write_text(json.dumps(cluster))
+    (tmp_path / "near").symlink_to("in/c.json")
+    (tmp_path / "linked").symlink_to(tmp_path / "in")
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps({**ROUND, "cluster": {"ref": reference}}))
+    assert round_digest(load_round(path)) == round_digest(parse_round(ROUND))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "root:x:0:0:root:/root:/bin/bash\n",
+        "password: root\n",
+        "- root\n",
+        '{"root": 1, "root": 2}',
+        "a: {root: 1, root: 2}",
+        "a: !root {}",
+        "a: &root {}",
+        "root: [",
+        "kind: root\napiVersion: root",
+        f"apiVersion: {HEAD['apiVersion']}\nkind: root",
+        f"apiVersion: {HEAD['apiVersion']}\nkind: Cluster\nhosts: root",
+        f"apiVersion: {HEAD['apiVersion']}\nkind: Cluster\nhosts: [{{name: '#root'}}]",
+        '"root',
+        "root\udcff",
+    ],
+)
+def test_an_error_in_a_referred_file_quotes_nothing_of_it(tmp_path, content):
+    (tmp_path / "secret").write_bytes(content.encode(errors="surrogateescape"))
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps({**ROUND, "cluster": {"ref": "secret"}}))
+    with pytest.raises(InvalidInputError) as caught:
+        load_round(path)
+    told = str(caught.value)
+    assert told.startswith(f"{tmp_path}/secret: ")
+    assert "expected" in told
+    assert "root" not in told.removeprefix(f"{tmp_path}")
+
+
 # Whatever comes, nothing but one clear error.
+
+
+CONTROLS = st.text(st.sampled_from("a\x00\x07\x1b\x7f\x85\x9b\u2028\u202e\udc9b\n\r\t[]{}!&*:'\""))
+
+
+@settings(max_examples=200)
+@given(CONTROLS, CONTROLS)
+def test_no_text_of_a_document_reaches_a_message_unescaped(tmp_path_factory, odd, other):
+    folder = tmp_path_factory.getbasetemp()
+    for raw in (
+        {**ROUND, "cluster": {"ref": f"x{odd}"}, "jobs": None},
+        {**ROUND, f"x{odd}": other},
+        {**ROUND, "tenants": [{"name": odd, "quota": {f"-{odd}": other}}]},
+        {**HEAD, "kind": odd},
+    ):
+        path = folder / "odd.json"
+        path.write_text(json.dumps(raw))
+        either_reads_or_refuses(load, path)
+    for text in (
+        f"a: !<{odd}> 1",
+        f"a: !{odd} 1",
+        f"a: &{odd} 1",
+        f"? {odd}",
+        f'"{odd}": "{other}"',
+    ):
+        path = folder / "odd.yaml"
+        path.write_bytes(text.encode(errors="surrogatepass"))
+        either_reads_or_refuses(load, path)
 
 
 def either_reads_or_refuses(read, path) -> None:
@@ -558,7 +661,7 @@ def either_reads_or_refuses(read, path) -> None:
         document = read(path)
     except InvalidInputError as error:
         message = str(error)
-        assert "\n" not in message
+        assert message.isprintable()
         assert "expected" in message
         message.encode()
     else:
