@@ -25,7 +25,7 @@ def some(rng: Random, items: Sequence[T], least: int = 1) -> list[T]:
 
 def draw_world(rng: Random, policy: str, *, least: int = 0) -> Raw:
     """Return a round without jobs: hosts with `least` GPUs or more, links and data."""
-    regions = [f"r{i}" for i in range(rng.choices((1, 2, 3), (1, 9, 5))[0])]
+    regions = [f"r{i}" for i in range(rng.choices((1, 2, 3, 4), (2, 18, 18, 1))[0])]
     level = rng.choice(("region", "region", "zone"))
     cluster = _cluster(rng, regions, level, least)
     datasets = [
@@ -79,7 +79,7 @@ def draw_reads(rng: Random, drawn: Raw) -> list[Raw]:
     wanted = rng.choices((0, 1, 2), (2, 5, 3))[0]
     return [
         {"dataset": name, "gib": rng.randint(1, 5)}
-        | ({"remote": rng.random() < 0.4} if rng.random() < 0.5 else {})
+        | ({"remote": rng.random() < 0.3} if rng.random() < 0.6 else {})
         for name in rng.sample(names, min(wanted, len(names)))
     ]
 
@@ -93,9 +93,9 @@ def _cluster(rng: Random, regions: list[str], level: str, least: int) -> Raw:
         if racks:
             parents = [f"{region}k{i}" for i in range(rng.randint(1, 2))]
             domains += [{"name": name, "level": "rack", "parent": region} for name in parents]
-        for i in range(rng.choices((0, 1, 2), (1, 12, 5))[0]):
+        for i in range(rng.choices((0, 1, 2, 3), (1, 12, 8, 1))[0]):
             host: Raw = {"name": f"{region}h{i}", "parent": rng.choice(parents)}
-            host["gpus"] = max(least, rng.choices((0, 1, 2, 3), (1, 9, 9, 2))[0])
+            host["gpus"] = max(least, rng.choices((0, 1, 2, 3, 4), (1, 9, 10, 3, 1))[0])
             if host["gpus"]:
                 host["gpu_model"] = rng.choices(MODELS, (3, 1))[0]
             if rng.random() < 0.07:

@@ -63,7 +63,7 @@ def draw(rng: Random) -> Raw:
     if chance(rng, 0.12):
         drawn["reservations"] = [_reservation(rng, drawn["cluster"])]
     drawn["jobs"] = []
-    for i in range(rng.choices((1, 2, 3, 4), (2, 5, 5, 2))[0]):
+    for i in range(rng.choices((1, 2, 3, 4, 5), (1, 5, 8, 5, 2))[0]):
         job = _job(rng, drawn, f"j{i}")
         if chance(rng, 0.4):
             _run(rng, drawn, job)
@@ -318,7 +318,11 @@ def _change_reads(rng: Random, world: World, readers: list[Raw]) -> None:
 
 def _told(book: Book, choices: Choices, sources: Sources, rng: Random, seed: int) -> Judged:
     """Return a plan that says why jobs wait, with copies for them perhaps; true or not."""
-    carried = _copies(book.world, rng)
+    idle = {
+        j.name for j, choice in zip(book.facts.jobs, choices, strict=True) if choice.kind == WAIT
+    }
+    wanted = {read["dataset"] for name in idle for read in book.reading.jobs[name].get("reads", ())}
+    carried = _copies(book.world, wanted, rng)
     creates = {(one["dataset"], one["region"]): one["ready"] for one in carried.creates}
     waiting, said, entries = Waiting(book.reading, creates), {}, []
     fault = broken(book.world, *carried, dropping=False)
@@ -335,10 +339,10 @@ def _told(book: Book, choices: Choices, sources: Sources, rng: Random, seed: int
     return Judged(document, book.terms(choices, sources), fault)
 
 
-def _copies(world: World, rng: Random) -> Carried:
-    """Return a copy or two, or none, at times with something changed."""
+def _copies(world: World, wanted: set[str], rng: Random) -> Carried:
+    """Return a copy or two of data, or none, at times with something changed."""
     there = world.held | world.coming.keys()
-    everywhere = [(dataset, region) for dataset in world.size for region in world.regions]
+    everywhere = [(dataset, region) for dataset in sorted(wanted) for region in world.regions]
     free = [one for one in everywhere if one[1] in world.may[one[0]] and one not in there]
     chosen = set(rng.sample(free, min(len(free), rng.choice((0, 1, 1, 2)))))
     carried = carry(world, chosen, set()) or Carried([], [], [])

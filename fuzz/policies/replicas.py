@@ -45,7 +45,7 @@ def draw(rng: Random) -> Raw:
     """Draw a round."""
     drawn = draw_world(rng, "replicas")
     drawn["jobs"] = []
-    for i in range(rng.choices((0, 1, 2, 3, 4), (1, 6, 9, 5, 2))[0]):
+    for i in range(rng.choices((0, 1, 2, 3, 4, 5), (1, 4, 9, 8, 4, 1))[0]):
         drawn["jobs"].append(_job(rng, f"j{i}", drawn))
     if rng.random() < 0.6:
         others = list(TERMS[1:])
