@@ -106,6 +106,8 @@ class Neighbours:
         These are (groups, regions). Groups may be where one of the two has them, or where they are
         today: so few places that a model of all differences is soon solved.
         """
+        if not self.problem.groups:
+            return False
         return self._solve_whole(self._everywhere(replicas.astype(np.float64), np.inf), seconds)
 
     def choose(self, replicas: Bools, seconds: float) -> Draft | None:

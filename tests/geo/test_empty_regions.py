@@ -8,6 +8,7 @@ import pytest
 
 from placewright import solve_round
 from placewright.formulations.geo import run
+from placewright.formulations.replicas import run as relocation
 from placewright.instances.geo import Geo
 from placewright.instances.geo_generator import generate
 from placewright.instances.round import Round
@@ -81,6 +82,18 @@ def test_so_has_one_that_is_decided_region_by_region(monkeypatch, change):
     round_ = generate(policy="geo", regions=3, datasets=5, jobs=40, gpus=240)
     lacking = Round.model_validate({**dict(round_), **change(round_)})
     plan = solve_round(lacking, isolation="none", time_limit=4)
+    assert verify(lacking, plan).ok
+    assert plan.certificate is not None
+    assert plan.certificate.degraded == ()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("change", CHANGES)
+def test_so_has_one_in_which_data_is_annealed(monkeypatch, change):
+    monkeypatch.setattr(relocation, "is_small", lambda _: False)
+    round_ = generate(policy="replicas", regions=3, datasets=5, jobs=40, gpus=240)
+    lacking = Round.model_validate({**dict(round_), **change(round_)})
+    plan = solve_round(lacking, isolation="none", time_limit=2)
     assert verify(lacking, plan).ok
     assert plan.certificate is not None
     assert plan.certificate.degraded == ()
