@@ -24,7 +24,6 @@ from placewright.rounds.settings import Settings
 from placewright.rounds.solve import Memory, Solve
 
 HEADER = {"apiVersion": "placewright/v1alpha1"}
-TIME_S = 30.0
 BACKENDS = ("auto",) * 12 + ("cp-sat", "cbc", "scip", "highs")
 ALL_IN = 20
 """In one round of so many every plan is verified; in the others one of each class, and a few."""
@@ -157,10 +156,10 @@ def _verify(
 def _solve(
     policy: Policy, raw: Raw, round_: Round, valid: list[Judged], rng: Random, played: Played
 ) -> None:
-    with _under(policy.settings, rng), no_collection():
+    with _under(policy.settings, rng) as seconds, no_collection():
         settings = Settings.of(
             round_,
-            time_limit=TIME_S,
+            time_limit=seconds,
             gap=rng.choice((0.0, 0.0, 1e-4, 0.1)),
             backend=rng.choice(BACKENDS),
             seed=rng.randrange(100),
@@ -225,15 +224,15 @@ def _prove(
     chosen = rng.choice(valid)
     document = chosen.document()
     spoken = [judged for judged in valid if judged.scope == policy.scope(raw, document)]
-    with _under(policy.settings, rng):
-        results = prove_bounds(round_, read_plan(document), time_limit=TIME_S, isolation="none")
+    with _under(policy.settings, rng) as seconds:
+        results = prove_bounds(round_, read_plan(document), time_limit=seconds, isolation="none")
     bounds = list(certificate_bounds(results, chosen.terms, claims=True))
     _compare(bounds, Values([judged.terms for judged in spoken]), spoken, played)
 
 
 @contextmanager
-def _under(settings: Sequence[Setting], rng: Random) -> Iterator[None]:
-    """Enter one of the settings, drawn by weight."""
+def _under(settings: Sequence[Setting], rng: Random) -> Iterator[float]:
+    """Enter one of the settings, drawn by weight; yield the seconds that a solve has under it."""
     (setting,) = rng.choices(settings, [setting.weight for setting in settings])
     with setting.enter():
-        yield
+        yield setting.seconds

@@ -50,11 +50,15 @@ def everything(_round: Raw, _plan: Raw) -> Hashable:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Something to solve rounds under: a context, entered `weight` times of the sum of weights."""
+    """Something to solve rounds under: a context, entered `weight` times of the sum of weights.
+
+    A search that would go on for all of the time that it has gets few seconds.
+    """
 
     name: str
     weight: int
     enter: Callable[[], AbstractContextManager[object]] = nullcontext
+    seconds: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)

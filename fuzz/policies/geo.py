@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from copy import deepcopy
 from functools import partial
 from random import Random
 from typing import NamedTuple
+from unittest.mock import patch
 
 from fuzz.book.choices import MIGRATE, START, WAIT, Choice, Choices, Enumeration
 from fuzz.book.facts import WHOLE, Facts, Job
@@ -370,20 +370,9 @@ def _reason(rng: Random, world: World, could: Mapping[str, int]) -> tuple[str | 
     return rng.choices((None, "no_region", "not_asked", "data"), (20, 2, 1, 1))[0], []
 
 
-@contextmanager
-def _sizes(small: int, medium: int) -> Iterator[None]:
-    """Solve as if rounds of up to so many jobs times hosts were small, or medium."""
-    usual = run.SMALL, run.MEDIUM
-    run.SMALL, run.MEDIUM = small, medium
-    try:
-        yield
-    finally:
-        run.SMALL, run.MEDIUM = usual
-
-
 SETTINGS = (
     Setting("whole", 4),
-    Setting("regions", 3, partial(_sizes, 0, 0)),
-    Setting("both", 2, partial(_sizes, 0, 10**6)),
+    Setting("regions", 3, partial(patch.multiple, run, SMALL=0, MEDIUM=0)),
+    Setting("both", 2, partial(patch.multiple, run, SMALL=0)),
 )
 POLICY = Policy("geo", draw, plans, SETTINGS)

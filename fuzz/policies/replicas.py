@@ -15,13 +15,15 @@ from itertools import combinations, product
 from math import prod
 from random import Random
 from typing import NamedTuple, TypeAlias
+from unittest.mock import patch
 
 from fuzz.data.carrying import Carried, carry
 from fuzz.data.changing import changed
 from fuzz.data.drawing import MODELS, draw_reads, draw_world, some
 from fuzz.data.replay import broken
 from fuzz.data.world import WHOLE, Replica, World, read_world
-from fuzz.policy import Judged, Policy, Raw, TooManyPlansError
+from fuzz.policy import Judged, Policy, Raw, Setting, TooManyPlansError
+from placewright.formulations.replicas import run
 
 TERMS = ("overload", "remote_reads", "copies", "imbalance", "hottest")
 MOST_LAYOUTS, MOST_PLANS = 256, 3_000
@@ -79,7 +81,15 @@ def plans(round_: Raw, rng: Random) -> Iterator[Judged]:
         yield _changed(round_, world, rng.choice(moving), rng)
 
 
-POLICY = Policy("replicas", draw, plans)
+_LARGE = partial(patch.multiple, run, is_small=lambda _: False)
+"""Search as if rounds were large; and then as if more copies could be made than are told apart."""
+
+SETTINGS = (
+    Setting("exact", 20),
+    Setting("annealed", 1, _LARGE, 1.0),
+    Setting("by region", 1, partial(_LARGE, MOST_COPIES=0), 1.0),
+)
+POLICY = Policy("replicas", draw, plans, SETTINGS)
 
 
 def _job(rng: Random, name: str, drawn: Raw) -> Raw:
