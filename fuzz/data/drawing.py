@@ -6,9 +6,19 @@ from collections.abc import Sequence
 from random import Random
 from typing import TypeVar
 
+from fuzz.book.facts import CUT
 from fuzz.policy import Raw
 
 MODELS = ("A", "B")
+PARTED: tuple[Raw, ...] = (
+    {"gpu_model": CUT, "gpus": 1},
+    {"gpu_model": CUT, "gpus": 2},
+    {"gpu_memory": 16},
+    {"gpu_memory": 24},
+    {},
+)
+"""What a host is in rounds with parts of GPUs."""
+
 GIB_PER_SECOND = 8_590
 """Mbit/s that carry one GiB in a second, and a little more."""
 
@@ -23,11 +33,14 @@ def some(rng: Random, items: Sequence[T], least: int = 1) -> list[T]:
     return [item for i, item in enumerate(items) if i in chosen]
 
 
-def draw_world(rng: Random, policy: str, *, least: int = 0) -> Raw:
-    """Return a round without jobs: hosts with `least` GPUs or more, links and data."""
+def draw_world(rng: Random, policy: str, *, least: int = 0, parts: bool = False) -> Raw:
+    """Return a round without jobs: hosts with `least` GPUs or more, links and data.
+
+    With `parts` some GPUs can be cut into MIG slices, or have memory that is known.
+    """
     regions = [f"r{i}" for i in range(rng.choices((1, 2, 3, 4), (2, 18, 18, 1))[0])]
     level = rng.choice(("region", "region", "zone"))
-    cluster = _cluster(rng, regions, level, least)
+    cluster = _cluster(rng, regions, level, least, parts=parts)
     datasets = [
         _dataset(rng, f"d{i}", regions) for i in range(rng.choices((0, 1, 2, 3), (1, 5, 5, 2))[0])
     ]
@@ -73,6 +86,19 @@ def regions_of(drawn: Raw) -> list[str]:
     return [domain["name"] for domain in drawn["cluster"]["domains"] if domain["level"] == level]
 
 
+def enlarge(rng: Random, drawn: Raw) -> None:
+    """Make all data, and what carries it, so many times larger, now and then."""
+    if rng.random() > 0.15:
+        return
+    unit = rng.choice((7, 1000))
+    geo = drawn["geo"]
+    entries = (*geo["regions"], *geo["links"], *geo["datasets"])
+    for entry in (*entries, *(read for job in drawn["jobs"] for read in job["reads"])):
+        for field in ("storage", "bandwidth", "budget", "size", "gib"):
+            if field in entry:
+                entry[field] *= unit
+
+
 def draw_reads(rng: Random, drawn: Raw) -> list[Raw]:
     """Return what a job reads."""
     names = [dataset["name"] for dataset in drawn["geo"]["datasets"]]
@@ -84,7 +110,7 @@ def draw_reads(rng: Random, drawn: Raw) -> list[Raw]:
     ]
 
 
-def _cluster(rng: Random, regions: list[str], level: str, least: int) -> Raw:
+def _cluster(rng: Random, regions: list[str], level: str, least: int, *, parts: bool) -> Raw:
     racks = rng.random() < 0.3
     domains: list[Raw] = [{"name": region, "level": level} for region in regions]
     hosts: list[Raw] = []
@@ -98,6 +124,8 @@ def _cluster(rng: Random, regions: list[str], level: str, least: int) -> Raw:
             host["gpus"] = max(least, rng.choices((0, 1, 2, 3, 4), (1, 9, 10, 3, 1))[0])
             if host["gpus"]:
                 host["gpu_model"] = rng.choices(MODELS, (3, 1))[0]
+            if parts:
+                host |= rng.choice(PARTED)
             if rng.random() < 0.07:
                 host["healthy"] = False
             hosts.append(host)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import TypeAlias
 
+from fuzz.book.facts import Facts
 from fuzz.data.world import Replica, World
 from fuzz.policy import Raw
 
@@ -16,9 +17,10 @@ Sources: TypeAlias = Mapping[tuple[str, str], str]
 class Reading:
     """The reads of a round's jobs."""
 
-    def __init__(self, round_: Raw, world: World) -> None:
+    def __init__(self, facts: Facts, world: World) -> None:
         self.world = world
-        self.jobs: dict[str, Raw] = {job["name"]: job for job in round_["jobs"]}
+        self.jobs: dict[str, Raw] = {job["name"]: job for job in facts.raw["jobs"]}
+        self.options = {job.name: job.options for job in facts.jobs}
 
     def can_start(self, job: str, region: str) -> bool:
         """Whether a job may start in a region, and read all its data there now."""
@@ -141,9 +143,8 @@ class Waiting:
         supply = {m: milli for (r, m), milli in self.world.supply.items() if r == region}
         return any(
             all(
-                sum(supply[m] for m in group.get("gpu_models", supply) if m in supply)
-                >= group["gpu"] * group.get("count", 1)
-                for group in option["groups"]
+                sum(supply.get(model, 0) for model in group.models or supply) >= group.milli
+                for group in option.groups
             )
-            for option in self.reading.jobs[job]["options"]
+            for option in self.reading.options[job]
         )

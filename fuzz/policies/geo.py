@@ -24,7 +24,7 @@ from fuzz.book.terms import Terms
 from fuzz.book.writing import written
 from fuzz.data.carrying import Carried, carry
 from fuzz.data.changing import changed
-from fuzz.data.drawing import draw_reads, draw_world, regions_of, some
+from fuzz.data.drawing import draw_reads, draw_world, enlarge, regions_of, some
 from fuzz.data.reading import Reading, Sources, Waiting
 from fuzz.data.replay import broken
 from fuzz.data.world import World, read_world
@@ -35,6 +35,7 @@ from placewright.formulations.geo import run
 COSTS = ("remote_reads", "egress_cost", "gpu_cost")
 PLACES = ("disruption", "spread", "proximity", "opened")
 MAX_PLANS = 2_000
+MOST_WORTH = 10**12
 SPOILT, MUTATED, WAITING = 8, 8, 12
 """Invalid plans that the enumeration meets, changed plans, and plans that say why jobs wait."""
 
@@ -50,7 +51,8 @@ class Said(NamedTuple):
 
 def draw(rng: Random) -> Raw:
     """Draw a round."""
-    drawn = draw_world(rng, "geo", least=1)
+    parts = chance(rng, 0.08)
+    drawn = draw_world(rng, "geo", least=1, parts=parts)
     if chance(rng, 0.3):
         for host in drawn["cluster"]["hosts"]:
             host |= {"cpu": rng.choice((1, 2, 4)), "memory": rng.choice((1, 3, 5))}
@@ -64,12 +66,28 @@ def draw(rng: Random) -> Raw:
         drawn["reservations"] = [_reservation(rng, drawn["cluster"])]
     drawn["jobs"] = []
     for i in range(rng.choices((1, 2, 3, 4, 5), (1, 5, 8, 5, 2))[0]):
-        job = _job(rng, drawn, f"j{i}")
+        job = _job(rng, drawn, f"j{i}", parts=parts)
         if chance(rng, 0.4):
             _run(rng, drawn, job)
         drawn["jobs"].append(job)
     drawn["policy"] = _policy(rng, drawn)
+    enlarge(rng, drawn)
+    if chance(rng, 0.1):
+        _make_dear(rng, drawn)
     return drawn
+
+
+def _make_dear(rng: Random, drawn: Raw) -> None:
+    """Let jobs be worth more than solvers count in one, or prices and egress be so high."""
+    worth, price = rng.choice(((10**6, 1), (10**6, 10**6), (1, 10**9), (10**9, 1)))
+    for job in drawn["jobs"]:
+        for option in job["options"]:
+            if "value" in option:
+                option["value"] = min(MOST_WORTH, option["value"] * worth)
+    for link in drawn["geo"]["links"]:
+        link["egress"] = link.get("egress", 0) * price
+    for region in drawn["geo"]["regions"]:
+        region["prices"] = {m: p * price for m, p in region.get("prices", {}).items()}
 
 
 def _reservation(rng: Random, cluster: Raw) -> Raw:
@@ -80,9 +98,9 @@ def _reservation(rng: Random, cluster: Raw) -> Raw:
     return entry
 
 
-def _job(rng: Random, drawn: Raw, name: str) -> Raw:
+def _job(rng: Random, drawn: Raw, name: str, *, parts: bool) -> Raw:
     most = rng.choice((1, 1, 1, 2))
-    job: Raw = {"name": name, "options": options(rng, drawn["cluster"], most)}
+    job: Raw = {"name": name, "options": options(rng, drawn["cluster"], most, parts=parts)}
     job["options"] = job["options"][: rng.choice((1, 1, 2))]
     job["reads"] = draw_reads(rng, drawn)
     if chance(rng, 0.5):
@@ -141,7 +159,7 @@ class Book:
     def __init__(self, round_: Raw) -> None:
         self.round, self.facts = round_, Facts(round_)
         self.world = read_world(round_)
-        self.reading = Reading(round_, self.world)
+        self.reading = Reading(self.facts, self.world)
         self.judgement = Judgement(self.facts)
         data = {"remote_reads": self._remote, "egress_cost": lambda _: 0, "gpu_cost": self._gpus}
         self._terms = Terms(self.judgement, data)
@@ -374,5 +392,7 @@ SETTINGS = (
     Setting("whole", 4),
     Setting("regions", 3, partial(patch.multiple, run, SMALL=0, MEDIUM=0)),
     Setting("both", 2, partial(patch.multiple, run, SMALL=0)),
+    Setting("hurried", 1, seconds=0.02),
+    Setting("regions, hurried", 1, partial(patch.multiple, run, SMALL=0), seconds=0.05),
 )
 POLICY = Policy("geo", draw, plans, SETTINGS)

@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 from fuzz.data.carrying import Carried, carry
 from fuzz.data.changing import changed
-from fuzz.data.drawing import MODELS, draw_reads, draw_world, some
+from fuzz.data.drawing import MODELS, draw_reads, draw_world, enlarge, some
 from fuzz.data.replay import broken
 from fuzz.data.world import WHOLE, Replica, World, read_world
 from fuzz.policy import Judged, Policy, Raw, Setting, TooManyPlansError
@@ -54,6 +54,7 @@ def draw(rng: Random) -> Raw:
         rng.shuffle(others)
         drawn["policy"]["terms"] = [TERMS[0], *others[: rng.randint(0, 4)]]
     _reserve(rng, drawn)
+    enlarge(rng, drawn)
     return drawn
 
 
@@ -86,6 +87,7 @@ _LARGE = partial(patch.multiple, run, is_small=lambda _: False)
 
 SETTINGS = (
     Setting("exact", 20),
+    Setting("hurried", 2, seconds=0.02),
     Setting("annealed", 1, _LARGE, 1.0),
     Setting("by region", 1, partial(_LARGE, MOST_COPIES=0), 1.0),
 )
