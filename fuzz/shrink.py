@@ -14,32 +14,34 @@ KEPT = {"name", "host", "gpus", "gpu"}
 
 
 def shrunk(policy: Policy, raw: Raw, seed: int, played: Played) -> tuple[Raw, Played]:
-    """Leave out whatever the first failure does not need; return the round and its failures."""
-    kind = played.failures[0].kind
-    going = True
-    while going:
-        going = False
-        for smaller in _smaller(raw):
-            try:
-                now = play(policy, smaller, seed)
-            except (TooManyPlansError, KeyError, IndexError, ValueError, TypeError):
-                continue
-            if any(failure.kind == kind for failure in now.failures):
-                raw, played, going = smaller, now, True
-                break
+    """Leave out whatever the first failure does not need; return the round and its failures.
+
+    Large parts come first. After a part that could go the next one is tried, and all are tried
+    again until none can go.
+    """
+    kind, number, kept = played.failures[0].kind, 0, 0
+    while kept < len(paths := sorted(_paths(raw, ()), key=len)):
+        number %= len(paths)
+        smaller = _without(raw, paths[number])
+        try:
+            now = play(policy, smaller, seed)
+        except (TooManyPlansError, KeyError, IndexError, ValueError, TypeError):
+            now = Played()
+        if any(failure.kind == kind for failure in now.failures):
+            raw, played, kept = smaller, now, 0
+        else:
+            number, kept = number + 1, kept + 1
     return raw, played
 
 
-def _smaller(raw: Raw) -> Iterator[Raw]:
-    """Yield the document without each entry of a list and each field, large parts first."""
-    paths = sorted(_paths(raw, ()), key=len)
-    for path in paths:
-        copy = deepcopy(raw)
-        here: Any = copy
-        for step in path[:-1]:
-            here = here[step]
-        del here[path[-1]]
-        yield copy
+def _without(raw: Raw, path: tuple[str | int, ...]) -> Raw:
+    """Return the document without the entry of a list, or the field, at a path."""
+    copy = deepcopy(raw)
+    here: Any = copy
+    for step in path[:-1]:
+        here = here[step]
+    del here[path[-1]]
+    return copy
 
 
 def _paths(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
