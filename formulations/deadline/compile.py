@@ -75,6 +75,8 @@ class Admission:
         if left <= 0:
             return 0, 1, 1, finish(now, deadline.work, pace, hosts) <= at
         each = int(self.gains[way])
+        if not each:
+            return leases.horizon, 1, 1, False
         count = -(-left // each)
         last = finish(now, left - (count - 1) * each, pace, int(self.hosts[way]))
         return count, 1, min((at - last) // leases.length_s + 1, leases.horizon), True

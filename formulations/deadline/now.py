@@ -91,14 +91,8 @@ def current_lease(admission: Admission, schedule: Schedule, must: Bools) -> Curr
         (jobs,): who is to run now, of the jobs of the admission's problem.
     """
     round_, problem = admission.round, admission.problem
-    gone = away(round_.leases, round_.now)
     number = {j: p for p, j in enumerate(admission.jobs)}
-    leaving = frozenset(
-        j
-        for j, job in enumerate(round_.jobs)
-        if job.running and any(task.host in gone for task in job.running.tasks)
-    )
-    gangs = _Gangs(admission)
+    leaving, gangs = leaving_jobs(round_), _Gangs(admission)
     for j in range(len(round_.jobs)):
         position = number.get(j)
         way = NONE if position is None else int(schedule.way[position])
@@ -111,16 +105,32 @@ def current_lease(admission: Admission, schedule: Schedule, must: Bools) -> Curr
             gangs.add_promised(j, way, must=bool(must[position]), leaves=j in leaving)
         elif round_.jobs[j].running and j not in leaving:
             gangs.add_changing(j)
-    policy = round_.policy.model_copy(update={"formulation": "gang", "terms": gangs.terms})
-    inner = round_.model_copy(
+    inner = of_gangs(round_, gangs.written(), gangs.terms)
+    return Current(admission, inner, tuple(gangs.jobs), gangs.options, leaving)
+
+
+def leaving_jobs(round_: Round) -> frozenset[int]:
+    """Return the jobs that run where they cannot stay, since a host is away now."""
+    gone = away(round_.leases, round_.now)
+    return frozenset(
+        j
+        for j, job in enumerate(round_.jobs)
+        if job.running and any(task.host in gone for task in job.running.tasks)
+    )
+
+
+def of_gangs(round_: Round, jobs: tuple[Job, ...], terms: tuple[str, ...]) -> Round:
+    """Return the round of gangs with these jobs and terms on the hosts that are there now."""
+    gone = away(round_.leases, round_.now)
+    policy = round_.policy.model_copy(update={"formulation": "gang", "terms": terms})
+    return round_.model_copy(
         update={
             "cluster": with_health(round_.cluster, dict.fromkeys(gone, False)),
-            "jobs": gangs.written(),
+            "jobs": jobs,
             "policy": policy,
             "leases": Leases(),
         }
     )
-    return Current(admission, inner, tuple(gangs.jobs), gangs.options, leaving)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,15 +195,12 @@ class _Gangs:
     def add_rest(self, j: int, *, leaves: bool) -> None:
         """Add a job without a promise, with all its options."""
         job = self._round.jobs[j]
-        work = self._round.leases.horizon * self._round.leases.length_s
-        if job.deadline is not None:
-            work = job.deadline.work_s
         ways = [
             _Way(
                 option,
                 number,
                 value=0 if leaves else self._stays(job),
-                best_effort=job.weight * min(MILLION, MILLION * each // (1000 * work)),
+                best_effort=effort(self._round, job, each),
                 early=0,
             )
             for number in _offered(job)
@@ -248,6 +255,14 @@ class _Gangs:
             )
             jobs.append(job.model_copy(update={"options": options}))
         return tuple(jobs)
+
+
+def effort(round_: Round, job: Job, each: int) -> int:
+    """Return what a job counts for in `best_effort` by so much work in the current lease."""
+    work = round_.leases.horizon * round_.leases.length_s
+    if job.deadline is not None:
+        work = job.deadline.work_s
+    return job.weight * min(MILLION, MILLION * each // (1000 * work))
 
 
 def _weighed(counts: Ints) -> Ints:

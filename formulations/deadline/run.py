@@ -10,18 +10,19 @@ Gao et al., "Chronus: a novel deadline-aware scheduler for deep learning trainin
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
 import numpy as np
 
-from placewright.formulations.deadline.admission import AdmissionBound, admit
+from placewright.formulations.deadline.admission import ADMITTED, BROKEN, AdmissionBound, admit
 from placewright.formulations.deadline.compile import Admission
 from placewright.formulations.deadline.filling import worth
 from placewright.formulations.deadline.placing import Search, placed
 from placewright.formulations.deadline.problem import NONE, Problem, Schedule
 from placewright.formulations.deadline.resting import resting_bounds
+from placewright.formulations.deadline.whole.run import decide
 from placewright.formulations.session import Bound, Candidate, Session
 
 PLACING = 0.3
@@ -41,9 +42,6 @@ def run(
 ) -> Iterator[Candidate | Bound]:
     """Yield plans, each of better promises, and bounds.
 
-    Promises that are kept by steady ways come first, for where the current lease can be placed they
-    are surely kept. All ways together are then asked for bounds, and for what would be better.
-
     Parameters
     ----------
     admission
@@ -52,6 +50,35 @@ def run(
         Decides rounds of gangs.
     known
         A schedule of promises that the last round has left, by the steady ways of the admission.
+    """
+    bounds: list[Bound] = []
+    for step in _by_leases(admission, session, search, known):
+        if isinstance(step, Bound):
+            bounds.append(step)
+        yield step
+    if session.best is not None and not _proven(session.best, bounds):
+        yield from decide(admission, session)
+
+
+def _proven(best: Mapping[str, int], bounds: Sequence[Bound]) -> bool:
+    """Whether no plan is better than the best in what is broken, nor then in what is admitted."""
+    broken, admitted = best[BROKEN], best[ADMITTED]
+    least = max((one.value for one in bounds if one.term == BROKEN), default=0.0)
+    most = min(
+        one.value
+        for one in bounds
+        if one.term == ADMITTED and all(broken <= held for _, held in one.holds)
+    )
+    return least >= broken and most <= admitted
+
+
+def _by_leases(
+    admission: Admission, session: Session, search: Search, known: Schedule | None
+) -> Iterator[Candidate | Bound]:
+    """Yield plans that place the current lease of chosen promises, and bounds of the choice.
+
+    Promises that are kept by steady ways come first, for where the current lease can be placed they
+    are surely kept. All ways together are then asked for bounds, and for what would be better.
     """
     yield from resting_bounds(admission)
     problem, steady = admission.problem, admission.steadily()
@@ -94,12 +121,12 @@ def _chosen(
             np.full(problem.jobs, NONE, dtype=np.int64),
             np.zeros((problem.jobs, problem.horizon), dtype=np.bool_),
         )
-        yield Bound("broken", float(problem.loss.sum()), certified=True)
-        yield Bound("admitted", 0.0, certified=True)
+        yield Bound(BROKEN, float(problem.loss.sum()), certified=True)
+        yield Bound(ADMITTED, 0.0, certified=True)
         return
     for step in admit(problem, session, known):
         if isinstance(step, AdmissionBound):
-            holds = () if step.broken is None else (("broken", step.broken),)
+            holds = () if step.broken is None else ((BROKEN, step.broken),)
             yield Bound(step.term, float(step.value), holds, step.certified)
         else:
             yield step

@@ -75,26 +75,25 @@ class Ways:
         steady = job.running is None or job.running.option == o or self._leaves(job)
         each = gain(pace, leases.length_s, hosts)
         count = need(deadline.work, pace, leases.length_s, hosts)
-        counted: dict[int, Due] = {}
+        counted: list[tuple[int, Due]] = []
         if count is not None:
             # The last lease need not be over when the job is done.
             left = deadline.work - (count - 1) * each
             last = finish(self._round.now, left, pace, hosts)
-            counted = self._ends(job, count, first, last)
-            for end, due in counted.items():
+            counted = self._ends(job, o, count, first, last)
+            for end, due in counted:
                 yield Way(number, count, first, end, due.value, o, each, hosts, due, False, steady)
         if first == 0 and not (job.running and job.running.pinned):
-            for fewer, end, due in self._faster_now(job, option, pace, hosts):
+            for fewer, end, due in self._faster_now(job, o, pace, hosts):
                 if count is None or fewer < count or due.value > _best(counted, end):
                     yield Way(number, fewer, 0, end, due.value, o, each, hosts, due, True, False)
 
     def _faster_now(
-        self, job: Job, option: Option, pace: Pace, hosts: int
+        self, job: Job, o: int, pace: Pace, hosts: int
     ) -> Iterator[tuple[int, int, Due]]:
         """Yield leases needed, end and due time of a job that is on more hosts now, if it gains."""
         leases, now, deadline = self._round.leases, self._round.now, job.deadline
-        tasks = sum(group.count for group in option.groups)
-        fastest = fastest_hosts(pace, hosts, min(tasks, self._all_hosts))
+        fastest = fastest_hosts(pace, hosts, min(tasks_of(job.options[o]), self._all_hosts))
         each = gain(pace, leases.length_s, hosts)
         most = gain(pace, leases.length_s, fastest)
         if deadline is None or most <= each:
@@ -106,22 +105,28 @@ class Ways:
         elif each:
             later = -(-(deadline.work - most) // each)
             last = finish(now, deadline.work - most - (later - 1) * each, pace, hosts)
-            for end, due in self._ends(job, later + 1, 0, last).items():
+            for end, due in self._ends(job, o, later + 1, 0, last):
                 yield later + 1, end, due
 
-    def _ends(self, job: Job, count: int, first: int, last: int) -> dict[int, Due]:
-        """Return the best due time for each end of so many leases from `first` on.
+    def _ends(self, job: Job, o: int, count: int, first: int, last: int) -> list[tuple[int, Due]]:
+        """Return the due times that so many leases from `first` on can meet, each with their end.
 
-        `last`: when the job is done if its last lease is the current one.
+        `last`: when the job is done if its last lease is the current one. Of due times that never
+        differ in their leases the best counts; in the current lease a job may be slower than here.
         """
-        leases, known = self._round.leases, dict[int, Due]()
+        leases, found = self._round.leases, dict[tuple[int, int], tuple[int, Due]]()
+        pinned = job.running is not None and job.running.pinned
+        pace = Pace() if job.deadline is None else job.deadline.pace(o)
+        differs = bool(pace.spanning) and not pinned and tasks_of(job.options[o]) > 1
+        horizon = leases.start(self._round.now, leases.horizon)
         for due in dues_of(job):
             end = min((due.at - last) // leases.length_s + 1, leases.horizon)
-            if job.running is not None and job.running.pinned:
+            if pinned:
                 end = min(end, count)
-            if end - first >= count and (end not in known or known[end].value < due.value):
-                known[end] = due
-        return known
+            key = (due.at, 0) if differs and due.at < horizon else (0, end)
+            if end - first >= count and (key not in found or found[key][1].value < due.value):
+                found[key] = end, due
+        return list(found.values())
 
     def _leaves(self, job: Job) -> bool:
         """Whether a running job is on a host that is away, so that it may stop for nobody."""
@@ -129,9 +134,14 @@ class Ways:
         return running is not None and any(task.host in self._away for task in running.tasks)
 
 
-def _best(known: Mapping[int, Due], end: int) -> int:
+def _best(known: Sequence[tuple[int, Due]], end: int) -> int:
     """Return the most that a way with as much time is worth."""
-    return max((due.value for other, due in known.items() if other >= end), default=0)
+    return max((due.value for other, due in known if other >= end), default=0)
+
+
+def tasks_of(option: Option) -> int:
+    """Return the number of tasks of an option."""
+    return sum(group.count for group in option.groups)
 
 
 def options_of(job: Job) -> range | tuple[int, ...]:

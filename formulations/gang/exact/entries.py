@@ -42,9 +42,12 @@ class TaskSet:
 
 
 def entries_of(
-    problem: Problem, numbers: Ints, running: Sequence[int] = ()
+    problem: Problem, numbers: Ints, running: Sequence[int] = (), *, apart: bool = False
 ) -> tuple[list[Entry], list[TaskSet]]:
-    """Return the entries and task sets of `numbers` pending jobs per class and `running` jobs."""
+    """Return the entries and task sets of `numbers` pending jobs per class and `running` jobs.
+
+    `apart`: every job is an entry, and its groups are sets, of their own.
+    """
     entries: list[Entry] = []
     by_shape: dict[int, TaskSet] = {}
     own: list[TaskSet] = []
@@ -60,7 +63,7 @@ def entries_of(
 
     for c in np.flatnonzero(numbers).tolist():
         for o, choice in enumerate(problem.classes[c].choices):
-            alone = tied(problem, choice)
+            alone = apart or tied(problem, choice)
             for _ in range(int(numbers[c]) if alone else 1):
                 add(Entry(c, o, 1 if alone else int(numbers[c])), choice, alone=alone)
     for job in running:

@@ -143,18 +143,21 @@ def build(
     numbers: Ints,
     running: Sequence[int] = (),
     moves: Moves = "placed",
+    *,
+    apart: bool = False,
 ) -> Exact:
     """Model jobs on what `placement` leaves free on `hosts`.
 
     `numbers` of pending jobs per class, and the `running` jobs, which must be stopped in the
     placement and have all their places on the hosts. `moves` says where the tasks of these may
     arrive: where there is room ("placed"), nowhere ("none"), or anywhere and without taking room
-    ("away", a relaxation). ValueError if one of them is not stopped, or has a place elsewhere.
+    ("away", a relaxation). `apart`: pending jobs of a class are told apart, too. ValueError if a
+    running job is not stopped, or has a place elsewhere.
     """
     if any(placement.runs(job) for job in running):
         raise ValueError("a running job was not stopped: what it holds would count twice")
     model = Model()
-    entries, sets = entries_of(problem, numbers, running)
+    entries, sets = entries_of(problem, numbers, running, apart=apart)
     room = np.zeros((len(sets), len(hosts)), dtype=np.int64)
     for t, task_set in enumerate(sets):
         tasks = sum(n * entries[e].most for e, _, n in task_set.users)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 from placewright.formulations.gang.jobs import ANY, Choice, Start
 from placewright.formulations.gang.moving.settling import homes, settle
@@ -13,10 +14,27 @@ from placewright.formulations.gang.problem import Problem
 from placewright.formulations.session import Candidate, Place, Slots
 from placewright.instances.documents import WHOLE_GPU
 
+Arrived: TypeAlias = Mapping[int, Sequence[tuple[bool, int, int]]]
+"""By host who comes there: whether it is entitled, its priority, and less its index."""
+
+
+class Named(NamedTuple):
+    """What starts or moves, as a `Candidate` has it, and who comes to which host."""
+
+    starts: dict[int, tuple[int, tuple[Place, ...]]]
+    slots: dict[int, Slots]
+    arrived: Arrived
+
 
 def candidate(placement: Placement, source: str, *, final: bool = False) -> Candidate:
     """Name jobs and GPUs of a placement; stopped jobs are settled first."""
     settle(placement)
+    starts, slots, arrived = named(placement)
+    return Candidate(starts, source, _preempted(placement, arrived), final, slots)
+
+
+def named(placement: Placement) -> Named:
+    """Name jobs and GPUs of a placement as it is."""
     problem = placement.problem
     pools = _Pools(placement)
     waiting = [iter(() if c.running else c.jobs) for c in problem.classes]
@@ -43,7 +61,7 @@ def candidate(placement: Placement, source: str, *, final: bool = False) -> Cand
     for job in home:
         del starts[job]
         slots.pop(job, None)
-    return Candidate(starts, source, _preempted(placement, arrived), final, slots)
+    return Named(starts, slots, arrived)
 
 
 class _Pools:
@@ -152,13 +170,16 @@ def _same(problem: Problem, job: int, places: tuple[Place, ...], slots: Slots) -
     return order(places) == order(running.places)
 
 
-def _preempted(
-    placement: Placement, arrived: Mapping[int, Sequence[tuple[bool, int, int]]]
-) -> dict[int, int]:
+def _preempted(placement: Placement, arrived: Arrived) -> dict[int, int]:
     """Name, for each stopped job, the arrival of highest precedence on its hosts."""
-    running = placement.problem.running
     return {
-        job: -max(a for _, _, host, _ in running[job].places for a in arrived.get(host, ()))[-1]
+        job: displacing(placement.problem, job, arrived)
         for stopped in placement.stopped
         for job in stopped
     }
+
+
+def displacing(problem: Problem, job: int, arrived: Arrived) -> int:
+    """Return the arrival of highest precedence on the hosts of a running job."""
+    places = problem.running[job].places
+    return -max(a for _, _, host, _ in places for a in arrived.get(host, ()))[-1]
