@@ -9,11 +9,13 @@ missing ones, wrong reasons, and schedules of which something was changed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import combinations, product
 from math import prod
 from random import Random
+from types import ModuleType
 from typing import NamedTuple, TypeAlias
 from unittest.mock import patch
 
@@ -23,7 +25,8 @@ from fuzz.data.drawing import MODELS, draw_reads, draw_world, enlarge, some
 from fuzz.data.replay import broken
 from fuzz.data.world import WHOLE, Replica, World, read_world
 from fuzz.policy import Judged, Policy, Raw, Setting, TooManyPlansError
-from placewright.formulations.replicas import run
+from placewright.formulations.replicas import bounds, question, run
+from placewright.formulations.replicas import compile as grouping
 
 TERMS = ("overload", "remote_reads", "copies", "imbalance", "hottest")
 MOST_LAYOUTS, MOST_PLANS = 256, 3_000
@@ -82,14 +85,41 @@ def plans(round_: Raw, rng: Random) -> Iterator[Judged]:
         yield _changed(round_, world, rng.choice(moving), rng)
 
 
-_LARGE = partial(patch.multiple, run, is_small=lambda _: False)
-"""Search as if rounds were large; and then as if more copies could be made than are told apart."""
+_WHERE: Mapping[str, tuple[ModuleType, ...]] = {
+    "is_small": (run,),
+    "FEW": (grouping,),
+    "FEW_COPIES": (bounds, question),
+    "MOST_COPIES": (run, question),
+    "MANY_COPIES": (question,),
+    "FEW_DATASETS": (bounds,),
+}
+"""The modules that know what makes a round large."""
 
+
+@contextmanager
+def _as_if(**sizes: object) -> Iterator[None]:
+    """Solve as if rounds of other sizes were small or large."""
+    with ExitStack() as stack:
+        for name, size in sizes.items():
+            for module in _WHERE[name]:
+                stack.enter_context(patch.object(module, name, size))
+        yield
+
+
+_LARGE = partial(_as_if, is_small=lambda _: False)
 SETTINGS = (
-    Setting("exact", 20),
+    Setting("exact", 16),
     Setting("hurried", 2, seconds=0.02),
-    Setting("annealed", 1, _LARGE, 1.0),
-    Setting("by region", 1, partial(_LARGE, MOST_COPIES=0), 1.0),
+    Setting("groups of data", 2, partial(_as_if, FEW=0)),
+    Setting("whole replicas", 2, partial(_as_if, FEW_COPIES=0)),
+    Setting("annealed", 1, partial(_LARGE, FEW_COPIES=0, FEW=0), 1.0),
+    Setting("by region", 1, partial(_LARGE, FEW_COPIES=0, MOST_COPIES=0), 1.0),
+    Setting(
+        "largest data",
+        1,
+        partial(_LARGE, FEW_COPIES=0, MOST_COPIES=0, MANY_COPIES=0, FEW_DATASETS=1),
+        1.0,
+    ),
 )
 POLICY = Policy("replicas", draw, plans, SETTINGS)
 
