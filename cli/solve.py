@@ -101,7 +101,7 @@ def solve(
     plan = None
     try:
         with interrupts.stopping(), ExitStack() as stack:
-            pool = None if executor is None else _opened(stack, executor, round_)
+            pool = _opened(stack, executor, round_)
             progress = stack.enter_context(progress_of(err(), headline(round_.policy.terms)[-1]))
             plan = solve_round(
                 round_,
@@ -136,14 +136,15 @@ def solve(
         raise typer.Exit(_judge(plan, plan.certificate, gap))
 
 
-def _opened(stack: ExitStack, executor: str, round_: Round) -> Executor:
-    """Open the executor that is asked for, until the stack ends."""
+def _opened(stack: ExitStack, executor: str | None, round_: Round) -> Executor | None:
+    """Open the executor that is asked for, or one that pays, until the stack ends."""
     from placewright.instances.errors import InvalidInputError
-    from placewright.rounds.executors import check_executor, open_executor
+    from placewright.rounds.executors import check_executor, default_executor, open_executor
 
+    where = default_executor(round_) if executor is None else executor
     try:
-        check_executor(round_, executor)
-        return stack.enter_context(open_executor(executor))
+        check_executor(round_, where)
+        return None if where is None else stack.enter_context(open_executor(where))
     except InvalidInputError as error:
         raise wrong_argument(error, "--executor") from error
 

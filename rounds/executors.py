@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from collections.abc import Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import Executor
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.round import Round
+from placewright.rounds.processes import Processes
+from placewright.rounds.waiting import waited_for
 
 REGIONAL = "geo"
 LOCAL, DASK = "local", "dask"
 PAYS, PAYS_FROM = 10_000, 4
 """Jobs and cores from which processes take less time than they need to start."""
+
+ANSWERING, CLOSING = 10.0, 2.0
+"""Seconds that a Dask scheduler has to answer, and to take leave."""
 
 EXPECTED = "expected local, local:N or dask://HOST:PORT"
 
@@ -23,6 +27,8 @@ EXPECTED = "expected local, local:N or dask://HOST:PORT"
 @contextmanager
 def open_executor(text: str) -> Iterator[Executor]:
     """Open the executor that a text names; it ends with the context, a Dask cluster goes on.
+
+    Nothing of it waits for a task that nobody wants any more.
 
     Parameters
     ----------
@@ -37,7 +43,7 @@ def open_executor(text: str) -> Iterator[Executor]:
     """
     kind, _, rest = text.partition(":")
     if kind == LOCAL:
-        with local_processes(_workers(text, rest)) as pool:
+        with Processes(_workers(text, rest)) as pool:
             yield pool
     elif kind == DASK and rest.startswith("//"):
         with _dask(text, rest) as pool:
@@ -65,23 +71,10 @@ def check_executor(round_: Round, executor: Executor | str | None) -> None:
         )
 
 
-def local_processes(workers: int) -> ProcessPoolExecutor:
-    """Make so many local processes; they start when they are first needed."""
-    # A copy of this process could hold locks of threads that it does not have.
-    return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
-
-
-@contextmanager
-def executor_for(round_: Round, given: Executor | None) -> Iterator[Executor | None]:
-    """Open what decides the regions of a round: the executor given, or local processes if they pay.
-
-    None decides them here.
-    """
-    if given is None and len(round_.jobs) >= PAYS and cores() >= PAYS_FROM:
-        with local_processes(cores()) as pool:
-            yield pool
-    else:
-        yield given
+def default_executor(round_: Round) -> str | None:
+    """Return what to open where nothing is asked: local processes if they pay, or None."""
+    pays = len(round_.jobs) >= PAYS and cores() >= PAYS_FROM
+    return LOCAL if pays and round_.policy.formulation == REGIONAL else None
 
 
 def cores() -> int:
@@ -107,11 +100,20 @@ def _dask(text: str, address: str) -> Iterator[Executor]:
     if not host or not port.isdigit():
         raise _refused(text, EXPECTED)
     try:
-        client: Any = Client(f"tcp:{address}", timeout=10, set_as_default=False)  # type: ignore[no-untyped-call]
+        # The client's own limit is only for the connection, which a scheduler that hangs accepts.
+        client: Any = waited_for(
+            lambda: Client(f"tcp:{address}", timeout=ANSWERING, set_as_default=False),  # type: ignore[no-untyped-call]
+            ANSWERING,
+        )
     except (OSError, TimeoutError, ValueError) as error:
-        raise _refused(text, f"expected a Dask scheduler that answers ({error})") from None
-    with client, client.get_executor(pure=False, retries=2) as pool:
-        yield pool
+        reason = str(error) or f"nothing in {ANSWERING:g} s"
+        raise _refused(text, f"expected a Dask scheduler that answers ({reason})") from None
+    try:
+        yield client.get_executor(pure=False, retries=2)
+    finally:
+        # What is left there is of no use to anybody.
+        with suppress(TimeoutError):
+            waited_for(client.close, CLOSING)
 
 
 def _refused(text: str, expected: str) -> InvalidInputError:

@@ -1,15 +1,16 @@
 """The rounds of regions, side by side: whoever decides one is told all that it needs, and answers.
 
-A worker that dies costs time and not the plan: what it had is decided here.
+A worker that dies or hangs costs quality and not the plan: what it had is decided here, in time.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, wait
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from math import inf
+from math import ceil, inf
 
 from placewright.formulations.gang.compile import compile_round
 from placewright.formulations.gang.moving.quickly import quickly
@@ -19,15 +20,20 @@ from placewright.formulations.gang.terms import VALUE
 from placewright.formulations.geo.regions import Part
 from placewright.formulations.session import Bound, Candidate, Session
 from placewright.instances.round import Round
+from placewright.rounds.processes import ProcessError, Processes
 from placewright.rounds.settings import Settings
 from placewright.rounds.usage import Meter
+from placewright.rounds.waiting import waited_for
 from placewright.rounds.within import steps_within
 
 LARGE = 20_000
 """Jobs times hosts of a region that is decided without a solver."""
 
-GRACE = 30.0
-"""Seconds that a worker may take beyond its own before it is given up."""
+PATIENCE = 0.75
+"""Share of the time left after which a region without an answer is decided here as well."""
+
+PARTING = 1.0
+"""Seconds to tell an executor that no answer is waited for any more, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +54,13 @@ class _Begun:
     searched: bool
 
 
-def decide_part(round_: Round, settings: Settings) -> Answer:
-    """Decide a region's round of gangs on its own: in another process, or on another machine."""
+def decide_part(round_: Round, settings: Settings, seconds: float) -> Answer:
+    """Decide a region's round of gangs on its own: in another process, or on another machine.
+
+    For so many seconds; those of the settings are what a deterministic round may plan with.
+    """
     with settings.session(Meter()) as session:
+        session.deadline = time.monotonic() + seconds
         return _end(_begin(compile_round(round_), session), lambda: round_, session)
 
 
@@ -95,41 +105,41 @@ def _value(round_: Round, found: Candidate) -> int:
 
 
 class Parts:
-    """Decides the rounds of regions; an `executor` does it elsewhere, None does it here."""
+    """Decides the rounds of regions; an `executor` does it elsewhere, None does it here.
+
+    An executor that gives no answer in time is not asked again.
+    """
 
     def __init__(self, settings: Settings, executor: Executor | None) -> None:
         self._settings, self._executor = settings, executor
 
     def __call__(self, parts: Sequence[Part], session: Session) -> Iterator[Answer]:
-        """Yield the answers for some regions, in their order."""
-        if self._executor is None:
+        """Yield the answers for some regions, in their order.
+
+        An interrupt is raised after the answers that were there by then; regions without one stay
+        as they are.
+        """
+        if self._executor is None or session.before_deadline() <= 0:
             yield from self._here(parts, session)
             return
-        end = time.monotonic() + session.remaining() + GRACE
-        asked = [self._ask(self._executor, part, session) for part in parts]
-        for part, future in zip(parts, asked, strict=True):
-            answer = None if future is None else self._told(future, end, session)
-            yield from self._here([part], session) if answer is None else [answer]
-
-    def _ask(self, executor: Executor, part: Part, session: Session) -> Future[Answer] | None:
-        seconds = max(0.0, session.remaining()) / 2
-        settings = replace(self._settings, seconds=seconds, isolation="none")
+        asking = _Asking(parts, session)
+        interrupt: KeyboardInterrupt | None = None
         try:
-            return executor.submit(decide_part, part.document(), settings)
-        except RuntimeError as error:
-            # A pool whose process died takes nothing more.
-            session.degraded.append(f"executor: {type(error).__name__}: {error}")
-            return None
-
-    def _told(self, future: Future[Answer], end: float, session: Session) -> Answer | None:
-        try:
-            answer = future.result(timeout=max(0.0, end - time.monotonic()))
-        except Exception as error:  # noqa: BLE001
-            session.degraded.append(f"executor: {type(error).__name__}: {error}")
-            return None
-        session.degraded += answer.degraded
-        session.wall_stopped |= answer.wall_stopped
-        return answer
+            asking.ask(self._executor, self._settings)
+            asking.wait()
+            left = [part for part in parts if part.region not in asking.answers]
+            for part, answer in zip(left, self._here(left, session), strict=True):
+                asking.answers[part.region] = answer
+        except KeyboardInterrupt as error:
+            interrupt = error
+        finally:
+            asking.leave()
+        if asking.late:
+            self._executor = None
+        for part in parts:
+            yield asking.answers.get(part.region, Answer(None))
+        if interrupt is not None:
+            raise interrupt
 
     def _here(self, parts: Sequence[Part], session: Session) -> Iterator[Answer]:
         """Decide regions here; those that are searched share the time that is left."""
@@ -138,8 +148,89 @@ class Parts:
         for one, part in zip(begun, parts, strict=True):
             inner = replace(session, best=None, first_bound=None, proven=False)
             if not session.deterministic:
-                inner.deadline = time.monotonic() + max(0.0, session.remaining()) / max(1, left)
+                inner.deadline = time.monotonic() + max(0.0, session.before_deadline()) / max(
+                    1, left
+                )
             answer = _end(one, part.document, inner)
             left -= one.searched
             session.wall_stopped |= answer.wall_stopped and session.deterministic
             yield answer
+
+
+class _Asking:
+    """Regions that an executor is asked about, and the answers by region."""
+
+    def __init__(self, parts: Sequence[Part], session: Session) -> None:
+        self._parts, self._session = parts, session
+        self._asked: dict[int, Future[Answer]] = {}
+        self.answers: dict[int, Answer] = {}
+        self.late = 0
+
+    def ask(self, executor: Executor, settings: Settings) -> None:
+        """Hand all regions in; each may take half of the time left, or its share of that."""
+        # An executor that is not ours is taken to have a worker for each region.
+        turns = len(self._parts) / executor.workers if isinstance(executor, Processes) else 1.0
+        seconds = max(0.0, self._session.before_deadline()) / 2 / max(1, ceil(turns))
+        settings = replace(settings, isolation="none")
+        for part in self._parts:
+            try:
+                future = executor.submit(decide_part, part.document(), settings, seconds)
+            # A pool whose process died takes nothing more.
+            except Exception as error:  # noqa: BLE001
+                self._fails(error)
+            else:
+                self._asked[part.region] = future
+
+    def wait(self) -> None:
+        """Wait until all regions are answered or have failed, but not beyond the time.
+
+        When most of it is over, regions without an answer are decided here, without a solver. That
+        counts if none comes, so nothing has to be done when the time is over.
+        """
+        session, here = self._session, {}
+        wait(self._asked.values(), timeout=PATIENCE * max(0.0, session.before_deadline()))
+        for part in self._parts:
+            future = self._asked.get(part.region)
+            if future is not None and not future.done():
+                found = _begin(part.gangs(), session).found
+                here[part.region] = Answer(found, wall_stopped=True)
+        wait(self._asked.values(), timeout=max(0.0, session.before_deadline()))
+        self._collect()
+        self.late = sum(not future.done() for future in self._asked.values())
+        if self.late:
+            session.wall_stopped = True
+            session.degraded.append(
+                f"executor: {self.late} of {len(self._parts)} regions had no answer in time and "
+                "were decided in this process, without a solver"
+            )
+        self.answers = here | self.answers
+
+    def leave(self) -> None:
+        """Take the answers that are there, and give up what is still under way."""
+        self._collect()
+        futures = [future for future in self._asked.values() if not future.done()]
+        if futures:
+            # An executor that hangs may not even hear that.
+            with suppress(TimeoutError):
+                waited_for(lambda: [future.cancel() for future in futures], PARTING)
+
+    def _collect(self) -> None:
+        for region, future in list(self._asked.items()):
+            if not future.done():
+                continue
+            del self._asked[region]
+            try:
+                answer = future.result()
+            # Whatever an executor raises, the region is decided here.
+            except Exception as error:  # noqa: BLE001
+                self._fails(error)
+                continue
+            self.answers[region] = answer
+            self._session.degraded += answer.degraded
+            self._session.wall_stopped |= answer.wall_stopped
+
+    def _fails(self, error: Exception) -> None:
+        words = (
+            str(error) if isinstance(error, ProcessError) else f"{type(error).__name__}: {error}"
+        )
+        self._session.degraded.append(f"executor: {words}; its region was decided in this process")

@@ -18,7 +18,6 @@ from placewright.instances.plan import Decision, Reason
 from placewright.instances.round import Round
 from placewright.rounds.communication import collectives_of
 from placewright.rounds.data import flow_section, replica_section
-from placewright.rounds.executors import executor_for
 from placewright.rounds.moves import order_of_moves
 from placewright.rounds.parts import Parts
 from placewright.rounds.reasons import reasons_of
@@ -51,9 +50,8 @@ class Regional:
 
     def steps(self, session: Session) -> Iterator[Candidate | Bound]:
         """Yield what the formulation yields."""
-        with executor_for(self._round, self._executor) as executor:
-            decide = Parts(self._settings, executor)
-            yield from run(self._problem, lambda: self._gangs, session, steps_within, decide)
+        decide = Parts(self._settings, self._executor)
+        yield from run(self._problem, lambda: self._gangs, session, steps_within, decide)
 
     def reasons(self, candidate: Candidate) -> Mapping[int, Reason]:
         """Return the reason of every pending job that a candidate does not start."""

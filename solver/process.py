@@ -10,26 +10,21 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
-import shutil
-import signal
-import subprocess
-import sys
-import tempfile
 import time
 import weakref
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Self
 
 from placewright.solver.arrays import Arrays, Floats
 from placewright.solver.audit import audit, known_objective
 from placewright.solver.backends import Report
+from placewright.solver.child import Child
 from placewright.solver.errors import BackendUnavailableError, UnsupportedModelError
 from placewright.solver.incumbent import Incumbent
 from placewright.solver.inprocess import InProcess
 from placewright.solver.outcome import Limits, Outcome, Progress, Status
 from placewright.solver.usage import usage
-from placewright.solver.wire import Message, Refusal, Request, Warm, frame, take
+from placewright.solver.wire import Refusal, Request, Warm, frame, take
 
 __all__ = ["InProcess", "Worker"]
 
@@ -48,26 +43,12 @@ class _EndedError(Exception):
         self.at_limit = at_limit
 
 
-@dataclass(frozen=True, slots=True)
-class _Child:
-    """A living worker process, the parent's ends of its pipes and its folder for files.
-
-    `discard` removes the folder, at the latest when this process ends.
-    """
-
-    process: subprocess.Popen[bytes]
-    inlet: int
-    outlet: int
-    scratch: Path
-    discard: weakref.finalize[[str], subprocess.Popen[bytes]]
-
-
 class Worker:
     """Run backends in a subprocess; a context manager, for one thread at a time."""
 
     def __init__(self) -> None:
         _workers.add(self)
-        self._child: _Child | None = None
+        self._child: Child | None = None
         self._received = bytearray()
         self._past_cpu = 0.0
         self._last_cpu = 0.0
@@ -182,19 +163,19 @@ class Worker:
                     self._hear(message, incumbent, report)
                 self._check_memory(request.limits)
 
-    def _push(self, child: _Child, unsent: memoryview) -> memoryview:
+    def _push(self, child: Child, unsent: memoryview) -> memoryview:
         try:
             return unsent[os.write(child.inlet, unsent) :]
         except BrokenPipeError:
-            raise _EndedError(_epitaph(child)) from None
+            raise _EndedError(f"the worker {child.epitaph()}") from None
 
-    def _pull(self, child: _Child) -> None:
+    def _pull(self, child: Child) -> None:
         chunk = os.read(child.outlet, 1 << 20)
         if not chunk:
-            raise _EndedError(_epitaph(child))
+            raise _EndedError(f"the worker {child.epitaph()}")
         self._received += chunk
 
-    def _hear(self, message: Message, incumbent: Incumbent, report: Report | None) -> None:
+    def _hear(self, message: object, incumbent: Incumbent, report: Report | None) -> None:
         if not isinstance(message, Progress):
             raise _EndedError(
                 f"the worker answered with {type(message).__name__}; an outcome was due"
@@ -220,7 +201,7 @@ class Worker:
         self._peak = max(self._peak, now.peak_mib)
         return now.resident_mib
 
-    def _running(self) -> _Child:
+    def _running(self) -> Child:
         if self._child is None:
             self._child = _started()
         return self._child
@@ -229,21 +210,10 @@ class Worker:
         if self._child is None:
             return
         self._measure()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._child.process.pid, signal.SIGKILL)
-        self._child.process.wait()
-        self._child.discard()
-        self._forget(self._child)
+        self._child.end()
+        self._forget()
 
-    def _leave(self) -> None:
-        """Forget the worker process without ending it: it is that of the process forked from."""
-        if self._child is not None:
-            self._child.discard.detach()
-            self._forget(self._child)
-
-    def _forget(self, child: _Child) -> None:
-        os.close(child.inlet)
-        os.close(child.outlet)
+    def _forget(self) -> None:
         self._child = None
         self._received.clear()
         self._past_cpu += self._last_cpu
@@ -253,52 +223,20 @@ class Worker:
 _workers: weakref.WeakSet[Worker] = weakref.WeakSet()
 
 
-def _leave_all() -> None:
+def _forget_all() -> None:
+    """In a fork: their processes are those of the process that was forked."""
     for worker in list(_workers):
-        worker._leave()
+        worker._forget()
 
 
-os.register_at_fork(after_in_child=_leave_all)
+os.register_at_fork(after_in_child=_forget_all)
 
 
-def _started() -> _Child:
-    # The child imports exactly what this process would, and nothing from its own folder (-P).
-    paths = os.pathsep.join(str(Path(entry).resolve()) for entry in sys.path)
-    scratch = Path(tempfile.mkdtemp(prefix="placewright-"))
-    environment = {
-        **os.environ,
-        "PYTHONPATH": paths,
-        "OPENBLAS_NUM_THREADS": "1",
-        "TMPDIR": str(scratch),
-    }
-    requests, inlet = os.pipe()
-    outlet, answers = os.pipe()
-    with (scratch / "stderr").open("wb") as errors:
-        # A session of its own: a kill reaches solver binaries, a Ctrl-C reaches none of them.
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "placewright.solver.worker"],
-            stdin=requests,
-            stdout=answers,
-            stderr=errors,
-            env=environment,
-            start_new_session=True,
-        )
-    # With these open here a dead child would never read as the end of its pipe.
-    os.close(requests)
-    os.close(answers)
+def _started() -> Child:
+    child = Child.start("placewright.solver.worker")
     # A worker that does not read must not block this process in a write.
-    os.set_blocking(inlet, False)
-    discard = weakref.finalize(process, shutil.rmtree, str(scratch), ignore_errors=True)
-    return _Child(process, inlet, outlet, scratch, discard)
-
-
-def _epitaph(child: _Child) -> str:
-    """Say how a worker died by itself."""
-    code = child.process.wait()
-    how = f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
-    words = (child.scratch / "stderr").read_text(errors="replace").split("\n")
-    last = next((line.strip() for line in reversed(words) if line.strip()), "")
-    return f"the worker ended with {how}" + (f": {last}" if last else "")
+    os.set_blocking(child.inlet, False)
+    return child
 
 
 def _remains(incumbent: Incumbent, end: _EndedError) -> Outcome:

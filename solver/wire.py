@@ -1,4 +1,4 @@
-"""Messages between a parent and its worker: a length, then a pickle (protocol 5)."""
+"""Messages between a parent and its child: a length, then a pickle (protocol 5)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import struct
 from dataclasses import dataclass
 
 from placewright.solver.arrays import Arrays, Floats
-from placewright.solver.outcome import Limits, Outcome, Progress
+from placewright.solver.outcome import Limits
 
-__all__ = ["Refusal", "Request", "Warm", "frame", "receive", "send", "take"]
+__all__ = ["Refusal", "Request", "Warm", "frame", "receive", "send", "take", "write"]
 
 _LENGTH = struct.Struct("<Q")
 
@@ -41,16 +41,13 @@ class Refusal:
     message: str
 
 
-Message = Request | Warm | Refusal | Progress | Outcome
-
-
-def frame(message: Message) -> bytes:
+def frame(message: object) -> bytes:
     """Give the bytes of a message."""
     body = pickle.dumps(message, protocol=5)
     return _LENGTH.pack(len(body)) + body
 
 
-def take(received: bytearray) -> Message | None:
+def take(received: bytearray) -> object | None:
     """Cut the first whole message from the bytes received so far; None when there is none yet."""
     if len(received) < _LENGTH.size:
         return None
@@ -58,24 +55,28 @@ def take(received: bytearray) -> Message | None:
     if len(received) < end:
         return None
     # Both ends are ours, and the pipe is private to them.
-    message: Message = pickle.loads(memoryview(received)[_LENGTH.size : end])  # noqa: S301
+    message: object = pickle.loads(memoryview(received)[_LENGTH.size : end])  # noqa: S301
     del received[:end]
     return message
 
 
-def send(descriptor: int, message: Message) -> None:
+def send(descriptor: int, message: object) -> None:
     """Write a message to a blocking descriptor."""
-    rest = memoryview(frame(message))
+    write(descriptor, frame(message))
+
+
+def write(descriptor: int, framed: bytes) -> None:
+    """Write the bytes of a message to a blocking descriptor."""
+    rest = memoryview(framed)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def receive(descriptor: int) -> Message | None:
+def receive(descriptor: int) -> object | None:
     """Read a message from a blocking descriptor; None at its end."""
     received = bytearray()
     while (message := take(received)) is None:
-        # The other side waits for an answer before it sends more, except after `Warm`: so never
-        # read past the end of one message.
+        # The other side may send more at once, as after `Warm`: never read past one message.
         missing = _LENGTH.size
         if len(received) >= _LENGTH.size:
             missing += _LENGTH.unpack_from(received)[0]

@@ -68,8 +68,8 @@ Decide = Callable[[Sequence[Part], Session], Iterable[Answered]]
 
 def apart(
     lying: Lying, kinds: Kinds, most: float, session: Session, decide: Decide, *, last: bool
-) -> Candidate:
-    """Return a plan of a round.
+) -> Iterator[Candidate]:
+    """Yield a plan of a round, after an interrupt of what was decided by then.
 
     `kinds` are those of bounds, `most` is the value that they prove; `last`: no other plan follows.
     """
@@ -80,13 +80,16 @@ def apart(
         first = Lying(replace(lying.problem, can=labels.first()), lying.gangs)
         kinds = kinds_of(first)
     found = _Rounds(lying, regions, labels, costs, decide)
-    found.run(tight_kinds(first), session)
-    again = session.deterministic or session.remaining() > time.monotonic() - began
-    if again and not near(most, found.value, WELL):
-        other = _Rounds(lying, regions, labels, costs, decide)
-        other.run(kinds, session)
-        found = max(found, other, key=lambda rounds: rounds.value)
-    settled = found.settled
+    other = _Rounds(lying, regions, labels, costs, decide)
+    interrupt: KeyboardInterrupt | None = None
+    try:
+        found.run(tight_kinds(first), session)
+        took = 0.0 if session.deterministic else time.monotonic() - began
+        if not session.expired(took) and not near(most, found.value, WELL):
+            other.run(kinds, session)
+    except KeyboardInterrupt as error:
+        interrupt = error
+    settled = max(found, other, key=lambda rounds: rounds.value).settled
     plan = Candidate(
         dict(settled.starts),
         "regions",
@@ -94,7 +97,9 @@ def apart(
         final=last,
         slots=dict(settled.slots),
     )
-    return with_data(lying.problem, nearer(lying.problem, lying.gangs, plan, costs))
+    yield with_data(lying.problem, nearer(lying.problem, lying.gangs, plan, costs))
+    if interrupt is not None:
+        raise interrupt
 
 
 def whole_bound(kinds: Kinds, session: Session) -> Iterator[Bound]:

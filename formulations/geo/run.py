@@ -73,7 +73,7 @@ def run(
     if size <= MEDIUM and not session.deterministic:
         # The rest of the time is for the round as a whole; the better plan is kept.
         session.deadline -= max(0.0, session.remaining()) / 4
-    yield apart(lying, kinds, most, session, decide, last=size > MEDIUM)
+    yield from apart(lying, kinds, most, session, decide, last=size > MEDIUM)
     yield from whole_bound(kinds, session)
     session.deadline += max(0.0, end - session.deadline)
     if size <= MEDIUM:

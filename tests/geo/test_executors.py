@@ -17,7 +17,7 @@ from placewright.instances.policy import Policy
 from placewright.instances.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import Engine, open_executor, solve_round
-from placewright.rounds.executors import local_processes
+from placewright.rounds.processes import Processes
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,7 @@ def test_a_dask_cluster_of_two_workers_finds_the_same_plan(
 
 
 def test_a_dead_process_costs_time_and_not_the_plan(round_: Round, here: list[int]) -> None:
-    with local_processes(1) as pool:
+    with Processes(1) as pool:
         plan = solved(round_, Instead(pool, poison))
     assert values(plan) == here
     assert plan.certificate is not None

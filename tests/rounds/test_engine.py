@@ -236,7 +236,7 @@ def test_threads_that_share_an_engine_take_turns(monkeypatch: pytest.MonkeyPatch
     children = []
     started = process._started
 
-    def kept() -> process._Child:
+    def kept() -> process.Child:
         children.append(started())
         return children[-1]
 

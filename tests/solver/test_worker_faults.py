@@ -154,7 +154,7 @@ import planted_backends as planted
 
 with Worker() as worker:
     worker.warm("highs")
-    print(worker._child.process.pid, flush=True)
+    print(worker._child.process.pid, worker._child.scratch, flush=True)
     worker.solve(sys.argv[1], planted.hard(), Limits(seconds=60.0))
 """
 
@@ -170,12 +170,14 @@ def test_search_ends_when_the_parent_is_killed(backend: str, tmp_path) -> None:
         stdout=subprocess.PIPE,
         text=True,
     )
-    worker = int(parent.stdout.readline())
+    worker, scratch = parent.stdout.readline().split()
     time.sleep(3)
-    assert not is_gone_now(worker)
+    assert not is_gone_now(int(worker))
+    assert Path(scratch).is_dir()
     parent.kill()
     parent.wait()
-    assert is_gone(worker)
+    assert is_gone(int(worker))
+    assert not Path(scratch).exists()
     if note.exists():
         assert is_gone(int(note.read_text()))
 
