@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from random import Random
 
 from fuzz.book.choices import KEEP, Choice
@@ -141,8 +142,11 @@ def options(rng: Random, document: Raw, most: int, *, parts: bool = False) -> li
     return made
 
 
-def settle(rng: Random, round_: Raw, jobs: list[Raw]) -> None:
-    """Let jobs run where there is room, and add them to the round; others are left out."""
+def settle(rng: Random, round_: Raw, jobs: list[Raw], hosts: Collection[str] | None = None) -> None:
+    """Let jobs run where there is room, and add them to the round; others are left out.
+
+    `hosts` are those where they may be; None: any.
+    """
     for job in jobs:
         facts = Facts({**round_, "jobs": [*round_["jobs"], job]})
         room = Room(facts)
@@ -162,7 +166,8 @@ def settle(rng: Random, round_: Raw, jobs: list[Raw]) -> None:
             ways = [
                 place
                 for place in every_place(facts, wanted, g, index)
-                if room.holds(wanted, place)
+                if (hosts is None or facts.hosts[place[2]].name in hosts)
+                and room.holds(wanted, place)
                 and (wanted.models is None or facts.hosts[place[2]].model in wanted.models)
                 and (wanted.profile is None or place[4] is not None)
             ]
