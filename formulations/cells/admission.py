@@ -22,6 +22,7 @@ from placewright.formulations.gang.placing.greedy import place_choice
 from placewright.formulations.gang.placing.naming import candidate
 from placewright.formulations.gang.placing.placement import Placement
 from placewright.formulations.gang.problem import Problem
+from placewright.formulations.gang.quotas import quota_of
 from placewright.formulations.session import Candidate, Place
 from placewright.instances.chains import Kind, guaranteed
 from placewright.instances.documents import WHOLE_GPU
@@ -72,7 +73,9 @@ class _Admitting:
             self.there[j]: c for c, one in enumerate(self.problem.classes) for j in one.jobs
         }
         self.tenants = {tenant.name: t for t, tenant in enumerate(round_.tenants)}
-        self.quota = self.placement.quota_left()
+        # Whoever runs goes on holding what it does: of who is evicted nobody knows yet who moves.
+        running = tuple(pinned(job) for job in jobs if job.running is not None)
+        self.quota = quota_of(round_.model_copy(update={"jobs": running}), cluster)
         self.held = _held(round_, mine)
         blocked = {host for host, at in self.index.items() if not self.problem.open[at]}
         blocked |= {host for one in round_.reservations for host in expand(one.host)}

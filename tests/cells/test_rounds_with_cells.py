@@ -317,3 +317,23 @@ def test_what_fails_is_not_claimed_and_the_rest_is_served():
         assert decided["y1"].decision is DecisionKind.START
         assert decided["x1"].reason is Reason.NOT_CHOSEN  # owned, but not to be had
         assert not plan.certificate.degraded
+
+
+def test_a_tenants_quota_counts_what_its_opportunistic_jobs_hold():
+    job: Raw = {"tenant": "x", "options": [{"groups": [{"gpu": 1000}]}]}
+    running = {"tasks": [{"host": "h1", "gpus": [0]}]}
+    round_ = Round.model_validate(
+        {
+            "cluster": {"hosts": [{"name": f"h{i}", "gpus": 1, "gpu_model": "A"} for i in (0, 1)]},
+            "tenants": [{"name": "x", "cells": [{"level": "host"}], "quota": {"gpu": 1000}}],
+            "jobs": [
+                {**job, "name": "guaranteed"},
+                {**job, "name": "sweep", "opportunistic": True, "running": running},
+            ],
+        }
+    )
+    check_round(round_)
+    plan = solve_round(round_, isolation="none")
+    waits, goes_on = plan.decisions
+    assert (waits.decision, waits.reason) == (DecisionKind.WAIT, Reason.QUOTA)
+    assert goes_on.decision is DecisionKind.KEEP

@@ -112,11 +112,8 @@ def relocate(
         puts: list[Put] = []
         for k, group in enumerate(groups):
             here = [put.host for put in stays if put.group == k]
-            moving = group.count - len(here)
-            if not moving:
-                continue
             mask = _allowed(problem, group, here, within)
-            found = None if mask is None else _place(placement, group, k, moving, mask)
+            found = None if mask is None else _place(placement, group, k, len(here), mask)
             if found is None:
                 for put in (*stays, *puts):
                     placement.lift(groups[put.group].shape, put)
@@ -134,7 +131,11 @@ def relocate(
 def _allowed(
     problem: Problem, group: Group, here: list[int], within: NDArray[np.bool_] | None
 ) -> NDArray[np.bool_] | None:
-    """Hosts that the moving tasks of a group may use; None if those that stay are apart already."""
+    """Hosts that the moving tasks of a group may use; None if those that stay are apart already.
+
+    A job that runs may be apart against its required level, but not one that moves: not even the
+    groups of it that stay.
+    """
     mask = np.ones(problem.cluster.num_hosts, dtype=np.bool_) if within is None else within
     if group.required == NO_LEVEL or not here:
         return mask
@@ -146,6 +147,8 @@ def _allowed(
 
 
 def _place(
-    placement: Placement, group: Group, index: int, count: int, mask: NDArray[np.bool_]
+    placement: Placement, group: Group, index: int, stay: int, mask: NDArray[np.bool_]
 ) -> list[Put] | None:
-    return place_group(placement, replace(group, count=count), index, mask)
+    if stay == group.count:
+        return []
+    return place_group(placement, replace(group, count=group.count - stay), index, mask)
