@@ -47,18 +47,20 @@ def prove_bounds(
 
     Raises
     ------
+    InvalidInputError
+        If an argument is out of its range.
     ValueError
         If the plan breaks a rule.
     InternalError
         If the plan beats a certified bound.
     """
+    settings = Settings.of(round, time_limit=time_limit, backend=backend, isolation=isolation)
     verification = verify(round, plan.model_copy(update={"certificate": None}))
     if not verification.ok:
         raise ValueError(f"the plan breaks a rule: {verification.violations[0]}")
     values = verification.terms
     terms = tuple(values)
     bounds = Bounds()
-    settings = Settings.of(round, time_limit=time_limit, backend=backend, isolation=isolation)
     with settings.session(Meter()) as session:
         session.best = values
         for step in _steps(round, plan, settings, session):

@@ -39,8 +39,7 @@ class Engine:
     round
         A round that `references.check_round` accepts, as the loaders return it.
     time_limit, gap, backend, seed, deterministic, progress, isolation, executor
-        As for `solve_round`, for each round; an executor for rounds without regions raises
-        `InvalidInputError`.
+        As for `solve_round`, for each round, and checked as there.
 
     Attributes
     ----------
@@ -64,7 +63,6 @@ class Engine:
         isolation: Isolation = "process",
         executor: Executor | None = None,
     ) -> None:
-        check_executor(round, executor)
         self.state = round
         self.round_solved: Round | None = None
         self._settings = Settings.of(
@@ -76,6 +74,7 @@ class Engine:
             deterministic=deterministic,
             isolation=isolation,
         )
+        check_executor(round, executor)
         self._progress, self._executor = progress, executor
         self._hosts = hosts_by_name(round.cluster)
         self._memory = Memory()

@@ -52,7 +52,20 @@ def open_executor(text: str) -> Iterator[Executor]:
         raise _refused(text, EXPECTED)
 
 
-def check_executor(round_: Round, executor: Executor | str | None) -> None:
+def check_executor(round_: Round, executor: object) -> None:
+    """Refuse what is no executor, or one for a round that has no use for it; None is neither.
+
+    Raises
+    ------
+    InvalidInputError
+        As `check_use` does, or if it is something else.
+    """
+    check_use(round_, executor)
+    if executor is not None and not isinstance(executor, Executor):
+        raise _refused(executor, "expected an Executor, such as open_executor opens")
+
+
+def check_use(round_: Round, executor: object) -> None:
     """Refuse an executor, or the text that names it, for a round that has no use for one.
 
     Raises
@@ -116,5 +129,5 @@ def _dask(text: str, address: str) -> Iterator[Executor]:
             waited_for(client.close, CLOSING)
 
 
-def _refused(text: str, expected: str) -> InvalidInputError:
-    return InvalidInputError(expected, path=("executor",), value=text)
+def _refused(value: object, expected: str) -> InvalidInputError:
+    return InvalidInputError(expected, path=("executor",), value=value)

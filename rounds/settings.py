@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, Self, TypeAlias
+from numbers import Integral, Real
+from typing import Any, Literal, Self, TypeAlias
 
 from placewright.formulations.session import Session
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.round import Round
 from placewright.rounds.usage import Meter
 from placewright.solver import InProcess, Worker
 
 BACKENDS = ("auto", "highs", "cp-sat", "cbc", "scip")
 DEFAULT_BACKEND = "highs"
+
+ISOLATIONS = ("process", "none")
+MOST_SECONDS, MOST_SEED = 86_400, 2**31 - 1
+"""What a round's own limits may be, too."""
 
 Isolation: TypeAlias = Literal["process", "none"]
 Solver: TypeAlias = Worker | InProcess
@@ -43,15 +49,25 @@ class Settings:
         deterministic: bool | None = None,
         isolation: Isolation = "process",
     ) -> Self:
-        """Fill in the round's limits; ValueError for an unknown backend."""
-        if backend not in BACKENDS:
-            raise ValueError(f"backend {backend!r} is unknown; expected one of {BACKENDS}")
+        """Fill in the round's limits.
+
+        Raises
+        ------
+        InvalidInputError
+            If the round is none, or an argument is not one that a round's own limits could be.
+        """
+        if not isinstance(round_, Round):
+            raise _refused("round", type(round_).__name__, "expected a Round, as loaders return it")
+        _check_one_of("backend", backend, BACKENDS)
+        _check_one_of("isolation", isolation, ISOLATIONS)
+        if not isinstance(deterministic, bool | None):
+            raise _refused("deterministic", deterministic, "expected true or false")
         limits = round_.limits
         return cls(
-            seconds=limits.time_s if time_limit is None else time_limit,
-            gap=limits.gap if gap is None else gap,
+            seconds=float(_within("time_limit", time_limit, MOST_SECONDS, limits.time_s)),
+            gap=float(_within("gap", gap, 1, limits.gap)),
             backend=DEFAULT_BACKEND if backend == "auto" else backend,
-            seed=limits.seed if seed is None else seed,
+            seed=int(_within("seed", seed, MOST_SEED, limits.seed, whole=True)),
             deterministic=limits.deterministic if deterministic is None else deterministic,
             memory_mib=limits.memory_mib,
             isolation=isolation,
@@ -86,3 +102,24 @@ class Settings:
         finally:
             if isinstance(own, Worker) and solver is None:
                 own.close()
+
+
+def _check_one_of(name: str, value: object, known: tuple[str, ...]) -> None:
+    if not isinstance(value, str) or value not in known:
+        raise _refused(name, value, f"expected one of {', '.join(known)}")
+
+
+def _within(name: str, value: object, most: int, default: float, *, whole: bool = False) -> Any:
+    """Return a number from 0 to `most`, the default for None."""
+    if value is None:
+        return default
+    number: Any = value
+    kind = Integral if whole else Real
+    if isinstance(value, bool) or not isinstance(value, kind) or not 0 <= number <= most:
+        what = "whole number" if whole else "number"
+        raise _refused(name, value, f"expected a {what} from 0 to {most}")
+    return number
+
+
+def _refused(name: str, value: object, expected: str) -> InvalidInputError:
+    return InvalidInputError(expected, path=(name,), value=value)

@@ -71,7 +71,8 @@ def solve_round(
         certificate says `repeatable: false` if the clock had to step in after all.
     progress
         Called with the best value and tightest bound of the last headline term (`admitted` of the
-        policy `deadline`, else the first term) whenever either may have changed.
+        policy `deadline`, else the first term) whenever either may have changed. What it raises is
+        the caller's: it ends the search and is raised again, and there is no plan.
     isolation
         `none` solves in this process, where no limit can be enforced from outside: for tiny rounds.
     executor
@@ -88,11 +89,11 @@ def solve_round(
     Raises
     ------
     InvalidInputError
-        If the round refers to what it does not have, or has no use for the executor given.
+        If the round refers to what it does not have, an argument is out of its range, or the round
+        has no use for the executor given.
     InternalError
         If no candidate passes verification, or a verified plan beats a certified bound.
     """
-    check_executor(round, executor)
     settings = Settings.of(
         round,
         time_limit=time_limit,
@@ -102,6 +103,7 @@ def solve_round(
         deterministic=deterministic,
         isolation=isolation,
     )
+    check_executor(round, executor)
     with no_collection():
         return Solve(round, settings, progress, Memory(), gang.run, executor).plan()
 
@@ -141,6 +143,7 @@ class Solve:
         self.best: Candidate | None = None
         self.document: Plan = Plan.model_construct(decisions=())
         self.values: dict[str, int] = {}
+        self._callers_fault: Exception | None = None
 
     def plan(self, solver: Solver | None = None) -> Plan:
         """Return the best plan, verified; a solver that is not given lives for this round."""
@@ -163,7 +166,8 @@ class Solve:
                 session.degraded.append(INTERRUPTED)
             except Exception as error:
                 # A verified plan survives any fault.
-                if self.best is None or isinstance(error, InternalError):
+                mine = not isinstance(error, InternalError) and error is not self._callers_fault
+                if self.best is None or not mine:
                     raise
                 session.degraded.append(f"formulation: {type(error).__name__}: {error}")
             return self._finish_surely(session)
@@ -216,7 +220,11 @@ class Solve:
         results = self.bounds.tell(session, self.terms, self.values)
         if self.progress is not None:
             last = results[len(headline(self.terms)) - 1]
-            self.progress(last.value, last.bound)
+            try:
+                self.progress(last.value, last.bound)
+            except Exception as error:
+                self._callers_fault = error
+                raise
 
     def _document(self, candidate: Candidate) -> Plan:
         decisions = decide(self.round, self.decider.hosts, self.unmoved, candidate)

@@ -216,7 +216,8 @@ from placewright.formulations.gang import run
 from placewright.instances.generator import generate_round
 from placewright.rounds import solve_round
 run.MAX_EXACT_CELLS = int(sys.argv[1])
-plan = solve_round(generate_round(48, 36, mix="tight", seed=5), deterministic=True, seed=7)
+round_ = generate_round(48, 36, mix="tight", seed=5)
+plan = solve_round(round_, deterministic=True, seed=7, time_limit=600)
 assert plan.certificate.repeatable, plan.certificate
 print(plan.model_dump_json(exclude={"certificate": {"run"}}))
 """
