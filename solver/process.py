@@ -76,6 +76,7 @@ class Worker:
         A checked outcome. A backend that raises or lies gives status FAILED; one that hangs,
         crashes or takes too much memory is killed, and the best checked point and bound that it
         had streamed are returned with status FEASIBLE and a message, or FAILED without a point.
+        Where no other process can be started, this one solves, and the message says so.
 
         Raises
         ------
@@ -91,6 +92,16 @@ class Worker:
             self._kill()
             answer = _remains(incumbent, end)
             answer = replace(answer, backend=backend, seconds=time.monotonic() - began)
+        except OSError as error:
+            # No process, no pipe or no folder for files to be had.
+            self._kill()
+            seconds = max(0.0, limits.seconds - (time.monotonic() - began))
+            limits = replace(limits, seconds=seconds)
+            answer = InProcess().solve(backend, arrays, limits, start, report)
+            words = f"solved in this process, as no other could be started: {error}"
+            if answer.status is Status.FAILED:
+                words = f"{words}; {answer.message}"
+            return replace(answer, message=words, fault=True)
         except BaseException:
             # An interrupt, or an error in `report`: the worker is in the middle of a search.
             self._kill()
@@ -112,7 +123,8 @@ class Worker:
         try:
             with contextlib.suppress(BlockingIOError):
                 os.write(self._running().inlet, frame(Warm(backend)))
-        except BrokenPipeError:
+        # Where there can be no process, the first solve says so.
+        except OSError:
             self._kill()
 
     def cpu_seconds(self) -> float:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -208,6 +209,15 @@ def test_an_interrupt_leaves_the_best_plan_on_disk_and_exits_130(
     plan = load_plan(plan_file)
     survives(crowded, plan)
     assert certificate_of(plan).degraded == ("interrupted",)
+
+
+def test_without_a_folder_for_files_the_round_is_solved_in_this_process(
+    crowded: Round, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: str
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    plan = solve_round(crowded)
+    survives(crowded, plan, "highs: solved in this process, as no other could be started: ")
+    assert certificate_of(plan).terms[0].value == BEST_VALUE
 
 
 REPEATED = """

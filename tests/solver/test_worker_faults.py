@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -314,6 +315,59 @@ assert not mine.scratch.exists()
     ended = subprocess.run(
         [sys.executable, "-c", script],
         env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_without_a_folder_for_files_this_process_solves(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    with Worker() as fresh:
+        fresh.warm("highs")
+        outcome = fresh.solve("highs", tiny(), LONG)
+        assert outcome.objective == 7.0
+        assert outcome.fault
+        assert outcome.message.startswith("solved in this process, as no other could be started: ")
+        assert "missing" in outcome.message
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        still_works(fresh)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_process_that_cannot_be_started_leaves_nothing_open(monkeypatch, tmp_path) -> None:
+    def refuse(*args, **kwargs) -> None:
+        raise BlockingIOError("no more processes")
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with Worker() as fresh:
+        fresh.warm("highs")
+        outcome = fresh.solve("highs", tiny(), LONG)
+        assert (outcome.objective, outcome.fault) == (7.0, True)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_with_few_file_handles_this_process_solves() -> None:
+    script = """
+import resource
+import placewright.solver.backends.highs
+from planted_backends import tiny
+from placewright.solver import Limits, Worker
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (5, 5))
+with Worker() as worker:
+    outcome = worker.solve("highs", tiny(), Limits(seconds=30.0))
+assert outcome.objective == 7.0 and outcome.fault, outcome
+assert "Too many open files" in outcome.message
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([HERE, *sys.path])},
         capture_output=True,
         text=True,
         timeout=120,
