@@ -113,6 +113,12 @@ def draw_reads(rng: Random, drawn: Raw) -> list[Raw]:
 def _cluster(rng: Random, regions: list[str], level: str, least: int, *, parts: bool) -> Raw:
     racks = rng.random() < 0.3
     domains: list[Raw] = [{"name": region, "level": level} for region in regions]
+    above = rng.random() < 0.2
+    if above:
+        for domain in domains:
+            domain["parent"] = rng.choice(("west", "east"))
+        names = sorted({domain["parent"] for domain in domains})
+        domains[:0] = [{"name": name, "level": "continent"} for name in names]
     hosts: list[Raw] = []
     for region in regions:
         parents = [region]
@@ -131,7 +137,7 @@ def _cluster(rng: Random, regions: list[str], level: str, least: int, *, parts: 
             hosts.append(host)
     if not hosts:
         hosts.append({"name": "h", "parent": domains[-1]["name"], "gpus": 1, "gpu_model": "A"})
-    levels = [level, "rack"] if racks else [level]
+    levels = ["continent"] * above + [level] + ["rack"] * racks
     return {"levels": levels, "domains": domains, "hosts": hosts}
 
 
