@@ -15,6 +15,10 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 API_VERSION: Final = "placewright/v1alpha1"
 MAX_AMOUNT = 10**12
+MAX_TOTAL = 10**18
+"""What a plan's terms stay within: sums over its jobs, which arrays of 64 bits hold."""
+
+MAX_MOMENT = 10**13
 MAX_COUNT = 100_000
 MAX_GPU = 1_000_000_000
 WHOLE_GPU = 1000
@@ -115,6 +119,10 @@ Flag = Annotated[bool, Field(strict=True)]
 Amount = Annotated[int, Field(strict=True, ge=0, le=MAX_AMOUNT)]
 Count = Annotated[int, Field(strict=True, ge=1, le=MAX_COUNT)]
 Index = Annotated[int, Field(strict=True, ge=0, le=MAX_AMOUNT)]
+Total = Annotated[int, Field(strict=True, ge=-MAX_TOTAL, le=MAX_TOTAL)]
+Moment = Annotated[int, Field(strict=True, ge=0, le=MAX_MOMENT)]
+"""Of a plan, in seconds on the round's clock; times of a round are an `Index`, and earlier."""
+
 Resources = Annotated[dict[Name, Amount], AfterValidator(_named)]
 MilliGpu = Annotated[int, Field(strict=True, ge=0, le=MAX_GPU), AfterValidator(_gpu_share)]
 MilliCpu = Annotated[

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from placewright.instances.documents import Document, Many, Name
+from placewright.instances.documents import Document, Many, Moment, Name
 from placewright.instances.geo import Gib
-
-Seconds = Annotated[int, Field(strict=True, ge=0)]
-"""On the round's clock."""
 
 
 class RemoteRead(Document):
@@ -32,7 +29,7 @@ class WaitsForData(Document):
 
     job: Name
     region: Name
-    ready: Seconds
+    ready: Moment
 
 
 class ReadsSection(Document):
@@ -48,7 +45,7 @@ class Create(Document):
 
     dataset: Name
     region: Name
-    ready: Seconds
+    ready: Moment
 
 
 class Drop(Document):
@@ -56,7 +53,7 @@ class Drop(Document):
 
     dataset: Name
     region: Name
-    at: Seconds
+    at: Moment
 
 
 class Home(Document):
@@ -89,8 +86,8 @@ class Flow(Document):
     dataset: Name
     path: Many[Name] = Field(min_length=2)
     gib: Gib
-    start: Seconds
-    end: Seconds
+    start: Moment
+    end: Moment
 
 
 class FlowSection(Document):

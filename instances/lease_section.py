@@ -7,13 +7,11 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from placewright.instances.deadline import Due
-from placewright.instances.documents import Document, Index, Many, Name
+from placewright.instances.documents import Document, Index, Many, Moment, Name
 from placewright.instances.leases import MAX_LENGTH
 
 Interval = tuple[Index, Index]
 """The leases from the first number to the second, without that one."""
-
-Seconds = Annotated[int, Field(strict=True, ge=0)]
 
 
 class Promised(Document):
@@ -26,7 +24,7 @@ class Promised(Document):
     job: Name
     option: Index
     promise: Due
-    finish: Seconds
+    finish: Moment
     leases: Many[Interval] = Field(min_length=1)
 
 
@@ -41,7 +39,7 @@ class Offer(Document):
     """The earliest finish that could be promised to a refused job, beside all that is promised."""
 
     option: Index
-    at: Seconds
+    at: Moment
     leases: Many[Interval] = Field(min_length=1)
 
 

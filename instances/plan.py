@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from placewright.instances.documents import API_VERSION, Document, Flag, Index, Many, Name
+from placewright.instances.documents import API_VERSION, Document, Flag, Index, Many, Name, Total
 
 
 def _finite(section: dict[str, Any]) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class TermResult(Document):
 
     name: Name
     sense: Literal["max", "min"]
-    value: Annotated[int, Field(strict=True)]
+    value: Total
     bound: Number | None = None
     proof: Literal["certified", "claimed"] | None = None
     certified: Number | None = None

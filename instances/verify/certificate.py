@@ -45,7 +45,7 @@ def same_round(reading: Reading) -> Iterator[Finding]:
 
 
 def certificate_terms(claim: Claim) -> Iterator[Finding]:
-    """Require the policy's terms in their order, each in its sense, and sums of some of them."""
+    """Require the policy's terms in their order, each in its sense, and sums of some, each once."""
     given = [term.name for term in claim.certificate.terms]
     if given != list(claim.terms):
         yield Finding(
@@ -53,7 +53,14 @@ def certificate_terms(claim: Claim) -> Iterator[Finding]:
             f"terms {', '.join(given) or 'none'} are not the policy's; "
             f"expected {', '.join(claim.terms)}",
         )
+    seen: set[str] = set()
     for index, total in enumerate(claim.certificate.sums):
+        if total.name in seen:
+            yield Finding(
+                ("certificate", "sums", index, "name"),
+                f"sum {total.name!r} is given twice; expected each sum once",
+            )
+        seen.add(total.name)
         parts = total.name.split(PLUS)
         if len(parts) < 2 or parts != [name for name in claim.terms if name in parts]:
             yield Finding(

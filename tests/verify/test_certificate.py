@@ -218,6 +218,11 @@ FALSE_CLAIMS: dict[str, Corruption] = {
         {"certificate_terms"},
         "certificate.sums[0].name",
     ),
+    "a sum given twice": (
+        lambda raw: raw["certificate"]["sums"].append(raw["certificate"]["sums"][0]),
+        {"certificate_terms"},
+        "certificate.sums[1].name",
+    ),
     "a sum in a wrong sense": (
         set_sum(sense="max", bound=4, certified=4, gap=0.25),
         {"certificate_terms"},
