@@ -8,9 +8,9 @@ from pydantic import Field
 
 from placewright.instances.documents import (
     API_VERSION,
+    MAX_AMOUNT,
     Document,
     Flag,
-    Index,
     Many,
     Mib,
     MilliCpu,
@@ -57,7 +57,7 @@ class HostEntry(Document):
 class LinkEntry(Document):
     """A link's bandwidth (Mbit/s) and latency (microseconds)."""
 
-    bandwidth_mbps: Index
+    bandwidth_mbps: Annotated[int, Field(strict=True, ge=1, le=MAX_AMOUNT)]
     latency_us: Annotated[float, Field(strict=True, ge=0, le=1e9, allow_inf_nan=False)]
 
 

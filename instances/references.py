@@ -14,6 +14,7 @@ from placewright.instances.errors import InvalidInputError, Path
 from placewright.instances.geo_references import check_data, check_geo
 from placewright.instances.hardware import Hardware, hardware
 from placewright.instances.lease_references import check_deadlines, check_leases
+from placewright.instances.magnitudes import check_magnitudes
 from placewright.instances.naming import check_known, check_unique, known_hosts
 from placewright.instances.policy import Policy
 from placewright.instances.round import Round
@@ -69,6 +70,7 @@ def check_jobs(round_: Round, hosts: Mapping[str, Hardware]) -> None:
     check_deadlines(round_)
     check_running(round_, hosts)
     check_data(round_)
+    check_magnitudes(round_)
 
 
 def check_limits(round_: Round, hosts: Mapping[str, Hardware]) -> None:

@@ -380,4 +380,4 @@ def test_a_fault_in_a_referred_cluster_names_its_file_and_path(tmp_path):
     (tmp_path / "r.json").write_text(json.dumps({**head, "kind": "Round", **raw}))
     with pytest.raises(InvalidInputError) as caught:
         load_round(tmp_path / "r.json")
-    assert str(caught.value).startswith(f"{tmp_path}/c.json: domains[2].parent: 'b7': unknown")
+    assert str(caught.value).startswith(f"{tmp_path}/c.json: domains[2].parent: unknown")
