@@ -8,42 +8,29 @@ missing ones, wrong reasons, and schedules of which something was changed.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from itertools import combinations, product
+from itertools import product
 from math import prod
 from random import Random
 from types import ModuleType
-from typing import NamedTuple, TypeAlias
 from unittest.mock import patch
 
-from fuzz.data.carrying import Carried, carry
+from fuzz.data.carrying import Carried
 from fuzz.data.changing import changed
 from fuzz.data.drawing import MODELS, draw_reads, draw_world, enlarge, some
+from fuzz.data.homes import Home, Layout, homes_of, layouts, models_of, values_of
 from fuzz.data.replay import broken
-from fuzz.data.world import WHOLE, Replica, World, read_world
+from fuzz.data.world import WHOLE, World, read_world
 from fuzz.policy import Judged, Policy, Raw, Setting, TooManyPlansError
 from placewright.formulations.replicas import bounds, question, run
 from placewright.formulations.replicas import compile as grouping
 
 TERMS = ("overload", "remote_reads", "copies", "imbalance", "hottest")
-MOST_LAYOUTS, MOST_PLANS = 256, 3_000
+MOST_PLANS = 3_000
 INVALID, CHANGED = 8, 12
 """Invalid plans about homes, and schedules with a change, per round."""
-
-HOMELESS = 3
-Home: TypeAlias = tuple[str, str]
-"""Region and GPU model."""
-
-
-class Layout(NamedTuple):
-    """Replicas in the end, and how they come and go."""
-
-    final: frozenset[Replica]
-    carried: Carried
-    broken: str
 
 
 def draw(rng: Random) -> Raw:
@@ -64,10 +51,10 @@ def draw(rng: Random) -> Raw:
 def plans(round_: Raw, rng: Random) -> Iterator[Judged]:
     """Yield the plans."""
     world = read_world(round_)
-    layouts = list(_layouts(world))
+    every = list(layouts(world))
     count = 0
-    for layout in layouts:
-        homes = [_homes(world, job, layout.final) for job in round_["jobs"]]
+    for layout in every:
+        homes = [homes_of(world, job, layout.final) for job in round_["jobs"]]
         ways: list[Sequence[Home | None]] = [mine or (None,) for mine in homes]
         if layout.broken:
             yield _judged(round_, world, layout, [rng.choice(mine) for mine in ways])
@@ -77,7 +64,7 @@ def plans(round_: Raw, rng: Random) -> Iterator[Judged]:
             raise TooManyPlansError
         for chosen in product(*ways):
             yield _judged(round_, world, layout, chosen)
-    whole = [layout for layout in layouts if not layout.broken]
+    whole = [layout for layout in every if not layout.broken]
     for _ in range(INVALID if round_["jobs"] else 0):
         yield _wrong(round_, world, rng.choice(whole), rng)
     moving = [layout for layout in whole if any(layout.carried)]
@@ -173,74 +160,6 @@ def _reserve(rng: Random, drawn: Raw) -> None:
         drawn["reservations"] = [{"host": host["name"], "gpus": [rng.randrange(host["gpus"])]}]
 
 
-def _layouts(world: World) -> Iterator[Layout]:
-    """Yield all that may be replicated in the end, each with a schedule."""
-    free = [
-        (dataset, region)
-        for dataset in world.size
-        for region in world.regions
-        if (dataset, region) in world.held
-        or (region in world.may[dataset] and (dataset, region) not in world.coming)
-    ]
-    if 2 ** len(free) > MOST_LAYOUTS:
-        raise TooManyPlansError
-    before = world.held | world.coming.keys()
-    for number in range(len(free) + 1):
-        for chosen in combinations(free, number):
-            creates, drops = set(chosen) - world.held, set(chosen) & world.held
-            carried = carry(world, creates, drops)
-            if carried is None:
-                carried = _naive(world, creates, drops)
-            fault = broken(world, *carried, dropping=True)
-            yield Layout((before | creates) - drops, carried, fault)
-
-
-def _naive(world: World, creates: set[Replica], drops: set[Replica]) -> Carried:
-    """Return copies all at once, straight from some region: mostly against a rule."""
-    flows = []
-    for dataset, region in sorted(creates):
-        sources = [r for r in world.regions if r != region and (dataset, r) in world.held]
-        if sources:
-            path = [sources[0], region]
-            flows.append(
-                {
-                    "dataset": dataset,
-                    "path": path,
-                    "gib": world.size[dataset],
-                    "start": world.now,
-                    "end": world.end,
-                }
-            )
-    return Carried(
-        [{"dataset": d, "region": r, "ready": world.end} for d, r in sorted(creates)],
-        [{"dataset": d, "region": r, "at": world.end} for d, r in sorted(drops)],
-        flows,
-    )
-
-
-def _models(world: World, job: Raw) -> list[str]:
-    """Return the GPU models that the first option of a job allows for all its tasks."""
-    models = {model for _, model in world.supply}
-    for group in job["options"][0]["groups"]:
-        models &= set(group.get("gpu_models", models))
-    return sorted(models)
-
-
-def _homes(world: World, job: Raw, final: frozenset[Replica]) -> list[Home]:
-    """Return where a job may be at home once data is where it is to be."""
-    return [
-        (region, model)
-        for region in world.allowed(job)
-        if all(
-            (read["dataset"], region) in final
-            or (read.get("remote", True) and world.sources(read["dataset"], region, final))
-            for read in job.get("reads", ())
-        )
-        for model in _models(world, job)
-        if (region, model) in world.supply
-    ]
-
-
 def _any(rng: Random, homes: list[Home]) -> Home | None:
     return rng.choice(homes) if homes else None
 
@@ -249,7 +168,7 @@ def _judged(
     round_: Raw, world: World, layout: Layout, homes: Sequence[Home | None], fault: str = ""
 ) -> Judged:
     """Return a plan with the values of its terms."""
-    values = _values(round_, world, layout, homes)
+    values = values_of(round_, world, layout, homes)
     terms = {name: values[name] for name in round_["policy"].get("terms", TERMS)}
     document = partial(_document, round_, layout.carried, homes)
     return Judged(document, terms, layout.broken or fault)
@@ -258,7 +177,7 @@ def _judged(
 def _wrong(round_: Raw, world: World, layout: Layout, rng: Random) -> Judged:
     """Return a plan in which something about one job is, most likely, against a rule."""
     jobs = round_["jobs"]
-    can = [_homes(world, job, layout.final) for job in jobs]
+    can = [homes_of(world, job, layout.final) for job in jobs]
     homes = [_any(rng, mine) for mine in can]
     number = rng.randrange(len(jobs))
     job, mine = jobs[number], can[number]
@@ -292,7 +211,7 @@ def _fault_of_home(world: World, job: Raw, home: Home | None, can: list[Home]) -
     if home in can:
         return ""
     region, model = home
-    known = region in world.allowed(job) and model in _models(world, job)
+    known = region in world.allowed(job) and model in models_of(world, job)
     return "home_data" if known and home in world.supply else "home"
 
 
@@ -316,50 +235,8 @@ def _changed(round_: Raw, world: World, layout: Layout, rng: Random) -> Judged:
     drops = {(one["dataset"], one["region"]) for one in carried.drops}
     final = (world.held | world.coming.keys() | creates) - drops
     fault = broken(world, *carried, dropping=True)
-    homes = [_any(rng, _homes(world, job, final)) for job in round_["jobs"]]
+    homes = [_any(rng, homes_of(world, job, final)) for job in round_["jobs"]]
     return _judged(round_, world, Layout(final, carried, fault), homes)
-
-
-def _asks(job: Raw) -> int:
-    return sum(group["gpu"] * group.get("count", 1) for group in job["options"][0]["groups"])
-
-
-def _values(
-    round_: Raw, world: World, layout: Layout, homes: Sequence[Home | None]
-) -> dict[str, int]:
-    demand: Counter[Home] = Counter()
-    overload = remote = 0
-    for job, home in zip(round_["jobs"], homes, strict=True):
-        asks = _asks(job)
-        if home is None:
-            overload += HOMELESS * asks
-        else:
-            demand[home] += asks
-        remote += sum(
-            read["gib"]
-            for read in job.get("reads", ())
-            if home is None or (read["dataset"], home[0]) not in layout.final
-        )
-    for where, asks in demand.items():
-        has = world.supply.get(where, 0)
-        overload += max(0, asks - has) + max(0, -((6 * has - 5 * asks) // 5))
-    used = world.used(layout.final)
-    stored, limits = sum(used[r] for r in world.storage), sum(world.storage.values())
-    heat = 0
-    for region in world.regions:
-        asks = sum(amount for (where, _), amount in demand.items() if where == region)
-        has = sum(amount for (where, _), amount in world.supply.items() if where == region)
-        heat = max(heat, -(-1000 * asks // (has or WHOLE)))
-    return {
-        "overload": overload,
-        "remote_reads": remote,
-        "copies": sum(world.size[one["dataset"]] for one in layout.carried.creates),
-        "imbalance": sum(
-            max(0, used[region] - (stored * limit // limits if limits else 0))
-            for region, limit in world.storage.items()
-        ),
-        "hottest": heat,
-    }
 
 
 def _document(
