@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,9 @@ EVERY = "all"
 def main(arguments: list[str] | None = None) -> int:
     """Play; return 1 if anything failed."""
     asked = _parser().parse_args(arguments)
+    # In the background a shell lets Ctrl-C be ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     names = list(POLICIES) if EVERY in asked.policies else asked.policies
     if asked.seed is not None:
         return max(_replay(POLICIES[name], asked.seed, asked.out, asked.shrink) for name in names)
