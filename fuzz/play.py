@@ -29,6 +29,8 @@ ALL_IN = 20
 """In one round of so many every plan is verified; in the others one of each class, and a few."""
 CLASSES, OTHERS, INVALID = 12, 3, 6
 """In the others: so many classes (plans of equal values), so many more valid and invalid plans."""
+MANY = 2
+"""So many failures of a kind are told of one round."""
 PROVEN_IN = 5
 """In one round of so many bounds are proven of some valid plan, too."""
 
@@ -57,8 +59,9 @@ class Played:
     solved: Plan | None = None
 
     def fail(self, kind: str, text: str, plan: Raw | None = None) -> None:
-        """Add a failure."""
-        self.failures.append(Failure(kind, text, plan))
+        """Add a failure, if there are not many of its kind."""
+        if sum(failure.kind == kind for failure in self.failures) < MANY:
+            self.failures.append(Failure(kind, text, plan))
 
 
 class Watched(Solve):

@@ -35,7 +35,7 @@ class Judgement:
     def broken(self, choices: Choices, promised: Promised = frozenset()) -> str:
         """Return a rule that a plan breaks, "" if it breaks none."""
         for job, choice in zip(self.facts.jobs, choices, strict=True):
-            if rule := self._alone(job, choice):
+            if rule := self.alone(job, choice):
                 return rule
         return self._room(choices) or self.between(choices, promised)
 
@@ -79,7 +79,8 @@ class Judgement:
                 return job.number
         return None
 
-    def _alone(self, job: Job, choice: Choice) -> str:
+    def alone(self, job: Job, choice: Choice) -> str:
+        """Return a rule that the choice for one job breaks by itself, "" if it breaks none."""
         if choice.kind not in _legal(job):
             return "legal_decision"
         if any(self.facts.hosts[place[2]].away for place in choice.places):

@@ -29,7 +29,7 @@ class Room:
             for job in facts.jobs
             for option in job.options
             for group in option.groups
-        )
+        ) or any((job.get("profile") or {}).get("memory") for job in facts.raw["jobs"])
         held: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
         for job in facts.jobs:
             if job.running is not None and not job.running.pinned:

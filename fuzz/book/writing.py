@@ -13,8 +13,19 @@ from fuzz.book.terms import Terms
 from fuzz.policy import Raw
 
 
-def written(terms: Terms, choices: Choices, seed: int, promised: Promised = frozenset()) -> Raw:
-    """Write a plan, with the sections that its policy wants; the seed draws what is left open."""
+def written(
+    terms: Terms,
+    choices: Choices,
+    seed: int,
+    promised: Promised = frozenset(),
+    *,
+    parting: bool = False,
+) -> Raw:
+    """Write a plan, with the sections of gangs; the seed draws what is left open.
+
+    `promised` are the jobs that are promised the current lease; `parting`: all who migrate stop
+    first, as the policy `interleaving` wants it.
+    """
     facts, judgement = terms.facts, terms.judgement
     decisions: list[Raw] = []
     for job, choice in zip(facts.jobs, choices, strict=True):
@@ -30,7 +41,10 @@ def written(terms: Terms, choices: Choices, seed: int, promised: Promised = froz
         decisions.append(entry)
     sections = [
         section
-        for section in (_moves(terms, choices, Random(seed)), _communication(terms, choices))
+        for section in (
+            _moves(terms, choices, Random(seed), parting=parting),
+            _communication(terms, choices),
+        )
         if section is not None
     ]
     if "share" in terms.names:
@@ -54,7 +68,7 @@ def _communication(terms: Terms, choices: Choices) -> Raw | None:
     return {"kind": "communication", "groups": [one._asdict() for one in found]}
 
 
-def _moves(terms: Terms, choices: Choices, rng: Random) -> Raw | None:
+def _moves(terms: Terms, choices: Choices, rng: Random, *, parting: bool) -> Raw | None:
     """Write an order of the moves: all who migrate stop first, or only those who have to."""
     facts = terms.facts
     stop = [job.name for job in facts.jobs if choices[job.number].kind == PREEMPT]
@@ -62,7 +76,7 @@ def _moves(terms: Terms, choices: Choices, rng: Random) -> Raw | None:
     if not stop and not move:
         return None
     rng.shuffle(move)
-    if rng.random() < 0.5:
+    if parting or rng.random() < 0.5:
         return {"kind": "moves", "steps": stop, "needs_spare": [job.name for job in move]}
     room = Room(facts)
     for job in facts.jobs:

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from fuzz.policies import cells, deadline, gang, geo, replicas
+from fuzz.policies import cells, deadline, gang, geo, interleaving, replicas
 from fuzz.policy import Policy
 
-_ALL = (gang.POLICY, cells.POLICY, deadline.POLICY, geo.POLICY, replicas.POLICY)
+_ALL = (
+    gang.POLICY,
+    cells.POLICY,
+    interleaving.POLICY,
+    deadline.POLICY,
+    geo.POLICY,
+    replicas.POLICY,
+)
 POLICIES: dict[str, Policy] = {policy.name: policy for policy in _ALL}

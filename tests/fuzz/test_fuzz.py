@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 ROUNDS = 10
-POLICIES = ("gang", "cells", "deadline", "geo", "replicas")
+POLICIES = ("gang", "cells", "interleaving", "deadline", "geo", "replicas")
 
 
 @pytest.fixture(scope="module")
