@@ -10,13 +10,13 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.interleaving.alike import buckets_of, memory_of_buckets
+from placewright.formulations.interleaving.alike import buckets_of, memory_of_gpus
 from placewright.formulations.interleaving.choices import (
     choices_of,
     one_of_each,
     with_one_option,
 )
-from placewright.formulations.interleaving.conflicts import conflicting, sizes
+from placewright.formulations.interleaving.conflicts import conflicting
 from placewright.formulations.interleaving.grouping.pool import ALONE, Objective, Pool, Rules
 from placewright.formulations.interleaving.room import (
     Open,
@@ -127,6 +127,7 @@ def compile_interleaving(round_: Round, more: Collection[int] = ()) -> Interleav
         # Only a job of higher priority can stop one that runs.
         highest = max((job.priority for job in jobs), default=0)
         must = [job.running is not None and job.priority == highest for job in jobs]
+        memory, gpu_memory = memory_of_gpus(jobs, cluster, bucket, sharing)
         stages = [_stages(job, len(sharing.resources)) for job in jobs]
         return Pool(
             rules=Rules(objective, sharing.spanning, sharing.contention, sharing.most),
@@ -136,12 +137,12 @@ def compile_interleaving(round_: Round, more: Collection[int] = ()) -> Interleav
             speed=_array(speed(job, 0) for job in jobs),
             best=_array(max(speed(job, o) for o in range(len(job.options))) for job in jobs),
             weight=_array(job.weight for job in jobs),
-            memory=sizes(jobs, sharing),
+            memory=memory,
             bucket=bucket,
             count=fitting(jobs, cluster, opened.hosts).astype(np.int64),
             must=np.array(must, dtype=bool),
             conflicts=conflicting(whole, sharing),
-            gpu_memory=memory_of_buckets(jobs, cluster, bucket),
+            gpu_memory=gpu_memory,
             per_group=_per_group(rows, bucket),
             per_member=_per_member(rows, bucket),
             peak=_peak(rows, bucket),

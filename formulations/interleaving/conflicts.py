@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.instances.job import Job
+from placewright.instances.job import Job, TaskGroup
 from placewright.instances.sharing import Sharing
 
 Ints = NDArray[np.int64]
@@ -62,16 +62,14 @@ def conflicting(jobs: Sequence[Job], sharing: Sharing) -> Ints:
     return np.stack(np.divmod(np.unique(firsts * len(jobs) + seconds), max(len(jobs), 1)), axis=1)
 
 
-def sizes(jobs: Sequence[Job], sharing: Sharing) -> Ints:
-    """Return what each job takes of the memory of each of its GPUs in a group: int64 (jobs,), MiB.
+def size_in_group(job: Job, group: TaskGroup, sharing: Sharing) -> int:
+    """Return the MiB that a task of a job takes of each of its GPUs in a group of jobs.
 
-    That is the percentile by nearest rank of its `memory` series, or without one the most
-    `gpu_memory` of the task groups of its first option.
+    That is the percentile by nearest rank of the job's `memory` series, or without one what its
+    task group asks.
     """
-    measured = [job.profile and job.profile.memory_at(sharing.percentile) for job in jobs]
-    asked = [max(group.gpu_memory for group in job.options[0].groups) for job in jobs]
-    pairs = zip(measured, asked, strict=True)
-    return np.array([ask if size is None else size for size, ask in pairs], dtype=np.int64)
+    measured = None if job.profile is None else job.profile.memory_at(sharing.percentile)
+    return group.gpu_memory if measured is None or not group.gpu else measured
 
 
 def _correlated(loads: NDArray[np.float64], threshold: int) -> Iterator[Ints]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from placewright.formulations.interleaving.conflicts import sizes
+from placewright.formulations.interleaving.conflicts import size_in_group
 from placewright.instances.job import Job, TaskGroup
 from placewright.instances.sharing import Sharing
 
@@ -18,11 +18,11 @@ def merged(jobs: Sequence[Job], sharing: Sharing) -> tuple[TaskGroup, ...]:
     """
     if len(jobs) == 1:
         return jobs[0].options[0].groups
-    memory = int(sizes(jobs, sharing).sum())
     options = [job.options[0].groups for job in jobs]
     groups = []
     for number, first in enumerate(options[0]):
         mine = [groups_[number] for groups_ in options]
+        sizes = (size_in_group(job, group, sharing) for job, group in zip(jobs, mine, strict=True))
         resources: Counter[str] = Counter()
         for group in mine:
             resources.update(group.resources)
@@ -30,7 +30,7 @@ def merged(jobs: Sequence[Job], sharing: Sharing) -> tuple[TaskGroup, ...]:
             "cpu": max(group.cpu for group in mine),
             "memory": sum(group.memory for group in mine),
             "resources": dict(resources),
-            "gpu_memory": memory,
+            "gpu_memory": sum(sizes),
         }
         groups.append(first.model_copy(update=asked))
     return tuple(groups)

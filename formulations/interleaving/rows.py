@@ -25,8 +25,8 @@ Bools = NDArray[np.bool_]
 MOST_MASKS = 12
 """Sets of allowed hosts with rows of their own; the others count for all hosts only."""
 
-Allowed: TypeAlias = tuple[tuple[str, ...] | None, tuple[str, ...] | None]
-"""GPU models and hosts that a task group names."""
+Allowed: TypeAlias = tuple[tuple[str, ...] | None, tuple[str, ...] | None, frozenset[str]]
+"""GPU models and hosts that a task group names, and hosts where its job runs all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def _least(job: Job, resource: str) -> int:
 
 def _least_blocks(job: Job, inside: set[Allowed], size: int) -> int:
     return min(
-        sum(g.count * _blocks(g, size) for g in option.groups if _names(g) in inside)
+        sum(g.count * _blocks(g, size) for g in option.groups if _names(job, g) in inside)
         for option in job.options
     )
 
@@ -121,16 +121,18 @@ def _blocks(group: TaskGroup, size: int) -> int:
     return group.gpu if size == 1 else group.gpu // WHOLE_GPU // size
 
 
-def _names(group: TaskGroup) -> Allowed:
-    return group.gpu_models, group.hosts
+def _names(job: Job, group: TaskGroup) -> Allowed:
+    tasks = () if job.running is None or group.hosts is None else job.running.tasks
+    return group.gpu_models, group.hosts, frozenset(task.host for task in tasks)
 
 
 def _masks(jobs: Sequence[Job], cluster: Cluster) -> dict[Allowed, Bools]:
     masks: dict[Allowed, Bools] = {}
-    for group in (g for job in jobs for option in job.options for g in option.groups):
-        key = _names(group)
-        if key not in masks:
-            masks[key] = allowed_hosts(group, cluster)
+    for job in jobs:
+        for group in (g for option in job.options for g in option.groups):
+            key = _names(job, group)
+            if key not in masks:
+                masks[key] = hosts_of(job, group, cluster)
     return masks
 
 
@@ -146,7 +148,7 @@ def fitting(jobs: Sequence[Job], cluster: Cluster, hosts: Bools) -> Bools:
 
     def fits(group: TaskGroup) -> bool:
         resources = tuple(sorted(group.resources.items()))
-        key = (group.gpu, group.cpu, group.memory, resources, _names(group))
+        key = (group.gpu, group.cpu, group.memory, resources, group.gpu_models, group.hosts)
         if key not in known:
             there = allowed_hosts(group, cluster) & hosts
             there &= cluster.gpu_count * WHOLE_GPU >= group.gpu
@@ -163,6 +165,14 @@ def fitting(jobs: Sequence[Job], cluster: Cluster, hosts: Bools) -> Bools:
         ],
         dtype=bool,
     )
+
+
+def hosts_of(job: Job, group: TaskGroup, cluster: Cluster) -> Bools:
+    """Return the hosts where tasks of a job may be: those allowed, and where it runs, (hosts,)."""
+    mask = allowed_hosts(group, cluster)
+    if job.running is not None and group.hosts is not None:
+        mask[[cluster.host_index[task.host] for task in job.running.tasks]] = True
+    return mask
 
 
 def allowed_hosts(group: TaskGroup, cluster: Cluster) -> Bools:

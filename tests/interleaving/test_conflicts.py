@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placewright.formulations.interleaving.conflicts import conflicting, sizes
+from placewright.formulations.interleaving.conflicts import conflicting, size_in_group
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.files import parse_round
 from placewright.instances.job import Job
@@ -173,14 +173,14 @@ def test_long_series_on_one_line_are_told_from_those_a_hair_off_it() -> None:
 def test_sizes_are_percentiles_by_nearest_rank(percent: int, mib: int) -> None:
     (one,) = read(job("one", gpu_memory=12, memory=(9, 1, 3, 2, 5)))
     sharing = Sharing(resources=("cpu", "gpu"), percentile=percent)
-    assert sizes([one], sharing).tolist() == [mib]
+    assert size_in_group(one, one.options[0].groups[0], sharing) == mib
     assert size_of(one, sharing) == mib
 
 
 def test_without_a_series_a_job_has_the_size_that_it_asks() -> None:
     plain = read(job("one", gpu_memory=12), {"name": "x", "options": [{"groups": [{"gpu": 1000}]}]})
     sharing = Sharing(percentile=50)
-    assert sizes(plain, sharing).tolist() == [12, 0]
+    assert [size_in_group(one, one.options[0].groups[0], sharing) for one in plain] == [12, 0]
     assert [size_of(one, sharing) for one in plain] == [12, 0]
 
 
@@ -189,7 +189,7 @@ def test_without_a_series_a_job_has_the_size_that_it_asks() -> None:
 def test_sizes_of_formulation_and_verifier_agree(series: list[int], percent: int) -> None:
     (one,) = read(job("one", memory=series))
     sharing = Sharing(percentile=percent)
-    at = int(sizes([one], sharing)[0])
+    at = size_in_group(one, one.options[0].groups[0], sharing)
     assert at == size_of(one, sharing) == int(np.percentile(series, percent, method="inverted_cdf"))
 
 

@@ -1,0 +1,81 @@
+"""What groups may be formed, and bounds, where jobs run elsewhere than they may arrive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from placewright.instances.plan import Plan
+from placewright.instances.references import check_round
+from placewright.instances.round import Round
+from placewright.rounds import solve_round
+
+Raw = dict[str, Any]
+
+
+def solved(hosts: list[Raw], jobs: list[Raw], term: str) -> Plan:
+    """A round with two resources, solved; nothing went wrong on the way."""
+    round_ = Round.model_validate(
+        {
+            "cluster": {"hosts": [{"gpu_model": "A", **host} for host in hosts]},
+            "jobs": jobs,
+            "sharing": {"resources": ["a", "b"]},
+            "policy": {"formulation": "interleaving", "terms": [term]},
+        }
+    )
+    check_round(round_)
+    plan = solve_round(round_, isolation="none")
+    assert plan.certificate is not None
+    assert plan.certificate.degraded == ()
+    return plan
+
+
+def job(name: str, *groups: Raw, stages: tuple[int, int] = (2, 2), **more: Any) -> Raw:
+    return {
+        "name": name,
+        "options": [{"groups": list(groups)}],
+        "profile": {"stages": list(stages)},
+        **more,
+    }
+
+
+@pytest.mark.parametrize("term", ["throughput", "weighted_throughput", "efficiency"])
+def test_a_job_that_runs_outside_its_hosts_takes_nothing_of_them(term):
+    # It stays on h0; the other one has h1 for itself.
+    runs = {"running": {"tasks": [{"host": "h0", "gpus": [0]}]}}
+    group = {"gpu": 1000, "hosts": ["h1"]}
+    plan = solved(
+        [{"name": "h0", "gpus": 1}, {"name": "h1", "gpus": 1}],
+        [job("new", group), job("old", group, **runs)],
+        term,
+    )
+    assert plan.certificate is not None
+    assert plan.certificate.status == "optimal"
+    assert [decision.decision.value for decision in plan.decisions] == ["start", "keep"]
+
+
+def test_members_of_a_group_ask_each_task_for_its_own_memory():
+    # Both tasks of the first kind fit h0 together; those of the second kind ask no memory of h1.
+    groups = {"gpu": 1000, "gpu_memory": 12, "hosts": ["h0"]}, {"gpu": 1000, "hosts": ["h1"]}
+    plan = solved(
+        [{"name": "h0", "gpus": 1, "gpu_memory": 24}, {"name": "h1", "gpus": 1, "gpu_memory": 8}],
+        [job("one", *groups), job("other", *groups)],
+        "throughput",
+    )
+    assert plan.certificate is not None
+    assert [term.value for term in plan.certificate.terms] == [2_000_000]
+    assert plan.certificate.status == "optimal"
+
+
+def test_a_group_that_runs_where_memory_is_unknown_stays():
+    small, plain = {"gpu": 1000, "gpu_memory": 12}, {"gpu": 1000}
+    runs = {
+        "running": {"tasks": [{"host": "h0", "gpus": [0]}, {"host": "h1", "gpus": [0], "group": 1}]}
+    }
+    plan = solved(
+        [{"name": "h0", "gpus": 1, "gpu_memory": 16}, {"name": "h1", "gpus": 1}],
+        [job("one", plain, plain, **runs), job("other", small, plain, **runs)],
+        "efficiency",
+    )
+    assert [decision.decision.value for decision in plan.decisions] == ["keep", "keep"]
