@@ -62,14 +62,15 @@ def run(
 
 def _proven(best: Mapping[str, int], bounds: Sequence[Bound]) -> bool:
     """Whether no plan is better than the best in what is broken, nor then in what is admitted."""
-    broken, admitted = best[BROKEN], best[ADMITTED]
     least = max((one.value for one in bounds if one.term == BROKEN), default=0.0)
-    most = min(
+    most = [
         one.value
         for one in bounds
-        if one.term == ADMITTED and all(broken <= held for _, held in one.holds)
-    )
-    return least >= broken and most <= admitted
+        if one.term == ADMITTED and all(best[term] <= held for term, held in one.holds)
+    ]
+    # A policy may leave out either of these terms.
+    unbroken = best.get(BROKEN, 0) <= least
+    return unbroken and (ADMITTED not in best or min(most) <= best[ADMITTED])
 
 
 def _by_leases(
