@@ -32,7 +32,7 @@ REASONS = {
     Reason.QUOTA: "exceeds what is left of its tenant's quota",
     Reason.CAPACITY: "did not fit what was free before the round",
     Reason.DISPLACED_BY_PRIORITY: "did not fit beside started jobs of higher priority",
-    Reason.NOT_CHOSEN: "could have started; others were worth more",
+    Reason.NOT_CHOSEN: "no better plan was found in which it starts",
     Reason.PROMISED_LATER: "will be done as promised in later leases",
     Reason.REFUSED: "could be promised none of its due times",
     Reason.DATA: "a region has such GPUs, and its data is on the way there",

@@ -42,13 +42,13 @@ class DecisionKind(StrEnum):
 class Reason(StrEnum):
     """Why a job waits; each is claimed only when it is proven.
 
-    `never_fits`: no option fits the empty, healthy cluster. `quota`: every option exceeds what is
-    left of the tenant's quota. `capacity`: no option fits what was free before the round.
+    `never_fits`: no option fits the empty, healthy cluster. `quota`: every option exceeds what the
+    plan leaves of the tenant's quota. `capacity`: no option fits what was free before the round.
     `displaced_by_priority`: nor what is left beside the started jobs of strictly higher priority.
     `promised_later`: it has a promise, and its leases come later. `refused`: it asked for a promise
     and got none. `data`: a region has such GPUs, and its data is on the way there. `no_region`:
     no region may run it with all its data. `not_asked`: the policy decides about data and starts
-    nobody. `not_chosen`: it could have started, others were worth more.
+    nobody. `not_chosen`: none of these; no better plan was found in which it starts.
     """
 
     NEVER_FITS = "never_fits"

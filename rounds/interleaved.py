@@ -17,7 +17,7 @@ from placewright.instances.plan import Decision, DecisionKind, Reason
 from placewright.instances.ranges import expand
 from placewright.instances.round import Round
 from placewright.rounds.communication import collectives_of
-from placewright.rounds.reasons import emptied, may_start
+from placewright.rounds.reasons import Room, emptied
 from placewright.rounds.within import plans_within
 
 KIND = "groups"
@@ -50,18 +50,18 @@ class Interleaver:
         left = quota_left(self._round, [j for j, job in enumerate(jobs) if job.running])
         gangs = apart(self._kept, self._kept.jobs)
         problem = compile_round(gangs.round)
-        empty, before = emptied(problem), Placement(problem)
+        empty, before = Room(emptied(problem)), Room(Placement(problem))
         class_of = {j: c for c in problem.classes for j in c.jobs}
         reasons: dict[int, Reason] = {}
         for number, team in enumerate(gangs.teams):
             job = team.members[0]
             held = [held_by(option) for option in jobs[job].options]
             mine = {name: most for (owner, name), most in left.items() if owner == jobs[job].tenant}
-            if not may_start(empty, class_of[number]):
+            if not empty.for_one_of(class_of[number]):
                 reasons[job] = Reason.NEVER_FITS
             elif all(any(o.get(name, 0) > most for name, most in mine.items()) for o in held):
                 reasons[job] = Reason.QUOTA
-            elif not may_start(before, class_of[number]):
+            elif not before.for_one_of(class_of[number]):
                 reasons[job] = Reason.CAPACITY
             else:
                 reasons[job] = Reason.NOT_CHOSEN

@@ -1,52 +1,67 @@
-"""Why a job waits; only what is proven is claimed.
+"""Why a job waits; only what is proven of the plan is claimed.
 
 Each reason rests on a necessary condition: an option cannot start where one of its groups alone
-finds too few places (in every domain of the level that it requires,
-by its own slices and failure domains).
+finds too few places (in every domain of the level that it requires, by its own slices and failure
+domains), nor where all groups together ask more than there is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from placewright.formulations.gang.jobs import NO_LEVEL, Choice, JobClass, Put
+from placewright.formulations.gang.jobs import NO_LEVEL, Choice, Group, JobClass, Put
 from placewright.formulations.gang.placing.arranging import may_place
 from placewright.formulations.gang.placing.placement import Placement
 from placewright.formulations.gang.problem import Problem
 from placewright.formulations.session import Candidate
+from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.plan import Reason
 from placewright.topology import State
+
+_Asked = tuple[tuple[Group, ...], int]
+"""The groups of an option, and its joint level."""
 
 
 def reasons_of(problem: Problem, candidate: Candidate) -> dict[int, Reason]:
     """Return the reason of every pending job that the candidate does not start."""
-    empty = emptied(problem)
-    before = Placement(problem)
-    quota = before.quota_left()
+    after = Placement(problem)
+    _move(after, candidate)
+    moved = bool(candidate.preempted) or any(j in problem.running for j in candidate.starts)
+    started = [j for j in candidate.starts if j not in problem.running]
+    for job in started:
+        _hold(after, candidate, job)
+    quota = after.quota_left()
+    for job in started:
+        _charge(problem, candidate, job, quota)
+    empty, before, left = Room(emptied(problem)), Room(Placement(problem)), Room(after)
     reasons: dict[int, Reason] = {}
-    open_jobs: list[tuple[int, int]] = []  # (job, class)
+    open_jobs: dict[tuple[int, int], list[int]] = {}  # by class and priority
     for c, job_class in enumerate(problem.classes):
-        if job_class.running:
-            continue
-        waiting = [j for j in job_class.jobs if j not in candidate.starts]
+        waiting = () if job_class.running else job_class.jobs
+        waiting = tuple([j for j in waiting if j not in candidate.starts])
         if not waiting:
             continue
-        if not may_start(empty, job_class):
+        if not empty.for_one_of(job_class):
             reason = Reason.NEVER_FITS
         elif not any(
             problem.within_quota(quota, job_class.tenant, choice) for choice in job_class.choices
         ):
             reason = Reason.QUOTA
-        elif not may_start(before, job_class):
+        elif not before.for_one_of(job_class) and not (moved and left.for_one_of(job_class)):
             reason = Reason.CAPACITY
         else:
-            open_jobs += [(j, c) for j in waiting]
+            for j in waiting:
+                open_jobs.setdefault((c, problem.round.jobs[j].priority), []).append(j)
             continue
         reasons |= dict.fromkeys(waiting, reason)
-    return reasons | dict(_displaced(problem, candidate, open_jobs))
+    for jobs, reason in _displaced(problem, candidate, open_jobs):
+        reasons |= dict.fromkeys(jobs, reason)
+    return reasons
 
 
 def emptied(problem: Problem) -> Placement:
@@ -57,35 +72,47 @@ def emptied(problem: Problem) -> Placement:
 
 
 def _displaced(
-    problem: Problem, candidate: Candidate, open_jobs: list[tuple[int, int]]
-) -> Iterator[tuple[int, Reason]]:
+    problem: Problem, candidate: Candidate, open_jobs: dict[tuple[int, int], list[int]]
+) -> Iterator[tuple[list[int], Reason]]:
     """Tell who finds no place beside the started jobs of strictly higher precedence."""
-    jobs = problem.round.jobs
-    class_of = problem.class_of
+    jobs, class_of = problem.round.jobs, problem.class_of
 
     def of_start(job: int) -> tuple[bool, int]:
         choice = problem.classes[class_of[job]].choices[candidate.starts[job][0]]
         return choice.entitled, jobs[job].priority
 
-    def of_best(job: int) -> tuple[bool, int]:
-        choices = problem.classes[class_of[job]].choices
-        return any(choice.entitled for choice in choices), jobs[job].priority
+    def of_best(key: tuple[int, int]) -> tuple[bool, int]:
+        c, priority = key
+        return any(choice.entitled for choice in problem.classes[c].choices), priority
 
     started = sorted((j for j in candidate.starts if j not in problem.running), key=of_start)
     placement = Placement(problem)
     _move(placement, candidate)
-    verdict: dict[tuple[int, int], bool] = {}
-    for job, c in sorted(open_jobs, key=lambda entry: of_best(entry[0]), reverse=True):
-        while started and of_start(started[-1]) > of_best(job):
-            above = started.pop()
-            option, places = candidate.starts[above]
-            choice = problem.classes[class_of[above]].choices[option]
-            for group, _, host, gpus in places:
-                placement.hold(choice.groups[group].shape, host, gpus)
-        key = c, jobs[job].priority
-        if key not in verdict:
-            verdict[key] = may_start(placement, problem.classes[c])
-        yield job, Reason.NOT_CHOSEN if verdict[key] else Reason.DISPLACED_BY_PRIORITY
+    room = Room(placement)
+    for key in sorted(open_jobs, key=of_best, reverse=True):
+        while started and of_start(started[-1]) > of_best(key):
+            _hold(placement, candidate, started.pop())
+            room = Room(placement)
+        may = room.for_one_of(problem.classes[key[0]])
+        yield open_jobs[key], Reason.NOT_CHOSEN if may else Reason.DISPLACED_BY_PRIORITY
+
+
+def _choice(problem: Problem, candidate: Candidate, job: int) -> Choice:
+    return problem.classes[problem.class_of[job]].choices[candidate.starts[job][0]]
+
+
+def _hold(placement: Placement, candidate: Candidate, job: int) -> None:
+    """Take what a pending job that the candidate starts holds."""
+    groups = _choice(placement.problem, candidate, job).groups
+    for group, _, host, gpus in candidate.starts[job][1]:
+        placement.hold(groups[group].shape, host, gpus)
+
+
+def _charge(
+    problem: Problem, candidate: Candidate, job: int, quota: dict[tuple[int, int], int]
+) -> None:
+    tenant = problem.classes[problem.class_of[job]].tenant
+    problem.charge_quota(quota, tenant, _choice(problem, candidate, job))
 
 
 def _move(placement: Placement, candidate: Candidate) -> None:
@@ -103,12 +130,28 @@ def _move(placement: Placement, candidate: Candidate) -> None:
         placement.start(job_class, 0, puts, job)
 
 
-def may_start(placement: Placement, job_class: JobClass) -> bool:
-    """Whether each group of some option alone finds enough places: a job may start only then."""
-    return any(_may_place(placement, choice) for choice in job_class.choices)
+class Room:
+    """Whether jobs may start in a placement that does not change; equal groups are asked once."""
+
+    def __init__(self, placement: Placement) -> None:
+        self._placement = placement
+        self._known: dict[_Asked, bool] = {}
+
+    def for_one_of(self, job_class: JobClass) -> bool:
+        """Whether there may be room for some option of a class; without it no job starts."""
+        return any(self._for(choice) for choice in job_class.choices)
+
+    def _for(self, choice: Choice) -> bool:
+        asked = choice.groups, choice.joint
+        if asked not in self._known:
+            self._known[asked] = _each_fits(self._placement, choice) and _all_fit(
+                self._placement, choice
+            )
+        return self._known[asked]
 
 
-def _may_place(placement: Placement, choice: Choice) -> bool:
+def _each_fits(placement: Placement, choice: Choice) -> bool:
+    """Whether each group of an option alone finds enough places."""
     if choice.tied:
         return may_place(placement, choice)
     cluster = placement.problem.cluster
@@ -123,3 +166,29 @@ def _may_place(placement: Placement, choice: Choice) -> bool:
         elif np.minimum(room, group.count).sum() < group.count:
             return False
     return True
+
+
+def _all_fit(placement: Placement, choice: Choice) -> bool:
+    """Whether hosts of all groups have what they ask together, in one domain of a joint level."""
+    if len(choice.groups) == 1:
+        return True
+    problem, cluster = placement.problem, placement.problem.cluster
+    shapes = np.array([group.shape for group in choice.groups])
+    hosts = np.any([placement.fits(s) > 0 for s in shapes], axis=0)
+    joint = choice.joint != NO_LEVEL
+    domain = cluster.domain[choice.joint] if joint else np.zeros(len(hosts), dtype=np.int64)
+
+    def within(has: NDArray[np.int64]) -> NDArray[Any]:
+        return np.bincount(domain[hosts], weights=has[hosts], minlength=1)
+
+    count = np.array([group.count for group in choice.groups])
+    whole = ~problem.shared[shapes]
+    asked = [
+        (within(placement.free_milli), int(problem.shape_gpu[shapes] @ count)),
+        (within(placement.whole * WHOLE_GPU), int(problem.shape_gpu[shapes[whole]] @ count[whole])),
+    ]
+    asked += [
+        (within(placement.free[:, r]), int(demand @ count))
+        for r, demand in enumerate(problem.shape_demand[shapes].T)
+    ]
+    return bool(np.all([has >= wanted for has, wanted in asked], axis=0).any())

@@ -241,7 +241,7 @@ class Problem:
             state.busy[host] |= times > 0
 
     @cached_property
-    def _capped(self) -> dict[int, list[tuple[int, int]]]:
+    def capped(self) -> dict[int, list[tuple[int, int]]]:
         """The keys of `quota` by tenant."""
         keys: dict[int, list[tuple[int, int]]] = {}
         for key in self.quota:
@@ -310,12 +310,12 @@ class Problem:
         self, left: Mapping[tuple[int, int], int], tenant: int, choice: Choice
     ) -> bool:
         """Whether one more job of a tenant fits what is left of its quota."""
-        keys = self._capped.get(tenant, ())
+        keys = self.capped.get(tenant, ())
         return all(self.demand_of(choice, resource) <= left[t, resource] for t, resource in keys)
 
     def charge_quota(
         self, left: dict[tuple[int, int], int], tenant: int, choice: Choice, times: int = 1
     ) -> None:
         """Take what more jobs of a tenant need from what is left of its quota; -1 gives it back."""
-        for key in self._capped.get(tenant, ()):
+        for key in self.capped.get(tenant, ()):
             left[key] -= times * self.demand_of(choice, key[1])

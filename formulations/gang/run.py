@@ -100,6 +100,7 @@ def trivial_bounds(problem: Problem) -> Iterator[Bound]:
     """
     known = {"remaining": problem.pinned_remaining}
     pending = [c for c in problem.classes if not c.running]
+    shares = [t.most for t in problem.shares_with(problem.counts.tolist())]
     for term in problem.terms:
         if term == VALUE:
             known[term] = sum(len(c.jobs) * max(o.value for o in c.choices) for c in pending)
@@ -110,8 +111,7 @@ def trivial_bounds(problem: Problem) -> Iterator[Bound]:
         if term == PROGRESS:
             known[term] = sum(len(c.jobs) * max(o.progress for o in c.choices) for c in pending)
         if term in SHARE_TERMS:
-            most = problem.shares_with(problem.counts.tolist())
-            known[term] = smallest(term, [t.most for t in most])
+            known[term] = smallest(term, shares)
         if term == "freed":
             freeing = Freeing(problem)
             known[term] = int(freeing.worth[freeing.clearable].sum())

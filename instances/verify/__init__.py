@@ -38,6 +38,7 @@ from placewright.instances.verify import (
     shares,
     tasks,
     turns,
+    waiting,
 )
 from placewright.instances.verify.data_sections import with_data
 from placewright.instances.verify.leases import with_promises
@@ -76,6 +77,7 @@ _PLAN_RULES: tuple[Rule[Reading], ...] = (
     *data_homes.RULES,
     *data_copies.RULES,
     *data_flows.RULES,
+    *waiting.RULES,
 )
 
 RULE_IDS = tuple([rule.id for rule in _PLAN_RULES] + [rule.id for rule in certificate.RULES])

@@ -116,9 +116,14 @@ def data_reason(reading: Reading) -> Iterator[Finding]:
     waiting = frozenset[str]()
     if reading.data is not None:
         waiting = frozenset(one.job for one in reading.data.reads.waiting)
+    # Where no region is known, other reasons say nothing of them: many jobs may have those.
+    without = reading.data is None and reading.round.policy.formulation != REPLICAS
     for index, decision in enumerate(reading.plan.decisions):
-        given, job = decision.reason, reading.jobs.get(decision.job)
-        if given is None or job is None or decision.decision is not DecisionKind.WAIT:
+        given = decision.reason
+        if given is None or (without and given not in _OF_DATA):
+            continue
+        job = reading.jobs.get(decision.job)
+        if job is None or decision.decision is not DecisionKind.WAIT:
             continue
         problem = _problem(reading, job, given)
         if given is Reason.DATA and job.name not in waiting:

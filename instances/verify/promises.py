@@ -17,6 +17,8 @@ from placewright.instances.verify.result import Finding, Rule
 
 Path = tuple[str | int, ...]
 
+_OF_LEASES = (Reason.PROMISED_LATER, Reason.REFUSED)
+
 
 def promise(reading: Reading) -> Iterator[Finding]:
     """Require that what a job is promised is one of its due times, or its promise of before."""
@@ -170,6 +172,8 @@ def lease_reason(reading: Reading) -> Iterator[Finding]:
     refused = {entry.job for entry in promises.section.refused} if promises is not None else ()
     for index, decision in enumerate(reading.plan.decisions):
         name, given = decision.job, decision.reason
+        if given not in _OF_LEASES:
+            continue
         if (given is Reason.PROMISED_LATER and reading.promise_of(name) is None) or (
             given is Reason.REFUSED and name not in refused
         ):

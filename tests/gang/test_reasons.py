@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from placewright.instances.plan import DecisionKind, Plan, Reason
 from placewright.instances.references import check_round
 from placewright.instances.round import Round
+from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 
 Raw = dict[str, Any]
@@ -89,6 +90,46 @@ def test_a_job_of_higher_priority_that_is_worth_less_was_not_chosen() -> None:
     assert reasons([host("h0")], jobs) == {"high": Reason.NOT_CHOSEN}
 
 
+def quota_left(oracle: ModuleType, round_: Round, plan: Plan, job_: Any) -> Any:
+    """What a plan that starts jobs only leaves of the quota of a job's tenant."""
+    jobs = {each.name: each for each in round_.jobs}
+    left = oracle.quotas_of(round_)[job_.tenant]
+    for decision in plan.decisions:
+        other = jobs[decision.job]
+        if decision.decision is DecisionKind.START and other.tenant == job_.tenant:
+            left = oracle.take(
+                left, oracle.menu(round_, other, other.options[decision.option]).takes
+            )
+    return left
+
+
+@pytest.mark.parametrize(
+    ("counts", "reason"),
+    [((2000, 4000), Reason.NEVER_FITS), ((1000, 2000), Reason.CAPACITY)],
+)
+def test_groups_that_ask_more_together_than_there_is_cannot_start(
+    counts: tuple[int, int], reason: Reason
+) -> None:
+    pair = {"name": "pair", "options": [{"groups": [{"gpu": gpu} for gpu in counts]}]}
+    assert reasons([host("h0")], [pair, job("runs", gpu=2000, **RUNNING)]) == {"pair": reason}
+
+
+def test_groups_of_a_joint_level_ask_no_more_than_a_domain_has() -> None:
+    hosts = [host("h0"), host("h1", parent="b")]
+    groups = [{"gpu": 2000}, {"gpu": 4000}]
+    apart = {"name": "apart", "options": [{"groups": groups}]}
+    joint = {"name": "joint", "options": [{"groups": groups, "required": "rack"}]}
+    assert reasons(hosts, [apart]) == {}
+    assert reasons(hosts, [joint]) == {"joint": Reason.NEVER_FITS}
+
+
+def test_what_exceeds_a_quota_that_the_plan_uses_up_waits_for_quota() -> None:
+    jobs = [job(f"job-{i}", gpu=2000, tenant="red") for i in range(3)]
+    tenants = [{"name": "red", "quota": {"gpu": 4000}}]
+    found = reasons([host("h0"), host("h1")], jobs, tenants=tenants)
+    assert list(found.values()) == [Reason.QUOTA]
+
+
 def started_above(round_: Round, plan: Plan, priority: int) -> Round:
     """The round in which the started jobs of higher priority run already."""
     raw = round_.model_dump()
@@ -123,7 +164,7 @@ def test_each_reason_given_is_true(oracle: ModuleType, tiny: ModuleType) -> None
                 hosts = oracle.hosts_of(started_above(round_, plan, job_.priority))
             else:
                 if reason is Reason.QUOTA:
-                    left = oracle.quotas_of(round_)[job_.tenant]
+                    left = quota_left(oracle, round_, plan, job_)
                     menus = [oracle.menu(round_, job_, option) for option in job_.options]
                     assert all(oracle.take(left, menu.takes) is None for menu in menus)
                 continue
@@ -134,3 +175,38 @@ def test_each_reason_given_is_true(oracle: ModuleType, tiny: ModuleType) -> None
     promises = {Reason.PROMISED_LATER, Reason.REFUSED}
     regions = {Reason.DATA, Reason.NO_REGION, Reason.NOT_ASKED}
     assert seen == {None, *Reason} - promises - regions
+
+
+def test_the_verifier_refutes_only_what_an_oracle_refutes(
+    oracle: ModuleType, tiny: ModuleType
+) -> None:
+    refuted = set()
+
+    @settings(
+        max_examples=150,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+    @given(tiny.rounds(terms=("value",)))
+    def check(round_: Round) -> None:
+        plan = solve_round(round_, isolation="none", time_limit=0.0)
+        jobs = {job_.name: job_ for job_ in round_.jobs}
+        for number, decision in enumerate(plan.decisions):
+            for reason, hosts in (
+                (Reason.NEVER_FITS, oracle.hosts_of(round_, empty=True)),
+                (Reason.CAPACITY, oracle.hosts_of(round_)),
+            ):
+                if decision.decision is not DecisionKind.WAIT:
+                    continue
+                told = [*plan.decisions]
+                told[number] = decision.model_copy(update={"reason": reason})
+                checked = verify(round_, plan.model_copy(update={"decisions": tuple(told)}))
+                if not checked.ok:
+                    assert {found.rule for found in checked.violations} == {"gang_reason"}
+                    assert oracle.can_start(round_, jobs[decision.job], hosts)
+                    refuted.add(reason)
+
+    check()
+    assert refuted == {Reason.NEVER_FITS, Reason.CAPACITY}

@@ -250,6 +250,14 @@ def set_moves(*steps: str, needs_spare: tuple[str, ...] = ("right",)) -> Edit:
 WAIT = {"job": "lone", "decision": "wait"}
 
 CORRUPTIONS: dict[str, Corruption] = {
+    **{
+        f"a job that fits and waits for {why}": (
+            set_decision(LONE, reason=why),
+            {"gang_reason"},
+            "decisions[6].reason",
+        )
+        for why in ("never_fits", "quota", "capacity")
+    },
     "a task dropped": (drop(GANG, 1), {"gang"}, "decisions[1].tasks"),
     "all tasks dropped": (set_decision(GANG, tasks=[]), {"gang"}, "decisions[1].tasks"),
     "a task twice": (repeat_task, {"gang", "gpu_capacity"}, "decisions[1].tasks[2]"),

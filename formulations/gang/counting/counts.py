@@ -27,6 +27,7 @@ the same spread, so bounds of the model hold for the round.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
@@ -251,24 +252,29 @@ def _quota(m: Counts) -> None:
     keys = list(m.problem.quota)
     m.quota_row[:] = m.model.rows("quota", len(keys), upper=left, keys=keys)
     offers = m.problem.offers
-    tenants = [job_class.tenant for job_class in m.problem.classes]
-    owner = np.array(tenants, dtype=np.int64)[m.y_class]
-    for row, (tenant, resource) in zip(m.quota_row, keys, strict=True):
-        mine = np.flatnonzero(owner == tenant)
-        demand = m.problem.shape_demand[offers.group_shape, resource]
-        total = offers.milli_gpu if resource < 0 else offers.total(demand)
-        m.model.add(row, m.y[mine], total[m.y_offer[mine]].astype(np.float64))
+    tenants = np.array([job_class.tenant for job_class in m.problem.classes], dtype=np.int64)
+    owner = tenants[m.y_class]
+    order = np.argsort(owner, kind="stable")
+    begin = np.searchsorted(owner[order], [tenant for tenant, _ in keys])
+    end = np.searchsorted(owner[order], [tenant for tenant, _ in keys], side="right")
+    total = {-1: offers.milli_gpu}
+    for row, (_, resource), a, b in zip(m.quota_row, keys, begin, end, strict=True):
+        if resource not in total:
+            demand = m.problem.shape_demand[offers.group_shape, resource]
+            total[resource] = offers.total(demand)
+        mine = order[a:b]
+        m.model.add(row, m.y[mine], total[resource][m.y_offer[mine]].astype(np.float64))
 
 
 def _labels(m: Counts) -> None:
     """No more jobs of a label start than domains could have one that comes."""
     problem = m.problem
+    columns: defaultdict[int, list[int]] = defaultdict(list)
+    for i, (c, o) in enumerate(zip(m.y_class.tolist(), m.y_choice.tolist(), strict=True)):
+        if not problem.classes[c].running:
+            columns[problem.classes[c].choices[o].label].append(i)
     for number, label in enumerate(problem.labels):
-        mine = [
-            i
-            for i, (c, o) in enumerate(zip(m.y_class.tolist(), m.y_choice.tolist(), strict=True))
-            if not problem.classes[c].running and problem.classes[c].choices[o].label == number
-        ]
+        mine = columns[number]
         pinned = {
             d for job, home in label.homes.items() if job not in problem.running for d in home
         }

@@ -68,10 +68,15 @@ def add_shares(
     most = [t.most for t in problem.shares_with(problem.counts.tolist())]
     s = model.variables(_SHARE, len(shares), upper=most)
     tenant = np.array([c.tenant for c in problem.classes], dtype=np.int64)[y_class]
+    order = np.argsort(tenant, kind="stable")
+    begin = np.searchsorted(tenant[order], [share.tenant for share in shares])
+    end = np.searchsorted(tenant[order], [share.tenant for share in shares], side="right")
+    rows = _Rows()
     for i, share in enumerate(shares):
-        mine = np.flatnonzero(tenant == share.tenant)
+        mine = order[begin[i] : end[i]]
         pairs = list(zip(y_class[mine].tolist(), y_choice[mine].tolist(), strict=True))
-        _share_rows(model, problem, share, int(s[i]), most[i], y[mine], pairs)
+        _share_rows(model, problem, share, int(s[i]), most[i], y[mine], pairs, rows)
+    rows.append_to(model)
     for term in terms:
         _ordered(model, term, number_of(term, len(shares)), s, max(most, default=0))
 
@@ -116,6 +121,29 @@ def raised(
     return found
 
 
+class _Rows:
+    """Rows of the block `share`, put together to be appended at once: tenants may be many."""
+
+    def __init__(self) -> None:
+        self._upper: list[int] = []
+        self._row: list[Ints] = [np.zeros(0, dtype=np.int64)]
+        self._column: list[Ints] = [np.zeros(0, dtype=np.int64)]
+        self._value: list[NDArray[np.float64]] = [np.zeros(0)]
+
+    def add(self, upper: int, columns: Ints, values: list[int]) -> None:
+        """Put in one row."""
+        self._row.append(np.full(len(columns), len(self._upper)))
+        self._column.append(columns)
+        self._value.append(np.array(values, dtype=np.float64))
+        self._upper.append(upper)
+
+    def append_to(self, model: Model) -> None:
+        """Append all rows."""
+        rows = model.rows("share", len(self._upper), upper=self._upper)
+        columns, values = np.concatenate(self._column), np.concatenate(self._value)
+        model.add(rows[np.concatenate(self._row)], columns, values)
+
+
 def _share_rows(
     model: Model,
     problem: Problem,
@@ -124,15 +152,17 @@ def _share_rows(
     most: int,
     y: Ints,
     pairs: list[tuple[int, int]],
+    rows: _Rows,
 ) -> None:
     """Bound a tenant's share by what it holds of the resource that is dominant."""
     amounts = {
         (c, o): problem.amounts_of(problem.classes[c].choices[o]) for c, o in dict.fromkeys(pairs)
     }
     dominant = _dominant(share, [*amounts.values(), dict(share.held)])
-    keys = [(share.tenant, r) for r in dominant] if len(dominant) > 1 else []
-    b = model.variables(_DOMINANT, len(keys), upper=1, keys=keys)
-    if len(b):
+    b = np.zeros(0, dtype=np.int64)
+    if len(dominant) > 1:
+        keys = [(share.tenant, r) for r in dominant]
+        b = model.variables(_DOMINANT, len(keys), upper=1, keys=keys)
         model.add(model.rows("one dominant", 1, lower=1.0, upper=1.0), b, 1.0)
         most_of = {
             pair: max(_fine(share, mine, r) for r in dominant) for pair, mine in amounts.items()
@@ -149,10 +179,8 @@ def _share_rows(
             each, held = FINE, _fine(share, share.held, r)
             demand = {pair: _fine(share, mine, r) for pair, mine in amounts.items()}
         free = each * most if len(b) else 0
-        row = model.rows("share", 1, upper=held + free)
-        model.add(row, [s], each)
-        model.add(row, y, -np.array([demand[pair] for pair in pairs], dtype=np.float64))
-        model.add(row, b[number : number + 1], free)
+        values = [each, *(-demand[pair] for pair in pairs), *([free] if len(b) else [])]
+        rows.add(held + free, np.concatenate([[s], y, b[number : number + 1]]), values)
 
 
 def _fine(share: TenantShare, amounts: Mapping[int, int], resource: int) -> int:

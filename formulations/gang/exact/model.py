@@ -14,6 +14,7 @@ Every placement of the round is a point of the model and every point a placement
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -250,12 +251,14 @@ def _capacity(m: Exact) -> None:
 
 
 def _quota(m: Exact) -> None:
-    for (tenant, resource), left in m.placement.quota_left().items():
-        mine = [
-            i for i, e in enumerate(m.entries) if m.problem.classes[e.job_class].tenant == tenant
-        ]
+    of_tenant: defaultdict[int, list[int]] = defaultdict(list)
+    for i, entry in enumerate(m.entries):
+        of_tenant[m.problem.classes[entry.job_class].tenant].append(i)
+    left = m.placement.quota_left()
+    rows = m.model.rows("quota", len(left), upper=list(left.values()), keys=list(left))
+    for row, (tenant, resource) in zip(rows, left, strict=True):
+        mine = of_tenant[tenant]
         demand = [m.problem.demand_of(m.choice(m.entries[i]), resource) for i in mine]
-        row = m.model.rows("quota", 1, upper=left, keys=[(tenant, resource)])
         m.model.add(row, m.y[mine], np.array(demand, dtype=np.float64))
 
 

@@ -69,8 +69,8 @@ class _Clearing:
 
         Where one found none, none that asks as much and is worth no more finds any either.
         """
-        job_class, over = self.problem.classes[c], self._over_quota(c, o)
-        choice = job_class.choices[o]
+        job_class, choice = self.problem.classes[c], self.problem.classes[c].choices[o]
+        over = self.placement.beyond_quota(job_class.tenant, choice)
         owner = job_class.tenant if over else NOBODY
         asked = choice.groups[0], owner, *over.items()
         if self._failed.get(asked, -1) >= choice.value:
@@ -122,16 +122,6 @@ class _Clearing:
     def _lawful(self, stopped: Iterable[Start]) -> bool:
         """Whether all these jobs may stop, as things are."""
         return all(start.job == ANY or self.placement.may_leave(start.job) for start in stopped)
-
-    def _over_quota(self, c: int, o: int) -> dict[int, int]:
-        """Return what one more job of a class would hold beyond its tenant's quota, by resource."""
-        problem, job_class = self.problem, self.problem.classes[c]
-        over = {
-            resource: problem.demand_of(job_class.choices[o], resource) - left
-            for (tenant, resource), left in self.placement.quota_left().items()
-            if tenant == job_class.tenant
-        }
-        return {resource: amount for resource, amount in over.items() if amount > 0}
 
     def _come(
         self, c: int, o: int, hosts: Hosts, ousted: Iterable[int], over: dict[int, int]

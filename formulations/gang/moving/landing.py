@@ -143,8 +143,7 @@ class Landing:
         problem = self.problem
         return {
             (owner, r): int(problem.shape_gpu[shape] if r < 0 else problem.shape_demand[shape, r])
-            for owner, r in self.quota
-            if owner == tenant
+            for owner, r in problem.capped.get(tenant, ())
         }
 
     def _gave_way(self, jobs: list[int]) -> None:

@@ -93,21 +93,23 @@ def _arrivals_by_host(placement: Placement) -> defaultdict[int, set[int]]:
 
 def _keep_quota(placement: Placement) -> None:
     """Stop pending jobs, the last ones first, of tenants that would hold more than they may."""
-    left = placement.quota_left()
-    over = {tenant for (tenant, _), amount in left.items() if amount < 0}
+    over = {tenant for (tenant, _), amount in placement.quota_left().items() if amount < 0}
+    classes = placement.problem.classes
     for number in _last_of(placement, over):
-        if all(amount >= 0 for amount in placement.quota_left().values()):
-            return
-        placement.stop(number)
+        start = placement.get(number)
+        if start is not None and placement.over_quota(classes[start.job_class].tenant):
+            placement.stop(number)
 
 
 def _over_quota(placement: Placement, job_class: int) -> set[int]:
     """Pending jobs that have to stop, the last ones first, before one of a class may come back."""
     problem = placement.problem
     back = problem.classes[job_class]
-    left = placement.quota_left()
     stop: set[int] = set()
-    for number in _last_of(placement, {back.tenant}) if left else ():
+    if not placement.beyond_quota(back.tenant, back.choices[0]):
+        return stop
+    left = placement.quota_left()
+    for number in _last_of(placement, {back.tenant}):
         if problem.within_quota(left, back.tenant, back.choices[0]):
             break
         start = placement.get(number)

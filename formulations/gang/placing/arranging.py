@@ -165,9 +165,11 @@ def _gather(
     is_host = level == len(held) - 1
     tie = whole[parts] if is_host else np.zeros(len(parts), dtype=np.int64)
     order = parts[np.lexsort((tie, held[level][parts]))]
+    sizes, last = held[level][order], len(order)
     while count:
-        sizes = held[level][order]
-        at = min(int(np.searchsorted(sizes, count)), len(order) - 1)
+        at = int(np.searchsorted(sizes[:last], count))
+        if at == last:
+            at = last = last - 1
         part = int(order[at])
         taken = min(count, int(sizes[at]))
         if is_host:
@@ -176,7 +178,6 @@ def _gather(
             inside = np.flatnonzero((cluster.parent[level + 1] == part) & (held[level + 1] > 0))
             _gather(cluster, held, level + 1, inside, taken, whole, chosen)
         count -= taken
-        order = np.delete(order, at)
 
 
 def least_loss(

@@ -7,10 +7,12 @@ last.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
 
 from placewright.formulations.gang.fairness import SHARE, TenantShare
+from placewright.formulations.gang.jobs import Group
 from placewright.formulations.gang.placing import greedy
 from placewright.formulations.gang.placing.greedy import place_choice
 from placewright.formulations.gang.placing.placement import Placement
@@ -32,18 +34,20 @@ def fair(problem: Problem) -> bool:
 
 def _fill_fairly(placement: Placement) -> None:
     problem = placement.problem
-    queues = {share.tenant: _queue(problem, share.tenant) for share in problem.shares}
+    queues = _queues(problem)
     held = {share.tenant: share for share in _holding(placement)}
     quota = placement.quota_left()
     heap = [(_exact(share), tenant) for tenant, share in held.items()]
     heapify(heap)
+    full: set[tuple[Group, ...]] = set()
     while heap:
         _, tenant = heappop(heap)
         queue = queues[tenant]
         while queue:
             c, o = queue[-1]
             choice = problem.classes[c].choices[o]
-            if placement.waiting[c] and problem.within_quota(quota, tenant, choice):
+            may = placement.waiting[c] and problem.within_quota(quota, tenant, choice)
+            if may and choice.groups not in full:
                 puts = place_choice(placement, choice)
                 if puts is not None:
                     placement.start(c, o, puts)
@@ -51,22 +55,27 @@ def _fill_fairly(placement: Placement) -> None:
                     held[tenant] = held[tenant].holding(problem.amounts_of(choice))
                     heappush(heap, (_exact(held[tenant]), tenant))
                     break
+                if not choice.tied:
+                    full.add(choice.groups)
             queue.pop()  # what does not fit now will not fit later
 
 
-def _queue(problem: Problem, tenant: int) -> list[tuple[int, int]]:
-    """(class, choice) pairs of a tenant's pending jobs; the last one comes first.
+def _queues(problem: Problem) -> defaultdict[int, list[tuple[int, int]]]:
+    """(class, choice) pairs of the pending jobs of each tenant; the last one comes first.
 
     By priority, then as in the round; of the options of a job the one of most value first.
     """
     jobs = problem.round.jobs
-    mine = [
+    found = [
         (-jobs[job_class.jobs[0]].priority, min(job_class.jobs), -choice.value, c, o)
         for c, job_class in enumerate(problem.classes)
-        if job_class.tenant == tenant and not job_class.running
+        if not job_class.running
         for o, choice in enumerate(job_class.choices)
     ]
-    return [pair[-2:] for pair in sorted(mine, reverse=True)]
+    queues: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+    for *_, c, o in sorted(found, reverse=True):
+        queues[problem.classes[c].tenant].append((c, o))
+    return queues
 
 
 def _holding(placement: Placement) -> list[TenantShare]:

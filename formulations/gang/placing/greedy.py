@@ -202,9 +202,12 @@ def _gather(
     # Among equal hosts the one in use or with fewer free GPUs goes first.
     tie = placement.whole[hosts] if is_host else np.zeros(len(parts))
     order = np.lexsort((tie, capacity))
+    ascending, last = capacity[order], len(order)
     while count:
-        enough = np.searchsorted(capacity[order], count)
-        at = int(enough) if enough < len(order) else len(order) - 1
+        # The first that holds what is left; as long as there is none, the largest.
+        at = int(np.searchsorted(ascending[:last], count))
+        if at == last:
+            at = last = last - 1
         part = order[at]
         taken = min(count, int(capacity[part]))
         if is_host:
@@ -213,4 +216,3 @@ def _gather(
             inside = hosts[part_of == part]
             _gather(placement, room, inside, taken, level + 1, chosen)
         count -= taken
-        order = np.delete(order, at)

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.jobs import ANY, NO_LABEL, Put, Start
+from placewright.formulations.gang.jobs import ANY, NO_LABEL, Choice, Put, Start
 from placewright.formulations.gang.placing.supply import Supply
 from placewright.formulations.gang.problem import Problem
 from placewright.instances.documents import WHOLE_GPU
@@ -228,6 +228,18 @@ class Placement(Supply):
     def quota_left(self) -> dict[tuple[int, int], int]:
         """Return what tenants may still take, per (tenant, resource or -1 for milli-GPU)."""
         return dict(self._quota)
+
+    def over_quota(self, tenant: int) -> bool:
+        """Whether a tenant holds more than one of its quotas."""
+        return any(self._quota[key] < 0 for key in self.problem.capped.get(tenant, ()))
+
+    def beyond_quota(self, tenant: int, choice: Choice) -> dict[int, int]:
+        """Return what one more job of a tenant would hold beyond its quotas, by resource."""
+        over = {
+            key[1]: self.problem.demand_of(choice, key[1]) - self._quota[key]
+            for key in self.problem.capped.get(tenant, ())
+        }
+        return {resource: amount for resource, amount in over.items() if amount > 0}
 
     @property
     def value(self) -> int:

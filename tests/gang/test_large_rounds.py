@@ -1,0 +1,104 @@
+"""Rounds of many tenants, tasks or labels: no loop over all of them for each of them."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.gang.counting.models import models_of
+from placewright.formulations.gang.exact.model import build
+from placewright.formulations.gang.placing.filling import fill
+from placewright.formulations.gang.placing.greedy import place_group
+from placewright.formulations.gang.placing.placement import Placement
+from placewright.instances.round import Round
+
+Raw = dict[str, Any]
+
+LONG = 120.0
+"""Seconds that nothing here takes by far, unless time grows with the square of the round."""
+
+
+def rows_by_name(model: Any, name: str) -> int:
+    """How many rows the blocks of a name have."""
+    return sum(block.size for block in model.row_blocks if block.name == name)
+
+
+@pytest.mark.parametrize("terms", [["share", "value"], ["value"]])
+def test_a_tenant_per_job_is_no_square(terms: list[str]) -> None:
+    number = 10_000
+    tenants = [{"name": f"t{i}", "quota": {"gpu": 1000}} for i in range(number)]
+    jobs = [
+        {"name": f"j{i}", "tenant": f"t{i}", "options": [{"groups": [{"gpu": 1000}]}]}
+        for i in range(number)
+    ]
+    hosts = [{"name": "h[0-9]", "gpus": 8, "gpu_model": "A"}]
+    round_ = {"cluster": {"hosts": hosts}, "tenants": tenants, "jobs": jobs}
+    problem = compile_round(Round.model_validate({**round_, "policy": {"terms": terms}}))
+    began = time.process_time()
+    placement = Placement(problem)
+    fill(placement)
+    counts, _ = next(models_of(problem, placement))
+    cleared = Placement(problem, cleared=True)
+    exact = build(problem, cleared, np.arange(10), problem.pending)
+    assert time.process_time() - began < LONG
+    assert sum(1 for _ in placement.started()) == 80
+    for model in (counts.model, exact.model):
+        assert rows_by_name(model, "quota") == number
+    assert rows_by_name(counts.model, "share") == (number if "share" in terms else 0)
+
+
+def test_a_gang_of_many_hosts_is_no_square() -> None:
+    group = {"gpu": 8000, "count": 50_000}
+    hosts = [{"name": "h[00000-59999]", "gpus": 10, "gpu_model": "A"}]
+    job = {"name": "j", "options": [{"groups": [group]}]}
+    problem = compile_round(Round.model_validate({"cluster": {"hosts": hosts}, "jobs": [job]}))
+    began = time.process_time()
+    placement = Placement(problem)
+    fill(placement)
+    assert time.process_time() - began < LONG
+    assert sum(put.count for _, start in placement.started() for put in start.puts) == 50_000
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=4), min_size=1, max_size=4),
+    st.integers(1, 12),
+)
+def test_a_group_goes_to_as_few_domains_as_best_fit_finds(
+    racks: list[list[int]], count: int
+) -> None:
+    hosts = [
+        {"name": f"r{r}h{h}", "parent": f"r{r}", "gpus": gpus, "gpu_model": "A" if gpus else None}
+        for r, rack in enumerate(racks)
+        for h, gpus in enumerate(rack)
+    ]
+    cluster = {
+        "levels": ["rack"],
+        "domains": [{"name": f"r{r}", "level": "rack"} for r in range(len(racks))],
+        "hosts": hosts,
+    }
+    job = {"name": "j", "options": [{"groups": [{"gpu": 1000, "count": count}]}]}
+    problem = compile_round(Round.model_validate({"cluster": cluster, "jobs": [job]}))
+    group = problem.classes[0].choices[0].groups[0]
+    puts = place_group(Placement(problem), group, 0)
+    if sum(map(sum, racks)) < count:
+        assert puts is None
+        return
+    assert puts is not None
+    # One after the other: the smallest that holds the rest, or else the largest.
+    expected: list[int] = []
+    left, open_ = count, [sum(rack) for rack in racks]
+    while left:
+        enough = [size for size in open_ if size >= left]
+        size = min(enough) if enough else max(open_)
+        open_.remove(size)
+        expected.append(min(left, size))
+        left -= expected[-1]
+    rack_of = problem.cluster.domain[0]
+    held = np.bincount([rack_of[put.host] for put in puts], weights=[put.count for put in puts])
+    assert sorted(held[held > 0].astype(int).tolist()) == sorted(expected)
