@@ -24,7 +24,7 @@ import numpy as np
 
 from placewright.formulations.deadline import indexed
 from placewright.formulations.deadline.arranging import arrange, best_of
-from placewright.formulations.deadline.demand import Demands, possible
+from placewright.formulations.deadline.demand import Demands, bounded, possible
 from placewright.formulations.deadline.filling import ORDERS, complete, fill, worth
 from placewright.formulations.deadline.problem import NONE, Bools, Problem, Schedule
 from placewright.formulations.deadline.relaxing import Aim, Program
@@ -81,7 +81,7 @@ def admit(
     first = _kept(problem, able)
     if known is not None and known.broken(problem) < first.broken(problem):
         first = known
-    best = complete(problem, first)
+    best = complete(problem, first, expired=session.expired)
     if known is not None and worth(problem, known) > worth(problem, best):
         best = known
     yield best
@@ -92,7 +92,7 @@ def admit(
         else:
             yield step
     if kept is not None:
-        best = complete(problem, kept)
+        best = complete(problem, kept, expired=session.expired)
         yield best
     broken = best.broken(problem)
     for found in _most(problem, able, best, session):
@@ -109,7 +109,8 @@ def _kept(problem: Problem, able: Bools) -> Schedule:
     # Of the ways that lose nothing the one that asks least, or the one that is done soonest.
     asked = problem.need[whole] * problem.demand[whole].sum(axis=1)
     way = np.full(problem.jobs, NONE, dtype=np.int64)
-    best, demands = fill(problem, way), Demands(problem)
+    best = fill(problem, way)
+    demands = Demands(problem) if bounded(problem) else None
     for order in (np.lexsort((time, -asked)), np.lexsort((time, -asked, -problem.need[whole]))):
         before, way = way, np.full(problem.jobs, NONE, dtype=np.int64)
         way[problem.job[whole[order]]] = whole[order]
@@ -117,7 +118,7 @@ def _kept(problem: Problem, able: Bools) -> Schedule:
             break
         chosen = np.zeros(problem.ways)
         chosen[way[way != NONE]] = 1.0
-        if any(demands.broken(chosen)):
+        if demands is not None and any(demands.broken(chosen)):
             # They cannot all be kept, so whom to push out is decided with all of them in view.
             nobody = replace(problem, loss=np.zeros_like(problem.loss))
             found = fill(nobody, way, orders=ORDERS[:1], effort=0)
@@ -198,6 +199,8 @@ class _Search:
             # Everybody has the best promise that there is, as often happens.
             yield _Most(bound, certified=True)
             return
+        if not bounded(problem):
+            return
         if self.broken:
             held = int(problem.loss.sum()) - self.broken
             nobody = np.zeros(problem.jobs, dtype=np.bool_)
@@ -207,7 +210,7 @@ class _Search:
                 if isinstance(step, _Most):
                     bound = step.value
                 yield step
-            small = indexed.usable(problem).sum() <= LEASE_COLUMNS
+            small = indexed.cells(problem) <= LEASE_COLUMNS
             if not small and near(bound, self.best.admitted(problem), CLOSE):
                 return
         # What jobs have is kept as in the best schedule, which shows that it can be.
@@ -218,7 +221,7 @@ class _Search:
         for step in self._by_rows(program):
             if isinstance(step, Schedule) or not self.broken:
                 yield step
-        if indexed.usable(problem).sum() <= LEASE_COLUMNS:
+        if indexed.cells(problem) <= LEASE_COLUMNS:
             yield from self._lease_by_lease()
         else:
             for found in improve(problem, self.best, self.session.expired):

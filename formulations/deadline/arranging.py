@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from placewright.formulations.deadline import indexed
+from placewright.formulations.deadline.demand import possible
 from placewright.formulations.deadline.problem import NONE, Ints, Problem, Schedule
 from placewright.formulations.session import Session
 from placewright.solver import Arrays, Outcome, Status
@@ -42,10 +43,9 @@ def arrange(problem: Problem, way: Ints, session: Session, *, seconds: float) ->
     """Find leases for all chosen ways, (jobs,): the way of each job, or `NONE`."""
     ways = way[way != NONE]
     own = problem.only(ways)
-    can = indexed.usable(own)
-    if not can.any(axis=1).all():
+    if not possible(own).all():
         return Arranged(impossible=True)
-    if can.sum() > MOST_COLUMNS:
+    if indexed.cells(own) > MOST_COLUMNS:
         return Arranged()
     model = indexed.build(own)
     arrays = model.flowing(model.model.arrays(None))
@@ -74,7 +74,7 @@ def best_of(
     The best that was found, or None if nothing was, or the ways are too many.
     """
     own = problem.only(ways)
-    if indexed.usable(own).sum() > MOST_OF_SEVERAL:
+    if indexed.cells(own) > MOST_OF_SEVERAL:
         return None
     model = indexed.build(own)
     inside = np.full(problem.ways + 1, NONE, dtype=np.int64)

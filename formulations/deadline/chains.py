@@ -145,7 +145,8 @@ class Chains:
         holds part of it leaves. Leases that are `dead` are not entered; where there is no way out,
         all that were reached are dead afterwards.
         """
-        chart, rooms, seen = self.chart, self.chart.rooms(), dead.copy()
+        chart, seen = self.chart, dead.copy()
+        rooms, row = chart.rooms()
         seen[lease] = True
         came: dict[int, Move] = {}
         queue = [(lease, np.maximum(0, short))]
@@ -159,7 +160,7 @@ class Chains:
             allowed = chart.open[movers]
             allowed &= ~seen
             kinds = chart.kind[chart.way[movers]]
-            exits = allowed & rooms[kinds]
+            exits = allowed & rooms[row[kinds]]
             if len(out := np.flatnonzero(exits.any(axis=1))):
                 job, to = int(movers[out[0]]), int(np.flatnonzero(exits[out[0]])[-1])
                 chain = [(job, at, to)]

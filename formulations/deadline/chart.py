@@ -6,7 +6,15 @@ from copy import copy
 
 import numpy as np
 
-from placewright.formulations.deadline.problem import NONE, Bools, Ints, Problem, Schedule
+from placewright.formulations.deadline.problem import (
+    NONE,
+    Bools,
+    Ints,
+    Problem,
+    Schedule,
+    kinds_of,
+    use_of,
+)
 
 
 class Chart:
@@ -26,8 +34,7 @@ class Chart:
 
     def __init__(self, problem: Problem, capacity: Ints | None = None) -> None:
         self.problem = problem
-        self.asks, kind = np.unique(problem.demand, axis=0, return_inverse=True)
-        self.kind: Ints = kind.reshape(-1)
+        self.asks, self.kind = kinds_of(problem.demand)
         self._rows = [np.flatnonzero(ask) for ask in self.asks]
         self._parts = [ask[rows, None] for ask, rows in zip(self.asks, self._rows, strict=True)]
         self.free = (problem.capacity if capacity is None else capacity).copy()
@@ -62,9 +69,16 @@ class Chart:
         fits: Bools = (self.free[self._rows[kind]] >= self._parts[kind]).all(axis=0)
         return fits
 
-    def rooms(self) -> Bools:
-        """Whether one more job of each kind fits in each lease (kinds, horizon)."""
-        return np.array([self.room(kind) for kind in range(len(self.asks))], dtype=np.bool_)
+    def rooms(self) -> tuple[Bools, Ints]:
+        """Whether one more job of each kind that runs fits in each lease (such kinds, horizon).
+
+        And the row of each of these kinds there (kinds,).
+        """
+        runs = np.bincount(self.kind[self.way[self.way != NONE]], minlength=len(self.asks)) > 0
+        kinds = np.flatnonzero(runs)
+        rooms = np.array([self.room(kind) for kind in kinds.tolist()], dtype=np.bool_)
+        row: Ints = runs.cumsum() - 1
+        return rooms.reshape(len(kinds), self.problem.horizon), row
 
     def leases(self, way: int) -> Ints:
         """Return the leases that the way may use and that have room for it, ascending."""
@@ -90,7 +104,7 @@ class Chart:
         self.runs[jobs] = runs
         inside = (problem.first[ways, None] <= leases) & (leases < problem.end[ways, None])
         self.open[jobs] = inside & ~runs
-        self.free -= problem.demand[ways].T @ runs.astype(np.int64)
+        self.free -= use_of(problem.demand[ways], runs)
 
     def take(self, job: int) -> Ints:
         """Take the job out of all its leases and return them; it has no way afterwards."""

@@ -85,13 +85,12 @@ class Admission:
         """Return when a job is done that runs in these leases, in the current one on `hosts`."""
         section, now = self.round.leases, self.round.now
         deadline, pace = self._of(way)
-        left, least = deadline.work, int(self.hosts[way])
-        for lease in leases[:-1]:
-            there = hosts if lease == 0 and hosts is not None else least
-            left -= gain(pace, section.length_s, there)
-        last = int(leases[-1])
-        there = hosts if last == 0 and hosts is not None else least
-        return finish(section.start(now, last), left, pace, there)
+        least, last = int(self.hosts[way]), int(leases[-1])
+        here = least if hosts is None else hosts
+        left = deadline.work - (len(leases) - 1) * gain(pace, section.length_s, least)
+        if last and leases[0] == 0:
+            left += gain(pace, section.length_s, least) - gain(pace, section.length_s, here)
+        return finish(section.start(now, last), left, pace, least if last else here)
 
     def _of(self, way: int) -> tuple[Deadline, Pace]:
         deadline = self.round.jobs[self.jobs[self.problem.job[way]]].deadline
@@ -105,6 +104,11 @@ def compile_admission(round_: Round) -> Admission:
     jobs = tuple(j for j, job in enumerate(round_.jobs) if dues_of(job))
     rows = Rows(round_, (round_.jobs[j] for j in jobs))
     ways = list(Ways(round_).of(jobs))
+    # The ways of a job with one option ask the same.
+    asked = {
+        (number, option): rows.demand(round_.jobs[jobs[number]], option)
+        for number, option in {(way.job, way.option) for way in ways}
+    }
     columns = np.array([way[:8] for way in ways], dtype=np.int64).reshape(-1, 8)
     problem = Problem(
         capacity=rows.capacity(),
@@ -115,7 +119,7 @@ def compile_admission(round_: Round) -> Admission:
         end=columns[:, 3],
         value=columns[:, 4],
         demand=np.array(
-            [rows.demand(round_.jobs[jobs[way.job]], way.option) for way in ways],
+            [asked[way.job, way.option] for way in ways],
             dtype=np.int64,
         ).reshape(len(ways), rows.count),
     )

@@ -34,7 +34,7 @@ import numpy as np
 from placewright.formulations.deadline.demand import Demands, Floats
 from placewright.formulations.deadline.indexed import usable
 from placewright.formulations.deadline.intervals import alike
-from placewright.formulations.deadline.problem import Ints, Problem
+from placewright.formulations.deadline.problem import MOST_CELLS, Ints, Problem, kinds_of
 from placewright.formulations.session import Session
 from placewright.solver import Model
 
@@ -73,8 +73,7 @@ def at_prices(problem: Problem, prices: Ints) -> Cut:
     Ways must be able to run alone, as `demand.possible` says.
     """
     weight = np.zeros(problem.ways, dtype=np.int64)
-    kinds, kind = np.unique(problem.demand, axis=0, return_inverse=True)
-    kind = kind.reshape(-1)
+    kinds, kind = kinds_of(problem.demand)
     for number, asks in enumerate(kinds):
         ways = np.flatnonzero(kind == number)
         fits = (asks[:, None] <= problem.capacity).all(axis=0)
@@ -97,11 +96,13 @@ def fluid_cut(demands: Demands, chosen: Floats, session: Session) -> Cut | None:
     """
     if not demands.loads or not _helps(demands.problem):
         return None
+    if demands.problem.ways * len(demands.loads) > MOST_CELLS:
+        return None
     ways = np.flatnonzero(chosen > 0)
     problem = loaded(demands)
     span = alike(problem)
     _, sample, length = np.unique(span, return_index=True, return_counts=True)
-    way, at = np.nonzero(usable(problem)[ways][:, sample])
+    way, at = np.nonzero(usable(problem.only(ways))[:, sample])
     if len(way) > MOST_COLUMNS:
         return None
     model = Model()

@@ -32,13 +32,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from placewright.formulations.deadline.problem import Bools, Ints, Problem
+from placewright.formulations.deadline.problem import MOST_CELLS, Bools, Ints, Problem, kinds_of
 
 Floats = npt.NDArray[np.float64]
+
+MOST_STARTS = 5_000_000
+"""Starts times leases of windows that are looked at."""
 
 MOST_SUMS = 1 << 20
 """Room in common units up to which it is told which sums of gangs exist."""
@@ -67,9 +71,11 @@ class Row:
 def loads_of(problem: Problem) -> tuple[Load, ...]:
     """Return the loads of a problem: of each capacity row its GPUs, and its gangs of each size.
 
-    A size adds nothing, and is left out, where the room of every lease is a multiple of it.
+    A size adds nothing, and is left out, where the room of every lease is a multiple of it. The
+    last sizes of too many are left out, too.
     """
-    loads = []
+    loads: list[Load] = []
+    most = MOST_CELLS // max(1, problem.ways) - len(problem.capacity)
     for demand, capacity in zip(problem.demand.T, problem.capacity, strict=True):
         sizes = np.unique(demand[demand > 0])
         if not len(sizes):
@@ -77,11 +83,9 @@ def loads_of(problem: Problem) -> tuple[Load, ...]:
         unit = gcd(*sizes.tolist())
         units, room = demand // unit, _reached(sizes // unit, capacity // unit)
         loads.append(Load(units, room))
-        loads += [
-            Load(units // size, room // size, int(size))
-            for size in sizes[1:] // unit
-            if (room % size).any()
-        ]
+        counted = [size for size in sizes[1:] // unit if (room % size).any()][: max(0, most)]
+        loads += [Load(units // size, room // size, int(size)) for size in counted]
+        most -= len(counted)
     return tuple(loads)
 
 
@@ -145,10 +149,13 @@ class Demands:
         """Where the windows begin that have to be looked at: at 0, and where ways begin to run.
 
         Capacity that falls makes all later parts of a window scarce, so then every lease at which
-        it has fallen is one.
+        it has fallen is one. Of too many only some are.
         """
         fallen = np.flatnonzero((np.diff(self.problem.capacity, axis=1) < 0).any(axis=0)) + 1
         starts: Ints = np.unique(np.concatenate([[0], self.problem.first, fallen]))
+        most = max(1, MOST_STARTS // self.problem.horizon)
+        if len(starts) > most:
+            starts = starts[np.linspace(0, len(starts) - 1, most).astype(np.int64)]
         return starts
 
     def evenly(self, number: int) -> Iterator[Row]:
@@ -201,31 +208,54 @@ class Demands:
             first, end = count[problem.first[ways[mine]]], count[problem.end[ways[mine]]]
             need, heavy = problem.need[ways[mine]], weight[mine]
             begin, done, zero = end - need, first + need, np.zeros_like(need)
-            size = int(count[-1]) + 2
-            upright = _grid(size, (zero, begin, heavy), (first + 1, begin, -heavy))
-            upright += _grid(size, (zero, end, -heavy), (done, end, heavy))
-            slanted = _grid(size, (first + 1, begin + 1, heavy), (done, end, -heavy))
-            for start in range(1, int(count[self.starts[-1]]) + 1):
-                upright[start] += upright[start - 1]
-                slanted[start, 1:] += slanted[start - 1, :-1]
-            runs = np.cumsum((upright + slanted)[count[self.starts]], axis=1)
+            runs = _sums(
+                int(count[-1]) + 2,
+                count[self.starts],
+                upright=[
+                    (zero, begin, heavy),
+                    (first + 1, begin, -heavy),
+                    (zero, end, -heavy),
+                    (done, end, heavy),
+                ],
+                slanted=[(first + 1, begin + 1, heavy), (done, end, -heavy)],
+            )
             work += runs[:, count[:-1]] * usable
         running: Floats = np.cumsum(work, axis=1)
         return running
 
 
+def by_kind(problem: Problem) -> Iterator[tuple[Ints, Bools]]:
+    """Yield the ways of each kind of demand, and the leases that hold it (horizon,)."""
+    kinds, kind = kinds_of(problem.demand)
+    order = np.argsort(kind, kind="stable")
+    ends = np.cumsum(np.bincount(kind, minlength=len(kinds))).tolist()
+    for asks, first, end in zip(kinds, [0, *ends], ends, strict=False):
+        yield order[first:end], (asks[:, None] <= problem.capacity).all(axis=0)
+
+
 def usable_leases(problem: Problem) -> tuple[Bools, Ints]:
     """Return the leases that hold each kind of demand (kinds, horizon), and the ways' kinds."""
-    kinds, kind = np.unique(problem.demand, axis=0, return_inverse=True)
-    usable: Bools = np.all(kinds[:, :, None] <= problem.capacity[None], axis=1)
-    return usable, kind.reshape(-1).astype(np.int64)
+    usable, kind = list[Bools](), np.zeros(problem.ways, dtype=np.int64)
+    for ways, leases in by_kind(problem):
+        kind[ways] = len(usable)
+        usable.append(leases)
+    return np.array(usable, dtype=np.bool_).reshape(len(usable), problem.horizon), kind
+
+
+def bounded(problem: Problem) -> bool:
+    """Whether there is memory for the rows of a problem."""
+    kinds, _ = kinds_of(problem.demand)
+    cells = (len(kinds) * problem.horizon, problem.ways * len(problem.capacity))
+    return max(cells) <= MOST_CELLS
 
 
 def possible(problem: Problem) -> Bools:
     """Return which ways have enough leases with room for them (ways,)."""
-    usable, kind = usable_leases(problem)
-    before = _counted(usable)
-    enough: Bools = before[kind, problem.end] - before[kind, problem.first] >= problem.need
+    enough = np.zeros(problem.ways, dtype=np.bool_)
+    for ways, leases in by_kind(problem):
+        before = np.append(0, np.cumsum(leases))
+        number = before[problem.end[ways]] - before[problem.first[ways]]
+        enough[ways] = number >= problem.need[ways]
     return enough & (problem.end > problem.first)
 
 
@@ -254,9 +284,36 @@ def _counted(leases: Bools) -> Ints:
     return counted
 
 
-def _grid(size: int, *marks: tuple[Ints, Ints, Floats]) -> Floats:
-    """Return an array (size, size) of the sums of what is marked at (row, column, amount)."""
-    total = np.zeros(size * size)
-    for row, column, amount in marks:
-        total += np.bincount(row * size + column, amount, minlength=size * size)
-    return total.reshape(size, size)
+Marks: TypeAlias = tuple[Ints, Ints, Floats]
+"""Amounts at some rows and columns of a grid."""
+
+
+def _sums(size: int, rows: Ints, *, upright: list[Marks], slanted: list[Marks]) -> Floats:
+    """Return some rows of a grid, ascending, summed up along each row.
+
+    What is marked stands in its row and in all rows below: in the same column, or slanted, a column
+    further in each. Row by row, for the whole grid would be as large as the square of its size.
+    """
+    each = [(_by_row(upright), np.zeros(size)), (_by_row(slanted), np.zeros(size))]
+    sums, last = np.empty((len(rows), size)), -1
+    for number, row in enumerate(rows.tolist()):
+        for at in range(last + 1, row + 1):
+            each[1][1][1:] = each[1][1][:-1].copy()
+            each[1][1][0] = 0.0
+            for marks, line in each:
+                if at in marks:
+                    np.add.at(line, *marks[at])
+        last = row
+        np.cumsum(each[0][1] + each[1][1], out=sums[number])
+    return sums
+
+
+def _by_row(marks: list[Marks]) -> dict[int, tuple[Ints, Floats]]:
+    """Return columns and amounts of the marks by their row."""
+    row, column, amount = (np.concatenate([mark[i] for mark in marks]) for i in range(3))
+    if not len(row):
+        return {}
+    order = np.argsort(row, kind="stable")
+    rows, begin = np.unique(row[order], return_index=True)
+    parts = np.split(order, begin[1:])
+    return {at: (column[part], amount[part]) for at, part in zip(rows.tolist(), parts, strict=True)}

@@ -18,14 +18,21 @@ McNaughton, "Scheduling with deadlines and loss functions", Management Science 1
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
 
 from placewright.formulations.deadline.chains import Chains
 from placewright.formulations.deadline.chart import Chart
-from placewright.formulations.deadline.problem import NONE, Bools, Ints, Problem, Schedule
+from placewright.formulations.deadline.problem import (
+    NONE,
+    Bools,
+    Ints,
+    Problem,
+    Schedule,
+    parts_of,
+)
 from placewright.formulations.deadline.spare import Spare
 
 Order = Literal["backwards", "forwards", "gangs"]
@@ -35,6 +42,10 @@ ORDERS: tuple[Order, ...] = ("backwards", "forwards", "gangs")
 
 EFFORT = 400_000_000
 """Jobs times leases that a repair may look at: about a CPU second."""
+
+
+LOOK = 50_000_000
+"""Ways times leases that are tried between two looks at the clock: about a CPU second."""
 
 
 def fill(
@@ -69,17 +80,27 @@ def worth(problem: Problem, schedule: Schedule) -> tuple[int, int]:
     return -schedule.broken(problem), schedule.admitted(problem)
 
 
-def complete(problem: Problem, schedule: Schedule, *, effort: int = EFFORT) -> Schedule:
+def complete(
+    problem: Problem,
+    schedule: Schedule,
+    *,
+    effort: int = EFFORT,
+    expired: Callable[[], bool] = lambda: False,
+) -> Schedule:
     """Add jobs without a way as long as they fit: those with promises, then the best value.
 
-    Value counts per GPU and lease. What is promised stays, but may run in other leases.
+    Value counts per GPU and lease. What is promised stays, but may run in other leases. Once time
+    is `expired`, which is asked now and then, nobody is added any more.
     """
     chart = Chart.of(problem, schedule)
     chains = Chains(chart, effort)
     spare = Spare(problem, schedule.way)
     waiting = np.flatnonzero(schedule.way[problem.job] == NONE)
     waiting = waiting[spare.have(waiting)]
-    for way in by_worth(problem, waiting).tolist():
+    between = LOOK // problem.horizon
+    for number, way in enumerate(by_worth(problem, waiting).tolist(), 1):
+        if number % between == 0 and expired():
+            break
         if chart.way[problem.job[way]] == NONE and spare.has(way) and chains.insert(way):
             spare.add(way)
     return chart.schedule()
@@ -152,8 +173,10 @@ def _rivals(chart: Chart, way: int) -> Ints:
     opened = np.zeros(len(ways))
     for row in np.flatnonzero(ask):
         lacking = np.maximum(1, short[row])
-        part = np.minimum(1.0, problem.demand[ways, row, None] / lacking) * (short[row] > 0)
-        opened += (part * chart.runs[jobs, window]).sum(axis=1)
+        for some in parts_of(len(ways), len(lacking)):
+            part = np.minimum(1.0, problem.demand[ways[some], row, None] / lacking)
+            part *= short[row] > 0
+            opened[some] += (part * chart.runs[jobs[some], window]).sum(axis=1)
     saved = problem.loss[jobs] - problem.lost[ways]
     price = problem.value[ways] / np.maximum(opened, 1e-9)
     order = np.lexsort((price, saved))
@@ -179,7 +202,9 @@ def _one_by_one(chart: Chart, ways: Ints) -> Ints:
 def sweep(chart: Chart, ways: Ints, order: Order) -> Ints:
     """Fill an empty chart lease by lease, the least slack first; return who found no place."""
     problem, leases = chart.problem, np.arange(chart.problem.horizon)
-    able: Bools = np.all(chart.asks[:, :, None] <= chart.free, axis=1)[chart.kind[ways]].T
+    kinds, kind = np.unique(chart.kind[ways], return_inverse=True)
+    rooms = np.array([chart.room(one) for one in kinds.tolist()], dtype=np.bool_)
+    able: Bools = rooms.reshape(len(kinds), problem.horizon)[kind.reshape(-1)].T
     able &= (problem.first[ways] <= leases[:, None]) & (leases[:, None] < problem.end[ways])
     demand, need = problem.demand[ways], problem.need[ways].copy()
     size, slack = demand.max(axis=1, initial=0), able.sum(axis=0) - need

@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from placewright.formulations.deadline.demand import by_kind
 from placewright.formulations.deadline.problem import NONE, Bools, Ints, Problem, Schedule
 from placewright.solver import Arrays, Model
 from placewright.solver.arrays import Floats
@@ -117,6 +118,16 @@ def usable(problem: Problem) -> Bools:
         can &= demand[:, None] <= row
     can &= (can.sum(axis=1) >= problem.need)[:, None]
     return can
+
+
+def cells(problem: Problem) -> int:
+    """Return how many leases the ways can use together: variables of the model, but for `S`."""
+    total = 0
+    for ways, leases in by_kind(problem):
+        before = np.append(0, np.cumsum(leases))
+        number = before[problem.end[ways]] - before[problem.first[ways]]
+        total += int(number[number >= problem.need[ways]].sum())
+    return total
 
 
 def flows(problem: Problem) -> Bools:

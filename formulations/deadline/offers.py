@@ -99,7 +99,9 @@ class Offers:
         if not len(refused):
             return ()
         left = admission.problem.capacity - kept.used(admission.problem)
-        room: Bools = np.all(self._asks[:, :, None] <= left, axis=1)
+        room: Bools = np.ones((len(self._asks), left.shape[1]), dtype=np.bool_)
+        for row, have in enumerate(left):
+            room &= self._asks[:, row, None] <= have
         last = _last(room, self._kind[refused], self._first[refused], self._need[refused])
         refused, last = refused[last != NONE], last[last != NONE]
         done = last * admission.round.leases.length_s + self._last_s[refused]

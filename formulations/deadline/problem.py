@@ -10,6 +10,7 @@ Gao et al., "Chronus: a novel deadline-aware scheduler for deep learning trainin
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,6 +18,13 @@ import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+
+CELLS = 1 << 20
+"""Numbers that are reckoned with at once where all together would be as many as the leases of all
+jobs."""
+
+MOST_CELLS = 20_000_000
+"""Numbers of an array of rows, loads or kinds by ways or leases: 160 MB. Bounds do without more."""
 
 NONE = -1
 """The way of a job without a promise."""
@@ -114,8 +122,7 @@ class Schedule:
     def used(self, problem: Problem) -> Ints:
         """Use of each row in each lease (rows, horizon)."""
         has = np.flatnonzero(self.way != NONE)
-        used: Ints = problem.demand[self.way[has]].T @ self.runs[has].astype(np.int64)
-        return used
+        return use_of(problem.demand[self.way[has]], self.runs[has])
 
     def fits(self, problem: Problem) -> bool:
         """Whether every job runs as its way says, within all rows."""
@@ -130,3 +137,35 @@ class Schedule:
             and not np.delete(self.runs, has, axis=0).any()
             and (self.used(problem) <= problem.capacity).all()
         )
+
+
+def use_of(demand: Ints, runs: Bools) -> Ints:
+    """Return the use of each row in each lease (rows, horizon).
+
+    Parameters
+    ----------
+    demand
+        (number,) by rows: what each asks in a lease.
+    runs
+        (number, horizon): where each runs.
+    """
+    used = np.zeros((demand.shape[1], runs.shape[1]), dtype=np.int64)
+    for part in parts_of(len(runs), runs.shape[1]):
+        used += demand[part].T @ runs[part].astype(np.int64)
+    return used
+
+
+def parts_of(number: int, each: int) -> Iterator[slice]:
+    """Cut a number of things, of so many cells each, into parts of about a million cells."""
+    step = max(1, CELLS // max(1, each))
+    for first in range(0, number, step):
+        yield slice(first, first + step)
+
+
+def kinds_of(demand: Ints) -> tuple[Ints, Ints]:
+    """Return what ways may ask of all rows (kinds, rows), and the kind of each way."""
+    if demand.shape[1] == 1:
+        kinds, kind = np.unique(demand[:, 0], return_inverse=True)
+        return kinds[:, None], kind.reshape(-1)
+    kinds, kind = np.unique(demand, axis=0, return_inverse=True)
+    return kinds, kind.reshape(-1)

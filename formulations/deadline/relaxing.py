@@ -21,17 +21,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
 from placewright.formulations.deadline.cuts import fluid_cut
 from placewright.formulations.deadline.demand import Demands, Floats, Row, distinct
-from placewright.formulations.deadline.problem import NONE, Bools, Ints
+from placewright.formulations.deadline.problem import MOST_CELLS, NONE, Bools, Ints
 from placewright.formulations.session import Session, near
 from placewright.solver import Arrays, Model
 
 FIRST_ROWS = 20
 """Prefixes whose rows a program begins with."""
+
+FIRST_CELLS = 4_000_000
+"""Ways times first rows, unless those are a single prefix of each capacity row."""
 
 MOST_PASSES = 30
 """How often rows are added; those that are missing then only weaken the bound."""
@@ -128,11 +132,14 @@ class Program:
         self._known: set[tuple[int, bytes]] = set()
         self._coefficients = np.zeros((0, self.problem.ways), dtype=np.int64)
         self._room = np.zeros(0, dtype=np.int64)
-        self.require(demands.evenly(FIRST_ROWS))
+        cells = self.problem.ways * max(1, len(self.problem.capacity))
+        self.require(demands.evenly(max(1, min(FIRST_ROWS, FIRST_CELLS // max(1, cells)))))
 
     def require(self, rows: Iterable[Row]) -> bool:
         """Add rows; return whether one of them is new."""
-        new = distinct(rows, self._known)
+        # Too many rows would take too much memory, and a bound holds without any of them.
+        most = MOST_CELLS // max(1, self.problem.ways) - len(self._room)
+        new = distinct(islice(rows, max(0, most)), self._known)
         if new:
             more = [self.demands.coefficients(row) * self.allowed for row in new]
             self._coefficients = np.vstack([self._coefficients, *more])

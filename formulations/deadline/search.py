@@ -61,10 +61,12 @@ def improve(
     steps
         After so many it ends, too; None: as many as `WORK` allows, at most `STEPS`.
     """
-    walk = _Walk(problem, schedule, np.random.default_rng(seed))
-    best = worth(problem, schedule)
     if steps is None:
         steps = min(STEPS, WORK // max(1, problem.ways * problem.horizon))
+    if not steps:
+        return
+    walk = _Walk(problem, schedule, np.random.default_rng(seed))
+    best = worth(problem, schedule)
     for _ in range(steps):
         if expired():
             return
@@ -85,7 +87,7 @@ class _Walk:
         every = float(problem.value.sum() + 1)
         self._value = np.append(problem.value + every * self._saved, 0.0)
         self._area = np.maximum(1, problem.need) * problem.demand.max(axis=1, initial=1)
-        self._forced = forced(problem, np.arange(problem.ways))
+        self._leases = np.arange(problem.horizon)
 
     def step(self) -> tuple[int, int]:
         """Try one change, and return what the schedule is worth then."""
@@ -143,14 +145,20 @@ class _Walk:
         if chart.way[job] != NONE:
             chart.take(job)
         spare = Spare(problem, chart.way)
-        short = np.maximum(0, problem.demand[way][:, None] * self._forced[way] - spare.left)
+        short = np.maximum(0, self._asked(way) - spare.left)
         while short.any():
             rival = self._rival(way, short)
             if rival is None:
                 return False
             chart.take(int(problem.job[rival]))
-            short = np.maximum(0, short - problem.demand[rival][:, None] * self._forced[rival])
+            short = np.maximum(0, short - self._asked(rival))
         return chains.insert(way)
+
+    def _asked(self, way: int) -> Ints:
+        """Return what a way forces before each lease is over (rows, horizon)."""
+        needed = forced(self.problem, np.array([way]), self._leases)
+        asked: Ints = self.problem.demand[way][:, None] * needed
+        return asked
 
     def _rival(self, way: int, short: Ints) -> int | None:
         """Return who loses least for what it gives back of the time that is short."""
@@ -160,7 +168,7 @@ class _Walk:
         given = np.zeros(len(ways))
         for row in np.flatnonzero(short.any(axis=1)):
             at = np.flatnonzero(short[row])
-            back = problem.demand[ways, row, None] * self._forced[np.ix_(ways, at)]
+            back = problem.demand[ways, row, None] * forced(problem, ways, at)
             given += (np.minimum(back, short[row, at]) / short[row, at]).sum(axis=1)
         useful = np.flatnonzero(given > 0)
         if not len(useful):

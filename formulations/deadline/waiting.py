@@ -22,7 +22,7 @@ import numpy as np
 from placewright.formulations.deadline.chains import Chains
 from placewright.formulations.deadline.chart import Chart
 from placewright.formulations.deadline.filling import EFFORT, sweep
-from placewright.formulations.deadline.problem import NONE, Ints, Problem, Schedule
+from placewright.formulations.deadline.problem import NONE, Ints, Problem, Schedule, parts_of
 from placewright.formulations.deadline.spare import Spare
 
 THOUSAND = 1000
@@ -177,18 +177,31 @@ class _Now:
         others = np.flatnonzero(chart.open[:, 0] & (cost < cost[job]) & (chart.way != NONE))
         asks = chart.asks[chart.kind[chart.way[others]]]
         fits = (chart.free[:, 0] + ask >= asks).all(axis=1)
-        others, asks = others[fits], asks[fits]
-        leases = np.flatnonzero(chart.open[job])
+        others, leases = others[fits], np.flatnonzero(chart.open[job])
         self.chains.effort -= len(others) * len(leases)
-        left = (chart.free[:, leases].T + asks[:, None] >= ask).all(axis=2)
-        left &= chart.runs[np.ix_(others, leases)]
-        able = np.flatnonzero(left.any(axis=1))
-        if len(able):
-            best = able[cost[others[able]].argmin()]
-            other, lease = int(others[best]), int(leases[left[best].argmax()])
+        found = self._first(others[np.argsort(cost[others], kind="stable")], leases, ask)
+        if found is not None:
+            other, lease = found
             chart.pause(job, 0)
             self._move(other, lease, 0)
             chart.run(job, lease)
+
+    def _first(self, others: Ints, leases: Ints, ask: Ints) -> tuple[int, int] | None:
+        """Return the first of some jobs that leaves room for `ask` in a lease where it runs.
+
+        And the first of those leases.
+        """
+        chart = self.chart
+        for part in parts_of(len(others), len(leases)):
+            jobs = others[part]
+            room = chart.runs[np.ix_(jobs, leases)]
+            asks = chart.asks[chart.kind[chart.way[jobs]]]
+            for row, each in enumerate(ask.tolist()):
+                room &= chart.free[row, leases] + asks[:, row, None] >= each
+            able = np.flatnonzero(room.any(axis=1))
+            if len(able):
+                return int(jobs[able[0]]), int(leases[room[able[0]].argmax()])
+        return None
 
     def _move(self, job: int, left: int, entered: int) -> None:
         self.chart.pause(job, left)
@@ -201,17 +214,20 @@ class _Now:
         others = np.flatnonzero(chart.runs[:, 0] & (self.cost > self.cost[job]))
         others = others[(chart.free[:, 0] + asks[others] >= asks[job]).all(axis=1)]
         leases = np.flatnonzero(chart.runs[job])
-        left = chart.free[:, leases].T + asks[job]
-        fits = (left[None] >= asks[others, None]).all(axis=2) & chart.open[np.ix_(others, leases)]
-        able = np.flatnonzero(fits.any(axis=1))
-        if not len(able):
-            return False
-        best = able[self.cost[others[able]].argmax()]
-        lease = int(leases[fits[best].argmax()])
-        chart.pause(job, lease)
-        self._move(int(others[best]), 0, lease)
-        chart.run(job, 0)
-        return True
+        left = chart.free[:, leases] + asks[job][:, None]
+        others = others[np.argsort(-self.cost[others], kind="stable")]
+        for part in parts_of(len(others), len(leases)):
+            fits = chart.open[np.ix_(others[part], leases)]
+            for row, room in enumerate(left):
+                fits &= room >= asks[others[part], row, None]
+            able = np.flatnonzero(fits.any(axis=1))
+            if len(able):
+                lease = int(leases[fits[able[0]].argmax()])
+                chart.pause(job, lease)
+                self._move(int(others[part][able[0]]), 0, lease)
+                chart.run(job, 0)
+                return True
+        return False
 
     def _displace(self, job: int) -> None:
         """Let a job run now in the place of several, which together cost more than it does."""
@@ -220,7 +236,8 @@ class _Now:
         chart.pause(job, lease)
         others = np.flatnonzero(chart.runs[:, 0] & (cost > cost[job]))
         others = others[np.argsort(-cost[others], kind="stable")]
-        rooms = chart.open[others] & chart.rooms()[chart.kind[chart.way[others]]]
+        room, row = chart.rooms()
+        rooms = chart.open[others] & room[row[chart.kind[chart.way[others]]]]
         moved: list[tuple[int, int]] = []
         change = int(cost[job])
         for other in others[rooms.any(axis=1)].tolist():

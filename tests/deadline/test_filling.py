@@ -134,7 +134,10 @@ def test_work_is_forced_before_a_time_only_as_far_as_it_cannot_follow() -> None:
         value=np.ones(2, **whole),
         demand=np.ones((2, 1), **whole),
     )
-    assert forced(problem, np.array([0, 1])).tolist() == [[0, 1, 2, 3, 3], [0, 0, 0, 1, 2]]
+    assert forced(problem, np.array([0, 1]), np.arange(5)).tolist() == [
+        [0, 1, 2, 3, 3],
+        [0, 0, 0, 1, 2],
+    ]
 
 
 def nothing(problem: Problem) -> Schedule:
