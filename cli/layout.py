@@ -47,7 +47,7 @@ class Layout:
     Parameters
     ----------
     level : str
-        What one cell is: `GPU_LEVEL` or a level of the cluster.
+        What one cell is: `GPU_LEVEL`, a level of the cluster, or a run of members of one.
     cell_of_gpu : int64 array (gpus,)
         The cell that each GPU belongs to. Hosts without GPUs have no cells of GPUs.
     x, y : float64 arrays (cells,)
@@ -71,6 +71,8 @@ class Layout:
 def layout_of(cluster: Cluster) -> Layout:
     """Lay out a cluster by its deepest level that has at most `MAX_CELLS` members.
 
+    Where none has so few, a cell is a run of the members of its outermost level.
+
     Raises
     ------
     ValueError
@@ -85,8 +87,9 @@ def layout_of(cluster: Cluster) -> Layout:
     if levels[depth] == GPU_LEVEL:
         cell_of_gpu, row = np.arange(cluster.num_gpus), host_of_gpu
     else:
-        cell_of_gpu = cluster.domain[depth][host_of_gpu].astype(np.int64)
-        row = _holders(cluster, depth, np.arange(sizes[depth]))
+        run = -(-sizes[depth] // MAX_CELLS)
+        cell_of_gpu = cluster.domain[depth][host_of_gpu].astype(np.int64) // run
+        row = _holders(cluster, depth, np.arange(-(-sizes[depth] // run)))
 
     columns = np.bincount(row)
     rows = np.flatnonzero(columns)
@@ -106,7 +109,7 @@ def layout_of(cluster: Cluster) -> Layout:
     column = np.empty(row.size)
     column[np.argsort(row, kind="stable")] = np.concatenate([np.arange(n) for n in columns if n])
     return Layout(
-        level=levels[depth],
+        level=levels[depth] if sizes[depth] <= MAX_CELLS else f"run of {run} {levels[depth]}s",
         cell_of_gpu=cell_of_gpu,
         x=row_x[row] + column,
         y=row_y[row],

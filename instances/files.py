@@ -23,8 +23,14 @@ from placewright.instances.references import check_cluster, check_round
 from placewright.instances.round import Round
 from placewright.instances.wording import invalid_input
 
-MAX_JSON_MIB = 512
+MAX_JSON_MIB = 256
 MAX_YAML_MIB = 16
+MAX_VALUES = 20_000_000
+"""Of these a document is made that takes some 6 GiB; a million GPUs and jobs on them are 6 million.
+
+Size alone says little: the shortest values take thirty times their length.
+"""
+
 
 AnyPath = str | os.PathLike[str]
 _YAML_SUFFIXES = (".yaml", ".yml")
@@ -203,6 +209,10 @@ def _text(file: str) -> str:
     content = streams.read(file, MAX_JSON_MIB * _MIB)
     if len(content) > MAX_JSON_MIB * _MIB:
         raise InvalidInputError(f"too long; expected at most {MAX_JSON_MIB} MiB", show_value=False)
+    if sum(content.count(mark) for mark in (b",", b"[", b"{")) > MAX_VALUES:
+        raise InvalidInputError(
+            f"too many values; expected at most {MAX_VALUES:,}", show_value=False
+        )
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -17,7 +17,7 @@ from placewright.instances import streams
 from placewright.instances.documents import Name
 from placewright.instances.errors import InvalidInputError, value_text
 
-MAX_BYTES = 512 * 1024**2
+MAX_BYTES = 256 * 1024**2
 _DIGITS = re.compile(r"[0-9]{1,15}")
 _NAME: TypeAdapter[str] = TypeAdapter(Name)
 

@@ -22,6 +22,7 @@ from placewright.cli.text import (
     term_text,
 )
 from placewright.instances.arrays import build_cluster
+from placewright.instances.cluster import ClusterDocument
 from placewright.instances.generator import generate_cluster
 from placewright.instances.plan import Task
 
@@ -90,6 +91,19 @@ def test_a_cell_is_of_the_deepest_level_that_is_small_enough(num_gpus, level, ce
     assert layout.x.size == layout.y.size == cells
     assert layout.cell_of_gpu.size == num_gpus
     assert 0.5 < layout.width / layout.height < 5
+
+
+@pytest.mark.parametrize(
+    ("hosts", "level", "cells"), [(20_000, "GPU", 20_000), (20_001, "run of 2 hosts", 10_001)]
+)
+def test_a_picture_of_hosts_without_levels_is_no_larger(hosts, level, cells):
+    last = hosts - 1
+    entry = {"name": f"h[00000-{last}]", "gpus": 1, "gpu_model": "A"}
+    layout = layout_of(build_cluster(ClusterDocument.model_validate({"hosts": [entry]})))
+    assert (layout.level, layout.x.size) == (level, cells)
+    assert layout.cell_of_gpu.max() == cells - 1
+    corners = np.stack([layout.x, layout.y], axis=1)
+    assert len(np.unique(corners, axis=0)) == cells
 
 
 @settings(max_examples=25)

@@ -625,6 +625,14 @@ def test_an_error_in_a_referred_file_quotes_nothing_of_it(tmp_path, content):
     assert "root" not in told.removeprefix(f"{tmp_path}")
 
 
+def test_short_values_are_counted_before_they_take_memory(tmp_path, monkeypatch):
+    path = tmp_path / "r.json"
+    path.write_text("[" + "[]," * 20 + "{}]")
+    assert refusal(path).startswith("[[], [], ")
+    monkeypatch.setattr("placewright.instances.files.MAX_VALUES", 40)
+    assert refusal(path) == "too many values; expected at most 40"
+
+
 # Whatever comes, nothing but one clear error.
 
 

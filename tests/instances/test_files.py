@@ -199,6 +199,18 @@ def test_a_device_is_written_to_and_not_replaced(tmp_path):
     assert stat.S_ISCHR(Path(os.devnull).stat().st_mode)
 
 
+def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    done = []
+    sync, replace = os.fsync, Path.replace
+    monkeypatch.setattr(os, "fsync", lambda number: done.append("sync") or sync(number))
+    monkeypatch.setattr(
+        Path, "replace", lambda one, other: done.append("name") or replace(one, other)
+    )
+    write(parse_round(ROUND), tmp_path / "r.json")
+    assert done == ["sync", "name"]
+    assert [path.name for path in tmp_path.iterdir()] == ["r.json"]
+
+
 def test_an_old_file_stays_when_writing_fails(tmp_path, monkeypatch):
     path = saved(tmp_path, "p.json", "old")
 
