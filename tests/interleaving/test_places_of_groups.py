@@ -42,12 +42,12 @@ def job(name: str, *groups: Raw, stages: tuple[int, int] = (2, 2), **more: Any) 
 
 @pytest.mark.parametrize("term", ["throughput", "weighted_throughput", "efficiency"])
 def test_a_job_that_runs_outside_its_hosts_takes_nothing_of_them(term):
-    # It stays on h0; the other one has h1 for itself.
+    # It stays on h0; the other one has h1 for itself, and both would lose by taking turns.
     runs = {"running": {"tasks": [{"host": "h0", "gpus": [0]}]}}
     group = {"gpu": 1000, "hosts": ["h1"]}
     plan = solved(
         [{"name": "h0", "gpus": 1}, {"name": "h1", "gpus": 1}],
-        [job("new", group), job("old", group, **runs)],
+        [job("new", group, stages=(2, 1)), job("old", group, stages=(8, 8), **runs)],
         term,
     )
     assert plan.certificate is not None
