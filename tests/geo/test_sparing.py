@@ -64,7 +64,7 @@ def _as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is decided region by region, and costs never count beside value."""
     monkeypatch.setattr(run, "SMALL", 0)
     nobody = Candidate({}, "nobody starts")
-    monkeypatch.setattr(run, "apart", lambda lying, *_, **__: with_data(lying.problem, nobody))
+    monkeypatch.setattr(run, "apart", lambda lying, *_, **__: [with_data(lying.problem, nobody)])
     monkeypatch.setattr(worth, "MOST", 1)
 
 

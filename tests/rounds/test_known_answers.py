@@ -76,7 +76,7 @@ def test_the_rest_of_a_consolidated_job_goes_to_the_host_in_use() -> None:
 def test_the_quickstart_shows_each_reason_that_it_is_made_for() -> None:
     found = decisions(solve("quickstart"))
     assert {name: d.reason for name, d in found.items() if d.decision is DecisionKind.WAIT} == {
-        "pretrain-next": Reason.DISPLACED_BY_PRIORITY,
+        "pretrain-next": Reason.QUOTA,
         "colossus": Reason.NEVER_FITS,
         "render": Reason.NOT_CHOSEN,
         "homework": Reason.QUOTA,

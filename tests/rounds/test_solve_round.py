@@ -78,5 +78,5 @@ def test_a_gap_that_is_met_ends_the_search_within_it() -> None:
 
 
 def test_an_unknown_backend_is_refused(crowded: Round) -> None:
-    with pytest.raises(ValueError, match="backend 'abacus' is unknown"):
+    with pytest.raises(ValueError, match="backend: 'abacus': expected one of"):
         solve_round(crowded, backend="abacus")
