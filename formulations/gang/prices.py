@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.counting.grid import Grid
 from placewright.formulations.gang.counting.hostpatterns import knapsack
-from placewright.formulations.gang.jobs import Start
+from placewright.formulations.gang.jobs import Choice, Start
 from placewright.formulations.gang.placing.placement import Placement
 from placewright.formulations.gang.problem import Problem
 
@@ -98,14 +98,27 @@ class Prices:
         problem = self.problem
         total = int(self.most.sum())
         for c, number in zip(problem.classes, problem.floating.tolist(), strict=True):
-            margin = max(
-                o.value * SCALE - sum(g.count * int(self.price[g.shape]) for g in o.groups)
-                for o in c.choices
-            )
-            total += number * max(margin, 0)
+            total += number * max(0, *(self._scaled(choice) for choice in c.choices))
             if c.running:
                 total -= number * c.choices[0].value * SCALE
         return problem.certified("value", Fraction(total, SCALE))
+
+    def pays(self, choice: Choice) -> bool:
+        """Whether an option may be worth that others make room for it.
+
+        It is worth more than the prices of its tasks; or as much, if it lacks whole hosts together:
+        the GPUs may be free, one here and one there.
+        """
+        margin = self._scaled(choice)
+        return margin > 0 or (margin == 0 and not choice.single)
+
+    def margin(self, choice: Choice) -> float:
+        """Return what an option is worth above the prices of its tasks, in units of value."""
+        return self._scaled(choice) / SCALE
+
+    def _scaled(self, choice: Choice) -> int:
+        tasks = sum(g.count * int(self.price[g.shape]) for g in choice.groups)
+        return choice.value * SCALE - tasks
 
     def losses(self, placement: Placement) -> NDArray[np.float64]:
         """Return per host how much less it holds than it could, in units of value."""

@@ -3,13 +3,13 @@
 The running jobs are the last plan. They stay, but for those that make way where a waiting job is
 worth more, and for exchanges that mend holes. The prices of the last linear relaxation bound that;
 if the plan is not near this bound, the relaxation is solved again, from the patterns of the last
-one and of the plan. Only if the plan lags further behind the bound than the last one did, a plan is
-made from that relaxation, too.
+one and of the plan. Then the search goes on from there as in a round that stands alone, unless it
+would gain little as far as is known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple, Self
@@ -20,15 +20,19 @@ from numpy.typing import NDArray
 from placewright.formulations.gang.counting.grid import Grid
 from placewright.formulations.gang.counting.hostpatterns import HostPatterns, applies
 from placewright.formulations.gang.counting.models import (
+    CountModel,
     PatternModel,
     drained,
+    later_bounds,
     pattern_model,
     relaxation,
     room_of,
 )
 from placewright.formulations.gang.mending import mend
+from placewright.formulations.gang.moving.clearing import clear
 from placewright.formulations.gang.moving.landing import displace
-from placewright.formulations.gang.moving.moving import landed_by
+from placewright.formulations.gang.moving.moving import moving
+from placewright.formulations.gang.moving.settling import settle
 from placewright.formulations.gang.placing.growing import grow
 from placewright.formulations.gang.placing.naming import candidate
 from placewright.formulations.gang.placing.placement import Placement
@@ -43,40 +47,45 @@ from placewright.topology import Cluster
 
 Ints = NDArray[np.int64]
 
-TOLERANCE = 1e-4
-"""By how much of the value of all that runs the distance to the bound may grow in a round."""
-
-LANDING_SECONDS = 0.7
+ADAPTED = "adapted"
 NEAR = 9e-4
 """Gap at which what the last prices prove is enough, and no linear program is solved."""
+
+TOLERANCE = 2.5e-4
+"""Part of the value of all that runs for which no search is made."""
+
+ROUNDS = 8
+"""Rounds after which is measured anew what a search finds."""
 
 KEPT_PATTERNS = 5_000
 """Patterns of least loss at the relaxation's prices that the next round begins with."""
 
 
 class Warm:
-    """The gang formulation of an engine; remembers prices, patterns, and how far the bound was."""
+    """The gang formulation of an engine; remembers prices, patterns, and what a search found."""
 
     def __init__(self) -> None:
-        self._distance: float | None = None
         self._known: _Known | None = None
+        self._searched: _Searched | None = None
 
     def __call__(self, problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
         """Yield plans and bounds, as `run` does."""
-        if self._distance is not None and not session.expired() and _applies(problem):
+        if self._searched is not None and not session.expired() and _applies(problem):
             try:
-                yield from self._adapt(problem, session, self._distance)
+                yield from self._adapt(problem, session, self._searched)
             except Exception as error:  # noqa: BLE001 - a fault here must not cost the plan
                 session.degraded.append(f"adapted: {type(error).__name__}: {error}")
         if session.best is None:
             yield from run(problem, session)
-        if session.best is not None and session.first_bound is not None:
-            self._distance = abs(session.first_bound - session.best[problem.terms[0]])
+            self._searched = _Searched(_distance(problem, session), np.inf)
 
     def _adapt(
-        self, problem: Problem, session: Session, distance: float
+        self, problem: Problem, session: Session, searched: _Searched
     ) -> Iterator[Candidate | Bound]:
-        """Decide little anew; yield nothing if host patterns do not apply."""
+        """Adapt the last plan, and search on unless that would gain little.
+
+        Yields nothing if host patterns do not apply.
+        """
         empty = Placement(problem, cleared=True)
         grid = Grid(problem, empty)
         if not applies(problem, grid):
@@ -87,26 +96,68 @@ class Warm:
         displace(placement)
         solved = None if self._known else self._solve(problem, session, empty, placement)
         prices = Prices.of(problem, grid, self._known.prices) if self._known else None
-        _mend(session, placement, prices)
-        grow(placement)
-        found = candidate(placement, "adapted", final=True)
-        value = placement.value
+        _improve(session, placement, prices)
         bounds = [Bound(VALUE, prices.bound(), certified=True)] if prices else []
-        if solved is None and not any(near(bound.value, value, NEAR) for bound in bounds):
+        bounds += solved.bounds if solved else []
+        if solved is None and not _proven(bounds, placement, NEAR):
             solved = self._solve(problem, session, empty, placement)
-        if solved is not None:
             bounds += solved.bounds
-            bound = min((bound.value for bound in bounds), default=np.inf)
-            if bound - value > distance + TOLERANCE * (problem.running_value + abs(value)):
-                other = landed_by(session, solved.model, solved.outcome, LANDING_SECONDS)
-                if other is not None:
-                    _mend(session, other, prices)
-                    grow(other)
-                    more = candidate(other, "displacing", final=True)
-                    found = more if other.value > value else found
-        yield found
+            prices = Prices.of(problem, grid, self._known.prices) if self._known else prices
+        if prices is not None and not _proven(bounds, placement, NEAR):
+            # In another order: who needs whole hosts first.
+            other = Placement(problem)
+            clear(session, other, prices.pays)
+            displace(other)
+            _improve(session, other, prices)
+            placement = max(placement, other, key=lambda p: p.value)
+        bound = min((bound.value for bound in bounds), default=np.inf)
+        if solved is None or self._suffices(session, placement, prices, bound, searched):
+            yield candidate(placement, ADAPTED, final=True)
+            yield from trivial_bounds(problem)
+            yield from bounds
+            self._searched = searched.later(_distance(problem, session))
+            return
+        before = placement.value
+        yield candidate(placement, ADAPTED)
         yield from trivial_bounds(problem)
         yield from bounds
+        yield from moving(session, problem, CountModel(*solved.model), solved.outcome, placement)
+        yield from later_bounds(session, *solved.model)
+        if session.best is not None:
+            gained = session.best[VALUE] - before
+            self._searched = _Searched(_distance(problem, session), gained)
+
+    def _suffices(
+        self,
+        session: Session,
+        placement: Placement,
+        prices: Prices | None,
+        bound: float,
+        searched: _Searched,
+    ) -> bool:
+        """Whether a search would gain little beyond an adapted plan, as far as is known.
+
+        Either the bound says so. Or the last search gained little, the plan is about as near to
+        the bound as that left it, and nobody waits whose start alone would be worth a search.
+        """
+        problem, value = placement.problem, placement.value
+        little = TOLERANCE * (problem.running_value + abs(value))
+        distance = bound - value
+        if distance <= little or near(bound, value, session.gap):
+            return True
+        worths = problem.offers.value
+        return (
+            prices is not None
+            and searched.rounds < ROUNDS
+            and searched.gained <= little
+            and distance <= searched.distance + little
+            and little >= min(worths[worths > 0].tolist(), default=np.inf)
+            and not any(
+                prices.margin(choice) > little
+                for c, waiting in zip(problem.classes, placement.waiting, strict=True)
+                for choice in (c.choices if waiting else ())
+            )
+        )
 
     def _solve(
         self, problem: Problem, session: Session, empty: Placement, placement: Placement
@@ -122,6 +173,28 @@ class Warm:
         if outcome is not None and outcome.row_duals is not None:
             self._known = _Known.of(model, outcome.row_duals)
         return _Solved(model, bounds, outcome)
+
+
+def _improve(session: Session, placement: Placement, prices: Prices | None) -> None:
+    """Let jobs change places, and others make room for those that need whole hosts."""
+    _mend(session, placement, prices)
+    if prices is not None:
+        clear(session, placement, prices.pays)
+        _mend(session, placement, prices)
+    grow(placement)
+    settle(placement)
+
+
+def _proven(bounds: Iterable[Bound], placement: Placement, gap: float) -> bool:
+    """Whether some bound proves the value of a placement within a relative gap."""
+    return any(near(bound.value, placement.value, gap) for bound in bounds)
+
+
+def _distance(problem: Problem, session: Session) -> float:
+    """Return how far the best plan is from the bound of the first term."""
+    if session.best is None or session.first_bound is None:
+        return np.inf
+    return abs(session.first_bound - session.best[problem.terms[0]])
 
 
 def _mend(session: Session, placement: Placement, prices: Prices | None) -> None:
@@ -149,9 +222,26 @@ def _applies(problem: Problem) -> bool:
     return (
         problem.terms[0] == VALUE
         and STRANDED not in problem.terms
+        and bool(problem.running)
         and not problem.vacate.any()
         and not small(problem)
     )
+
+
+class _Searched(NamedTuple):
+    """What a search left and found.
+
+    Its distance to the bound, or that of a later plan that was nearer; what it gained over the
+    adapted plan; and the rounds since then.
+    """
+
+    distance: float
+    gained: float
+    rounds: int = 0
+
+    def later(self, distance: float) -> Self:
+        """Return what is known of it a round later, with a plan so far from the bound."""
+        return self._replace(distance=min(self.distance, distance), rounds=self.rounds + 1)
 
 
 class _Solved(NamedTuple):

@@ -9,11 +9,11 @@ else all stays as it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import chain
 from math import inf
 
-from placewright.formulations.gang.jobs import ANY, JobClass, Start
+from placewright.formulations.gang.jobs import ANY, Choice, JobClass, Start
 from placewright.formulations.gang.moving.movers import ANYBODY
 from placewright.formulations.gang.moving.owing import Owing
 from placewright.formulations.gang.moving.relaying import relay
@@ -27,14 +27,21 @@ from placewright.formulations.session import Session
 from placewright.instances.documents import WHOLE_GPU
 
 
-def clear(session: Session, placement: Placement) -> None:
-    """Start waiting jobs of one group, the most valuable per GPU first, then fill what is free."""
+def clear(
+    session: Session, placement: Placement, pays: Callable[[Choice], bool] = lambda _: True
+) -> None:
+    """Start waiting jobs of one group, the most valuable per GPU first, then fill what is free.
+
+    Options that do not pay, others make no room for.
+    """
     problem = placement.problem
     free = WHOLE_GPU * int(placement.whole[problem.open].sum())
     wanted = [
         (c, o)
         for c, o in order_of(problem)
-        if placement.waiting[c] and _clears(problem, problem.classes[c], o, free)
+        if placement.waiting[c]
+        and _clears(problem, problem.classes[c], o, free)
+        and pays(problem.classes[c].choices[o])
     ]
     if not wanted:
         return

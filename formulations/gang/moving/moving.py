@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,9 +58,16 @@ def moving_at_once(problem: Problem) -> Iterator[Candidate]:
 
 
 def moving(
-    session: Session, problem: Problem, tightest: CountModel, relaxed: Outcome | None
+    session: Session,
+    problem: Problem,
+    tightest: CountModel,
+    relaxed: Outcome | None,
+    known: Placement | None = None,
 ) -> Iterator[Candidate | Bound]:
-    """Let the running jobs move or stop where that pays; else decide the others around them."""
+    """Let the running jobs move or stop where that pays; else decide the others around them.
+
+    A plan that is `known` already is what the search goes on from, unless it finds a better one.
+    """
     first = problem.terms[0]
     landed = landed_by(session, tightest, relaxed) if first == VALUE else None
     if landed is None and session.expired():
@@ -74,23 +82,29 @@ def moving(
             settle(landed)
             settle(displaced)
         landed = max((p for p in (landed, displaced) if p), key=lambda p: p.value)
+    packed, told = None, -inf if known is None else known.value
     if landed is not None:
         grow(landed)
-        yield candidate(landed, "displacing")
+        if landed.value > told:
+            told = landed.value
+            yield candidate(landed, "displacing")
         packed = make_room(session, tightest, relaxed, landed)
         if packed is not None and packed.value > landed.value:
             landed = packed
-            yield candidate(landed, "making room")
-        before = landed.value
+            if landed.value > told:
+                told = landed.value
+                yield candidate(landed, "making room")
         clear(session, landed)
-        if landed.value > before:
+        if landed.value > told:
             yield candidate(landed, "clearing")
+    if known is not None and (landed is None or landed.value <= known.value):
+        landed = known
     yield from stop_for_pending(problem, session)
     joint = joined(problem)
     if joint is not None and not session.proven:
         yield from _as_value(session, joint)
-    known = None if session.best is None else session.best[first]
-    if first in (VALUE, ENTITLED) and known is not None and session.close_enough(known):
+    best = None if session.best is None else session.best[first]
+    if first in (VALUE, ENTITLED) and best is not None and session.close_enough(best):
         return
     if landed is not None and (landed is packed or any(landed.stopped)):
         yield from repair(problem, session, landed)
@@ -103,10 +117,10 @@ def moving(
     yield moved
     packed = repack(problem, session) if first == "freed" else None
     if packed is not None and session.best is not None:
-        known = session.best[first]
+        best = session.best[first]
         other = candidate(packed, "repacking")
         yield other
-        moved = other if session.best[first] > known else moved
+        moved = other if session.best[first] > best else moved
     frozen = problem.frozen(moved.starts, moved.slots)
     if not frozen.terms:
         return
