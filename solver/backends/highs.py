@@ -73,13 +73,11 @@ def solve(
         When a conditional row has no finite big-M.
     """
     trace = Trace(arrays, report)
-    highs = _loaded(big_m(arrays), limits)
-    if arrays.integer.any():
-        _listen(highs, trace)
-        if start is not None:
-            columns = np.arange(arrays.columns, dtype=np.int32)
-            highs.setSolution(arrays.columns, columns, start)
-    highs.run()
+    plain = big_m(arrays)
+    highs = _run(plain, limits, start, trace)
+    if _misled(highs, trace):
+        left = max(0.0, limits.seconds - trace.seconds())
+        highs = _run(plain, replace(limits, seconds=left), start, trace, presolve=False)
     code = highs.getModelStatus()
     outcome = _outcome(arrays, highs, code, trace)
     if limits.interior and not arrays.integer.any():
@@ -95,6 +93,31 @@ def solve(
         wall_stopped=code == highspy.HighsModelStatus.kTimeLimit,
     )
     return audit(arrays, outcome)
+
+
+def _run(
+    plain: Arrays, limits: Limits, start: Floats | None, trace: Trace, *, presolve: bool = True
+) -> Any:
+    highs = _loaded(plain, limits)
+    if not presolve:
+        _require(highs.setOptionValue("presolve", "off"), "option presolve = off")
+    if plain.integer.any():
+        _listen(highs, trace)
+        if start is not None:
+            columns = np.arange(plain.columns, dtype=np.int32)
+            highs.setSolution(plain.columns, columns, start)
+    highs.run()
+    return highs
+
+
+def _misled(highs: Any, trace: Trace) -> bool:
+    """Whether presolve may be why there is no answer.
+
+    It can drop a row that no integer point keeps as one that forces its columns: the rest has an
+    optimum, which breaks the row, and HiGHS calls that an error instead of infeasible.
+    """
+    failed = _STATUS[highs.getModelStatus()] == Status.FAILED
+    return failed and trace.best.values is None
 
 
 def _loaded(plain: Arrays, limits: Limits) -> Any:

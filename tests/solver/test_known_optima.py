@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placewright.solver import InProcess, Limits, Model, Status
+from placewright.solver import InProcess, Limits, Model, Status, get_backend
 
 LIMITS = Limits(seconds=30.0, gap=0.0)
 
@@ -106,3 +106,29 @@ def test_presolve_does_not_lose_the_optimum_of_an_integer_program() -> None:
         outcome = InProcess().solve(backend, model.arrays("cost"), LIMITS)
         assert (outcome.status, outcome.objective) == (Status.OPTIMAL, 0)
         assert outcome.bound == pytest.approx(0, abs=1e-4)
+
+
+@pytest.mark.parametrize("backend", ["highs", "cp-sat", "cbc", "scip"])
+@pytest.mark.parametrize(
+    ("lower", "upper", "coefficients", "equal", "cost"),
+    [
+        ([0, 0, 0, 2], [1, 1, 1, 2], [4, 4, -3, -1], 0, [0, 1, 3, 4]),
+        ([0, -3, 2, 2], [1, 0, 5, 2], [-4, 2, 3, 4], 5, [0, 0, 0, 0]),
+        ([0, 0, -3, 2], [1, 1, -1, 5], [1.5, -2, 1.5, 1.5], 7, [3, 0, 1, 0]),
+    ],
+)
+def test_an_equation_without_integer_points_is_infeasible(
+    backend: str,
+    lower: list[int],
+    upper: list[int],
+    coefficients: list[float],
+    equal: int,
+    cost: list[int],
+) -> None:
+    """HiGHS 1.12 drops it in its presolve, breaks it and then reports a solve error."""
+    model = Model()
+    x = model.variables("x", 4, lower=lower, upper=upper)
+    model.add(model.rows("equation", 1, lower=equal, upper=equal), x, coefficients)
+    model.term("cost", x, cost, sense="min")
+    outcome = get_backend(backend)(model.arrays("cost"), LIMITS)
+    assert outcome.status is Status.INFEASIBLE, outcome.message
