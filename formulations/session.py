@@ -227,7 +227,8 @@ class Session:
 
         Returns None when no time is left. A failure is recorded in `degraded`. Models with
         continuous columns go to HiGHS, which alone tells the prices, or to SCIP if they say in
-        which order to branch; `interior`, `cutoff`, `proving` and `presolve` as in `Limits`.
+        which order to branch, and those that CP-SAT cannot hold in its integers to HiGHS, too;
+        `interior`, `cutoff`, `proving` and `presolve` as in `Limits`.
         """
         # The clock goes on meanwhile: one look at it.
         left = self.before_deadline()
@@ -248,7 +249,7 @@ class Session:
             presolve=presolve,
         )
         try:
-            outcome = self.solve(backend, arrays, limits, start)
+            outcome = self._solved(backend, arrays, limits, start)
         except (BackendUnavailableError, UnsupportedModelError) as error:
             self.degraded.append(f"{backend}: {error}")
             return None
@@ -256,6 +257,16 @@ class Session:
         if outcome.status is Status.FAILED or outcome.fault:
             self.degraded.append(f"{backend}: {outcome.message or outcome.status.value}")
         return outcome
+
+    def _solved(
+        self, backend: str, arrays: Arrays, limits: Limits, start: NDArray[np.float64] | None
+    ) -> Outcome:
+        try:
+            return self.solve(backend, arrays, limits, start)
+        except UnsupportedModelError:
+            if backend != "cp-sat":
+                raise
+            return self.solve("highs", arrays, limits, start)
 
 
 def near(bound: float, value: float, gap: float) -> bool:

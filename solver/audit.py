@@ -18,6 +18,9 @@ TOLERANCE = 1e-6
 INTEGRALITY = 1e-5
 """How far from a whole number a solver's value of an integer column may lie."""
 
+ROUNDING = 2.0**-44
+"""What floats lose of an objective, relative to the sizes of the numbers that it is the sum of."""
+
 INFINITE = 1e20
 """Solvers take numbers from here on for infinite."""
 
@@ -70,7 +73,7 @@ def audit(arrays: Arrays, outcome: Outcome, known: float | None = None) -> Outco
             return _failed(outcome, "returned a point that is not feasible")
         objective = arrays.objective_of(values)
         claimed = outcome.objective
-        if claimed is None or not abs(claimed - objective) <= TOLERANCE * max(1.0, abs(objective)):
+        if claimed is None or not abs(claimed - objective) <= _slack(arrays, objective, values):
             return _failed(outcome, f"claimed the objective {claimed} of a point of {objective}")
     duals = outcome.row_duals
     if duals is not None and not (
@@ -86,7 +89,7 @@ def audit(arrays: Arrays, outcome: Outcome, known: float | None = None) -> Outco
     if bound is not None:
         if not math.isfinite(bound):
             return _failed(outcome, f"returned the bound {bound}, which is not finite")
-        if best is not None and _beats(arrays, best, bound):
+        if best is not None and arrays.sign * (best - bound) > _slack(arrays, best, values):
             return _failed(outcome, f"claimed the bound {bound}, which the point {best} beats")
         if best is not None and arrays.sign * (best - bound) > 0:
             bound = best
@@ -105,5 +108,12 @@ def _failed(outcome: Outcome, lie: str) -> Outcome:
     )
 
 
-def _beats(arrays: Arrays, objective: float, bound: float) -> bool:
-    return arrays.sign * (objective - bound) > TOLERANCE * max(1.0, abs(objective))
+def _slack(arrays: Arrays, objective: float, values: Floats | None) -> float:
+    """Return by how much two numbers may differ that both stand for this objective.
+
+    Where a constant of 10^12 and costs all but cancel, both are rounded in its last digits.
+    """
+    parts = abs(arrays.constant)
+    if values is not None:
+        parts += float(np.abs(arrays.cost) @ np.abs(values))
+    return max(TOLERANCE * max(1.0, abs(objective)), ROUNDING * parts)

@@ -29,6 +29,9 @@ infeasible, or a worse point optimal (tests/solver/test_known_optima.py holds on
 of 32,000 random models went wrong.
 """
 
+LARGEST = 1e20
+"""Coefficients below this are taken; HiGHS refuses those from 10^15 on if it is not told."""
+
 INTERIOR = 1e-6
 """How near to an optimum an interior-point method stops, relative to the objective."""
 
@@ -132,6 +135,7 @@ def _loaded(plain: Arrays, limits: Limits) -> Any:
         "mip_rel_gap": limits.gap,
         "mip_abs_gap": 1e-6,
         "presolve_rule_off": UNSOUND_PRESOLVE,
+        "large_matrix_value": LARGEST,
     }
     if limits.interior and not plain.integer.any():
         options |= {"solver": "ipm", "run_crossover": "off", "ipm_optimality_tolerance": INTERIOR}
