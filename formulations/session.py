@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from math import ceil
+from math import ceil, floor, inf, nextafter
 from typing import TypeAlias
 
 import numpy as np
@@ -37,6 +37,9 @@ HOLD_SLACK = 0.5
 
 SHARPNESS = 1e-6
 """Relative slack of a solver's bound: a value this near to it is as good as proven."""
+
+MOST_SLACK = 0.5
+"""Of a claimed bound whose tolerance is larger than that: below it lies no other whole number."""
 
 WORK = 30.0
 """Deterministic work of one solve, in units of about one second."""
@@ -129,7 +132,8 @@ class Bound:
 
     `holds` are (term, value) pairs: the earlier terms, held no worse than the best plan's values.
     `certified`: recomputed in our own code; otherwise claimed by a solver. `value` is of the sum of
-    `term` and the earlier terms in `plus`, all in the same sense.
+    `term` and the earlier terms in `plus`, all in the same sense; a whole number beyond 2^53 had
+    better be an int, as a float might be tighter than what was proven.
     """
 
     term: str
@@ -274,12 +278,22 @@ def near(bound: float, value: float, gap: float) -> bool:
     return abs(bound - value) <= gap * max(abs(bound), abs(value))
 
 
-def proven_whole(bound: float) -> int:
-    """Return the least whole number that a solver proves with a bound of a minimum.
+def proven_whole(bound: float, sense: str = "min") -> int:
+    """Return the tightest whole number that a solver proves with a bound of a term.
 
-    Solvers stop within tolerances: 7.0000004 does not prove 8.
+    Solvers stop within tolerances: of a minimum 7.0000004 does not prove 8, and of a maximum
+    6.9999996 not 6.
     """
-    return ceil(bound - SHARPNESS * max(1.0, abs(bound)))
+    slack = min(SHARPNESS * max(1.0, abs(bound)), MOST_SLACK)
+    return floor(bound + slack) if sense == "max" else ceil(bound - slack)
+
+
+def outward(bound: float, sense: str) -> float:
+    """Return a bound, maybe an int, as a float that is no tighter: beyond 2^53 floats are few."""
+    near = float(bound)
+    if near == bound or (near > bound) == (sense == "max"):
+        return near
+    return nextafter(near, inf if sense == "max" else -inf)
 
 
 def tighter(first: float | None, second: float | None, sense: str) -> float | None:

@@ -28,6 +28,9 @@ MIB_BITS = 8 * 2**20
 NARROW_MBPS = 1000
 """No link of the catalogue is narrower."""
 
+HOMELESS = 3
+"""What each milli-GPU of a job without a home counts in `overload`."""
+
 Amounts: TypeAlias = Iterator[tuple[str, int]]
 """What is counted, with its unit if it has one, and the most that there can be of it."""
 
@@ -48,8 +51,8 @@ def check_magnitudes(round_: Round) -> None:
         For the first job with too much of something, or for all jobs.
     """
     terms = _terms(round_)
-    plain = not terms or list(terms) == ["spread"]
-    factor = sum(round_.spread_weights().values()) if terms else 0
+    plain = terms.keys() <= {"spread", "overload"}
+    factor = (HOMELESS + sum(round_.spread_weights().values())) if terms else 0
     totals: Counter[str] = Counter()
     for i, job in enumerate(round_.jobs):
         if plain and _is_small(job, round_.now, factor):
@@ -81,7 +84,8 @@ def _too_much(what: str, number: int, limit: int, path: Path) -> InvalidInputErr
 def _is_small(job: Job, now: int, factor: int) -> bool:
     """Whether a glance tells that millions of jobs like this one are not too much.
 
-    Most rounds have no others. `factor` is the sum of all levels' weights in the term `spread`.
+    Most rounds have no others. `factor` is no less than what a milli-GPU counts in `spread` for
+    each domain, all levels together, or in `overload`.
     """
     times = job.weight + factor + 1
     for option in job.options:
@@ -145,6 +149,14 @@ def _spread(round_: Round) -> Term:
     return spread
 
 
+def _overload(_round: Round) -> Term:
+    def overload(job: Job, index: int) -> Amounts:
+        # Where data lives is decided by what jobs ask first.
+        yield "overload", 0 if index else HOMELESS * job.options[index].milli_gpu
+
+    return overload
+
+
 def _proximity(round_: Round) -> Term:
     levels = len(round_.cluster.levels) + 1
 
@@ -194,6 +206,7 @@ def _throughput(_round: Round) -> Term:
 
 _MAKERS: Mapping[str, Callable[[Round], Term]] = {
     "spread": _spread,
+    "overload": _overload,
     "proximity": _proximity,
     "bottleneck": _bottleneck,
     "stranded": _stranded,

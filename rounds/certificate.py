@@ -8,13 +8,10 @@ from math import ceil, floor, isfinite
 from typing import Literal
 
 from placewright.formulations.gang.terms import SENSE
-from placewright.formulations.session import SHARPNESS, Bound, Session, tighter
+from placewright.formulations.session import Bound, Session, outward, proven_whole, tighter
 from placewright.instances.plan import PLUS, Plan, TermResult
 from placewright.instances.policy import headline
 from placewright.rounds.errors import InternalError
-
-MOST_SLACK = 0.5
-"""Of a claimed bound whose tolerance is larger than that: below it lies no other whole number."""
 
 
 class Bounds:
@@ -115,18 +112,19 @@ class Bounds:
 
 def _whole(bound: Bound) -> int:
     """Return the tightest whole number that a bound proves."""
-    slack = min(SHARPNESS * max(1.0, abs(bound.value)), MOST_SLACK)
-    if bound.certified:
-        slack = 0.0
-    if SENSE[bound.term] == "max":
-        return floor(bound.value + slack)
-    return ceil(bound.value - slack)
+    sense = SENSE[bound.term]
+    if not bound.certified:
+        return proven_whole(bound.value, sense)
+    return floor(bound.value) if sense == "max" else ceil(bound.value)
 
 
 def _result(
     name: str, value: int, certified: float | None, claimed: float | None, *, unproven: bool
 ) -> TermResult:
     sense = SENSE[name.split(PLUS)[0]]
+    certified, claimed = (
+        None if known is None else outward(known, sense) for known in (certified, claimed)
+    )
     bound = tighter(certified, claimed, sense)
     proof: Literal["certified", "claimed"] | None = None
     if bound is not None:

@@ -173,7 +173,7 @@ def test_climbing_copies_data_to_idle_gpus_and_staying_does_not(bench: SimpleNam
 def test_jobs_find_data_where_the_plan_before_has_sent_it(bench: SimpleNamespace) -> None:
     reads = [{"dataset": "d", "gib": 100, "remote": False}]
     round_ = round_of("replicas", [job(str(n), 4, reads=reads) for n in range(4)])
-    both = bench.geo_chain.both_paths(5, 5, round_)
+    both = bench.geo_chain.both_paths(60, 60, round_)
     assert (both.term, both.value, both.status) == ("value", 16_000, "optimal")
     # One copy, to `b`: three of the jobs run there, one in `a`.
     told = {"hottest before": 2000, "hottest": 750, "hottest >=": 750}
@@ -182,7 +182,7 @@ def test_jobs_find_data_where_the_plan_before_has_sent_it(bench: SimpleNamespace
     started = {"remote GiB": 0, "GPUs %": 100 * 16 / 28, "wait": 0, "for data": 0, "for data %": 0}
     assert both.figures.items() >= {**told, **started}.items()
 
-    stays = bench.geo_chain.as_it_lies(5, round_)
+    stays = bench.geo_chain.as_it_lies(60, round_)
     assert stays.value == 8000
     told = {"hottest before": 2000, "hottest": 2000, "copied GiB": 0, "for data %": 50}
     assert stays.figures.items() >= told.items()

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from math import ceil, floor, gcd, inf, nextafter
+from math import ceil, floor, gcd
 from typing import Self
 
 import numpy as np
@@ -32,7 +32,7 @@ from placewright.formulations.gang.jobs import (
 from placewright.formulations.gang.offers import Offers, offers_of
 from placewright.formulations.gang.sharing import Sharing
 from placewright.formulations.gang.terms import ENTITLED, PROGRESS, SENSE, VALUE
-from placewright.formulations.session import SHARPNESS, Place, Slots
+from placewright.formulations.session import SHARPNESS, Place, Slots, outward
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.round import Round
 from placewright.topology import Cluster, State
@@ -274,12 +274,8 @@ class Problem:
     def certified(self, term: str, bound: Fraction) -> float:
         """Round an exact bound outward to a value that the term can take."""
         step = max(self._steps.get(term, 1), 1)
-        most = SENSE[term] == "max"
-        value = (floor if most else ceil)(bound / step) * step
-        near = float(value)
-        if near == value or (near > value) == most:
-            return near
-        return nextafter(near, inf if most else -inf)  # beyond 2^53 floats are few
+        sense = SENSE[term]
+        return outward((floor if sense == "max" else ceil)(bound / step) * step, sense)
 
     def demand_of(self, choice: Choice, resource: int) -> int:
         """Return what an option takes of a resource in all (-1: milli-GPU)."""

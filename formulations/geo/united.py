@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import floor
 from typing import Any
-
-import numpy as np
 
 from placewright.formulations.geo.compile import Problem
 from placewright.formulations.geo.ways import Ways, resource_of
 from placewright.formulations.geo.worth import Scale, scale_of
-from placewright.formulations.session import Bound, Candidate
+from placewright.formulations.session import Bound, Candidate, proven_whole
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.geo import Geo
 from placewright.instances.job import Job
@@ -57,7 +56,8 @@ class United:
     def bounds(self, found: Bound, best: Mapping[str, int] | None) -> Iterator[Bound]:
         """Tell a bound for the gangs as bounds for the whole round, at the best plan's values."""
         if found.term == "value":
-            for bound in self.scale.bounds(int(np.floor(found.value)), best):
+            worth = floor(found.value) if found.certified else proven_whole(found.value, "max")
+            for bound in self.scale.bounds(worth, best):
                 yield Bound(bound.term, bound.value, bound.holds, found.certified)
             return
         if self.scale.proves < len(self.scale.terms):

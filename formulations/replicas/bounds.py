@@ -105,16 +105,16 @@ class _Asking:
     def at_once(self) -> Iterator[Bound]:
         """Yield what is lost in every plan, and what a program without data says of load."""
         for term in self.terms:
-            yield Bound(term, float(self._proven[term]), certified=True)
+            yield Bound(term, self._proven[term], certified=True)
         coarse = program_of(fewer(self.pool, np.zeros_like(self.pool.kept)))
         for term in [name for name in ("overload", "hottest") if name in self.terms]:
             found = relaxed_if_any(coarse.arrays(term, {}), self.session)
             if found is not None:
                 self._proven[term] = max(self._proven[term], found.bound)
-                yield Bound(term, float(self._proven[term]), certified=True)
+                yield Bound(term, self._proven[term], certified=True)
         if set(DATA) <= set(self.terms):
             first, last = self._data
-            yield Bound(last, float(self._least), certified=True, plus=(first,))
+            yield Bound(last, self._least, certified=True, plus=(first,))
 
     def of_largest(self) -> Iterator[Bound]:
         """Yield bounds of what the largest data costs alone, where the whole may take too long."""
@@ -125,7 +125,7 @@ class _Asking:
             few = fewer(few, largest(few, FEW_DATASETS))
             found = relaxed_if_any(program_of(few).arrays(term, known), self.session, SOONER)
             if found is not None:
-                yield Bound(term, float(found.bound), tuple(known.items()), certified=True)
+                yield Bound(term, found.bound, tuple(known.items()), certified=True)
 
     def in_all(self, places: Places | None) -> Question | None:
         """Return the question of what data costs in all, with only the terms before both held.

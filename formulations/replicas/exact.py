@@ -44,12 +44,12 @@ def exact(
         if proving and terms[number : number + 2] == DATA:
             found = session.optimise(_in_all(whole), share=0.3, gap=0.0)
             if found is not None and found.bound is not None:
-                yield Bound(DATA[1], float(proven_whole(found.bound)), tuple(holds), plus=DATA[:1])
+                yield Bound(DATA[1], proven_whole(found.bound), tuple(holds), plus=DATA[:1])
         outcome = session.optimise(whole.model.arrays(term), share=0.6, gap=0.0)
         if outcome is None:
             return
         if outcome.bound is not None and proving:
-            yield Bound(term, float(proven_whole(outcome.bound)), tuple(holds))
+            yield Bound(term, proven_whole(outcome.bound), tuple(holds))
         if outcome.values is None:
             return
         draft = whole.draft(outcome.values)

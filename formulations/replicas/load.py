@@ -186,7 +186,8 @@ def add_hottest(pool: Pool, model: Model, share: Ints) -> None:
     hottest = model.variables("hottest", 1, upper=float(most), integer=False)
     rows = model.rows("heat", len(supply), upper=0.0)
     c, r = np.nonzero(share >= 0)
-    model.add(rows[r], share[c, r], 1000 * (pool.demand[c] // unit))
+    # As floats: a thousand times what a class asks may be beyond 64 bits.
+    model.add(rows[r], share[c, r], 1000.0 * (pool.demand[c] // unit))
     given = np.flatnonzero(supply)
     model.add(rows[given], hottest, -(supply[given] // unit))
     model.term("hottest", hottest, 1.0, sense="min")

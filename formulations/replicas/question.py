@@ -59,7 +59,7 @@ class Question:
 
     def bound(self, proven: Proven) -> Bound:
         """Return what is proven as a bound of the term."""
-        return Bound(self.term, float(proven.bound), self.holds, proven.certified, self.plus)
+        return Bound(self.term, proven.bound, self.holds, proven.certified, self.plus)
 
     def better(self, session: Session, share: float, least: int = 0) -> Iterator[Proven]:
         """Yield better and better claims in a share of the time left, then certified bounds.

@@ -57,9 +57,10 @@ def imbalance_of(used: Ints, storage: Ints) -> int:
 
 def hottest_of(demand: Ints, supply: Ints) -> int:
     """Return the largest demand over supply of a region, in thousandths, rounded up."""
-    asked, given = demand.sum(axis=1), supply.sum(axis=1)
-    given = np.where(given == 0, WHOLE_GPU, given)
-    return int((-(-1000 * asked // given)).max(initial=0))
+    asked, given = demand.sum(axis=1).tolist(), supply.sum(axis=1).tolist()
+    # A thousand times what is asked may be beyond 64 bits.
+    heats = (-(-1000 * a // (g or WHOLE_GPU)) for a, g in zip(asked, given, strict=True))
+    return max(heats, default=0)
 
 
 def _remote_reads(wan: Wan, layout: Layout) -> int:

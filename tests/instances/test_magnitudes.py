@@ -93,6 +93,18 @@ def terms(*names: str, **policy: Any) -> dict[str, Any]:
         ),
         (
             round_of(
+                *(asking(gpu=10**9, count=10**5) for _ in range(3334)),
+                cluster={
+                    "levels": ["region"],
+                    "domains": [{"name": "r0", "level": "region"}],
+                    "hosts": HOSTS,
+                },
+                policy={"formulation": "replicas"},
+            ),
+            "jobs: 1,000,200,000,000,000,000 overload",
+        ),
+        (
+            round_of(
                 *({"options": [{"groups": [{"gpu": 0}], "value": MOST}]} for _ in range(3)),
                 *(asking(10**6, gpu=10**9) for _ in range(1001)),
             ),

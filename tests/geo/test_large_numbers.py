@@ -1,0 +1,254 @@
+"""Rounds of regions with the largest numbers that documents may have: no bound is beaten."""
+
+from __future__ import annotations
+
+import itertools
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from placewright.formulations.geo.compile import Problem
+from placewright.formulations.geo.kinds import Kinds
+from placewright.formulations.geo.pricing import most_value, price
+from placewright.formulations.geo.united import United
+from placewright.formulations.geo.worth import Scale
+from placewright.formulations.replicas.compile import compile_replicas
+from placewright.formulations.replicas.placing import greedy
+from placewright.formulations.replicas.values import values
+from placewright.formulations.session import Bound, outward, proven_whole
+from placewright.instances.round import Round
+from placewright.instances.verify import verify
+from placewright.rounds import solve_round
+
+NONE = -1
+REGIONS = 2
+
+
+def kinds_of(rng: np.random.Generator) -> tuple[Kinds, Any]:
+    """Draw jobs that may each run in two regions, with a row of what there is in each.
+
+    Also the choices of each job: (value, asks, region), the first is to wait or to stop.
+    """
+    count = int(rng.integers(1, 5))
+    most = 10 ** int(rng.integers(0, 16))
+    value, asks = rng.integers(0, most, count, endpoint=True), rng.integers(0, most, count)
+    room = rng.integers(0, 2 * most, REGIONS)
+    way_kind = np.repeat(np.arange(count), REGIONS)
+    kinds = Kinds(
+        problem=cast(
+            Problem,
+            SimpleNamespace(
+                can=np.ones((count, REGIONS), dtype=np.bool_),
+                at=np.full(count, NONE),
+                remote=np.zeros((count, REGIONS), dtype=np.int64),
+                wan=SimpleNamespace(regions=("east", "west")),
+            ),
+        ),
+        of_job=np.arange(count),
+        at=np.full(count, NONE),
+        may_stop=np.zeros(count, dtype=np.bool_),
+        way_kind=way_kind,
+        way_region=np.tile(np.arange(REGIONS), count),
+        way_option=np.zeros_like(way_kind),
+        way_model=np.full_like(way_kind, NONE),
+        value=value[way_kind],
+        entry_way=np.arange(len(way_kind)),
+        entry_row=np.tile(np.arange(REGIONS), count),
+        asks=asks[way_kind],
+        room=room,
+    )
+    ways = [
+        [(0, 0, None), *((int(v), int(a), r) for r in range(REGIONS))]
+        for v, a in zip(value, asks, strict=True)
+    ]
+    return kinds, ways
+
+
+def plans(kinds: Kinds, ways: Any) -> list[tuple[Any, ...]]:
+    """Return every choice of all jobs that there is room for."""
+    room = kinds.room.tolist()
+    return [
+        plan
+        for plan in itertools.product(*ways)
+        if all(sum(a for _, a, there in plan if there == r) <= room[r] for r in range(REGIONS))
+    ]
+
+
+def prices_of(rng: np.random.Generator) -> Any:
+    kind = rng.integers(4)
+    if kind == 0:
+        return rng.choice([0.0, 0.49, 0.5, 0.51, 1.5], REGIONS)
+    if kind == 1:
+        return rng.random(REGIONS) * 10.0 ** rng.integers(-18, 19)
+    if kind == 2:
+        return rng.choice([0.0, 1.0, 1e300, np.inf, np.nan], REGIONS)
+    return rng.random(REGIONS)
+
+
+def test_prices_prove_no_less_than_the_best_plan_is_worth() -> None:
+    rng, exact = np.random.default_rng(0), 0
+    for _ in range(400):
+        kinds, ways = kinds_of(rng)
+        prices = prices_of(rng)
+        best = max(sum(v for v, _, _ in plan) for plan in plans(kinds, ways))
+        bound = most_value(kinds, prices)
+        assert bound == int(bound)
+        assert int(bound) >= best, (kinds, prices)
+        exact += int(bound) == best
+    assert exact
+
+
+def test_prices_prove_no_more_than_the_cheapest_plan_costs() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(400):
+        kinds, ways = kinds_of(rng)
+        prices = prices_of(rng)
+        worth = float(rng.random() * 10.0 ** rng.integers(-18, 19))
+        costs = rng.integers(0, 10 ** int(rng.integers(0, 16)), kinds.problem.can.shape)
+        every = [
+            (
+                sum(v for v, _, _ in plan),
+                sum(int(costs[j, r]) for j, (_, _, r) in enumerate(plan) if r is not None),
+            )
+            for plan in plans(kinds, ways)
+        ]
+        value = every[int(rng.integers(len(every)))][0]
+        least = min(cost for found, cost in every if found >= value)
+        priced = price(kinds, prices, worth, float(costs.max(axis=1).sum()))
+        assert int(priced.least(costs, value)) <= least, (kinds, prices, worth)
+
+
+def test_sums_that_64_bits_cannot_hold_are_exact() -> None:
+    rng, large = np.random.default_rng(2), 10**15
+    kinds, _ = kinds_of(rng)
+    many = Kinds(
+        problem=cast(
+            Problem,
+            SimpleNamespace(
+                can=np.ones((5000, REGIONS), dtype=np.bool_),
+                at=np.full(5000, NONE),
+                remote=np.zeros((5000, REGIONS), dtype=np.int64),
+                wan=kinds.problem.wan,
+            ),
+        ),
+        of_job=np.zeros(5000, dtype=np.int64),
+        at=np.array([NONE]),
+        may_stop=np.array([False]),
+        way_kind=np.array([0, 0]),
+        way_region=np.array([0, 1]),
+        way_option=np.array([0, 0]),
+        way_model=np.array([NONE, NONE]),
+        value=np.array([large, large]),
+        entry_way=np.array([0, 1]),
+        entry_row=np.array([0, 1]),
+        asks=np.array([large, large]),
+        room=np.array([large, large]),
+    )
+    assert most_value(many, np.zeros(2)) == 5000 * large
+    assert most_value(many, np.ones(2)) == 2 * large
+    # Rounded to 1, as a price of a whole milli-GPU has no digits left behind its point.
+    assert most_value(many, np.full(2, 0.6)) >= 2 * large
+    assert most_value(many, np.full(2, 1e18)) >= 2 * large
+
+
+@pytest.mark.parametrize("sense", ["max", "min"])
+def test_bounds_beyond_floats_are_rounded_outward(sense: str) -> None:
+    for number in (2**53 + 1, 2**53 + 3, 10**18 + 1, -(2**53) - 1, 7):
+        rounded = int(outward(number, sense))
+        assert rounded >= number if sense == "max" else rounded <= number
+        assert abs(rounded - number) <= 256
+
+
+def test_a_claimed_bound_is_rounded_within_the_solvers_tolerance() -> None:
+    assert [proven_whole(b, "max") for b in (6.9999999, 7.0000001, 6.99)] == [7, 7, 6]
+    assert [proven_whole(b) for b in (6.9999999, 7.0000001, 7.01)] == [7, 7, 8]
+    scale = Scale(("value",), (1,), (), 1, (), 1)
+    united = United(cast(Round, None), (), (), scale)
+    for certified, proven in ((False, 7), (True, 6)):
+        (told,) = united.bounds(Bound("value", 6.9999999, certified=certified), None)
+        assert (told.value, told.certified) == (proven, certified)
+
+
+@pytest.mark.parametrize("jobs", [7, 900])
+def test_a_round_of_the_largest_values_is_solved_within_its_bounds(jobs: int) -> None:
+    """Seven jobs are decided at once, 900 region by region."""
+    regions = ("a", "b", "c")
+    round_ = Round.model_validate(
+        {
+            "cluster": {
+                "levels": ["region"],
+                "domains": [{"name": r, "level": "region"} for r in regions],
+                "hosts": [
+                    {"name": f"{r}[0-3]", "parent": r, "gpus": 8, "gpu_model": "A"} for r in regions
+                ],
+            },
+            "jobs": [
+                {
+                    "name": f"j{j}",
+                    "options": [{"groups": [{"gpu": 1000 * (1 + j % 3)}], "value": 10**12 - j}],
+                    "reads": [{"dataset": f"d{j % 5}", "gib": 10**9 // 9 - j}],
+                }
+                for j in range(jobs)
+            ],
+            "geo": {
+                "links": [
+                    {"source": s, "target": t, "bandwidth": 10**6, "egress": 1000}
+                    for s in regions
+                    for t in regions
+                    if s != t
+                ],
+                "datasets": [
+                    {"name": f"d{d}", "size": 10**9 - d, "replicas": [regions[d % 3]]}
+                    for d in range(5)
+                ],
+            },
+            "policy": {"formulation": "geo", "terms": ["value", "remote_reads", "egress_cost"]},
+        }
+    )
+    plan = solve_round(round_, time_limit=5, isolation="none")
+    assert verify(round_, plan).ok
+    assert plan.certificate is not None
+    for term in plan.certificate.terms:
+        for bound in (term.certified, term.claimed):
+            if bound is not None:
+                beaten = term.value > int(bound) if term.sense == "max" else term.value < int(bound)
+                assert not beaten, term
+
+
+def test_homes_that_ask_most_are_counted_exactly() -> None:
+    """A thousand times what they ask is beyond 64 bits, and three times it beyond what is told."""
+    regions = ("a", "b")
+    jobs = [
+        {
+            "name": f"j{j}",
+            "options": [{"groups": [{"gpu": 10**9, "count": 10**5 - j}]}],
+            "reads": [{"dataset": "d", "gib": 10**9}],
+        }
+        for j in range(300)
+    ]
+    round_ = Round.model_validate(
+        {
+            "cluster": {
+                "levels": ["region"],
+                "domains": [{"name": r, "level": "region"} for r in regions],
+                "hosts": [
+                    {"name": f"{r}0", "parent": r, "gpus": 8, "gpu_model": "A"} for r in regions
+                ],
+            },
+            "jobs": jobs,
+            "geo": {"datasets": [{"name": "d", "size": 10**9, "replicas": ["a"]}]},
+            "policy": {"formulation": "replicas"},
+        }
+    )
+    problem = compile_replicas(round_)
+    plan = solve_round(round_, time_limit=2, isolation="none")
+    verification = verify(round_, plan)
+    assert verification.ok
+    assert plan.certificate is not None
+    for term in plan.certificate.terms:
+        assert term.bound is None or int(term.bound) <= term.value, term
+    for draft in (greedy(problem), greedy(problem, copying=False)):
+        told = values(problem.wan, draft.layout(problem))
+        assert told["hottest"] == -(-1000 * sum(problem.wan.demand.tolist()) // 8000)
