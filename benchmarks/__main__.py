@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from importlib.util import find_spec
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,16 @@ from benchmarks import (
     shapes,
 )
 from benchmarks.plots import over_cost
-from benchmarks.report import Row, document, failed, figures_table, rows_table, summary_table
+from benchmarks.report import (
+    Row,
+    document,
+    failed,
+    figures_table,
+    keep,
+    kept,
+    rows_table,
+    summary_table,
+)
 
 WIDTH = 1000
 """More than any table needs, on terminals too: a number that is cut is another number."""
@@ -69,7 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns
     -------
-    1 if a row is an error: a run died, a plan is invalid, or a verified plan beats a bound.
+    1 if a row is an error: a run died, a plan is invalid, a verified plan beats a bound, or an
+    engine fell behind.
     """
     parser = _parser()
     options = parser.parse_args(arguments)
@@ -80,13 +91,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         names = ", ".join(dict.fromkeys(case.name for case in cases))
         parser.error(f"--case {options.case!r} matches no case; expected some of {names}")
     terminal = Console(stderr=True)
-    rows = []
+    rows: list[Row] = []
+    known = {} if options.rows is None else kept(options.rows)
     with terminal.status("") as status:
         # A file shows no status, and keeps all lines.
         tell = status.update if terminal.is_terminal else partial(terminal.print, soft_wrap=True)
-        for row in benchmark.run(chosen, quick=options.quick):
-            rows.append(row)
-            tell(f"{row.round_name} {row.method}: {row.status}")
+        for name, alike in groupby(chosen, key=lambda case: case.name):
+            found = known.get(name, [])
+            rows += found
+            for row in () if name in known else benchmark.run(list(alike), quick=options.quick):
+                found.append(row)
+                rows.append(row)
+                tell(f"{row.round_name} {row.method}: {row.status}")
+            if options.rows is not None and name not in known:
+                keep(options.rows, name, found)
         tell("calibration")
         made = document(options.name, rows)
     if options.json:
@@ -119,6 +137,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="few cases, done within a minute")
     parser.add_argument(
         "--case", default="*", metavar="PATTERN", help="only cases of such a name (with * and ?)"
+    )
+    parser.add_argument(
+        "--rows",
+        type=Path,
+        metavar="FILE",
+        help="append the rows of each case to FILE, and do not run cases that it has",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document, no tables")
     parser.add_argument("--plot", type=_picture, metavar="FILE", help="also draw FILE (.png, .svg)")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 from rich import box
@@ -21,6 +23,8 @@ __all__ = [
     "document",
     "failed",
     "figures_table",
+    "keep",
+    "kept",
     "rows_table",
     "summary_table",
 ]
@@ -88,6 +92,22 @@ def document(benchmark: str, rows: Sequence[Row]) -> Document:
         "calibration": calibration(),
         "rows": [asdict(row) for row in rows],
     }
+
+
+def keep(file: Path, case: str, rows: Sequence[Row]) -> None:
+    """Append the rows of a case to a file, as a line of their own."""
+    with file.open("a", encoding="utf-8") as out:
+        out.write(json.dumps({"case": case, "rows": [asdict(row) for row in rows]}) + "\n")
+
+
+def kept(file: Path) -> dict[str, list[Row]]:
+    """Return the rows that a file has of each case; none if there is no such file."""
+    if not file.exists():
+        return {}
+    found: dict[str, list[Row]] = {}
+    for line in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
+        found.setdefault(line["case"], []).extend(Row(**row) for row in line["rows"])
+    return found
 
 
 def failed(rows: Iterable[Row]) -> bool:

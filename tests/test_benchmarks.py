@@ -346,29 +346,71 @@ def test_the_plot_of_scale_has_a_line_per_mix_and_method(bench, tmp_path, ending
 
 
 def test_engine_and_solve_round_decide_the_same_rounds(bench):
-    case = bench.incremental.Case(64, 20, "easy", rounds=2, seconds=1.0)
+    case = bench.incremental.Case(64, 20, "easy", seed=0, rounds=2, seconds=1.0)
     engine, alone = bench.incremental.run([case], quick=True)
     assert (engine.method, alone.method) == ("engine", "placewright")
     assert engine.figures["rounds"] == 2
-    assert 0 < engine.figures["median ratio"] <= engine.figures["worst ratio"]
+    assert engine.figures["behind"] == 0
+    assert engine.figures["median"] <= engine.figures["below % of GPUs, worst"]
+    assert 0 < engine.figures["ratio, median"] <= engine.figures["ratio, worst"]
     for row in (engine, alone):
-        assert (row.case, row.term, row.note) == ("easy-64-20", "value", "")
+        assert (row.case, row.seed, row.term, row.note) == ("easy-64-20", 0, "value", "")
         assert row.value <= min(engine.bound, alone.bound)
         assert min(row.seconds, row.cpu_seconds, row.peak_mib) > 0
     assert not bench.report.failed([engine, alone])
 
 
-def test_a_plan_of_an_engine_that_beats_a_bound_is_an_error_row(bench, monkeypatch):
-    def answer(value, bound):
-        return bench.baselines.Answer("feasible", "value", value, bound), 1.0, 2.0
+def played_rounds(bench, monkeypatch, *, engine, alone, bound):
+    """The rows of a case of 512 GPUs with one round that ended with these values."""
 
-    played = [bench.incremental.Played(answer(12, None), answer(10, 11.0))]
-    run = bench.measure.Measured(played, 1.0, 2.0, 3.0)
+    def call(value):
+        answer = bench.baselines.Answer("feasible", "value", value, bound)
+        return bench.incremental.Call(answer, 1.0, 2.0)
+
+    one = bench.incremental.Played(512, call(engine), tuple(call(value) for value in alone))
+    run = bench.measure.Measured([one], 1.0, 2.0, 3.0)
     monkeypatch.setattr(bench.incremental, "measured", lambda *_: [run])
-    rows = list(bench.incremental.run(bench.incremental.cases(quick=True), quick=True))
+    return list(bench.incremental.run(bench.incremental.cases(quick=True), quick=True))
+
+
+def test_a_plan_of_an_engine_that_beats_a_bound_is_an_error_row(bench, monkeypatch):
+    rows = played_rounds(bench, monkeypatch, engine=12, alone=(10, 10), bound=11.0)
     assert [row.status for row in rows] == ["feasible", "feasible", "error"]
     assert rows[-1].note == "round 0: verified value 12 beats 11.0"
     assert bench.report.failed(rows)
+
+
+def test_an_engine_that_is_behind_both_solves_from_scratch_is_an_error_row(bench, monkeypatch):
+    rows = played_rounds(bench, monkeypatch, engine=18_000, alone=(42_000, 34_000), bound=5e4)
+    assert [row.status for row in rows] == ["feasible", "feasible", "error"]
+    assert rows[-1].note.startswith("round 0: 4.688 % of the GPUs below a solve from scratch")
+    assert rows[0].figures["behind"] == 1
+    assert rows[0].figures["spread, worst"] == pytest.approx(1.5625)
+
+
+def test_an_engine_within_the_spread_and_the_tolerance_is_not_behind(bench, monkeypatch):
+    rows = played_rounds(bench, monkeypatch, engine=33_500, alone=(42_000, 34_000), bound=5e4)
+    assert rows[0].figures["behind"] == 0
+    assert not bench.report.failed(rows)
+
+
+def test_cases_whose_rows_are_kept_are_not_run_again(bench, monkeypatch, capsys, tmp_path):
+    tried = []
+
+    def run(cases, *, quick):
+        tried.extend(case.name for case in cases)
+        for case in cases:
+            yield bench.report.Row(case.name, "method", 0, "skipped", figures={"rounds": 1.0})
+
+    benchmark = bench.main.Benchmark(bench.incremental.cases, run, None)
+    monkeypatch.setitem(bench.main.BENCHMARKS, "incremental", benchmark)
+    file = str(tmp_path / "rows.jsonl")
+    assert bench.main.main(["incremental", "--case", "easy-512-*-0", "--rows", file]) == 0
+    capsys.readouterr()
+    assert bench.main.main(["incremental", "--case", "easy-512-*", "--rows", file, "--json"]) == 0
+    assert tried == [f"easy-512-400-{seed}" for seed in range(3)]
+    printed = json.loads(capsys.readouterr().out)
+    assert [row["case"] for row in printed["rows"]] == tried
 
 
 def test_every_function_of_a_stage_exists(bench):
