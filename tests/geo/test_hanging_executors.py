@@ -202,9 +202,10 @@ with open_executor("local:2") as pool:
     while len(children) < 2:
         children = [r._child for r in pool._runners if r._child is not None and r._task]
         time.sleep(0.05)
-    print(*(c.process.pid for c in children), *(c.scratch for c in children), flush=True)
+    # Before the test may send one: what starts the suite may have SIGINT ignored.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    print(*(c.process.pid for c in children), *(c.scratch for c in children), flush=True)
     time.sleep(3600)
 """
 
