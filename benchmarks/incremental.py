@@ -28,15 +28,16 @@ from placewright.solver.usage import usage
 
 __all__ = ["Call", "Case", "Played", "cases", "play", "run"]
 
-SIZES = ((512, 400, 30, 3), (4_096, 1_000, 30, 3), (16_384, 3_000, 10, 1), (100_000, 10_000, 10, 1))
-"""GPUs, pending jobs, rounds, and how many seeds."""
+SIZES = (
+    (512, 400, 30, 3, 4.0),
+    (4_096, 1_000, 30, 3, 10.0),
+    (16_384, 3_000, 10, 1, 10.0),
+    (100_000, 10_000, 10, 1, 15.0),
+)
+"""GPUs, pending jobs, rounds, how many seeds, and the time limit of a round in seconds."""
 
 MIXES: tuple[MixName, ...] = ("easy", "hard", "tight")
-QUICK_ROUNDS = 10
-SECONDS, QUICK_SECONDS = 10.0, 2.0
-"""Time limits of a round; the largest ones have more."""
-
-MOST_SECONDS = {100_000: 15.0}
+QUICK_ROUNDS, QUICK_SECONDS = 10, 2.0
 COLD_SEEDS = (0, 1)
 """Of the two solves from scratch, whose distance says how far chance decides."""
 
@@ -148,8 +149,8 @@ def cases(*, quick: bool) -> list[Case]:
         gpus, jobs, *_ = SIZES[0]
         return [Case(gpus, jobs, "hard", 0, QUICK_ROUNDS, QUICK_SECONDS)]
     return [
-        Case(gpus, jobs, mix, seed, rounds, MOST_SECONDS.get(gpus, SECONDS))
-        for gpus, jobs, rounds, seeds in SIZES
+        Case(gpus, jobs, mix, seed, rounds, seconds)
+        for gpus, jobs, rounds, seeds, seconds in SIZES
         for mix in MIXES
         for seed in range(seeds)
     ]
