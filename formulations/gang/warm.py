@@ -122,7 +122,11 @@ class Warm:
         yield from trivial_bounds(problem)
         yield from bounds
         yield from moving(session, problem, CountModel(*solved.model), solved.outcome, placement)
-        yield from later_bounds(session, *solved.model)
+        if not session.proven and not session.expired():
+            # With other patterns the search may end elsewhere.
+            yield from run(problem, session)
+        else:
+            yield from later_bounds(session, *solved.model)
         if session.best is not None:
             gained = session.best[VALUE] - before
             self._searched = _Searched(_distance(problem, session), gained)

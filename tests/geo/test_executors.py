@@ -89,11 +89,18 @@ def dying_once(grave: Path) -> Callable[..., tuple[Any, ...]]:
 
 @pytest.fixture(scope="module")
 def dask_address() -> Iterator[str]:
-    """The address of a cluster of two worker processes, without what comes before the host."""
+    """The address of a cluster of two worker processes, without what comes before the host.
+
+    It gives a task up after its second dead worker: each takes seconds to start anew.
+    """
     distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-    ) as cluster:
+    dask = pytest.importorskip("dask")
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster,
+    ):
         yield cluster.scheduler_address.removeprefix("tcp://")
 
 
