@@ -4,7 +4,7 @@ The running jobs are the last plan. They stay, but for those that make way where
 worth more, and for exchanges that mend holes. The prices of the last linear relaxation bound that;
 if the plan is not near this bound, the relaxation is solved again, from the patterns of the last
 one and of the plan. Then the search goes on from there as in a round that stands alone, unless it
-would gain little as far as is known.
+would gain little as far as is known, and from scratch where that leaves the gap open.
 """
 
 from __future__ import annotations
@@ -122,11 +122,11 @@ class Warm:
         yield from trivial_bounds(problem)
         yield from bounds
         yield from moving(session, problem, CountModel(*solved.model), solved.outcome, placement)
-        if not session.proven and not session.expired():
+        if session.best is None or session.close_enough(session.best[VALUE]):
+            yield from later_bounds(session, *solved.model)
+        elif not session.expired():
             # With other patterns the search may end elsewhere.
             yield from run(problem, session)
-        else:
-            yield from later_bounds(session, *solved.model)
         if session.best is not None:
             gained = session.best[VALUE] - before
             self._searched = _Searched(_distance(problem, session), gained)
