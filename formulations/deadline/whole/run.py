@@ -7,7 +7,6 @@ a small round it is also asked what other choice can be placed.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import floor
 
 from placewright.formulations.deadline.admission import ADMITTED, BROKEN
 from placewright.formulations.deadline.compile import Admission
@@ -21,9 +20,9 @@ from placewright.formulations.gang.exact.expand import expand_into
 from placewright.formulations.gang.exact.model import size_of
 from placewright.formulations.gang.placing.naming import displacing, named
 from placewright.formulations.gang.placing.placement import Placement
+from placewright.formulations.gang.terms import SENSE
 from placewright.formulations.session import (
     HOLD_SLACK,
-    SHARPNESS,
     Bound,
     Candidate,
     Session,
@@ -57,7 +56,7 @@ def decide(admission: Admission, session: Session) -> Iterator[Candidate | Bound
             return
         bound = outcome.bound
         if bound is not None and term in (BROKEN, ADMITTED) and not gangs.leaving:
-            yield Bound(term, _whole(term, bound), tuple(held))
+            yield Bound(term, proven_whole(bound, SENSE[term]), tuple(held))
         if outcome.values is None or outcome.objective is None:
             return
         start = outcome.values
@@ -65,13 +64,6 @@ def decide(admission: Admission, session: Session) -> Iterator[Candidate | Bound
         whole.model.hold(term, held[-1][1], HOLD_SLACK)
         if term != BROKEN:
             yield _plan(whole, gangs, start, offers)
-
-
-def _whole(term: str, bound: float) -> float:
-    """Return the whole number that a solver's bound proves."""
-    if term == BROKEN:
-        return float(proven_whole(bound))
-    return float(floor(bound + SHARPNESS * max(1.0, abs(bound))))
 
 
 def _plan(whole: Whole, gangs: Gangs, values: Floats, offers: Offers) -> Candidate:
