@@ -97,14 +97,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # A file shows no status, and keeps all lines.
         tell = status.update if terminal.is_terminal else partial(terminal.print, soft_wrap=True)
         for name, alike in groupby(chosen, key=lambda case: case.name):
-            found = known.get(name, [])
-            rows += found
-            for row in () if name in known else benchmark.run(list(alike), quick=options.quick):
-                found.append(row)
+            if name in known:
+                rows += known[name]
+                continue
+            before = len(rows)
+            for row in benchmark.run(list(alike), quick=options.quick):
                 rows.append(row)
                 tell(f"{row.round_name} {row.method}: {row.status}")
-            if options.rows is not None and name not in known:
-                keep(options.rows, name, found)
+            if options.rows is not None:
+                keep(options.rows, name, rows[before:])
         tell("calibration")
         made = document(options.name, rows)
     if options.json:
