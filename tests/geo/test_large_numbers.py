@@ -18,12 +18,47 @@ from placewright.formulations.replicas.compile import compile_replicas
 from placewright.formulations.replicas.placing import greedy
 from placewright.formulations.replicas.values import values
 from placewright.formulations.session import Bound, outward, proven_whole
+from placewright.formulations.wan.compile import Ints
 from placewright.instances.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 
 NONE = -1
 REGIONS = 2
+
+
+def anywhere(of_job: Ints, value: Ints, asks: Ints, room: Ints) -> Kinds:
+    """Return kinds of jobs that may all run in each region, with a row of what there is in it.
+
+    `of_job` are (jobs,), `value` and `asks` (kinds,), `room` is (regions,).
+    """
+    can = np.ones((len(of_job), REGIONS), dtype=np.bool_)
+    nowhere = np.full(len(value), NONE)
+    way_kind = np.repeat(np.arange(len(value)), REGIONS)
+    way_region = np.tile(np.arange(REGIONS), len(value))
+    return Kinds(
+        problem=cast(
+            Problem,
+            SimpleNamespace(
+                can=can,
+                at=np.full(len(of_job), NONE),
+                remote=np.zeros(can.shape, dtype=np.int64),
+                wan=SimpleNamespace(regions=("east", "west")),
+            ),
+        ),
+        of_job=of_job,
+        at=nowhere,
+        may_stop=np.zeros(len(value), dtype=np.bool_),
+        way_kind=way_kind,
+        way_region=way_region,
+        way_option=np.zeros_like(way_kind),
+        way_model=np.full_like(way_kind, NONE),
+        value=value[way_kind],
+        entry_way=np.arange(len(way_kind)),
+        entry_row=way_region,
+        asks=asks[way_kind],
+        room=room,
+    )
 
 
 def kinds_of(rng: np.random.Generator) -> tuple[Kinds, Any]:
@@ -34,31 +69,7 @@ def kinds_of(rng: np.random.Generator) -> tuple[Kinds, Any]:
     count = int(rng.integers(1, 5))
     most = 10 ** int(rng.integers(0, 16))
     value, asks = rng.integers(0, most, count, endpoint=True), rng.integers(0, most, count)
-    room = rng.integers(0, 2 * most, REGIONS)
-    way_kind = np.repeat(np.arange(count), REGIONS)
-    kinds = Kinds(
-        problem=cast(
-            Problem,
-            SimpleNamespace(
-                can=np.ones((count, REGIONS), dtype=np.bool_),
-                at=np.full(count, NONE),
-                remote=np.zeros((count, REGIONS), dtype=np.int64),
-                wan=SimpleNamespace(regions=("east", "west")),
-            ),
-        ),
-        of_job=np.arange(count),
-        at=np.full(count, NONE),
-        may_stop=np.zeros(count, dtype=np.bool_),
-        way_kind=way_kind,
-        way_region=np.tile(np.arange(REGIONS), count),
-        way_option=np.zeros_like(way_kind),
-        way_model=np.full_like(way_kind, NONE),
-        value=value[way_kind],
-        entry_way=np.arange(len(way_kind)),
-        entry_row=np.tile(np.arange(REGIONS), count),
-        asks=asks[way_kind],
-        room=room,
-    )
+    kinds = anywhere(np.arange(count), value, asks, rng.integers(0, 2 * most, REGIONS))
     ways = [
         [(0, 0, None), *((int(v), int(a), r) for r in range(REGIONS))]
         for v, a in zip(value, asks, strict=True)
@@ -121,31 +132,9 @@ def test_prices_prove_no_more_than_the_cheapest_plan_costs() -> None:
 
 
 def test_sums_that_64_bits_cannot_hold_are_exact() -> None:
-    rng, large = np.random.default_rng(2), 10**15
-    kinds, _ = kinds_of(rng)
-    many = Kinds(
-        problem=cast(
-            Problem,
-            SimpleNamespace(
-                can=np.ones((5000, REGIONS), dtype=np.bool_),
-                at=np.full(5000, NONE),
-                remote=np.zeros((5000, REGIONS), dtype=np.int64),
-                wan=kinds.problem.wan,
-            ),
-        ),
-        of_job=np.zeros(5000, dtype=np.int64),
-        at=np.array([NONE]),
-        may_stop=np.array([False]),
-        way_kind=np.array([0, 0]),
-        way_region=np.array([0, 1]),
-        way_option=np.array([0, 0]),
-        way_model=np.array([NONE, NONE]),
-        value=np.array([large, large]),
-        entry_way=np.array([0, 1]),
-        entry_row=np.array([0, 1]),
-        asks=np.array([large, large]),
-        room=np.array([large, large]),
-    )
+    large = 10**15
+    one = np.array([large])
+    many = anywhere(np.zeros(5000, dtype=np.int64), one, one, np.full(REGIONS, large))
     assert most_value(many, np.zeros(2)) == 5000 * large
     assert most_value(many, np.ones(2)) == 2 * large
     # Rounded to 1, as a price of a whole milli-GPU has no digits left behind its point.
@@ -171,41 +160,45 @@ def test_a_claimed_bound_is_rounded_within_the_solvers_tolerance() -> None:
         assert (told.value, told.certified) == (proven, certified)
 
 
+def round_of(hosts: dict[str, int], jobs: list[dict[str, Any]], **fields: Any) -> Round:
+    """Regions of so many hosts of eight GPUs each."""
+    cluster = {
+        "levels": ["region"],
+        "domains": [{"name": r, "level": "region"} for r in hosts],
+        "hosts": [
+            {"name": f"{r}[0-{count - 1}]", "parent": r, "gpus": 8, "gpu_model": "A"}
+            for r, count in hosts.items()
+        ],
+    }
+    return Round.model_validate({"cluster": cluster, "jobs": jobs, **fields})
+
+
 @pytest.mark.parametrize("jobs", [7, 900])
 def test_a_round_of_the_largest_values_is_solved_within_its_bounds(jobs: int) -> None:
     """Seven jobs are decided at once, 900 region by region."""
     regions = ("a", "b", "c")
-    round_ = Round.model_validate(
-        {
-            "cluster": {
-                "levels": ["region"],
-                "domains": [{"name": r, "level": "region"} for r in regions],
-                "hosts": [
-                    {"name": f"{r}[0-3]", "parent": r, "gpus": 8, "gpu_model": "A"} for r in regions
-                ],
-            },
-            "jobs": [
-                {
-                    "name": f"j{j}",
-                    "options": [{"groups": [{"gpu": 1000 * (1 + j % 3)}], "value": 10**12 - j}],
-                    "reads": [{"dataset": f"d{j % 5}", "gib": 10**9 // 9 - j}],
-                }
-                for j in range(jobs)
+    round_ = round_of(
+        dict.fromkeys(regions, 4),
+        [
+            {
+                "name": f"j{j}",
+                "options": [{"groups": [{"gpu": 1000 * (1 + j % 3)}], "value": 10**12 - j}],
+                "reads": [{"dataset": f"d{j % 5}", "gib": 10**9 // 9 - j}],
+            }
+            for j in range(jobs)
+        ],
+        geo={
+            "links": [
+                {"source": s, "target": t, "bandwidth": 10**6, "egress": 1000}
+                for s in regions
+                for t in regions
+                if s != t
             ],
-            "geo": {
-                "links": [
-                    {"source": s, "target": t, "bandwidth": 10**6, "egress": 1000}
-                    for s in regions
-                    for t in regions
-                    if s != t
-                ],
-                "datasets": [
-                    {"name": f"d{d}", "size": 10**9 - d, "replicas": [regions[d % 3]]}
-                    for d in range(5)
-                ],
-            },
-            "policy": {"formulation": "geo", "terms": ["value", "remote_reads", "egress_cost"]},
-        }
+            "datasets": [
+                {"name": f"d{d}", "size": 10**9 - d, "replicas": [regions[d % 3]]} for d in range(5)
+            ],
+        },
+        policy={"formulation": "geo", "terms": ["value", "remote_reads", "egress_cost"]},
     )
     plan = solve_round(round_, time_limit=5, isolation="none")
     assert verify(round_, plan).ok
@@ -219,7 +212,6 @@ def test_a_round_of_the_largest_values_is_solved_within_its_bounds(jobs: int) ->
 
 def test_homes_that_ask_most_are_counted_exactly() -> None:
     """A thousand times what they ask is beyond 64 bits, and three times it beyond what is told."""
-    regions = ("a", "b")
     jobs = [
         {
             "name": f"j{j}",
@@ -228,19 +220,11 @@ def test_homes_that_ask_most_are_counted_exactly() -> None:
         }
         for j in range(300)
     ]
-    round_ = Round.model_validate(
-        {
-            "cluster": {
-                "levels": ["region"],
-                "domains": [{"name": r, "level": "region"} for r in regions],
-                "hosts": [
-                    {"name": f"{r}0", "parent": r, "gpus": 8, "gpu_model": "A"} for r in regions
-                ],
-            },
-            "jobs": jobs,
-            "geo": {"datasets": [{"name": "d", "size": 10**9, "replicas": ["a"]}]},
-            "policy": {"formulation": "replicas"},
-        }
+    round_ = round_of(
+        {"a": 1, "b": 1},
+        jobs,
+        geo={"datasets": [{"name": "d", "size": 10**9, "replicas": ["a"]}]},
+        policy={"formulation": "replicas"},
     )
     problem = compile_replicas(round_)
     plan = solve_round(round_, time_limit=2, isolation="none")
