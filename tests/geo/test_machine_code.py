@@ -215,7 +215,11 @@ def test_all_that_is_called_is_there_then(drawn: Round) -> None:
         assert len(function.signatures) == 1  # type: ignore[attr-defined]
 
 
-def test_nothing_is_made_where_only_what_is_kept_may_be_loaded() -> None:
+def test_nothing_is_made_where_only_what_is_kept_may_be_loaded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # Not beside this file, where the next run would find it.
+    monkeypatch.setattr(compiled.numba.config, "CACHE_DIR", str(tmp_path))
     doubled = compiled.compiled(double)
     with compiled.only_kept(), pytest.raises(compiled.NotKeptError):
         doubled(2)
