@@ -98,7 +98,7 @@ class Prices:
         problem = self.problem
         total = int(self.most.sum())
         for c, number in zip(problem.classes, problem.floating.tolist(), strict=True):
-            total += number * max(0, *(self._scaled(choice) for choice in c.choices))
+            total += number * max(0, *(self._margin(choice) for choice in c.choices))
             if c.running:
                 total -= number * c.choices[0].value * SCALE
         return problem.certified("value", Fraction(total, SCALE))
@@ -109,14 +109,11 @@ class Prices:
         It is worth more than the prices of its tasks; or as much, if it lacks whole hosts together:
         the GPUs may be free, one here and one there.
         """
-        margin = self._scaled(choice)
+        margin = self._margin(choice)
         return margin > 0 or (margin == 0 and not choice.single)
 
-    def margin(self, choice: Choice) -> float:
-        """Return what an option is worth above the prices of its tasks, in units of value."""
-        return self._scaled(choice) / SCALE
-
-    def _scaled(self, choice: Choice) -> int:
+    def _margin(self, choice: Choice) -> int:
+        """Return what an option is worth above the prices of its tasks, in `SCALE` parts."""
         tasks = sum(g.count * int(self.price[g.shape]) for g in choice.groups)
         return choice.value * SCALE - tasks
 

@@ -3,8 +3,8 @@
 The running jobs are the last plan. They stay, but for those that make way where a waiting job is
 worth more, and for exchanges that mend holes. The prices of the last linear relaxation bound that;
 if the plan is not near this bound, the relaxation is solved again, from the patterns of the last
-one and of the plan. Then the search goes on from there as in a round that stands alone, unless it
-would gain little as far as is known, and from scratch where that leaves the gap open.
+one and of the plan. Unless little is left between the plan and its bound, the search then goes on
+from there as in a round that stands alone, and from scratch while that leaves the gap open.
 """
 
 from __future__ import annotations
@@ -51,38 +51,33 @@ ADAPTED = "adapted"
 NEAR = 9e-4
 """Gap at which what the last prices prove is enough, and no linear program is solved."""
 
-TOLERANCE = 2.5e-4
+TOLERANCE = 2e-4
 """Part of the value of all that runs for which no search is made."""
-
-ROUNDS = 8
-"""Rounds after which is measured anew what a search finds."""
 
 KEPT_PATTERNS = 5_000
 """Patterns of least loss at the relaxation's prices that the next round begins with."""
 
 
 class Warm:
-    """The gang formulation of an engine; remembers prices, patterns, and what a search found."""
+    """The gang formulation of an engine; remembers prices and patterns from round to round."""
 
     def __init__(self) -> None:
         self._known: _Known | None = None
-        self._searched: _Searched | None = None
+        self._begun = False
 
     def __call__(self, problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
         """Yield plans and bounds, as `run` does."""
-        if self._searched is not None and not session.expired() and _applies(problem):
+        if self._begun and not session.expired() and _applies(problem):
             try:
-                yield from self._adapt(problem, session, self._searched)
+                yield from self._adapt(problem, session)
             except Exception as error:  # noqa: BLE001 - a fault here must not cost the plan
                 session.degraded.append(f"adapted: {type(error).__name__}: {error}")
         if session.best is None:
             yield from run(problem, session)
-            self._searched = _Searched(_distance(problem, session), np.inf)
+            self._begun = True
 
-    def _adapt(
-        self, problem: Problem, session: Session, searched: _Searched
-    ) -> Iterator[Candidate | Bound]:
-        """Adapt the last plan, and search on unless that would gain little.
+    def _adapt(self, problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
+        """Adapt the last plan, and search on unless little can be gained.
 
         Yields nothing if host patterns do not apply.
         """
@@ -111,13 +106,11 @@ class Warm:
             _improve(session, other, prices)
             placement = max(placement, other, key=lambda p: p.value)
         bound = min((bound.value for bound in bounds), default=np.inf)
-        if solved is None or self._suffices(session, placement, prices, bound, searched):
+        if solved is None or _suffices(session, placement, bound):
             yield candidate(placement, ADAPTED, final=True)
             yield from trivial_bounds(problem)
             yield from bounds
-            self._searched = searched.later(_distance(problem, session))
             return
-        before = placement.value
         yield candidate(placement, ADAPTED)
         yield from trivial_bounds(problem)
         yield from bounds
@@ -127,41 +120,6 @@ class Warm:
         elif not session.expired():
             # With other patterns the search may end elsewhere.
             yield from run(problem, session)
-        if session.best is not None:
-            gained = session.best[VALUE] - before
-            self._searched = _Searched(_distance(problem, session), gained)
-
-    def _suffices(
-        self,
-        session: Session,
-        placement: Placement,
-        prices: Prices | None,
-        bound: float,
-        searched: _Searched,
-    ) -> bool:
-        """Whether a search would gain little beyond an adapted plan, as far as is known.
-
-        Either the bound says so. Or the last search gained little, the plan is about as near to
-        the bound as that left it, and nobody waits whose start alone would be worth a search.
-        """
-        problem, value = placement.problem, placement.value
-        little = TOLERANCE * (problem.running_value + abs(value))
-        distance = bound - value
-        if distance <= little or near(bound, value, session.gap):
-            return True
-        worths = problem.offers.value
-        return (
-            prices is not None
-            and searched.rounds < ROUNDS
-            and searched.gained <= little
-            and distance <= searched.distance + little
-            and little >= min(worths[worths > 0].tolist(), default=np.inf)
-            and not any(
-                prices.margin(choice) > little
-                for c, waiting in zip(problem.classes, placement.waiting, strict=True)
-                for choice in (c.choices if waiting else ())
-            )
-        )
 
     def _solve(
         self, problem: Problem, session: Session, empty: Placement, placement: Placement
@@ -194,11 +152,10 @@ def _proven(bounds: Iterable[Bound], placement: Placement, gap: float) -> bool:
     return any(near(bound.value, placement.value, gap) for bound in bounds)
 
 
-def _distance(problem: Problem, session: Session) -> float:
-    """Return how far the best plan is from the bound of the first term."""
-    if session.best is None or session.first_bound is None:
-        return np.inf
-    return abs(session.first_bound - session.best[problem.terms[0]])
+def _suffices(session: Session, placement: Placement, bound: float) -> bool:
+    """Whether no search could gain more than little: by its bound, the plan is near the best."""
+    little = TOLERANCE * (placement.problem.running_value + abs(placement.value))
+    return bound - placement.value <= little or near(bound, placement.value, session.gap)
 
 
 def _mend(session: Session, placement: Placement, prices: Prices | None) -> None:
@@ -230,22 +187,6 @@ def _applies(problem: Problem) -> bool:
         and not problem.vacate.any()
         and not small(problem)
     )
-
-
-class _Searched(NamedTuple):
-    """What a search left and found.
-
-    Its distance to the bound, or that of a later plan that was nearer; what it gained over the
-    adapted plan; and the rounds since then.
-    """
-
-    distance: float
-    gained: float
-    rounds: int = 0
-
-    def later(self, distance: float) -> Self:
-        """Return what is known of it a round later, with a plan so far from the bound."""
-        return self._replace(distance=min(self.distance, distance), rounds=self.rounds + 1)
 
 
 class _Solved(NamedTuple):

@@ -7,7 +7,7 @@ import multiprocessing
 import random
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -152,6 +152,40 @@ def test_a_fault_in_what_an_engine_does_alone_costs_no_plan(
     plan = engine.round(churn(engine.state, 0))
     holds(engine, plan)
     assert any("adapted" in said for said in certificate_of(plan).degraded)
+
+
+def test_an_engine_searches_in_each_round_whose_gap_is_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
+    round_ = generate_round(512, 400, mix="tight")
+    engine = Engine(round_, isolation="none", time_limit=60, gap=0.1)
+    holds(engine, engine.round())
+    # Of what runs that is more than the smallest job, 1,000, and less than 2,000.
+    monkeypatch.setattr(warm, "TOLERANCE", 6e-4)
+    searches: list[str] = []
+
+    def nothing(name: str) -> Callable[..., Iterator[Candidate]]:
+        def search(*_: Any) -> Iterator[Candidate]:
+            searches.append(name)
+            yield from ()
+
+        return search
+
+    # Searches that gain nothing, one round after the other.
+    monkeypatch.setattr(warm, "moving", nothing("moving"))
+    monkeypatch.setattr(warm, "run", nothing("run"))
+    opened = 0
+    for number in range(4):
+        searches.clear()
+        plan = engine.round(churn(engine.state, number, share=200))
+        holds(engine, plan)
+        (first, *_) = certificate_of(plan).terms
+        assert first.bound is not None
+        if first.bound - first.value >= 2_000:
+            opened += 1
+            assert searches == ["moving", "run"]
+    assert opened > 1
 
 
 def test_what_leaves_may_have_run_or_waited() -> None:
