@@ -8,6 +8,7 @@ from itertools import count
 import numpy as np
 
 from placewright.formulations.replicas.draft import Draft
+from placewright.formulations.replicas.evening import evened
 from placewright.formulations.replicas.placing import Placing, housed, usual_order
 from placewright.formulations.replicas.problem import Layout, Problem
 from placewright.formulations.session import DataPlan, Flow
@@ -38,7 +39,7 @@ def carry(problem: Problem, draft: Draft, refused: Bools) -> tuple[Draft, DataPl
         refused |= lost & ~problem.now
         known = transfers.flows
         copies = problem.may_hold & ~refused & (attempt < ANEW)
-        draft = _without(problem, draft, lost, copies)
+        draft = evened(problem, _without(problem, draft, lost, copies))
     return draft, _plan(layout, transfers), refused
 
 

@@ -15,6 +15,7 @@ from placewright.formulations.replicas.bounds import bounds, places_of, relaxed_
 from placewright.formulations.replicas.carrying import carry, too_large
 from placewright.formulations.replicas.draft import Draft
 from placewright.formulations.replicas.dropping import balanced
+from placewright.formulations.replicas.evening import evened
 from placewright.formulations.replicas.exact import exact, is_small
 from placewright.formulations.replicas.frugal import only_ways
 from placewright.formulations.replicas.guides import guide
@@ -91,7 +92,7 @@ class Relocation:
 
     def __init__(self, problem: Problem, session: Session) -> None:
         self.problem, self.session = problem, session
-        self._draft: Draft
+        self._draft = evened(problem, greedy(problem, copying=False))
         self._refused = np.zeros_like(problem.now)
         self._places: Places | None = None
 
@@ -102,8 +103,8 @@ class Relocation:
 
     def steps(self) -> Iterator[Candidate | Bound]:
         """Yield candidates and bounds."""
-        yield self._candidate(greedy(self.problem, copying=False), "as it lies")
-        draft = greedy(self.problem)
+        yield self._candidate(self._draft, "as it lies")
+        draft = evened(self.problem, greedy(self.problem))
         yield self._candidate(draft, "greedy")
         if not self.session.expired():
             yield from self._bettering(draft)
@@ -163,7 +164,7 @@ class Relocation:
                 break
 
     def _tree(self) -> Places | None:
-        """Return the tree of where the largest data goes, at what the last candidate overloads."""
+        """Return the tree of where the largest data goes, at what the best draft overloads."""
         if self.problem.terms[:3] != ("overload", *DATA):
             return None
         overload, _, _ = self._rank(self._draft)
@@ -188,7 +189,7 @@ class Relocation:
 
         may_hold = self.problem.may_hold & ~self._refused & ~self._elsewhere(run)
         annealing = Annealing(self.problem, draft, may_hold, self.session.seed + run)
-        found = annealing.run(self.session, ANNEALING * seconds)
+        found = evened(self.problem, annealing.run(self.session, ANNEALING * seconds))
         search = Neighbours(self.problem, self.session, found, None)
         search.learn(found, self._refused)
         search.fit(FITTING * seconds)
@@ -218,10 +219,10 @@ class Relocation:
             found = self._annealed(draft, seconds, run)
             found = self._crossed(found, CROSSING * seconds)
             if self._rank(found) < self._rank(self._draft):
-                yield self._bettered(found, "crossing")
+                yield self._candidate(found, "crossing")
 
     def _crossed(self, draft: Draft, seconds: float) -> Draft:
-        """Return the better of a draft and the last candidate, crossed with the other one."""
+        """Return the better of a draft and the best so far, crossed with the other one."""
         best, other = sorted((self._draft, draft), key=self._rank)
         search = Neighbours(self.problem, self.session, best, None)
         search.learn(best, self._refused)
@@ -231,14 +232,14 @@ class Relocation:
     def _guided(self, reserve: float) -> Generator[Candidate, None, Floats | None]:
         """Choose among replicas that a point of the program has; return these, None without one.
 
-        Only among these if the point is better than the last candidate; then among those of both,
-        and what the relaxation has. What links refuse beside copies of the last candidate may do
-        beside what the point does.
+        Only among these if the point is better than the best draft; then among those of both, and
+        what the relaxation has. What links refuse beside copies of that draft may do beside what
+        the point does.
         """
         problem, session, before = self.problem, self.session, self._draft
         self._refused = self._too_large.copy()
         seconds = GUIDES * (session.remaining() - reserve)
-        guides = guide(problem, session, before, self._refused, seconds)
+        guides = guide(problem, session, before, self._refused, seconds) if seconds > 0 else None
         if guides is None:
             return None
 
@@ -254,10 +255,10 @@ class Relocation:
                 search.fit(left(CHOOSING))
                 found = self._crossed(search.draft, left(CHOOSING))
                 if self._rank(found) < self._rank(before):
-                    yield self._bettered(found, "branching")
+                    yield self._candidate(found, "branching")
             search.learn(self._draft, self._refused)
         if search.cross(guides.chosen | guides.relaxed, left(WIDENING)):
-            yield self._bettered(search.draft, "branching")
+            yield self._candidate(search.draft, "branching")
         return guides.chosen.astype(np.float64)
 
     def _rank(self, draft: Draft) -> tuple[int, int, int]:
@@ -266,7 +267,7 @@ class Relocation:
     def _search(
         self, relaxed: Floats | None, reserve: float, stop: Callable[[], bool] = lambda: False
     ) -> Iterator[Candidate]:
-        """Search on from the last candidate, and tell of progress now and then.
+        """Search on from the best draft so far, and tell of progress now and then.
 
         Until so many seconds are left, or a part after which it is to stop.
         """
@@ -280,14 +281,14 @@ class Relocation:
             due = not self.session.deterministic and time.monotonic() - told > RARELY * cost
             if better and (over or due):
                 began = time.monotonic()
-                yield self._bettered(search.draft, "search")
+                yield self._candidate(search.draft, "search")
                 search.learn(self._draft, self._refused)
                 told, better = time.monotonic(), False
                 cost = told - began
             if over:
                 break
         if better:
-            yield self._bettered(search.draft, "search")
+            yield self._candidate(search.draft, "search")
 
     def _relaxed(self) -> Floats | None:
         """Return the replicas (groups, regions) of a relaxation that is no worse than the draft."""
@@ -303,16 +304,11 @@ class Relocation:
         replicas[problem.group] = found
         return replicas
 
-    def _bettered(self, draft: Draft, source: str) -> Candidate:
-        """Return a candidate; the search goes on from what was there if links leave it worse."""
-        before = self._draft
-        candidate = self._candidate(draft, source)
-        self._draft = min(self._draft, before, key=self._rank)
-        return candidate
-
     def _candidate(self, draft: Draft, source: str) -> Candidate:
+        """Return a candidate; the search goes on from the best so far, which that need not be."""
         draft = balanced(self.problem, draft)
-        self._draft, plan, refused = carry(self.problem, draft, self._refused)
+        draft, plan, refused = carry(self.problem, draft, self._refused)
+        self._draft = min(self._draft, draft, key=self._rank)
         if not is_small(self.problem):
             # Without these a job must read more from afar; beside other copies they may do.
             left = replace(self.problem, may_hold=self.problem.may_hold & ~self._refused)

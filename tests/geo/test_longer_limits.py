@@ -1,0 +1,77 @@
+"""Whatever a short limit does first a long one does too, and the best draft so far is kept."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from placewright.formulations.replicas import annealing, run
+from placewright.formulations.replicas.compile import compile_replicas
+from placewright.formulations.replicas.draft import Draft
+from placewright.formulations.replicas.problem import Problem
+from placewright.formulations.replicas.run import Relocation
+from placewright.formulations.session import Candidate, Session
+from placewright.instances.geo_generator import generate
+from placewright.rounds import solve_round
+from placewright.solver import InProcess
+
+
+@pytest.fixture(scope="module")
+def problem() -> Problem:
+    """Links refuse most of what annealing would copy."""
+    return compile_replicas(
+        generate(
+            regions=10, datasets=100, jobs=150, gpus=512, mix="spare", seed=3, policy="replicas"
+        )
+    )
+
+
+@pytest.fixture
+def brief(monkeypatch: pytest.MonkeyPatch, machine_code: None) -> None:
+    """Search little, and prove nothing."""
+    monkeypatch.setattr(annealing, "SWEEPS", 12)
+    monkeypatch.setattr(run, "PARTS", 1)
+    monkeypatch.setattr(run, "RUNS", 3)
+    monkeypatch.setattr(run, "guide", lambda *_: None)
+    monkeypatch.setattr(run, "bounds", lambda *_: iter(()))
+
+
+def session(seconds: float) -> Session:
+    """A session in which work decides; it takes as long as it takes."""
+    return Session(InProcess().solve, time.monotonic() + 600, deterministic=True, budget=seconds)
+
+
+def test_the_first_drafts_overload_the_least_without_any_time(problem: Problem) -> None:
+    plan = solve_round(problem.wan.round, time_limit=0, isolation="none")
+    assert plan.certificate is not None
+    assert plan.certificate.terms[0].value == 0
+
+
+def test_the_first_candidates_are_those_of_any_limit(problem: Problem, brief: None) -> None:
+    first = []
+    for seconds in (0.5, 5.0):
+        steps = Relocation(problem, session(seconds)).steps()
+        found = [next(steps) for _ in range(2)]
+        first.append([step.data for step in found if isinstance(step, Candidate)])
+    assert len(first[0]) == 2
+    assert first[0] == first[1]
+
+
+def test_what_comes_of_annealing_does_not_take_the_place_of_a_better_draft(
+    problem: Problem, brief: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def poor(relocation: Relocation, draft: Draft, *_: object) -> Draft:
+        region = int(problem.may.any(axis=2).sum(axis=0).argmax())
+        jobs = np.where(problem.may[:, region].any(axis=1)[:, None, None], 0, draft.jobs)
+        lowest = problem.may[:, region].argmax(axis=1)
+        some = problem.may[:, region].any(axis=1)
+        jobs[some, region, lowest[some]] = problem.count[some]
+        return Draft(jobs, problem.now.copy())
+
+    monkeypatch.setattr(Relocation, "_annealed", poor)
+    relocation = Relocation(problem, session(1.0))
+    ranks = [relocation._rank(relocation._draft) for _ in relocation.steps()]
+    assert len(ranks) > 2
+    assert ranks == sorted(ranks, reverse=True)
