@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -23,7 +24,7 @@ from placewright.cli.text import NONE, gpus, number, percent, place, term_text
 from placewright.instances.plan import PLUS, DecisionKind, Reason
 
 if TYPE_CHECKING:
-    from placewright.instances.job import Job
+    from placewright.instances.job import Job, Option
     from placewright.instances.plan import Certificate, Decision, Plan, TermResult
     from placewright.instances.round import Round
 
@@ -44,12 +45,13 @@ REASONS = {
 def print_plan(console: Console, round_: Round, plan: Plan) -> None:
     """Print a valid plan of this round: counts, terms, moves, waiting jobs, and single jobs."""
     jobs = {job.name: job for job in round_.jobs}
+    milli = milli_gpu_of(jobs, plan)
     console.print(f"Plan for round {round_.name}")
     console.print()
     promises = promises_of(round_, plan)
     if promises is not None:
         print_broken(console, promises)
-    print_table(console, outcome_table(jobs, plan))
+    print_table(console, outcome_table(plan, milli))
     if plan.certificate is not None:
         print_table(console, terms_table([*plan.certificate.terms, *plan.certificate.sums]))
     if promises is not None:
@@ -65,23 +67,21 @@ def print_plan(console: Console, round_: Round, plan: Plan) -> None:
     _print_tenants(console, plan)
     waiting = [d for d in plan.decisions if d.decision is DecisionKind.WAIT]
     if waiting:
-        print_table(console, waiting_table(jobs, waiting))
+        print_table(console, waiting_table(waiting, milli))
     if regions is None or not regions.slow:
-        _print_jobs(console, jobs, plan)
+        _print_jobs(console, jobs, plan, milli)
     if plan.certificate is not None:
         console.print(certificate_line(plan.certificate), soft_wrap=True)
 
 
-def outcome_table(jobs: Mapping[str, Job], plan: Plan) -> Table:
-    """Count jobs and GPUs by decision."""
+def outcome_table(plan: Plan, milli: Mapping[str, int]) -> Table:
+    """Count jobs and GPUs by decision; `milli` as `milli_gpu_of` has it."""
     made = table("Decisions", "decision", "jobs", "GPUs", right=("jobs", "GPUs"))
     for kind, word in OUTCOMES.items():
         chosen = [d for d in plan.decisions if d.decision is kind]
         if kind in MOVES and not chosen:
             continue
-        made.add_row(
-            word, number(len(chosen)), gpus(sum(_milli_gpu(jobs[d.job], d) for d in chosen))
-        )
+        made.add_row(word, number(len(chosen)), gpus(sum(milli[d.job] for d in chosen)))
     return made
 
 
@@ -112,13 +112,13 @@ def terms_table(
     return made
 
 
-def waiting_table(jobs: Mapping[str, Job], waiting: Iterable[Decision]) -> Table:
+def waiting_table(waiting: Iterable[Decision], milli: Mapping[str, int]) -> Table:
     """Count the waiting jobs and what they ask by reason, in the order of the reasons."""
     number_of: Counter[Reason | None] = Counter()
     milli_of: Counter[Reason | None] = Counter()
     for decision in waiting:
         number_of[decision.reason] += 1
-        milli_of[decision.reason] += _milli_gpu(jobs[decision.job], decision)
+        milli_of[decision.reason] += milli[decision.job]
     made = table("Why jobs wait", "reason", "jobs", "GPUs", "meaning", right=("jobs", "GPUs"))
     for reason in (*REASONS, None):
         if number_of[reason]:
@@ -226,32 +226,44 @@ def _print_tenants(console: Console, plan: Plan) -> None:
             print_rest(console, len(rows), noun)
 
 
-def _print_jobs(console: Console, jobs: Mapping[str, Job], plan: Plan) -> None:
+def _print_jobs(
+    console: Console, jobs: Mapping[str, Job], plan: Plan, milli: Mapping[str, int]
+) -> None:
     """Print the largest jobs that do not move by decision, and how many more there are."""
-    order = list(OUTCOMES)
+    order = {kind: number for number, kind in enumerate(OUTCOMES)}
     resting = [decision for decision in plan.decisions if decision.decision not in MOVES]
-    decisions = sorted(
-        resting, key=lambda d: (order.index(d.decision), -_milli_gpu(jobs[d.job], d))
-    )
+    largest = nsmallest(MAX_ROWS, resting, key=lambda d: (order[d.decision], -milli[d.job]))
     title = "Jobs" if len(resting) == len(plan.decisions) else "Other jobs"
     made = table(title, "job", "decision", "GPUs", "option", "where, or why not", right=("GPUs",))
-    for decision in decisions[:MAX_ROWS]:
+    for decision in largest:
         job = jobs[decision.job]
         made.add_row(
             job.name,
             OUTCOMES[decision.decision],
-            gpus(_milli_gpu(job, decision)),
+            gpus(milli[job.name]),
             NONE if decision.option is None else job.options[decision.option].name,
             place(decision.tasks) if decision.tasks else (decision.reason or NONE),
         )
     print_table(console, made)
-    print_rest(console, len(decisions), "more job")
+    print_rest(console, len(resting), "more job")
 
 
-def _milli_gpu(job: Job, decision: Decision) -> int:
-    """GPUs that the job holds, or held if it is preempted, or the most that it asks if it waits."""
-    if decision.option is not None:
-        return job.options[decision.option].milli_gpu
-    if job.running is not None:
-        return job.options[job.running.option].milli_gpu
-    return max(option.milli_gpu for option in job.options)
+def milli_gpu_of(jobs: Mapping[str, Job], plan: Plan) -> dict[str, int]:
+    """Return what each job holds, or held if it is preempted, or asks at most if it waits."""
+    known: dict[int, int] = {}  # by option, each of which the round keeps alive
+
+    def asked(option: Option) -> int:
+        if id(option) not in known:
+            known[id(option)] = option.milli_gpu
+        return known[id(option)]
+
+    found: dict[str, int] = {}
+    for decision in plan.decisions:
+        job = jobs[decision.job]
+        if decision.option is not None:
+            found[job.name] = asked(job.options[decision.option])
+        elif job.running is not None:
+            found[job.name] = asked(job.options[job.running.option])
+        else:
+            found[job.name] = max(map(asked, job.options))
+    return found

@@ -21,6 +21,7 @@ from placewright.instances.errors import InvalidInputError
 from placewright.instances.plan import Plan
 from placewright.instances.references import check_cluster, check_round
 from placewright.instances.round import Round
+from placewright.instances.shared_options import with_shared_options
 from placewright.instances.wording import invalid_input
 
 MAX_JSON_MIB = 256
@@ -127,6 +128,8 @@ def parse_round(raw: Mapping[str, Any], file: str | None = None) -> Round:
             raw = {**raw, "cluster": _referred(cluster, file)}
         except InvalidInputError as error:
             raise (error.inside(file) if file else error) from None
+    if "jobs" in raw:
+        raw = {**raw, "jobs": with_shared_options(raw["jobs"])}
     return _document(Round, raw, file, check_round)
 
 

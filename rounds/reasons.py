@@ -29,6 +29,14 @@ _Asked = tuple[tuple[Group, ...], int]
 
 def reasons_of(problem: Problem, candidate: Candidate) -> dict[int, Reason]:
     """Return the reason of every pending job that the candidate does not start."""
+    waiting = {
+        c: jobs
+        for c, job_class in enumerate(problem.classes)
+        if not job_class.running
+        and (jobs := [j for j in job_class.jobs if j not in candidate.starts])
+    }
+    if not waiting:
+        return {}
     after = Placement(problem)
     _move(after, candidate)
     moved = bool(candidate.preempted) or any(j in problem.running for j in candidate.starts)
@@ -41,11 +49,8 @@ def reasons_of(problem: Problem, candidate: Candidate) -> dict[int, Reason]:
     empty, before, left = Room(emptied(problem)), Room(Placement(problem)), Room(after)
     reasons: dict[int, Reason] = {}
     open_jobs: dict[tuple[int, int], list[int]] = {}  # by class and priority
-    for c, job_class in enumerate(problem.classes):
-        waiting = () if job_class.running else job_class.jobs
-        waiting = tuple([j for j in waiting if j not in candidate.starts])
-        if not waiting:
-            continue
+    for c, jobs in waiting.items():
+        job_class = problem.classes[c]
         if not empty.for_one_of(job_class):
             reason = Reason.NEVER_FITS
         elif not any(
@@ -55,10 +60,10 @@ def reasons_of(problem: Problem, candidate: Candidate) -> dict[int, Reason]:
         elif not before.for_one_of(job_class) and not (moved and left.for_one_of(job_class)):
             reason = Reason.CAPACITY
         else:
-            for j in waiting:
+            for j in jobs:
                 open_jobs.setdefault((c, problem.round.jobs[j].priority), []).append(j)
             continue
-        reasons |= dict.fromkeys(waiting, reason)
+        reasons |= dict.fromkeys(jobs, reason)
     for jobs, reason in _displaced(problem, candidate, open_jobs):
         reasons |= dict.fromkeys(jobs, reason)
     return reasons

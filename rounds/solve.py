@@ -31,9 +31,9 @@ from placewright.rounds.settings import Isolation, Settings, Solver
 from placewright.rounds.usage import Meter, versions
 
 INTERRUPTED = "interrupted"
-FINISH_SHARE = 3.0
-"""Time kept for the end, in times of what verifying the first candidate took; a final one is not
-verified again."""
+FINISH_SHARE = 2.0
+"""Time kept for the end, in times of what verifying the first candidate took; one whose reasons
+were verified with it is not verified again."""
 
 Progress: TypeAlias = Callable[[int, float | None], None]
 
@@ -143,6 +143,7 @@ class Solve:
         self.best: Candidate | None = None
         self.document: Plan = Plan.model_construct(decisions=())
         self.values: dict[str, int] = {}
+        self._reasoned, self._to_check = False, 0.0
         self._callers_fault: Exception | None = None
 
     def plan(self, solver: Solver | None = None) -> Plan:
@@ -196,16 +197,20 @@ class Solve:
     def _consider(self, candidate: Candidate, session: Session) -> None:
         """Verify a candidate and keep it if it is the best so far."""
         began = time.monotonic()
-        plan = self._document(candidate)
+        # Where no other plan will follow, reasons now spare checking this one again.
+        reasoned = candidate.final or session.before_deadline() <= self._to_check
+        plan = self._document(candidate, reasoned)
         verification = verify(self.round, plan)
+        self._to_check = time.monotonic() - began
         if not verification.ok:
             first = verification.violations[0]
             session.degraded.append(f"{candidate.source}: invalid plan: {first}")
             return
         if self.best is None and not candidate.final:
-            session.deadline -= FINISH_SHARE * (time.monotonic() - began)
+            session.deadline -= FINISH_SHARE * self._to_check
         if self.best is None or better(verification.terms, self.values, self.terms):
             self.best, self.values = candidate, dict(verification.terms)
+            self._reasoned = reasoned
             self.document = plan
             session.best = self.values
             self._tell(session)
@@ -226,9 +231,9 @@ class Solve:
                 self._callers_fault = error
                 raise
 
-    def _document(self, candidate: Candidate) -> Plan:
+    def _document(self, candidate: Candidate, reasoned: bool) -> Plan:
         decisions = decide(self.round, self.decider.hosts, self.unmoved, candidate)
-        if candidate.final:
+        if reasoned:
             decisions = self._with_reasons(decisions, candidate)
         sections = tuple(s for s in self.decider.sections(candidate, decisions) if s is not None)
         return Plan.model_construct(
@@ -238,14 +243,18 @@ class Solve:
     def _with_reasons(
         self, decisions: tuple[Decision, ...], candidate: Candidate
     ) -> tuple[Decision, ...]:
+        """Return decisions with the reasons of jobs that wait; the same ones if none changes."""
+        reasons = self.decider.reasons(candidate).items()
+        new = {j: reason for j, reason in reasons if decisions[j].reason is not reason}
+        if not new:
+            return decisions
         reasoned = list(decisions)
-        for index, reason in self.decider.reasons(candidate).items():
-            if reasoned[index].reason is not reason:
-                reasoned[index] = waits(self.round.jobs[index], reason)
+        for j, reason in new.items():
+            reasoned[j] = waits(self.round.jobs[j], reason)
         return tuple(reasoned)
 
     def _finish(self, session: Session) -> Plan:
-        """Write the best plan with reasons and certificate, and verify the whole once more."""
+        """Write the best plan with reasons and certificate, and verify what that changes."""
         if self.best is None:
             why = "; ".join(session.degraded)
             raise InternalError(why or "the formulation yielded no candidate")
@@ -272,15 +281,15 @@ class Solve:
             degraded=tuple(dict.fromkeys(session.degraded)),
             run=self.meter.read(),
         )
-        plan = self.document.model_copy(update={"certificate": certificate})
-        if not self.best.final:
-            decisions = self._with_reasons(plan.decisions, self.best)
-            plan = plan.model_copy(update={"decisions": decisions})
+        decisions = self.document.decisions
+        if not self._reasoned:
+            decisions = self._with_reasons(decisions, self.best)
+        plan = self.document.model_copy(update={"certificate": certificate, "decisions": decisions})
         refuse_beaten(results, plan)
-        # The decisions of a final candidate were verified as they are.
         violations = (
+            # They were verified as they are.
             verify_certificate(certificate, self.values)
-            if self.best.final
+            if decisions is self.document.decisions
             else verify(self.round, plan).violations
         )
         if violations:

@@ -151,15 +151,17 @@ def _reading(wan: Wan, has: Bools, source: Ints) -> tuple[Bools, Ints, Ints]:
     data, far = wan.read_dataset, ~has[wan.read_dataset]
     from_there = source[data]
     stuck = far & ((from_there == NONE) | ~wan.read_remote[:, None])
+    # Reads are sorted by job: those of one lie side by side.
+    readers, first = np.unique(wan.read_job, return_index=True)
     can = wan.may_run.copy()
-    np.logical_and.at(can, wan.read_job, ~stuck)
+    can[readers] &= ~np.logical_or.reduceat(stuck, first)
     gib = far * wan.read_gib[:, None]
     here = np.arange(len(wan.regions))
     served = (from_there != NONE) & wan.read_remote[:, None]
     cost = np.where(served, wan.egress[from_there, here], 0) * gib
     remote, egress = np.zeros((2, *can.shape), dtype=np.int64)
-    np.add.at(remote, wan.read_job, gib)
-    np.add.at(egress, wan.read_job, cost)
+    remote[readers] = np.add.reduceat(gib, first)
+    egress[readers] = np.add.reduceat(cost, first)
     return can, remote, egress
 
 

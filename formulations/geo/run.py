@@ -23,7 +23,7 @@ from placewright.formulations.geo.compile import Problem
 from placewright.formulations.geo.lying import Lying
 from placewright.formulations.geo.sorting import kinds_of
 from placewright.formulations.geo.swapping import nearer
-from placewright.formulations.geo.united import United, united
+from placewright.formulations.geo.united import United, united, united_in_time
 from placewright.formulations.geo.waiting import with_data
 from placewright.formulations.session import SHARPNESS, Bound, Candidate, Session, near
 from placewright.instances.round import Round
@@ -99,8 +99,10 @@ def _proven(session: Session, gap: float = SHARPNESS) -> bool:
 def _as_a_whole(
     problem: Problem, whole: Gangs, session: Session, within: Within
 ) -> Iterator[Candidate | Bound]:
-    """Yield plans and bounds of a round that is decided as one of gangs."""
-    gangs = united(problem)
+    """Yield plans and bounds of a round that is decided as one of gangs, if time does for it."""
+    gangs = united_in_time(problem, session)
+    if gangs is None:
+        return
     for step in _together(problem, gangs, session, within):
         yield step
         if isinstance(step, Candidate) and len(gangs.scale.terms) == 1:
@@ -120,7 +122,9 @@ def _sparing(
     more = remote - remote.min(axis=1)[:, None]
     beyond = more[problem.can & (more > 0)]
     most = np.quantile(beyond, share) if share and len(beyond) else 0
-    gangs = united(replace(problem, can=problem.can & (more <= most)))
+    gangs = united_in_time(replace(problem, can=problem.can & (more <= most)), session)
+    if gangs is None:
+        return
     inner = replace(session, gap=0.0)
     if not session.deterministic:
         inner.deadline -= max(0.0, session.remaining()) / 2

@@ -62,14 +62,15 @@ def _changed(jobs: Ints, region: Ints, costs: Ints, can: Bools) -> dict[int, int
     # The last column is to wait.
     cost = np.column_stack([np.where(can, costs, FORBIDDEN), np.zeros(len(jobs), dtype=np.int64)])
     now = {r: np.flatnonzero(region == r) for r in used.tolist()}
-    # Of two regions that are as they were, nobody saves more than before.
-    open_ = set(now)
+    most = {r: _most_saved(now, cost, r) for r in now}
     for _ in range(ROUNDS):
-        before, open_ = open_, set()
+        swapped = False
         for a, b in combinations(now, 2):
-            if (a in before or b in before or a in open_ or b in open_) and _swap(now, cost, a, b):
-                open_ |= {a, b}
-        if not open_:
+            if most[a][b] + most[b][a] > 0:
+                _swap(now, cost, a, b)
+                most |= {r: _most_saved(now, cost, r) for r in (a, b)}
+                swapped = True
+        if not swapped:
             break
     takes: dict[int, int] = {}
     for r, after in now.items():
@@ -79,19 +80,23 @@ def _changed(jobs: Ints, region: Ints, costs: Ints, can: Bools) -> dict[int, int
     return takes
 
 
-def _swap(now: dict[int, Ints], cost: Ints, a: int, b: int) -> bool:
-    """Swap jobs of two regions as long as that saves something; return whether it did.
+def _most_saved(now: dict[int, Ints], cost: Ints, r: int) -> Ints:
+    """Return what one job of a region saves at most by going to each (regions + 1,)."""
+    mine = cost[now[r]]
+    saved: Ints = (mine[:, r, None] - mine).max(axis=0)
+    return saved
+
+
+def _swap(now: dict[int, Ints], cost: Ints, a: int, b: int) -> None:
+    """Swap jobs of two regions as long as that saves something.
 
     `now` has the jobs of each region.
     """
     of_a, of_b = now[a], now[b]
     over, back = cost[of_a, a] - cost[of_a, b], cost[of_b, b] - cost[of_b, a]
-    if over.max() + back.max() <= 0:
-        return False
     of_a, of_b = of_a[np.argsort(-over, kind="stable")], of_b[np.argsort(-back, kind="stable")]
     pairs = min(len(of_a), len(of_b))
     saved = np.sort(over)[::-1][:pairs] + np.sort(back)[::-1][:pairs]
     many = int((saved > 0).sum())
     now[a] = np.sort(np.concatenate([of_b[:many], of_a[many:]]))
     now[b] = np.sort(np.concatenate([of_a[:many], of_b[many:]]))
-    return True

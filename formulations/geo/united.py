@@ -6,15 +6,16 @@ own, which only tasks there ask for.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import floor
 from typing import Any
 
 from placewright.formulations.geo.compile import Problem
-from placewright.formulations.geo.ways import Ways, resource_of
+from placewright.formulations.geo.ways import Way, Ways, resource_of
 from placewright.formulations.geo.worth import Scale, scale_of
-from placewright.formulations.session import Bound, Candidate, proven_whole
+from placewright.formulations.session import Bound, Candidate, Session, proven_whole
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.geo import Geo
 from placewright.instances.job import Job
@@ -70,16 +71,37 @@ class United:
 
 def united(problem: Problem) -> United:
     """Return the gangs of a whole round; jobs that can run nowhere now are left out."""
-    return _Uniting(problem).united()
+    uniting = _Uniting(problem)
+    for j, job in enumerate(problem.round.jobs):
+        uniting.add(j, job)
+    return uniting.united()
+
+
+def united_in_time(problem: Problem, session: Session) -> United | None:
+    """Return the gangs of a whole round, None if it could not be decided in the time left.
+
+    To decide one takes longer than to list the ways of its jobs, which may be many millions.
+    """
+    began, uniting = time.monotonic(), _Uniting(problem)
+    for j, job in enumerate(problem.round.jobs):
+        if session.expired(time.monotonic() - began):
+            return None
+        uniting.add(j, job)
+    return uniting.united()
 
 
 class _Uniting:
     def __init__(self, problem: Problem) -> None:
         self.problem, self.round, self.ways = problem, problem.round, Ways(problem)
+        self._every: dict[int, list[Way]] = {}
+
+    def add(self, j: int, job: Job) -> None:
+        """List the ways of a job."""
+        self._every[j] = list(self.ways.of(j, job))
 
     def united(self) -> United:
-        """Return the gangs."""
-        ways = {j: list(self.ways.of(j, job)) for j, job in enumerate(self.round.jobs)}
+        """Return the gangs of the jobs that were added."""
+        ways = self._every
         scale = scale_of(self.ways, ways, self.ways.terms)
         if any(scale.worth(way.value, way.costs) < 0 for mine in ways.values() for way in mine):
             # Rounds of gangs have no options that are worth less than nothing.

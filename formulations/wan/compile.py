@@ -127,7 +127,8 @@ def compile_wan(round_: Round) -> Wan:
     reads = [(j, read) for j, job in enumerate(round_.jobs) for read in job.reads]
     read_job = np.array([j for j, _ in reads], dtype=np.int64)
     read_dataset = np.array([data[read.dataset] for _, read in reads], dtype=np.int64)
-    np.logical_and.at(may_run, read_job, may_hold[read_dataset])
+    readers, first = np.unique(read_job, return_index=True)
+    may_run[readers] &= np.logical_and.reduceat(may_hold[read_dataset], first)
     # Jobs share options, so few are looked at.
     options = {id(job.options[0]): job.options[0] for job in round_.jobs}
     number = {option: n for n, option in enumerate(options)}

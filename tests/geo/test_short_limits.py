@@ -1,0 +1,125 @@
+"""Rounds with more ways than time: what is left of it decides what is still begun."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pytest
+
+from placewright.formulations.geo import run, swapping, ways
+from placewright.formulations.geo.compile import compile_geo
+from placewright.formulations.geo.united import united_in_time
+from placewright.formulations.session import Session
+from placewright.instances.files import parse_round
+from placewright.instances.job import Job
+from placewright.instances.round import Round
+from placewright.instances.verify import verify
+from placewright.rounds import solve_round
+from placewright.solver import InProcess
+
+REGIONS, JOBS = 8, 60
+
+
+def round_of_many_ways() -> Round:
+    """Every job may run in every region, and reads what lies in one of them."""
+    names = [f"r{r}" for r in range(REGIONS)]
+    return parse_round(
+        {
+            "apiVersion": "placewright/v1alpha1",
+            "kind": "Round",
+            "cluster": {
+                "levels": ["region"],
+                "domains": [{"name": name, "level": "region"} for name in names],
+                "hosts": [
+                    {"name": f"{name}h", "parent": name, "gpus": 8, "gpu_model": "A"}
+                    for name in names
+                ],
+            },
+            "jobs": [
+                {
+                    "name": f"j{j}",
+                    "options": [{"groups": [{"gpu": 1000}]}],
+                    "reads": [{"dataset": f"d{j % REGIONS}", "gib": 5}],
+                }
+                for j in range(JOBS)
+            ],
+            "geo": {
+                "links": [
+                    {"source": a, "target": b, "bandwidth": 1000}
+                    for a in names
+                    for b in names
+                    if a != b
+                ],
+                "datasets": [
+                    {"name": f"d{r}", "size": 10, "replicas": [name]}
+                    for r, name in enumerate(names)
+                ],
+            },
+            "policy": {"formulation": "geo"},
+        }
+    )
+
+
+@pytest.fixture
+def listed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The jobs whose ways are listed, in turn."""
+    jobs: list[int] = []
+    true = ways.Ways.of
+
+    def of(self: ways.Ways, j: int, job: Job) -> Iterator[Any]:
+        jobs.append(j)
+        return true(self, j, job)
+
+    monkeypatch.setattr(ways.Ways, "of", of)
+    return jobs
+
+
+def session(seconds: float) -> Session:
+    return Session(solve=InProcess().solve, deadline=seconds)
+
+
+def test_ways_are_listed_for_half_of_the_time_left(
+    listed: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem, moments = compile_geo(round_of_many_ways()), count()
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(moments)))
+    # Two looks at the clock a job, each of which takes a second.
+    assert united_in_time(problem, session(JOBS)) is None
+    assert 0 < len(listed) <= JOBS / 4
+    listed.clear()
+    assert united_in_time(problem, session(1000.0 * JOBS)) is not None
+    assert listed == list(range(JOBS))
+
+
+def test_after_the_deadline_no_ways_are_listed(
+    listed: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "SMALL", 0)
+    round_ = round_of_many_ways()
+    plan = solve_round(round_, time_limit=0, isolation="none")
+    assert verify(round_, plan).ok
+    assert plan.certificate is not None
+    assert plan.certificate.terms[0].value == 1000 * JOBS
+    assert listed == []
+
+
+def test_only_regions_that_save_something_swap(monkeypatch: pytest.MonkeyPatch) -> None:
+    number, swapped = 40, []
+    true = swapping._swap
+
+    def swap(now: Any, cost: Any, a: int, b: int) -> None:
+        swapped.append((a, b))
+        true(now, cost, a, b)
+
+    monkeypatch.setattr(swapping, "_swap", swap)
+    jobs = np.arange(number)
+    region = jobs.copy()
+    region[[3, 17]] = 17, 3  # each of these two is where the other one would read nothing
+    costs = np.where(np.eye(number, dtype=np.bool_), 0, 5)
+    takes = swapping._changed(jobs, region, costs, np.ones_like(costs, dtype=np.bool_))
+    assert takes == {3: 17, 17: 3}
+    assert swapped == [(3, 17)]
