@@ -25,7 +25,11 @@ from placewright.formulations.gang.fairness import SHARE_TERMS, smallest
 from placewright.formulations.gang.moving.emptying import freed_bounds
 from placewright.formulations.gang.moving.freeing import Freeing
 from placewright.formulations.gang.moving.making_room import make_room
-from placewright.formulations.gang.moving.moving import moving, moving_at_once
+from placewright.formulations.gang.moving.moving import (
+    displacing_at_once,
+    moving,
+    moving_at_once,
+)
 from placewright.formulations.gang.moving.vacating import vacating_cost
 from placewright.formulations.gang.placing.expand import expand
 from placewright.formulations.gang.placing.filling import fill
@@ -162,6 +166,7 @@ def _run_counts(
 ) -> Iterator[Candidate | Bound]:
     """Bound the first term over the tightest model, look for plans, bound the later terms."""
     first = problem.terms[0]
+    known = yield from displacing_at_once(session, problem)
     models = models_of(problem, greedy)
     tightest = next(models)
     relaxed = None
@@ -170,7 +175,7 @@ def _run_counts(
     if first in MODELLED:
         relaxed = yield from relaxation(session, *tightest, first)
     if problem.running:
-        yield from moving(session, problem, tightest, relaxed)
+        yield from moving(session, problem, tightest, relaxed, known)
     else:
         crowded = first == VALUE and not plain(problem)
         packed = make_room(session, tightest, relaxed, greedy) if crowded else None

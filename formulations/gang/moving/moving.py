@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from math import inf
 
@@ -44,6 +44,12 @@ TINY = 1e-9
 BEST_PATTERNS = 600
 """Patterns of least loss at the relaxation's prices that the search for a landing may use."""
 
+PAIRS = 400_000
+"""Pairs of a host and a pending option among which jobs displace others in a tenth of a second."""
+
+CLEARING_SHARE = 0.2
+"""Part of the time for clearing before any model."""
+
 
 def moving_at_once(problem: Problem) -> Iterator[Candidate]:
     """Yield a plan that vacates or frees hosts and needs no solver."""
@@ -55,6 +61,53 @@ def moving_at_once(problem: Problem) -> Iterator[Candidate]:
         empty(placement)
     fill(placement)
     yield candidate(placement, "moving")
+
+
+def displacing_at_once(
+    session: Session, problem: Problem
+) -> Generator[Candidate, None, Placement | None]:
+    """Yield plans of more value that need no solver, and return the last.
+
+    A relaxation may take all of the time, and what lands by it may be worth less. None where
+    nothing is to be gained, or on rounds so large that this would take much of the time itself.
+    """
+    if problem.terms[0] != VALUE or not problem.running:
+        return None
+    options = sum(len(c.choices) for c in problem.classes if not c.running)
+    if options * problem.cluster.num_hosts > PAIRS * session.remaining():
+        return None
+    best = None if session.best is None else session.best[VALUE]
+    if best is not None and session.close_enough(best):
+        return None
+    placement = _displaced(problem)
+    grow(placement)
+    if best is None or placement.value > best:
+        yield candidate(placement, "displacing")
+    told = placement.value
+    part = replace(session)
+    if not session.deterministic:
+        part.deadline -= (1 - CLEARING_SHARE) * session.before_deadline()
+    _clear(part, placement)
+    session.wall_stopped |= part.wall_stopped
+    if placement.value > told:
+        yield candidate(placement, "clearing")
+    return placement
+
+
+def _displaced(problem: Problem) -> Placement:
+    """Let waiting jobs displace running ones, and who was stopped without right come back."""
+    placement = Placement(problem)
+    displace(placement)
+    settle(placement)
+    return placement
+
+
+def _clear(session: Session, placement: Placement) -> None:
+    """Clear hosts as long as that gains: who stopped for one job may start where another left."""
+    before = -inf
+    while placement.value > before:
+        before = placement.value
+        clear(session, placement)
 
 
 def moving(
@@ -74,30 +127,33 @@ def moving(
         return
     if first == ENTITLED:
         yield from _as_value(session, emphasised(problem))
-    if first == VALUE and (landed is None or problem.quota):
+    if landed is not None and problem.quota:
+        settle(landed)
+    if first == VALUE and known is None and (landed is None or problem.quota):
         # Where a quota is used up, who lands has to stop others of the same tenant.
-        displaced = Placement(problem)
-        displace(displaced)
-        if landed is not None:
-            settle(landed)
-            settle(displaced)
+        displaced = _displaced(problem)
         landed = max((p for p in (landed, displaced) if p), key=lambda p: p.value)
+    # Of plans that are worth the same, later terms decide.
     packed, told = None, -inf if known is None else known.value
-    if landed is not None:
+    if landed is None:
+        landed = known
+    else:
         grow(landed)
-        if landed.value > told:
+        if landed.value >= told:
             told = landed.value
             yield candidate(landed, "displacing")
+    if landed is not None:
         packed = make_room(session, tightest, relaxed, landed)
         if packed is not None and packed.value > landed.value:
             landed = packed
-            if landed.value > told:
+            if landed.value >= told:
                 told = landed.value
                 yield candidate(landed, "making room")
-        clear(session, landed)
-        if landed.value > told:
+        before = landed.value
+        _clear(session, landed)
+        if landed.value > before and landed.value >= told:
             yield candidate(landed, "clearing")
-    if known is not None and (landed is None or landed.value <= known.value):
+    if known is not None and landed is not None and landed.value < known.value:
         landed = known
     yield from stop_for_pending(problem, session)
     joint = joined(problem)
@@ -147,9 +203,10 @@ def _as_value(session: Session, other: Problem) -> Iterator[Candidate]:
     inner = replace(session, best=None, first_bound=None)
     placement = Placement(other)
     fill(placement)
+    known = yield from displacing_at_once(inner, other)
     tightest = next(models_of(other, placement))
     _, relaxed = drained(relaxation(inner, *tightest, VALUE))
-    for step in moving(inner, other, tightest, relaxed):
+    for step in moving(inner, other, tightest, relaxed, known):
         # With other values a bound says nothing of this round.
         if isinstance(step, Candidate):
             yield step

@@ -1,0 +1,100 @@
+"""Before any model jobs are displaced: what a relaxation and a landing find counts on top."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from placewright.formulations import session as sessions
+from placewright.formulations.gang import run
+from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.gang.moving import moving
+from placewright.formulations.gang.moving.clearing import clear
+from placewright.formulations.gang.moving.landing import displace
+from placewright.formulations.gang.moving.settling import settle
+from placewright.formulations.gang.placing.filling import fill
+from placewright.formulations.gang.placing.placement import Placement
+from placewright.formulations.gang.problem import Problem
+from placewright.formulations.session import Candidate, Session
+from placewright.instances.generator import generate_round
+from placewright.instances.round import Round
+from placewright.rounds import solve_round
+from placewright.solver import InProcess, Outcome, Status
+
+LIMIT = 500.0
+SEEDS = range(3)
+
+
+@pytest.fixture(autouse=True)
+def _counts_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
+
+
+def busy(seed: int) -> Round:
+    """A round in which the greedy leaves value to those that displace others."""
+    return generate_round(128, 60, mix="hard", seed=seed)
+
+
+def displaced(problem: Problem) -> Placement:
+    placement = Placement(problem)
+    displace(placement)
+    settle(placement)
+    clear(Session(InProcess().solve, deadline=time.monotonic() + LIMIT), placement)
+    return placement
+
+
+def filled(problem: Problem) -> Placement:
+    placement = Placement(problem)
+    fill(placement)
+    return placement
+
+
+def value_of(round_: Round) -> float:
+    plan = solve_round(round_, time_limit=LIMIT, isolation="none")
+    assert plan.certificate is not None
+    return plan.certificate.terms[0].value
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_relaxation_that_takes_all_of_the_time_costs_nothing(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(now=time.monotonic())
+
+    def solve(*_: Any) -> Outcome:
+        clock.now += 2 * LIMIT
+        return Outcome(Status.NO_SOLUTION)
+
+    monkeypatch.setattr(sessions, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(InProcess, "solve", solve)
+    problem = compile_round(busy(seed))
+    assert value_of(busy(seed)) >= displaced(problem).value > filled(problem).value
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_plan_that_lands_for_less_does_not_take_the_place_of_a_better_one(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moving, "landed_by", lambda *_: Placement(compile_round(busy(seed))))
+    repaired: list[float] = []
+
+    def repair(_problem: Problem, _session: Session, placement: Placement) -> list[Candidate]:
+        repaired.append(placement.value)
+        return []
+
+    monkeypatch.setattr(moving, "repair", repair)
+    worth = displaced(compile_round(busy(seed))).value
+    assert value_of(busy(seed)) >= worth
+    assert all(value >= worth for value in repaired)
+
+
+def test_nothing_is_displaced_at_once_where_that_would_take_much_of_the_time() -> None:
+    problem = compile_round(busy(0))
+    session = Session(InProcess().solve, deadline=time.monotonic() + LIMIT)
+    assert [step.source for step in moving.displacing_at_once(session, problem)]
+    short = replace(session, deadline=time.monotonic() - LIMIT)
+    assert [*moving.displacing_at_once(short, problem)] == []
