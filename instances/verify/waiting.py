@@ -127,8 +127,7 @@ class _Look:
             free = _Free(self._reading)
             if where != "empty":
                 free.close(self._reading)
-                for task, group in self._tasks(before=where == "before"):
-                    free.take(task, group)
+                free.take(self._tasks(before=where == "before"))
                 for victim in self._reading.preempted if where == "after" else ():
                     for task in self._reading.running[victim.job.name].tasks:
                         free.open[free.index[task.host]] = False
@@ -157,6 +156,7 @@ class _Free:
         hosts: list[HostFacts] = list(reading.cluster.hosts.values())
         self.index = {host.name: i for i, host in enumerate(hosts)}
         self._levels = reading.cluster.levels
+        self._of_host: dict[str, tuple[Ints, int]] = {}
         self._hosts = hosts
         number = np.array([host.hardware.gpus for host in hosts], dtype=np.int64)
         exists = np.arange(max(int(number.max(initial=0)), 1)) < number[:, None]
@@ -180,17 +180,28 @@ class _Free:
                 else:
                     self.gpus[self.index[name], list(entry.gpus)] = 0
 
-    def take(self, task: Task, group: TaskGroup) -> None:
-        """Take what a task holds."""
-        host = self.index[task.host]
-        for name, amount in demand(group):
-            if name in self._resources:
-                self._free[host, self._resources[name]] -= amount
-        # Beside MIG slices there is nothing else on a GPU.
-        taken = WHOLE_GPU if group.mig else min(group.gpu, WHOLE_GPU)
-        # What is not there other rules report.
-        there = [gpu for gpu in task.gpus if gpu < self._hosts[host].hardware.gpus]
-        self.gpus[host, there] -= taken
+    def take(self, tasks: Iterable[tuple[Task, TaskGroup]]) -> None:
+        """Take what tasks hold."""
+        at: list[int] = []
+        asks: list[Ints] = []
+        gpus: list[tuple[int, int, int]] = []
+        known: dict[int, Ints] = {}
+        for task, group in tasks:
+            host = self.index[task.host]
+            if id(group) not in known:
+                known[id(group)] = self._asks(group)
+            at.append(host)
+            asks.append(known[id(group)])
+            # Beside MIG slices there is nothing else on a GPU.
+            taken = WHOLE_GPU if group.mig else min(group.gpu, WHOLE_GPU)
+            # What is not there other rules report.
+            there = self._hosts[host].hardware.gpus
+            gpus += [(host, gpu, taken) for gpu in task.gpus if gpu < there]
+        if at:
+            np.subtract.at(self._free, at, np.array(asks))
+        if gpus:
+            host_of, gpu_of, amounts = np.array(gpus, dtype=np.int64).T
+            np.subtract.at(self.gpus, (host_of, gpu_of), amounts)
 
     def fits(self, option: Option) -> bool:
         """Whether a first fit places all groups of an option."""
@@ -257,10 +268,12 @@ class _Free:
 
     def _domains(self, level: str) -> tuple[Ints, int]:
         """Return the number of the domain of each host at a level, and how many there are."""
-        at = self._levels[level]
-        known: dict[str, int] = {}
-        of_host = [known.setdefault(host.domains[at], len(known)) for host in self._hosts]
-        return np.array(of_host, dtype=np.int64), len(known)
+        if level not in self._of_host:
+            at = self._levels[level]
+            known: dict[str, int] = {}
+            of_host = [known.setdefault(host.domains[at], len(known)) for host in self._hosts]
+            self._of_host[level] = np.array(of_host, dtype=np.int64), len(known)
+        return self._of_host[level]
 
 
 def _occupy(gpus: Ints, number: Ints, group: TaskGroup) -> None:
