@@ -199,6 +199,15 @@ class Session:
         """
         return self._ends(self.before_deadline(), 0.0 if self.deterministic else reserve)
 
+    def overdue(self, grace: float) -> bool:
+        """Whether the deadline is over by so many seconds; then the clock has decided something.
+
+        Never where no time was given at all: whoever does so wants a greedy plan.
+        """
+        late = self.budget > 0 and self.before_deadline() < -grace
+        self.wall_stopped |= late
+        return late
+
     def _ends(self, seconds: float, reserve: float = 0.0) -> bool:
         late = seconds <= max(0.0, reserve)
         self.wall_stopped |= late

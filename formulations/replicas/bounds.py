@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 Floats: TypeAlias = NDArray[np.float64]
 
+MOST_SERVED = 500_000_000
+"""Pairs of regions, for each read of a workload, of which it is known who could read from whom."""
+
 FEW_DATASETS = 200
 """Largest datasets that are relaxed alone first where programs may take too long."""
 
@@ -69,6 +72,9 @@ def bounds(
     places
         A tree of what data costs in all that is there already, at what it holds.
     """
+    if is_beyond(problem):
+        yield from (Bound(term, 0, certified=True) for term in problem.terms)
+        return
     asking = _Asking(problem, session, held)
     yield from asking.at_once()
     if session.expired():
@@ -90,6 +96,11 @@ def bounds(
     for term in ("imbalance", "hottest"):
         if (found := asking.about(term)) is not None:
             yield found.relaxed
+
+
+def is_beyond(problem: Problem) -> bool:
+    """Whether a relaxation takes too much memory: then all that is known is that no term is < 0."""
+    return len(problem.read_gib) * problem.regions**2 > MOST_SERVED
 
 
 class _Asking:
@@ -214,9 +225,12 @@ def places_of(
 ) -> Places | None:
     """Return the tree of what data costs in all, probed.
 
-    None without solver or time, or where it is no use: where few copies could be made, or too many.
+    None without solver or time, where a relaxation is beyond reach, or where it is no use: where
+    few copies could be made, or too many.
     `held`: values of the terms before. The relaxation may take a share of the time left.
     """
+    if is_beyond(problem):
+        return None
     pool = among(pool_of(problem.wan), held)
     found = _in_all(pool, session, held, share) if needs_tree(pool) else None
     if found is None or session.expired():
@@ -251,9 +265,11 @@ def relaxed_replicas(
 ) -> Floats | None:
     """Return replicas (datasets, regions) of the relaxation of GiB copied at what is held, or less.
 
-    None if no solver or time is left, of which it may take this share. Of very large problems, only
-    the largest datasets are in it.
+    None if no solver or time is left, of which it may take this share, or if it is beyond reach. Of
+    very large problems, only the largest datasets are in it.
     """
+    if is_beyond(problem):
+        return None
     pool = among(pool_of(problem.wan), held)
     program = program_of(fewer(pool, largest(pool, FEW_DATASETS)) if is_large(pool) else pool)
     found = relaxed_if_any(program.arrays("copies", held), session, share)

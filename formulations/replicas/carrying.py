@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 
@@ -13,32 +14,34 @@ from placewright.formulations.replicas.placing import Placing, housed, usual_ord
 from placewright.formulations.replicas.problem import Layout, Problem
 from placewright.formulations.session import DataPlan, Flow
 from placewright.formulations.wan.compile import NONE, UNLIMITED, Bools, Wan
-from placewright.formulations.wan.transfers import Transfers, schedule
+from placewright.formulations.wan.transfers import Transfers, never, schedule
 
 ANEW = 6
 """Attempts in which those whose copy is refused may have others made."""
 
 
-def carry(problem: Problem, draft: Draft, refused: Bools) -> tuple[Draft, DataPlan, Bools]:
+def carry(
+    problem: Problem, draft: Draft, refused: Bools, late: Callable[[], bool] = never
+) -> tuple[Draft, DataPlan, Bools]:
     """Return a draft of which every copy is carried, its plan, and what was refused on the way.
 
     What the links refuse is not copied (groups, regions), and who was to read it there finds a home
     elsewhere: first with other copies than those refused so far, later among the replicas that are
     left. Then each attempt copies less, so there is an end. Copies that are carried keep their ways
-    in all later attempts.
+    in all later attempts. Once it is `late` no other copies are made.
     """
     refused = refused.copy()
     known: tuple[Flow, ...] = ()
     for attempt in count():
         draft = housed(problem, draft)
         layout = draft.layout(problem)
-        transfers = schedule(problem.wan, *_wishes(problem, layout), known)
+        transfers = schedule(problem.wan, *_wishes(problem, layout), known, late)
         lost = _lost(problem, layout, transfers)
         if not lost.any():
             break
         refused |= lost & ~problem.now
         known = transfers.flows
-        copies = problem.may_hold & ~refused & (attempt < ANEW)
+        copies = problem.may_hold & ~refused & (attempt < ANEW and not late())
         draft = evened(problem, _without(problem, draft, lost, copies))
     return draft, _plan(layout, transfers), refused
 
@@ -50,17 +53,19 @@ def carried(wan: Wan, copies: Bools) -> bool:
     return not schedule(roomy, list(zip(d.tolist(), r.tolist(), strict=True)), []).refused
 
 
-def too_large(problem: Problem) -> Bools:
+def too_large(problem: Problem, late: Callable[[], bool] = never) -> Bools:
     """Return the copies (groups, regions) that links cannot carry even alone, as far as it is easy.
 
     Only data is tried that is more than every single link into the region can take. What lies in
-    the region may be dropped before, so storage says nothing here.
+    the region may be dropped before, so storage says nothing here. It ends once it is `late`.
     """
     wan = problem.wan
     large = wan.size[:, None] > wan.budget.max(axis=0)
     refused = np.zeros_like(problem.now)
     d, r = np.nonzero(large & (problem.may_hold & ~problem.now)[problem.group])
     for dataset, region in zip(d.tolist(), r.tolist(), strict=True):
+        if late():
+            break
         alone = np.zeros_like(large)
         alone[dataset, region] = True
         if not carried(wan, alone):

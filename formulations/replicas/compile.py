@@ -33,7 +33,7 @@ def problem_of(wan: Wan) -> Problem:
     read_workload, read_group, read_gib, read_remote = _reads(wan, workload, group)
     linked = wan.bandwidth > 0
     may = wan.may_run[first][:, :, None] & wan.may_use[first][:, None, :] & (wan.supply > 0)[None]
-    served = may_hold | ((may_hold.astype(np.int64) @ linked.astype(np.int64)) > 0)
+    served = may_hold | (may_hold.astype(np.float64) @ linked > 0)
     for w, p, remote in zip(read_workload, read_group, read_remote, strict=True):
         may[w] &= (served if remote else may_hold)[p][:, None]
     return Problem(

@@ -53,7 +53,7 @@ class Draft:
         """
         read = self.read(problem)
         replicas = self.replicas & (problem.now | read)
-        served = replicas | (replicas.astype(np.int64) @ problem.linked > 0)
+        served = replicas | (replicas.astype(np.float64) @ problem.linked > 0)
         short = (read & ~served).any(axis=1)
         replicas[short] = self.replicas[short]
         room = problem.storage - replicas.T.astype(np.int64) @ problem.size

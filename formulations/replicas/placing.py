@@ -160,7 +160,7 @@ def housed(problem: Problem, draft: Draft) -> Draft:
 
 def readable(problem: Problem, replicas: Bools) -> Bools:
     """Return where workloads can read all their data, there or from afar (workloads, regions)."""
-    over_links: Bools = (replicas.astype(np.int64) @ problem.linked.astype(np.int64)) > 0
+    over_links: Bools = replicas.astype(np.float64) @ problem.linked > 0
     p = problem.read_group
     reads = replicas[p] | (problem.read_remote[:, None] & over_links[p])
     found = np.ones((problem.workloads, problem.regions), dtype=np.bool_)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +21,7 @@ from placewright.formulations.replicas.frugal import only_ways
 from placewright.formulations.replicas.guides import guide
 from placewright.formulations.replicas.machine_code import MACHINE_CODE
 from placewright.formulations.replicas.neighbours import Neighbours
-from placewright.formulations.replicas.placing import greedy
+from placewright.formulations.replicas.placing import Placing, greedy
 from placewright.formulations.replicas.problem import DATA, Problem
 from placewright.formulations.replicas.whole import MOST_COPIES
 from placewright.formulations.session import Bound, Candidate, Session
@@ -39,6 +39,15 @@ RESERVE = 2.0
 
 ANNEALING, FITTING, CROSSING = 0.08, 0.03, 0.06
 """Shares of the time, at most: for annealing once, for homes beside that, and for crossing it."""
+
+EARLY = 0.5
+"""Share of the time that must be left for a first plan without copies, if there is any time."""
+
+GRACE = 1.0
+"""Seconds after the limit in which copies may still find their ways, and bounds begin."""
+
+TRYING = 0.2
+"""Share of the time left in which it is tried what links can carry at all."""
 
 LIKELY = 2
 """Regions that the dataset which matters most may go to, one in each run."""
@@ -92,24 +101,29 @@ class Relocation:
 
     def __init__(self, problem: Problem, session: Session) -> None:
         self.problem, self.session = problem, session
-        self._draft = evened(problem, greedy(problem, copying=False))
+        self._draft = Placing(problem).draft()
         self._refused = np.zeros_like(problem.now)
         self._places: Places | None = None
 
     @cached_property
     def _too_large(self) -> Bools:
         """Copies (groups, regions) that links cannot carry even alone."""
-        return too_large(self.problem)
+        reserve = (1 - TRYING) * self.session.remaining()
+        return too_large(self.problem, lambda: self.session.expired(reserve))
 
     def steps(self) -> Iterator[Candidate | Bound]:
         """Yield candidates and bounds."""
-        yield self._candidate(self._draft, "as it lies")
+        session = self.session
+        if session.deterministic or not session.overdue(-EARLY * session.budget):
+            draft = evened(self.problem, greedy(self.problem, copying=False))
+            yield self._candidate(draft, "as it lies")
         draft = evened(self.problem, greedy(self.problem))
         yield self._candidate(draft, "greedy")
-        if not self.session.expired():
+        if not session.expired():
             yield from self._bettering(draft)
         # What needs no solver is proven even then.
-        yield from bounds(self.problem, self.session, dict(self.session.best or {}), self._places)
+        if not session.overdue(GRACE):
+            yield from bounds(self.problem, session, dict(session.best or {}), self._places)
 
     def _bettering(self, draft: Draft) -> Iterator[Candidate | Bound]:
         """Yield what comes of a greedy draft in the time that is left."""
@@ -307,8 +321,10 @@ class Relocation:
     def _candidate(self, draft: Draft, source: str) -> Candidate:
         """Return a candidate; the search goes on from the best so far, which that need not be."""
         draft = balanced(self.problem, draft)
-        draft, plan, refused = carry(self.problem, draft, self._refused)
-        self._draft = min(self._draft, draft, key=self._rank)
+        grace = GRACE - min(0.0, self.session.before_deadline())
+        late = partial(self.session.overdue, grace)
+        draft, plan, refused = carry(self.problem, draft, self._refused, late)
+        self._draft = min(draft, self._draft, key=self._rank)
         if not is_small(self.problem):
             # Without these a job must read more from afar; beside other copies they may do.
             left = replace(self.problem, may_hold=self.problem.may_hold & ~self._refused)

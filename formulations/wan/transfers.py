@@ -8,7 +8,7 @@ it comes earlier: negotiated congestion (McMurchie and Ebeling, "PathFinder", FP
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -58,8 +58,17 @@ class Transfers:
     refused: tuple[Replica, ...] = ()
 
 
+def never() -> bool:
+    """Say that it is not late."""
+    return False
+
+
 def schedule(
-    wan: Wan, creates: Sequence[Replica], drops: Sequence[Replica], known: Sequence[Flow] = ()
+    wan: Wan,
+    creates: Sequence[Replica],
+    drops: Sequence[Replica],
+    known: Sequence[Flow] = (),
+    late: Callable[[], bool] = never,
 ) -> Transfers:
     """Return when and how copies are made and replicas dropped, as far as everything allows.
 
@@ -74,6 +83,8 @@ def schedule(
     known
         Flows of copies that can be made beside each other: those of them that are among `creates`
         keep their ways, and the others take what is left.
+    late
+        Whether time is over: then copies that have no way so far are refused.
 
     Raises
     ------
@@ -83,7 +94,7 @@ def schedule(
     """
     _check(wan, creates, drops)
     best, lost = Transfers(), UNLIMITED
-    for routed in _routings(wan, creates, drops, _ways(known)):
+    for routed in _routings(wan, creates, drops, _ways(known), late):
         if _gib(wan, (copy for copy in creates if copy not in routed)) >= lost:
             continue
         crowded = crowded_links(wan, routed)
@@ -113,7 +124,11 @@ def _ways(known: Sequence[Flow]) -> Ways:
 
 
 def _routings(
-    wan: Wan, creates: Sequence[Replica], drops: Sequence[Replica], known: Ways
+    wan: Wan,
+    creates: Sequence[Replica],
+    drops: Sequence[Replica],
+    known: Ways,
+    late: Callable[[], bool],
 ) -> Iterator[Ways]:
     """Yield ways for as many copies as budgets and storage carry, until all have one.
 
@@ -126,19 +141,19 @@ def _routings(
     wanted = set(creates)
     kept = {copy: parts for copy, parts in known.items() if copy in wanted}
     order = [*kept, *(copy for copy in creates if copy not in kept)]
-    routed, _ = _route(wan, order, drops, _slowness(wan), kept, relays_late=False)
+    routed, _ = _route(wan, order, drops, _slowness(wan), kept, late, relays_late=False)
     yield routed
-    if kept or len(routed) == len(creates):
+    if kept or len(routed) == len(creates) or late():
         return
     dear = np.zeros(wan.budget.shape)
     large = sorted(creates, key=lambda copy: -int(wan.size[copy[0]]))
     least, order = UNLIMITED, list(creates)
     for attempt in range(_ATTEMPTS):
         tried = (list(creates), large, order)[min(attempt // 2, 2)]
-        routed, left = _route(wan, tried, drops, dear, {}, relays_late=attempt % 2 == 1)
+        routed, left = _route(wan, tried, drops, dear, {}, late, relays_late=attempt % 2 == 1)
         yield routed
         blocked = [copy for copy in tried if copy not in routed]
-        if not blocked:
+        if not blocked or late():
             return
         dear += _COMPETED * ((left == 0) & (wan.budget > 0))
         if _gib(wan, blocked) < least:
@@ -183,6 +198,7 @@ def _route(
     drops: Sequence[Replica],
     dear: Floats,
     known: Ways,
+    late: Callable[[], bool],
     *,
     relays_late: bool,
 ) -> tuple[Ways, np.ndarray]:
@@ -219,6 +235,8 @@ def _route(
                 if stage == _KEEPING:
                     parts = known.get(copy)
                     parts = parts if parts and roads.carries(parts, entries[dataset]) else None
+                elif late():
+                    break
                 else:
                     within, detours = wan.within(dataset), stage == _DETOURS
                     parts = route(roads, size, entries[dataset], region, within, detours=detours)

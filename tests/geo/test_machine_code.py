@@ -91,12 +91,22 @@ def test_a_plan_is_there_in_time_without_it(
 
 
 def test_where_the_clock_must_not_decide_it_is_waited_for_until_the_limit(
-    drawn: Round, never: Unkept
+    drawn: Round, never: Unkept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = solve_round(drawn, time_limit=2, isolation="none", deterministic=True)
+    waited = [0.0]
+
+    def sleep(_: float) -> None:
+        waited[0] += 200.0
+
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + waited[0])
+    monkeypatch.setattr(machine_code, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr("placewright.formulations.session.time", clock)
+    plan = solve_round(drawn, time_limit=600, isolation="none", deterministic=True)
+    assert waited[0] >= 400.0
     assert verify(drawn, plan).ok
-    assert not certificate_of(plan).repeatable
-    assert certificate_of(plan).degraded
+    certificate = certificate_of(plan)
+    assert not certificate.repeatable
+    assert certificate.degraded == ("nothing was annealed: machine code was not made in time",)
 
 
 def test_an_interrupt_while_it_is_waited_for_leaves_the_best_plan(
