@@ -7,6 +7,7 @@ what jobs hold already where nothing new may arrive.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -22,6 +23,8 @@ from placewright.instances.references import hosts_by_name
 from placewright.instances.round import Round
 
 Models = frozenset[str]
+Leases = tuple[int, int]
+"""An interval of leases: the first one, and the one after the last."""
 
 
 class Rows:
@@ -96,7 +99,7 @@ class Rows:
         """Whether something runs on GPUs on which nothing new may arrive now."""
         closed, away = self._closed(), _away(self._round)
         return any(
-            gpu in closed.get(task.host, ()) and 0 not in away.get(task.host, ())
+            gpu in closed.get(task.host, ()) and not _is_gone(away, task.host)
             for job in self._round.jobs
             if job.running is not None
             for task in job.running.tasks
@@ -114,18 +117,16 @@ class Rows:
             for entry in self._round.cluster.hosts
             for host in expand(entry.name)
         }
-        there = {model: np.zeros(horizon, dtype=np.int64) for model in self._every}
+        change = {model: np.zeros(horizon + 1, dtype=np.int64) for model in self._every}
         for host, one in self._hosts.items():
-            if one.gpu_model is not None and healthy[host]:
-                there[one.gpu_model] += WHOLE_GPU * one.gpus
-        for host in {*away, *closed}:
-            model, gpus = self._hosts[host].gpu_model, self._hosts[host].gpus
-            if model is not None and healthy[host]:
-                there[model][0] -= WHOLE_GPU * len(closed.get(host, ()))
-                missing = np.full(len(gone := sorted(away.get(host, ()))), gpus)
-                if gone and gone[0] == 0:
-                    missing[0] -= len(closed.get(host, ()))
-                there[model][gone] -= WHOLE_GPU * missing
+            if one.gpu_model is None or not healthy[host]:
+                continue
+            mine, kept = change[one.gpu_model], WHOLE_GPU * len(closed.get(host, ()))
+            _add(mine, 0, horizon, WHOLE_GPU * one.gpus)
+            for first, end in away.get(host, ()):
+                _add(mine, first, end, -WHOLE_GPU * one.gpus)
+            if not _is_gone(away, host):
+                _add(mine, 0, 1, -kept)
         for job in self._round.jobs:
             running = job.running
             for task in () if running is None else running.tasks:
@@ -134,13 +135,15 @@ class Rows:
                     continue
                 each = min(WHOLE_GPU, job.options[running.option].groups[task.group].gpu)
                 stays = sum(gpu in closed.get(task.host, ()) for gpu in task.gpus)
-                if 0 not in away.get(task.host, ()):
-                    there[model][0] += each * stays
+                if not _is_gone(away, task.host):
+                    _add(change[model], 0, 1, each * stays)
                 if running.pinned:
-                    until = self._until(job) if healthy[task.host] else 1
-                    leases = sorted(set(range(until)) - away.get(task.host, frozenset()))
-                    there[model][leases] -= each * len(task.gpus)
-        return there
+                    until, held = self._until(job), each * len(task.gpus)
+                    until = until if healthy[task.host] else min(until, 1)
+                    _add(change[model], 0, until, -held)
+                    for first, end in away.get(task.host, ()):
+                        _add(change[model], min(first, until), min(end, until), held)
+        return {model: each[:-1].cumsum() for model, each in change.items()}
 
     def _closed(self) -> dict[str, set[int]]:
         """Return the GPUs of each host on which nothing new may arrive now."""
@@ -180,11 +183,34 @@ def _held(job: Job) -> int:
     return 0 if job.running is None else held_by(job.options[job.running.option])["gpu"]
 
 
-def _away(round_: Round) -> Mapping[str, frozenset[int]]:
-    """Return the leases of the horizon in which each host is away, for hosts that ever are."""
-    away: dict[str, frozenset[int]] = {}
+def _away(round_: Round) -> Mapping[str, list[Leases]]:
+    """Return when each host is away, for hosts that ever are: sorted, and none overlaps another."""
+    every: defaultdict[str, list[Leases]] = defaultdict(list)
     for outage in round_.leases.outages:
-        leases = frozenset(range(*round_.leases.overlapped(outage, round_.now)))
-        for host in expand(outage.host) if leases else ():
-            away[host] = away[host] | leases if host in away else leases
-    return away
+        first, end = round_.leases.overlapped(outage, round_.now)
+        for host in expand(outage.host) if first < end else ():
+            every[host].append((first, end))
+    return {host: _joined(sorted(leases)) for host, leases in every.items()}
+
+
+def _joined(sorted_: list[Leases]) -> list[Leases]:
+    """Return intervals of leases with those joined that touch."""
+    joined = sorted_[:1]
+    for first, end in sorted_[1:]:
+        start, so_far = joined[-1]
+        if first > so_far:
+            joined.append((first, end))
+        else:
+            joined[-1] = start, max(so_far, end)
+    return joined
+
+
+def _is_gone(away: Mapping[str, list[Leases]], host: str) -> bool:
+    """Whether a host is away in the current lease."""
+    return host in away and away[host][0][0] == 0
+
+
+def _add(change: Ints, first: int, end: int, amount: int) -> None:
+    """Add an amount from one lease to before another, in the changes from lease to lease."""
+    change[first] += amount
+    change[end] -= amount

@@ -8,7 +8,7 @@ it ask no more than it has (Hall's condition); unions of sets without a common m
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +22,8 @@ from placewright.instances.verify.reading import Promises, Reading, Spans
 
 Ints = npt.NDArray[np.int64]
 Models = frozenset[str]
+Span = tuple[int, int]
+"""The first lease of an interval, and the one after its last."""
 
 
 class Room:
@@ -183,21 +185,20 @@ def _capacity(reading: Reading, pinned: Iterable[Held]) -> Mapping[str, Ints]:
     """
     hosts, horizon = reading.cluster.hosts, reading.round.leases.horizon
     away = _away(reading)
-    always: defaultdict[str, int] = defaultdict(int)
-    change: defaultdict[str, Ints] = defaultdict(lambda: np.zeros(horizon, dtype=np.int64))
+    change: defaultdict[str, Ints] = defaultdict(lambda: np.zeros(horizon + 1, dtype=np.int64))
     for name, host in hosts.items():
         model = host.hardware.gpu_model
         if model is not None:
             whole = WHOLE_GPU * host.hardware.gpus * host.healthy
-            always[model] += whole
-            if name in away:
-                change[model] -= whole * away[name]
+            _add(change[model], (0, horizon), whole)
+            for span in away.get(name, ()):
+                _add(change[model], span, -whole)
     for name, gpus in _reserved(reading).items():
         model = hosts[name].hardware.gpu_model
         if model is not None and hosts[name].healthy and not _gone(away, name):
-            change[model][0] -= WHOLE_GPU * len(gpus)
+            _add(change[model], (0, 1), -WHOLE_GPU * len(gpus))
     for model, milli in _tolerated(reading).items():
-        change[model][0] += milli
+        _add(change[model], (0, 1), milli)
     for held in pinned:
         for task in reading.running[held.job.name].tasks:
             host = hosts[task.host]
@@ -205,12 +206,18 @@ def _capacity(reading: Reading, pinned: Iterable[Held]) -> Mapping[str, Ints]:
             if model is None:
                 continue
             takes = len(task.gpus) * min(held.option.groups[task.group].gpu, WHOLE_GPU)
-            there = np.full(horizon, host.healthy)
-            there[0] = True
-            if task.host in away:
-                there &= ~away[task.host]
-            change[model][: held.end] -= takes * there[: held.end]
-    return {model: milli + change[model] for model, milli in always.items()}
+            until = held.end if host.healthy else min(held.end, 1)
+            _add(change[model], (0, until), -takes)
+            for first, end in away.get(task.host, ()):
+                if first < until:
+                    _add(change[model], (first, min(end, until)), takes)
+    return {model: each[:-1].cumsum() for model, each in change.items()}
+
+
+def _add(change: Ints, span: Span, amount: int) -> None:
+    """Add an amount in an interval of leases to what is told by its changes."""
+    change[span[0]] += amount
+    change[span[1]] -= amount
 
 
 def _tolerated(reading: Reading) -> Mapping[str, int]:
@@ -239,22 +246,27 @@ def _reserved(reading: Reading) -> Mapping[str, set[int]]:
     return reserved
 
 
-def _gone(away: Mapping[str, npt.NDArray[np.bool_]], host: str) -> bool:
+def _gone(away: Mapping[str, Sequence[Span]], host: str) -> bool:
     """Whether a host is away in the current lease."""
-    return host in away and bool(away[host][0])
+    return any(first == 0 for first, _ in away.get(host, ()))
 
 
-def _away(reading: Reading) -> dict[str, npt.NDArray[np.bool_]]:
-    """Return in which leases each host with an outage is away (horizon,)."""
-    leases = reading.round.leases
-    start = reading.round.now + leases.length_s * np.arange(leases.horizon)
-    away: dict[str, npt.NDArray[np.bool_]] = {}
+def _away(reading: Reading) -> dict[str, list[Span]]:
+    """Return the leases in which each host with an outage is away: intervals that lie apart."""
+    leases, now = reading.round.leases, reading.round.now
+    spans: defaultdict[str, list[Span]] = defaultdict(list)
     for outage in leases.outages:
-        overlaps = np.ones(leases.horizon, dtype=np.bool_)
-        if outage.start is not None:
-            overlaps &= outage.start < start + leases.length_s
-        if outage.end is not None:
-            overlaps &= start < outage.end
-        for name in expand(outage.host):
-            away[name] = away[name] | overlaps if name in away else overlaps
+        first = 0 if outage.start is None else (outage.start - now) // leases.length_s
+        last = leases.horizon if outage.end is None else -((now - outage.end) // leases.length_s)
+        span = max(first, 0), min(last, leases.horizon)
+        for name in expand(outage.host) if span[0] < span[1] else ():
+            spans[name].append(span)
+    away: dict[str, list[Span]] = {}
+    for name, found in spans.items():
+        apart = away[name] = []
+        for first, end in sorted(found):
+            if apart and first <= apart[-1][1]:
+                apart[-1] = apart[-1][0], max(apart[-1][1], end)
+            else:
+                apart.append((first, end))
     return away

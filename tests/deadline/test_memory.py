@@ -7,13 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from placewright.formulations.deadline.capacity import Rows
 from placewright.formulations.deadline.compile import compile_admission
 from placewright.formulations.deadline.demand import Demands
 from placewright.formulations.deadline.filling import complete
 from placewright.formulations.deadline.problem import NONE, Problem, Schedule, use_of
 from placewright.formulations.deadline.search import improve
 from placewright.formulations.deadline.spare import Spare, forced
+from placewright.instances.plan import Plan
 from placewright.instances.round import Round
+from placewright.instances.verify.lease_room import Room
+from placewright.instances.verify.reading import read
 
 MIB = 1 << 20
 
@@ -59,6 +63,34 @@ def test_many_due_times_and_a_far_horizon_take_little_memory() -> None:
         tracemalloc.stop()
     assert found.fits(problem)
     assert peak < 60 * MIB
+
+
+def test_long_outages_of_many_hosts_take_little_memory() -> None:
+    horizon, start = 10_000, range(0, 3_000, 1_000)
+    outages = [{"host": f"h[{k}00-{k + 1}99]", "start": 60 * s} for k, s in enumerate(start, 1)]
+    raw = {
+        "cluster": {"hosts": [{"name": "h[100-499]", "gpus": 8, "gpu_model": "A"}]},
+        "jobs": [
+            {"name": "j", "options": [{"groups": [{"gpu": 1000}]}], "deadline": {"work_s": 9}}
+        ],
+        "leases": {"length_s": 60, "horizon": horizon, "outages": outages},
+        "policy": {"formulation": "deadline"},
+    }
+    round_ = Round.model_validate(raw)
+    reading = read(round_, Plan(decisions=()))
+    tracemalloc.start()
+    try:
+        known = Rows(round_, round_.jobs).capacity()
+        counted = Room(reading, [(round_.jobs[0], 0)]).free
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (known == counted).all()
+    # The first 200 hosts are never there, 100 go after 1,000 leases, and the last 100 after 2,000.
+    assert known[0, [0, 1, 999, 1_000, 1_999, 2_000, 9_999]].tolist() == [
+        8_000 * hosts for hosts in (200, 200, 200, 100, 100, 0, 0)
+    ]
+    assert peak < 10 * MIB
 
 
 def test_parts_add_up_to_the_whole() -> None:
