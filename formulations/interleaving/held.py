@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 
 from placewright.formulations.gang.quotas import held_by
 from placewright.formulations.interleaving.compile import Interleaving
 from placewright.formulations.interleaving.room import quota_left
+from placewright.formulations.interleaving.rows import Bools, allowed_hosts
 from placewright.formulations.session import Place
 from placewright.instances.job import Job, Running, TaskGroup
 from placewright.instances.references import hosts_by_name
@@ -50,10 +51,11 @@ class Held:
     """What teams hold of hosts besides whole GPUs."""
 
     def __init__(self, problem: Interleaving) -> None:
-        self._opened, self._names = problem.opened, problem.cluster.hosts
+        self._cluster, self._opened = problem.cluster, problem.opened
         by_name = hosts_by_name(problem.round.cluster)
-        self._hosts = [by_name[name] for name in self._names]
+        self._hosts = [by_name[name] for name in problem.cluster.hosts]
         self._held: defaultdict[tuple[int, str], int] = defaultdict(int)
+        self._masks: dict[Hashable, Bools] = {}
 
     def add(self, groups: Sequence[TaskGroup], places: Sequence[Place], times: int = 1) -> None:
         """Add what groups take in some places, or with -1 give it back."""
@@ -61,12 +63,16 @@ class Held:
             self._held[host, name] += times * amount
 
     def admits(self, groups: Sequence[TaskGroup], places: Sequence[Place]) -> bool:
-        """Whether these groups may arrive, and fit, in some places, of which GPUs are theirs."""
-        for group, _, host, gpus in places:
-            asked, has = groups[group].gpu_memory, self._hosts[host].gpu_memory
-            if asked and (has is None or asked > has):
+        """Whether these groups may arrive, and fit, in some places, of which GPUs are theirs.
+
+        A running job may be where its group would not let it arrive.
+        """
+        for number, _, host, gpus in places:
+            group, has = groups[number], self._hosts[host].gpu_memory
+            if group.gpu_memory and (has is None or group.gpu_memory > has):
                 return False
-            if not all(self._opened(self._names[host], gpu) for gpu in gpus):
+            name = self._cluster.hosts[host]
+            if not (self._allows(group, host) and all(self._opened(name, gpu) for gpu in gpus)):
                 return False
         more: defaultdict[tuple[int, str], int] = defaultdict(int)
         for host, name, amount in _amounts(groups, places):
@@ -75,6 +81,12 @@ class Held:
             self._held[host, name] + amount <= self._hosts[host].capacity.get(name, 0)
             for (host, name), amount in more.items()
         )
+
+    def _allows(self, group: TaskGroup, host: int) -> bool:
+        key = group.gpu_models, group.hosts
+        if key not in self._masks:
+            self._masks[key] = allowed_hosts(group, self._cluster)
+        return bool(self._masks[key][host])
 
 
 def _amounts(

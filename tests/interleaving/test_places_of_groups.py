@@ -55,6 +55,27 @@ def test_a_job_that_runs_outside_its_hosts_takes_nothing_of_them(term):
     assert [decision.decision.value for decision in plan.decisions] == ["start", "keep"]
 
 
+@pytest.mark.parametrize("term", ["throughput", "weighted_throughput", "efficiency"])
+def test_nobody_joins_a_job_that_runs_outside_its_hosts(term):
+    # h1 is taken; on h0 only who runs there may stay.
+    group = {"gpu": 1000, "hosts": ["h1"]}
+    plan = solved(
+        [{"name": "h0", "gpus": 1}, {"name": "h1", "gpus": 1}],
+        [
+            job("new", group, stages=(8, 1)),
+            job("old", group, stages=(1, 8), running={"tasks": [{"host": "h0", "gpus": [0]}]}),
+            {
+                "name": "alone",
+                "options": [{"groups": [{"gpu": 1000}]}],
+                "running": {"tasks": [{"host": "h1", "gpus": [0]}]},
+            },
+        ],
+        term,
+    )
+    assert plan.certificate is not None
+    assert plan.certificate.status == "optimal"
+
+
 def test_members_of_a_group_ask_each_task_for_its_own_memory():
     # Both tasks of the first kind fit h0 together; those of the second kind ask no memory of h1.
     groups = {"gpu": 1000, "gpu_memory": 12, "hosts": ["h0"]}, {"gpu": 1000, "hosts": ["h1"]}
