@@ -49,7 +49,7 @@ class _Homes:
     """How many jobs of each workload are in each cell, a model of a region (workloads, cells)."""
 
     def __init__(self, problem: Problem, draft: Draft) -> None:
-        self.jobs = draft.jobs.reshape(problem.workloads, -1).copy()
+        self.jobs = draft.jobs.reshape(problem.workloads, problem.supply.size).copy()
         self._demand = problem.demand
         self._supply = problem.supply.ravel()
         self._load: Ints = self._demand @ self.jobs
@@ -193,5 +193,5 @@ def _reads(problem: Problem, replicas: Bools) -> Ints:
     away = ~replicas[problem.read_group]
     np.add.at(remote, problem.read_workload, away * problem.read_gib[:, None])
     may = problem.may & readable(problem, replicas)[:, :, None]
-    reads: Ints = np.where(may, remote[:, :, None], NEVER).reshape(problem.workloads, -1)
-    return reads
+    reads: Ints = np.where(may, remote[:, :, None], NEVER)
+    return reads.reshape(problem.workloads, problem.supply.size)
