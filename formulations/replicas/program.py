@@ -90,7 +90,7 @@ def program_of(pool: Pool) -> Program:
     _storage(pool, model, data)
     add_load(pool, model, replica, share, none, np.where(pool.beside, -1, far))
     add_hottest(pool, model, share)
-    _imbalance(pool, model, replica)
+    _imbalance(pool, model, data)
     p, r = np.nonzero(pool.fresh)
     copy_rows = model.rows("number", len(wan.size))
     model.add(copy_rows[p], replica[p, r], 1.0)
@@ -217,7 +217,8 @@ def _storage(pool: Pool, model: Model, data: Data) -> None:
         model.add(model.rows("egress", 1, upper=pool.egress[s]), moved[mine], size[mine])
 
 
-def _imbalance(pool: Pool, model: Model, replica: Ints) -> None:
+def _imbalance(pool: Pool, model: Model, data: Data) -> None:
+    """Add what is held beyond each share; what is at hand is held, or not, as imbalance is less."""
     size, storage = pool.wan.size, pool.wan.storage
     limited = storage < UNLIMITED
     total = int(storage[limited].sum())
@@ -230,6 +231,9 @@ def _imbalance(pool: Pool, model: Model, replica: Ints) -> None:
     for s in np.flatnonzero(limited):
         # A share of all, rounded up: no region is said to be further beyond it than it is.
         share = -(-int(storage[s]) * FINE // total)
-        model.add(rows[s], replica[p, r], -size[p] * (share / FINE))
-    model.add(rows[r], replica[p, r], size[p])
+        mine = pool.stored[p, r] | (r != s)
+        least = -size[p[mine]] * (share / FINE)
+        data.add(model, np.full(len(least), rows[s]), p[mine], r[mine], least)
+    p, r = np.nonzero(pool.stored & limited)
+    data.add(model, rows[r], p, r, size[p])
     model.add(rows, beyond, -1.0)
