@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 
 from placewright.formulations.gang.quotas import held_by
@@ -12,6 +12,7 @@ from placewright.formulations.interleaving.rows import Bools, allowed_hosts
 from placewright.formulations.session import Place
 from placewright.instances.job import Job, Running, TaskGroup
 from placewright.instances.references import hosts_by_name
+from placewright.topology import Cluster
 
 
 def running_of(job: Job) -> Running:
@@ -62,11 +63,24 @@ class Held:
         for host, name, amount in _amounts(groups, places):
             self._held[host, name] += times * amount
 
-    def admits(self, groups: Sequence[TaskGroup], places: Sequence[Place]) -> bool:
-        """Whether these groups may arrive, and fit, in some places, of which GPUs are theirs.
+    def admits(
+        self, required: str | None, groups: Sequence[TaskGroup], places: Sequence[Place]
+    ) -> bool:
+        """Whether an option may arrive, and fits, in some places, of which GPUs are theirs.
 
-        A running job may be where its group would not let it arrive.
+        A running job may be where its option would not let it arrive.
+
+        Parameters
+        ----------
+        required
+            The level of which all tasks of the option share one domain.
+        groups
+            Its task groups.
+        places
+            Where its tasks are, each of them.
         """
+        if not _arranged(self._cluster, required, groups, places):
+            return False
         for number, _, host, gpus in places:
             group, has = groups[number], self._hosts[host].gpu_memory
             if group.gpu_memory and (has is None or group.gpu_memory > has):
@@ -87,6 +101,40 @@ class Held:
         if key not in self._masks:
             self._masks[key] = allowed_hosts(group, self._cluster)
         return bool(self._masks[key][host])
+
+
+def _arranged(
+    cluster: Cluster,
+    required: str | None,
+    groups: Sequence[TaskGroup],
+    places: Sequence[Place],
+) -> bool:
+    """Whether tasks lie to each other as those of an option must that arrives.
+
+    Per option, group and slice the tasks share a domain, and groups keep their tasks `apart`.
+    """
+    shared: dict[Hashable, int] = {}
+    near: Counter[tuple[int, int]] = Counter()
+    for number, index, host, _ in places:
+        group, slices = groups[number], groups[number].slices
+        joint: list[tuple[Hashable, str | None]] = [((), required), (number, group.required)]
+        if slices is not None:
+            joint.append(((number, index // slices.size), slices.required))
+        for key, level in joint:
+            if level is not None:
+                domain = _domain(cluster, level, host)
+                if shared.setdefault(key, domain) != domain:
+                    return False
+        if group.apart is not None:
+            part = number, _domain(cluster, group.apart.level, host)
+            near[part] += 1
+            if near[part] > group.apart.most:
+                return False
+    return True
+
+
+def _domain(cluster: Cluster, level: str, host: int) -> int:
+    return int(cluster.domain[cluster.level_index(level), host])
 
 
 def _amounts(

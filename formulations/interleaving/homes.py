@@ -39,7 +39,8 @@ def homes_of(problem: Interleaving, teams: Sequence[Group]) -> list[int | None]:
         places = places_of(problem, member)
         held.add(_merged(problem, at_home(problem, teams[number], member)), places, -1)
         after = _merged(problem, teams[number].members)
-        if held.admits(after, places):
+        required = problem.round.jobs[member].options[0].required
+        if held.admits(required, after, places):
             held.add(after, places)
         else:
             homes[number] = None

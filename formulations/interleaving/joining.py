@@ -132,8 +132,9 @@ class _Yard:
         before = [jobs[self._free.jobs[k]] for k in team.classes.tolist()]
         groups = merged(before, self._free.sharing)
         self._held.add(groups, team.places, -1)
-        after = merged([*before, jobs[self._free.jobs[c]]], self._free.sharing)
-        fits = self._held.admits(after, team.places)
+        new = jobs[self._free.jobs[c]]
+        after = merged([*before, new], self._free.sharing)
+        fits = self._held.admits(new.options[0].required, after, team.places)
         self._held.add(after if fits else groups, team.places)
         if fits:
             use = self._free.pool.use

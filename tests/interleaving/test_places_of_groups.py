@@ -100,3 +100,41 @@ def test_a_group_that_runs_where_memory_is_unknown_stays():
         "efficiency",
     )
     assert [decision.decision.value for decision in plan.decisions] == ["keep", "keep"]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "of_group", "of_option"),
+    [
+        ("h0 h1", {"required": "host"}, {}),
+        ("h0 h1", {}, {"required": "host"}),
+        ("h0 h1", {"slices": {"size": 2, "required": "host"}}, {}),
+        ("h0 h0", {"apart": {"level": "host", "most": 1}}, {}),
+    ],
+    ids=["group", "option", "slices", "apart"],
+)
+def test_nobody_joins_a_job_whose_tasks_lie_as_none_may_arrive(hosts, of_group, of_option):
+    # The one that runs stays as it is; all GPUs that the other one could have are taken.
+    group = {"gpu": 1000, "count": 2, **of_group}
+    free = [(host, gpu) for host in ("h0", "h1") for gpu in (0, 1)]
+    tasks = []
+    for index, host in enumerate(hosts.split()):
+        at = free.pop(next(n for n, (name, _) in enumerate(free) if name == host))
+        tasks.append({"host": host, "gpus": [at[1]], "index": index})
+    rest = [{"host": host, "gpus": [gpu], "index": n} for n, (host, gpu) in enumerate(free)]
+    plan = solved(
+        [{"name": "h0", "gpus": 2}, {"name": "h1", "gpus": 2}],
+        [
+            {**job("new", group, stages=(8, 1)), "options": [{"groups": [group], **of_option}]},
+            {
+                **job("old", group, stages=(1, 8), running={"tasks": tasks}),
+                "options": [{"groups": [group], **of_option}],
+            },
+            {
+                "name": "alone",
+                "options": [{"groups": [{"gpu": 1000, "count": 2}]}],
+                "running": {"tasks": rest, "pinned": True},
+            },
+        ],
+        "throughput",
+    )
+    assert [decision.decision.value for decision in plan.decisions] == ["wait", "keep", "keep"]
