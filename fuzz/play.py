@@ -175,6 +175,10 @@ def _solve(
     document = plan.model_dump(mode="json", exclude_none=True)
     scope = policy.scope(raw, document)
     spoken = [judged for judged in valid if judged.scope == scope]
+    listed = dict(solve.values) in [dict(judged.terms) for judged in spoken]
+    if policy.judge is not None and not listed:
+        judged = policy.judge(raw, document)
+        spoken += [judged] if not judged.broken else []
     certificate = plan.certificate
     if certificate is None or not spoken:
         played.fail("unlisted", "no plan of the solver's scope is among all plans", document)

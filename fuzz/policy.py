@@ -80,6 +80,9 @@ class Policy:
         Of a round and a plan that the solver made: the scope of the plans of which its bounds
         speak. Cells need it: bounds speak of the plans with guaranteed jobs where this one has
         them.
+    judge
+        What the rule book says of a plan of the solver that is not among `plans`; None if all valid
+        plans are.
     """
 
     name: str
@@ -87,3 +90,4 @@ class Policy:
     plans: Callable[[Raw, Random], Iterator[Judged]]
     settings: tuple[Setting, ...] = (Setting("usual", 1),)
     scope: Callable[[Raw, Raw], Hashable] = everything
+    judge: Callable[[Raw, Raw], Judged] | None = None

@@ -7,7 +7,8 @@ fast as links allow; before it replicas go where it lacks room, and it may wait 
 way. If no order leads to the end, all copies are tried at once, at even rates over all the window.
 
 Not every schedule is found: copies that have to overlap in part, or that split otherwise, are
-missed. Then plans are missing that would be valid, and the fuzz is the weaker for it, not wrong.
+missed. Then plans are missing that would be valid, and the fuzz is the weaker for it, not wrong; a
+plan of the solver with such a schedule is judged by itself.
 """
 
 from __future__ import annotations

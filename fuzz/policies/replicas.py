@@ -72,6 +72,21 @@ def plans(round_: Raw, rng: Random) -> Iterator[Judged]:
         yield _changed(round_, world, rng.choice(moving), rng)
 
 
+def judge(round_: Raw, plan: Raw) -> Judged:
+    """Judge data and homes of a plan: its schedule may be one that `fuzz.data.carrying` misses."""
+    world = read_world(round_)
+    sections = {section["kind"]: section for section in plan["sections"]}
+    data, flows = sections["replicas"], sections.get("flows", {"flows": []})["flows"]
+    layout = _layout(world, Carried(data["creates"], data["drops"], flows))
+    at = {home["job"]: (home["region"], home["gpu_model"]) for home in data["homes"]}
+    homes = [at.get(job["name"]) for job in round_["jobs"]]
+    faults = [
+        _fault_of_home(world, job, home, homes_of(world, job, layout.final))
+        for job, home in zip(round_["jobs"], homes, strict=True)
+    ]
+    return _judged(round_, world, layout, homes, next(filter(None, faults), ""))
+
+
 _WHERE: Mapping[str, tuple[ModuleType, ...]] = {
     "is_small": (run,),
     "FEW": (grouping,),
@@ -108,7 +123,7 @@ SETTINGS = (
         1.0,
     ),
 )
-POLICY = Policy("replicas", draw, plans, SETTINGS)
+POLICY = Policy("replicas", draw, plans, SETTINGS, judge=judge)
 
 
 def _job(rng: Random, name: str, drawn: Raw) -> Raw:
@@ -230,13 +245,17 @@ def _decided(document: Callable[[], Raw], number: int, change: Raw) -> Raw:
 
 def _changed(round_: Raw, world: World, layout: Layout, rng: Random) -> Judged:
     """Return a plan with something changed about copies and deletions."""
-    carried = changed(rng, world, layout.carried)
+    other = _layout(world, changed(rng, world, layout.carried))
+    homes = [_any(rng, homes_of(world, job, other.final)) for job in round_["jobs"]]
+    return _judged(round_, world, other, homes)
+
+
+def _layout(world: World, carried: Carried) -> Layout:
+    """Return what a schedule leads to, and the rule that it breaks."""
     creates = {(one["dataset"], one["region"]) for one in carried.creates}
     drops = {(one["dataset"], one["region"]) for one in carried.drops}
     final = (world.held | world.coming.keys() | creates) - drops
-    fault = broken(world, *carried, dropping=True)
-    homes = [_any(rng, homes_of(world, job, final)) for job in round_["jobs"]]
-    return _judged(round_, world, Layout(final, carried, fault), homes)
+    return Layout(final, carried, broken(world, *carried, dropping=True))
 
 
 def _document(

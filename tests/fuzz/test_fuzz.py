@@ -32,3 +32,49 @@ def test_nothing_fails_in_some_rounds_of(fuzz, name):
     state = fuzz.run.run(fuzz.policies.POLICIES[name], ROUNDS, 0, None, lambda *_: None)
     assert state.rounds == ROUNDS
     assert not state.failures
+
+
+def test_a_schedule_that_is_not_sought_is_judged_by_itself(fuzz):
+    # One copy goes on while another is made and passed on; the generator makes one after another.
+    link = {"bandwidth": 8590}
+    round_ = {
+        "cluster": {
+            "levels": ["region"],
+            "domains": [{"name": name, "level": "region"} for name in ("r0", "r1", "r2")],
+            "hosts": [{"name": "h0", "parent": "r0", "gpus": 1, "gpu_model": "A"}],
+        },
+        "geo": {
+            "level": "region",
+            "window_s": 10,
+            "links": [
+                {"source": "r1", "target": "r0", "bandwidth": 2578},
+                {"source": "r1", "target": "r2", **link},
+                {"source": "r2", "target": "r0", **link},
+            ],
+            "datasets": [
+                {"name": "d0", "size": 3, "replicas": ["r1"]},
+                {"name": "d1", "size": 4, "replicas": ["r1"]},
+            ],
+        },
+        "policy": {"formulation": "replicas"},
+        "jobs": [{"name": "j0", "options": [{"groups": [{"gpu": 1000}]}], "reads": []}],
+    }
+    flows = [
+        {"dataset": "d0", "path": ["r1", "r0"], "gib": 3, "start": 0, "end": 10},
+        {"dataset": "d1", "path": ["r1", "r2"], "gib": 4, "start": 0, "end": 5},
+        {"dataset": "d1", "path": ["r2", "r0"], "gib": 4, "start": 5, "end": 10},
+    ]
+    creates = [
+        {"dataset": "d0", "region": "r0", "ready": 10},
+        {"dataset": "d1", "region": "r2", "ready": 5},
+        {"dataset": "d1", "region": "r0", "ready": 10},
+    ]
+    homes = [{"job": "j0", "region": "r0", "gpu_model": "A"}]
+    data = {"kind": "replicas", "creates": creates, "drops": [], "homes": homes}
+    plan = {"sections": [data, {"kind": "flows", "flows": flows}]}
+    judge = fuzz.policies.POLICIES["replicas"].judge
+    judged = judge(round_, plan)
+    assert not judged.broken
+    assert judged.terms["copies"] == 11
+    flows[2]["start"] = 4
+    assert judge(round_, plan).broken == "flow_source"
