@@ -163,9 +163,15 @@ def parts_of(number: int, each: int) -> Iterator[slice]:
 
 
 def kinds_of(demand: Ints) -> tuple[Ints, Ints]:
-    """Return what ways may ask of all rows (kinds, rows), and the kind of each way."""
-    if demand.shape[1] == 1:
-        kinds, kind = np.unique(demand[:, 0], return_inverse=True)
-        return kinds[:, None], kind.reshape(-1)
-    kinds, kind = np.unique(demand, axis=0, return_inverse=True)
-    return kinds, kind.reshape(-1)
+    """Return what ways may ask of all rows (kinds, rows), and the kind of each way.
+
+    Kinds are in lexicographic order, as `np.unique` has them, which takes ten times as long.
+    """
+    order = np.lexsort(demand.T[::-1]) if demand.size else np.arange(len(demand))
+    new = np.ones(len(order), dtype=bool)
+    for part in parts_of(len(order) - 1, demand.shape[1]):
+        before, after = demand[order[:-1][part]], demand[order[1:][part]]
+        new[1:][part] = (before != after).any(axis=1)
+    kind = np.empty(len(order), dtype=np.int64)
+    kind[order] = np.cumsum(new) - 1
+    return demand[order[new]], kind

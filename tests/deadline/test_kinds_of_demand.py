@@ -1,0 +1,26 @@
+"""What ways ask of all rows: equal to `np.unique`, also of more ways than are compared at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from placewright.formulations.deadline import problem
+
+
+@pytest.mark.parametrize(("ways", "rows"), [(0, 1), (1, 1), (1, 4), (300, 1), (300, 3), (301, 40)])
+def test_kinds_are_those_of_numpy(monkeypatch, ways, rows):
+    monkeypatch.setattr(problem, "CELLS", 100)
+    demand = np.random.default_rng(rows).integers(-2, 3, (ways, rows))
+    demand[:, rows // 2 :] = 0
+    kinds, kind = problem.kinds_of(demand)
+    expected, inverse = np.unique(demand, axis=0, return_inverse=True)
+    assert kinds.tolist() == expected.tolist()
+    assert kind.tolist() == inverse.reshape(-1).tolist()
+
+
+@pytest.mark.parametrize("ways", [0, 3])
+def test_without_rows_all_ways_are_of_one_kind(ways):
+    kinds, kind = problem.kinds_of(np.zeros((ways, 0), dtype=np.int64))
+    assert kinds.shape == (min(ways, 1), 0)
+    assert kind.tolist() == [0] * ways
