@@ -79,6 +79,8 @@ def _replay(policy: Policy, seed: int, out: Path, smaller: bool) -> int:
 
 def _documents(raw: Raw, played: Played) -> list[tuple[str, Raw]]:
     documents: list[tuple[str, Raw]] = [("round", {**HEADER, "kind": "Round", **raw})]
+    if played.later is not None:
+        documents.append(("later.round", {**HEADER, "kind": "Round", **played.later}))
     if played.solved is not None:
         documents.append(("solved.plan", played.solved.model_dump(mode="json", exclude_none=True)))
     for number, failure in enumerate(played.failures):

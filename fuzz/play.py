@@ -8,20 +8,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from traceback import extract_tb
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fuzz.claims import Values, certificate_bounds
 from fuzz.policy import Judged, Policy, Raw, Setting, TooManyPlansError
+from fuzz.watching import Watched, following, proven
 from placewright.collection import no_collection
 from placewright.formulations.gang.run import run as gang_run
-from placewright.formulations.session import Bound, Session
+from placewright.formulations.session import Bound
 from placewright.instances.plan import Certificate, Plan
 from placewright.instances.references import check_round
 from placewright.instances.round import Round
 from placewright.instances.verify import verify
-from placewright.rounds import prove_bounds
 from placewright.rounds.settings import Settings
-from placewright.rounds.solve import Memory, Solve
+from placewright.rounds.solve import Memory
 
 HEADER = {"apiVersion": "placewright/v1alpha1"}
 BACKENDS = ("auto",) * 12 + ("cp-sat", "cbc", "scip", "highs")
@@ -31,8 +31,8 @@ CLASSES, OTHERS, INVALID = 12, 3, 6
 """In the others: so many classes (plans of equal values), so many more valid and invalid plans."""
 MANY = 2
 """So many failures of a kind are told of one round."""
-PROVEN_IN = 5
-"""In one round of so many bounds are proven of some valid plan, too."""
+PROVEN_IN, FOLLOWED_IN = 5, 5
+"""In one round of so many bounds are proven of some valid plan, too, or an engine plays on."""
 
 
 class Failure(NamedTuple):
@@ -48,7 +48,7 @@ class Played:
     """What came of a round.
 
     `best_first` says whether the solver's plan has the best value of the first term that any plan
-    has; None if there was no such plan.
+    has; None if there was no such plan. `later` is the round that an engine was at.
     """
 
     failures: list[Failure] = field(default_factory=list)
@@ -57,27 +57,12 @@ class Played:
     bounds: int = 0
     best_first: bool | None = None
     solved: Plan | None = None
+    later: Raw | None = None
 
     def fail(self, kind: str, text: str, plan: Raw | None = None) -> None:
         """Add a failure, if there are not many of its kind."""
         if sum(failure.kind == kind for failure in self.failures) < MANY:
             self.failures.append(Failure(kind, text, plan))
-
-
-class Watched(Solve):
-    """A round being decided that keeps each bound that it is told, also those it drops."""
-
-    last: Watched | None = None
-
-    def _tighten(self, bound: Bound, session: Session) -> None:
-        self.told().append(bound)
-        super()._tighten(bound, session)
-
-    def told(self) -> list[Bound]:
-        """Return the bounds so far."""
-        if not hasattr(self, "_told"):
-            self._told: list[Bound] = []
-        return self._told
 
 
 def play(policy: Policy, raw: Raw, seed: int) -> Played:
@@ -159,19 +144,36 @@ def _verify(
 def _solve(
     policy: Policy, raw: Raw, round_: Round, valid: list[Judged], rng: Random, played: Played
 ) -> None:
+    """Solve a round, alone or as the first of some, and compare plans and bounds with all plans."""
     with _under(policy.settings, rng) as seconds, no_collection():
-        settings = Settings.of(
-            round_,
-            time_limit=seconds,
-            gap=rng.choice((0.0, 0.0, 1e-4, 0.1)),
-            backend=rng.choice(BACKENDS),
-            seed=rng.randrange(100),
-            deterministic=rng.random() < 0.3,
-            isolation="none",
-        )
-        solve = Watched(round_, settings, None, Memory(), gang_run)
-        plan = solve.plan()
-    played.solved = plan
+        arguments: dict[str, Any] = {
+            "time_limit": seconds,
+            "gap": rng.choice((0.0, 0.0, 1e-4, 0.1)),
+            "backend": rng.choice(BACKENDS),
+            "seed": rng.randrange(100),
+            "deterministic": rng.random() < 0.3,
+            "isolation": "none",
+        }
+        if rng.randrange(FOLLOWED_IN) == 0:
+            solved = list(following(round_, rng, **arguments))
+        else:
+            solve = Watched(round_, Settings.of(round_, **arguments), None, Memory(), gang_run)
+            solved = [(solve, solve.plan())]
+    for number, (solve, plan) in enumerate(solved):
+        played.solved = plan
+        if number:
+            raw = played.later = solve.round.model_dump(mode="json", exclude_none=True)
+            try:
+                valid = [judged for judged in policy.plans(raw, rng) if not judged.broken]
+            except TooManyPlansError:
+                continue
+        _look(policy, raw, valid, solve, plan, played)
+
+
+def _look(
+    policy: Policy, raw: Raw, valid: list[Judged], solve: Watched, plan: Plan, played: Played
+) -> None:
+    """Compare a plan and what was told of it with all plans of its scope."""
     document = plan.model_dump(mode="json", exclude_none=True)
     scope = policy.scope(raw, document)
     spoken = [judged for judged in valid if judged.scope == scope]
@@ -183,7 +185,7 @@ def _solve(
     if certificate is None or not spoken:
         played.fail("unlisted", "no plan of the solver's scope is among all plans", document)
         return
-    judge(solve.told(), certificate, solve.values, spoken, played, document)
+    judge(solve.told, certificate, solve.values, spoken, played, document)
 
 
 def judge(
@@ -232,8 +234,9 @@ def _prove(
     document = chosen.document()
     spoken = [judged for judged in valid if judged.scope == policy.scope(raw, document)]
     with _under(policy.settings, rng) as seconds:
-        results = prove_bounds(round_, read_plan(document), time_limit=seconds, isolation="none")
-    bounds = list(certificate_bounds(results, chosen.terms, claims=True))
+        plan = read_plan(document)
+        results, on_the_way = proven(round_, plan, time_limit=seconds, isolation="none")
+    bounds = [*on_the_way, *certificate_bounds(results, chosen.terms, claims=True)]
     _compare(bounds, Values([judged.terms for judged in spoken]), spoken, played)
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 
 import pytest
+
+from placewright.instances.verify import verify
 
 ROOT = Path(__file__).parents[2]
 ROUNDS = 10
@@ -19,7 +23,7 @@ def fuzz() -> Iterator[SimpleNamespace]:
     """The modules of the fuzz, which are importable from the repository's root only."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT)
-        names = ("policies", "run")
+        names = ("play", "policies", "run", "watching")
         yield SimpleNamespace(**{name: importlib.import_module(f"fuzz.{name}") for name in names})
 
 
@@ -78,3 +82,37 @@ def test_a_schedule_that_is_not_sought_is_judged_by_itself(fuzz):
     assert judged.terms["copies"] == 11
     flows[2]["start"] = 4
     assert judge(round_, plan).broken == "flow_source"
+
+
+def test_an_engine_is_watched_round_after_round(fuzz):
+    raw = {
+        "cluster": {"hosts": [{"name": "h[0-1]", "gpus": 2, "gpu_model": "A"}]},
+        "jobs": [
+            {"name": f"j{i}", "options": [{"groups": [{"gpu": 1000 + 1000 * (i % 2)}]}]}
+            for i in range(4)
+        ],
+    }
+    round_, rng = fuzz.play.read(raw), Random(0)
+    watched = list(fuzz.watching.following(round_, rng, time_limit=5.0, isolation="none"))
+    assert len(watched) >= 3
+    for solve, plan in watched:
+        verification = verify(solve.round, plan)
+        assert verification.ok
+        assert {bound.term for bound in solve.told} >= {"value"}
+    names = [{job.name for job in solve.round.jobs} for solve, _ in watched]
+    assert all(len(before - after) == 1 for before, after in pairwise(names))
+    assert all(len(after - before) == 1 for before, after in pairwise(names))
+
+
+def test_all_bounds_are_told_that_are_proven_of_a_plan(fuzz):
+    raw = {
+        "cluster": {"hosts": [{"name": "h0", "gpus": 1, "gpu_model": "A"}]},
+        "jobs": [{"name": "j0", "options": [{"groups": [{"gpu": 1000}]}]}],
+    }
+    round_ = fuzz.play.read(raw)
+    waits = {"decisions": [{"job": "j0", "decision": "wait"}]}
+    results, told = fuzz.watching.proven(
+        round_, fuzz.play.read_plan(waits), time_limit=5.0, isolation="none"
+    )
+    assert results[0].bound == 1000
+    assert ("value", 1000) in [(bound.term, bound.value) for bound in told]

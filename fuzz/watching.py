@@ -1,0 +1,81 @@
+"""Watched solvers: each bound that they tell on the way is kept, also those that they drop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+from placewright import Changes, Engine, InvalidInputError
+from placewright.formulations.session import Bound, Candidate, Session
+from placewright.instances.job import Job
+from placewright.instances.plan import Plan, TermResult
+from placewright.instances.round import Round
+from placewright.rounds import audit, engine, prove_bounds
+from placewright.rounds.solve import Solve
+
+MOST_ROUNDS = 4
+
+
+class Watched(Solve):
+    """A round being decided that keeps its bounds; `last` is the one begun last."""
+
+    last: Watched
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.told: list[Bound] = []
+        Watched.last = self
+
+    def _tighten(self, bound: Bound, session: Session) -> None:
+        self.told.append(bound)
+        super()._tighten(bound, session)
+
+
+def following(round_: Round, rng: Random, **arguments: Any) -> Iterator[tuple[Watched, Plan]]:
+    """Yield three or four rounds of an engine, as solved, with their plans.
+
+    After each a job leaves, and one like some job of the first round comes.
+    """
+    with patch.object(engine, "Solve", Watched), Engine(round_, **arguments) as rounds:
+        plan = rounds.round()
+        yield Watched.last, plan
+        for number in range(1, rng.randint(3, MOST_ROUNDS)):
+            names = [job.name for job in rounds.state.jobs]
+            changes = Changes(
+                removed=[rng.choice(names)] if names else [],
+                added=[_newcomer(rng.choice(round_.jobs), number)] if round_.jobs else [],
+                now=rounds.state.now + rng.choice((0, round_.leases.length_s)),
+            )
+            try:
+                plan = rounds.round(changes)
+            except InvalidInputError:
+                # The clock moves into an outage under a job that is pinned, say.
+                return
+            yield Watched.last, plan
+
+
+def proven(
+    round_: Round, plan: Plan, **arguments: Any
+) -> tuple[tuple[TermResult, ...], list[Bound]]:
+    """Prove bounds of a plan; return what is proven, and all bounds told on the way."""
+    told: list[Bound] = []
+    steps = audit._steps
+
+    def watched(*args: Any) -> Iterator[Candidate | Bound]:
+        for step in steps(*args):
+            if isinstance(step, Bound):
+                told.append(step)
+            yield step
+
+    with patch.object(audit, "_steps", watched):
+        return prove_bounds(round_, plan, **arguments), told
+
+
+def _newcomer(job: Job, number: int) -> Job:
+    """Return a pending job that asks what this one asks, without a promise."""
+    update: dict[str, Any] = {"name": f"{job.name}-{number}", "running": None}
+    if job.deadline is not None:
+        update["deadline"] = job.deadline.model_copy(update={"promise": None})
+    return job.model_copy(update=update)
