@@ -28,6 +28,7 @@ class Mix(StrEnum):
     EASY = "easy"
     HARD = "hard"
     TIGHT = "tight"
+    SHARED = "shared"
     SPARE = "spare"
     SCARCE = "scarce"
 
@@ -67,9 +68,13 @@ def generate_round(
     jobs: Annotated[int, typer.Option(metavar="M", min=0, help="Pending jobs; with --policy all.")],
     mix: Annotated[
         Mix | None,
-        typer.Option(help="easy (default), hard, tight; with --policy spare (default), scarce."),
+        typer.Option(help="easy (default), hard, tight, shared; with --policy spare (default), scarce."),
     ] = None,
     seed: Seed = 0,
+    tenants: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Tenants with quotas that bind, by default none."),
+    ] = None,
     output: Output = STANDARD,
     policy: Annotated[
         RegionPolicy | None,
@@ -90,6 +95,8 @@ def generate_round(
 
     Example: placewright generate round --gpus 4096 --jobs 1000 --mix hard --seed 1 -o round.json
 
+    Example: placewright generate round --gpus 512 --jobs 300 --mix shared --tenants 8 -o round.json
+
     Example: placewright generate round --policy replicas --gpus 8000 --jobs 1000 -o round.json
     """
     check_output(output)
@@ -101,6 +108,10 @@ def generate_round(
 
     chosen = None if mix is None else mix.value
     if policy is not None:
+        if tenants is not None:
+            raise typer.BadParameter(
+                f"{tenants!r}: expected it without --policy", param_hint="--tenants"
+            )
         note(_regions(gpus, jobs, chosen, seed, output, policy.value, regions, datasets, wan))
         return
     for name, value in (("regions", regions), ("datasets", datasets), ("wan", wan)):
@@ -109,7 +120,8 @@ def generate_round(
                 f"{value!r}: expected it with --policy", param_hint=f"--{name}"
             )
     try:
-        round_ = make_round(gpus, jobs, mix=cast("MixName", chosen or "easy"), seed=seed)
+        name = cast("MixName", chosen or "easy")
+        round_ = make_round(gpus, jobs, mix=name, seed=seed, tenants=tenants or 0)
     except InvalidInputError as error:
         raise wrong_argument(error, f"--{error.path[0]}") from error
     with interrupts.writing(output):

@@ -6,7 +6,9 @@ this order, each vectorised over hosts or jobs in file order:
 1. per host: is it full, empty or partly free; how many GPUs are free if partly;
 2. running jobs, step by step: per host that still has GPUs to fill, the size, cores, memory of one;
 3. per pending job: size, GPU model, weight, cores, memory;
-4. per running job: seconds since its last checkpoint, seconds that a restart takes.
+4. per running job: seconds since its last checkpoint, seconds that a restart takes;
+5. in a mix with parts of GPUs, per job: what it asks of one GPU, GPU memory, the MIG profile;
+6. per job: its tenant, if there are any.
 
 A new draw goes to the end, or the digests of every known round change.
 """
@@ -24,6 +26,7 @@ from placewright.instances.demand import load_of
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.job import Job, Option, Running, TaskGroup
+from placewright.instances.generator_steps import with_gpu_memory, with_parts, with_tenants
 from placewright.instances.mixes import (
     ANY_MODEL,
     MIXES,
@@ -39,6 +42,7 @@ from placewright.instances.mixes import (
     MixName,
 )
 from placewright.instances.plan import Task
+from placewright.instances.policy import Tenant
 from placewright.instances.round import Round
 
 __all__ = ["generate_cluster", "generate_round", "load_of"]
@@ -121,7 +125,9 @@ def generate_cluster(gpus: int, *, seed: int = 0) -> ClusterDocument:  # noqa: A
     )
 
 
-def generate_round(gpus: int, jobs: int, *, mix: MixName = "easy", seed: int = 0) -> Round:
+def generate_round(
+    gpus: int, jobs: int, *, mix: MixName = "easy", seed: int = 0, tenants: int = 0
+) -> Round:
     """Make a round of a mix: a partly used cluster and pending jobs.
 
     A job above 8 GPUs asks whole hosts inside one datacenter, preferring one rack, then one block,
@@ -130,6 +136,10 @@ def generate_round(gpus: int, jobs: int, *, mix: MixName = "easy", seed: int = 0
     size above 8 is rounded down to whole hosts. Where only the first GPU model exists, all jobs
     that name a model name that one. The time is `NOW`. Running jobs have priority 0 and weight 1,
     and none is pinned.
+
+    In the mix `shared` GPUs have memory, and jobs of one GPU may ask a share of it instead, or a MIG
+    slice. With tenants every job has one, and the quota of each binds where more is asked than is
+    free.
 
     Parameters
     ----------
@@ -141,6 +151,8 @@ def generate_round(gpus: int, jobs: int, *, mix: MixName = "easy", seed: int = 0
         Which table of `mixes`.
     seed
         At least 0; the same arguments give the same round.
+    tenants
+        Tenants among whom jobs are dealt; 0: jobs have none, and there are no quotas.
 
     Raises
     ------
@@ -151,17 +163,24 @@ def generate_round(gpus: int, jobs: int, *, mix: MixName = "easy", seed: int = 0
         raise InvalidInputError(f"expected one of {', '.join(MIXES)}", path=("mix",), value=mix)
     if not 0 <= jobs <= MAX_JOBS:
         raise InvalidInputError(f"expected 0 to {MAX_JOBS}", path=("jobs",), value=jobs)
-    if seed < 0:
-        raise InvalidInputError("expected 0 or more", path=("seed",), value=seed)
+    for name, value in (("seed", seed), ("tenants", tenants)):
+        if value < 0:
+            raise InvalidInputError("expected 0 or more", path=(name,), value=value)
     cluster = generate_cluster(gpus)
     models = len({entry.gpu_model for entry in cluster.hosts})
     rng = np.random.Generator(np.random.PCG64(seed))
+    parts = MIXES[mix].parts
     placed = _running_work(rng, gpus, MIXES[mix])
     pending = list(_pending_jobs(rng, gpus, jobs, MIXES[mix], models))
-    running = _running_jobs(rng, gpus, placed)
-    return Round(
-        name=f"{mix}-{gpus}-{jobs}-{seed}", now=NOW, cluster=cluster, jobs=(*running, *pending)
-    )
+    every = (*_running_jobs(rng, gpus, placed), *pending)
+    if parts is not None:
+        cluster, every = with_gpu_memory(cluster), tuple(with_parts(rng, every, parts))
+    owners: tuple[Tenant, ...] = ()
+    name = f"{mix}-{gpus}-{jobs}-{seed}"
+    if tenants:
+        name = f"{name}-{tenants}-tenants"
+        every, owners = with_tenants(rng, every, gpus - int(placed[2].sum()), tenants)
+    return Round(name=name, now=NOW, cluster=cluster, jobs=every, tenants=owners)
 
 
 def _rack_shape(gpus: int) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-MixName = Literal["easy", "hard", "tight"]
+MixName = Literal["easy", "hard", "tight", "shared"]
 PER_MILLE = 1000
 
 
@@ -33,7 +33,8 @@ class Shares:
 class Mix:
     """One mix. Cores and GiB are per GPU; `models` draws an index, `ANY_MODEL` for any.
 
-    `full` and `empty` are the shares of hosts without and with nothing but free GPUs.
+    `full` and `empty` are the shares of hosts without and with nothing but free GPUs. `parts` draws
+    the milli-GPU that jobs of one GPU ask, `MIG_SLICE` for a slice; None: all ask whole GPUs.
     """
 
     full: int
@@ -43,6 +44,7 @@ class Mix:
     single_gib: Shares
     gang_cores: Shares
     gang_gib: Shares
+    parts: Shares | None = None
 
 
 ANY_MODEL = -1
@@ -55,6 +57,12 @@ RUNNING_SIZES = (1, 2, 4, 8)
 RUNNING_CORES = Shares((4, 8, 12), (350, 450, 200))
 RUNNING_GIB = Shares((32, 64, 128), (350, 450, 200))
 SINCE_CHECKPOINT_S = Shares((60, 300, 600, 900, 1200, 1800), (150, 200, 200, 200, 150, 100))
+MIG_SLICE = 0
+MIG_PROFILES = ("1g.10gb", "2g.20gb", "3g.40gb")
+PROFILES = Shares((0, 1, 2), (500, 300, 200))
+"""Indices in `MIG_PROFILES`."""
+PART_GIB = Shares((16, 32, 64), (400, 400, 200))
+"""GPU memory of a share of a GPU, per GPU."""
 RESTART_S = Shares((30, 60, 120, 300), (300, 400, 200, 100))
 
 _MOSTLY_ANY = Shares((ANY_MODEL, 0, 1), (300, 500, 200))
@@ -90,5 +98,15 @@ MIXES: dict[MixName, Mix] = {
         single_gib=Shares((32, 64, 128, 256, 384), (250, 150, 200, 200, 200)),
         gang_cores=_EASY_CORES,
         gang_gib=_EASY_GIB,
+    ),
+    "shared": Mix(
+        full=250,
+        empty=120,
+        models=_MOSTLY_ANY,
+        single_cores=_EASY_CORES,
+        single_gib=_EASY_GIB,
+        gang_cores=_EASY_CORES,
+        gang_gib=_EASY_GIB,
+        parts=Shares((1000, 500, 250, MIG_SLICE), (350, 250, 250, 150)),
     ),
 }

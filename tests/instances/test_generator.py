@@ -83,6 +83,10 @@ def test_racks_blocks_and_datacenters_have_the_fixed_shape(
     assert {(e.gpus, e.cpu, e.memory) for e in cluster.hosts} == {(8, 96_000, 1024 * GIB)}
 
 
+WHOLE = sorted(name for name, mix in MIXES.items() if mix.parts is None)
+"""Mixes in which all jobs ask whole GPUs."""
+
+
 def test_the_shares_of_every_table_sum_to_a_thousand() -> None:
     tables = [value for value in vars(mixes).values() if isinstance(value, mixes.Shares)]
     for mix in MIXES.values():
@@ -110,7 +114,7 @@ def test_below_four_blocks_a_rack_has_one_model() -> None:
 def test_hosts_are_full_empty_or_partly_free_as_the_mix_says(mix: MixName) -> None:
     round_ = generate_round(80_000, 0, mix=mix, seed=3)
     free = list(free_per_host(round_).values())
-    full, empty = (0.25, 0.12) if mix == "hard" else (0.35, 0.30)
+    full, empty = (0.25, 0.12) if mix in ("hard", "shared") else (0.35, 0.30)
     partly = (1 - full - empty) / 7
     expected = {0: full, 8: empty} | dict.fromkeys(range(1, 8), partly)
     assert close(shares_of(free), expected, len(free))
@@ -172,7 +176,7 @@ def test_running_jobs_fill_a_host_from_its_first_gpu_up() -> None:
     assert all(gpus == list(range(len(gpus))) for gpus in used.values())
 
 
-@pytest.mark.parametrize("mix", sorted(MIXES))
+@pytest.mark.parametrize("mix", WHOLE)
 def test_pending_sizes_models_and_weights_follow_the_shares(mix: MixName) -> None:
     jobs = pending(generate_round(4096, 40_000, mix=mix, seed=7))
     sizes = dict(
@@ -264,10 +268,13 @@ def test_where_only_the_first_model_exists_nobody_asks_for_the_second() -> None:
     hosts=st.integers(1, 300),
     jobs=st.integers(0, 60),
     mix=MIX_NAMES,
+    tenants=st.sampled_from([0, 1, 7]),
     seed=st.integers(0, 2**32),
 )
-def test_every_generated_round_is_valid(hosts: int, jobs: int, mix: MixName, seed: int) -> None:
-    round_ = generate_round(8 * hosts, jobs, mix=mix, seed=seed)
+def test_every_generated_round_is_valid(
+    hosts: int, jobs: int, mix: MixName, tenants: int, seed: int
+) -> None:
+    round_ = generate_round(8 * hosts, jobs, mix=mix, seed=seed, tenants=tenants)
     check_round(round_)
     assert len(pending(round_)) == jobs
     assert load_of(round_) >= 0
@@ -298,6 +305,49 @@ def test_the_seed_decides_everything() -> None:
 )
 def test_generated_rounds_never_change(arguments: dict[str, object], digest: str) -> None:
     assert round_digest(generate_round(**arguments)) == digest  # type: ignore[arg-type]
+
+
+def test_in_the_shared_mix_jobs_of_one_gpu_ask_parts_and_slices_as_drawn() -> None:
+    round_ = generate_round(4096, 20_000, mix="shared", seed=7)
+    asked = [group for job in round_.jobs for option in job.options for group in option.groups]
+    ones = [group for group in asked if group.count == 1 and group.gpu <= 1000]
+    shares = shares_of([group.gpu for group in ones if group.mig is None])
+    assert set(shares) == {250, 500, 1000}
+    assert {group.mig for group in ones} - {None} == {"1g.10gb", "2g.20gb", "3g.40gb"}
+    slices = [job for job in round_.jobs if any(g.mig for o in job.options for g in o.groups)]
+    can = [job for job in pending(round_) if gpus_of(job) <= 1 and takes_a100(job)]
+    assert all(job.running is None and takes_a100(job) for job in slices)
+    assert abs(len(slices) / len(can) - 0.15) < 0.02
+    assert all(4 <= group.gpu_memory / 1024 <= 32 for group in ones if group.gpu in (250, 500))
+    assert {entry.gpu_memory for entry in round_.cluster.hosts} == {80 * GIB, 32 * GIB}
+
+
+def takes_a100(job: Job) -> bool:
+    return "A100" in (group_of(job).gpu_models or ("A100",))
+
+
+def test_other_draws_of_the_shared_mix_are_those_of_a_mix_without_parts() -> None:
+    names = {job.name: job for job in generate_round(512, 50, mix="shared", seed=1).jobs}
+    hard = generate_round(512, 50, mix="hard", seed=1)
+    assert [job.name for job in hard.jobs] == list(names)
+    assert all(names[job.name].weight == job.weight for job in hard.jobs)
+
+
+@pytest.mark.parametrize("mix", sorted(MIXES))
+def test_tenants_own_all_jobs_and_their_quotas_are_what_they_hold_and_a_part_of_the_rest(
+    mix: MixName,
+) -> None:
+    round_ = generate_round(1024, 400, mix=mix, seed=3, tenants=5)
+    assert {job.tenant for job in round_.jobs} == {tenant.name for tenant in round_.tenants}
+    held: Counter[str | None] = Counter()
+    for job in round_.jobs:
+        if job.running is not None:
+            held[job.tenant] += job.options[0].milli_gpu
+    left = {tenant.quota["gpu"] - held[tenant.name] for tenant in round_.tenants}
+    assert len(left) == 1
+    assert 5 * min(left) <= 1024_000
+    without = generate_round(1024, 400, mix=mix, seed=3)
+    assert [job.options for job in round_.jobs] == [job.options for job in without.jobs]
 
 
 def test_load_is_gpus_asked_over_gpus_free_on_healthy_hosts() -> None:
@@ -337,7 +387,8 @@ def test_load_is_gpus_asked_over_gpus_free_on_healthy_hosts() -> None:
         ({"jobs": -1}, "jobs: -1: expected 0 to"),
         ({"jobs": 10**9}, "jobs: 1000000000: expected 0 to"),
         ({"seed": -1}, "seed: -1: expected 0 or more"),
-        ({"mix": "soft"}, "mix: 'soft': expected one of easy, hard, tight"),
+        ({"tenants": -1}, "tenants: -1: expected 0 or more"),
+        ({"mix": "soft"}, "mix: 'soft': expected one of easy, hard, tight, shared"),
     ],
 )
 def test_an_argument_out_of_range_is_refused(arguments: dict[str, object], message: str) -> None:
