@@ -1,0 +1,119 @@
+"""The rounds of the guards: bundled, tiny and golden ones, and those whose values are compared.
+
+A round whose file begins with `value` is solved against the clock; all others are deterministic.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any, TypeAlias
+
+from benchmarks import deadline, geo, interleaving
+from benchmarks.guards.solve import VALUE
+from fuzz.policies import POLICIES
+from placewright import Round, defragment, drain, load_round, minimal_victims, write
+from placewright.instances.generator import generate_round
+
+__all__ = ["write_rounds"]
+
+Make: TypeAlias = Callable[[], Round]
+
+LIBRARY = Path(__file__).parents[2] / "instances" / "library"
+TINY = 10
+"""Tiny rounds of each policy."""
+
+
+def _gang(gpus: int, jobs: int, mix: str, seed: int = 0, tenants: int = 0) -> Make:
+    arguments: dict[str, Any] = {"mix": mix, "seed": seed, "tenants": tenants}
+    return partial(generate_round, gpus, jobs, **arguments)
+
+
+def _defragment(make: Make) -> Round:
+    return defragment(make(), "rack", 3600)
+
+
+def _drain(make: Make) -> Round:
+    """Drain the first host that somebody runs on."""
+    round_ = make()
+    hosts = [job.running.tasks[0].host for job in round_.jobs if job.running is not None]
+    return drain(round_, hosts[:1])
+
+
+def _minimal_victims(make: Make) -> Round:
+    """Start the last job, which is pending."""
+    round_ = make()
+    return minimal_victims(round_, round_.jobs[-1].name)
+
+
+GOLDEN: Mapping[str, Make] = {
+    "easy-512": _gang(512, 400, "easy"),
+    "hard-1024": _gang(1024, 500, "hard", 1),
+    "tight-4096": _gang(4096, 1000, "tight"),
+    "shared-512": _gang(512, 300, "shared"),
+    "tight-512-tenants": _gang(512, 400, "tight", 2, 8),
+    "defragment-512": partial(_defragment, _gang(512, 0, "easy")),
+    "deadline-100": deadline.Case("tight", 100, 250, 0).make,
+    "deadline-promised": deadline.Case("promised", 400, 250, 0).make,
+    "interleaving-100": interleaving.Case("trace1", 100, 0).make,
+    "interleaving-jittered": interleaving.Case("trace1", 100, 0, "jittered").make,
+    "geo-200": geo.Case("fast", 5, 40, 200, 1000, "scarce", 0, 0.0).make,
+    "replicas-200": geo.Case("slow", 5, 40, 200, 1000, "scarce", 0, 0.0).make,
+}
+
+VALUES: Mapping[str, Make] = {
+    **{
+        f"{mix}-{gpus}": _gang(gpus, jobs, mix, 1)
+        for mix in ("easy", "hard", "tight")
+        for gpus, jobs in ((512, 400), (4096, 1000))
+    },
+    "easy-512-tenants": _gang(512, 400, "easy", 0, 5),
+    "tight-512-tenants": _gang(512, 400, "tight", 0, 8),
+    "hard-2048-tenants": _gang(2048, 600, "hard", 0, 8),
+    "tight-4096-tenants": _gang(4096, 1000, "tight", 0, 8),
+    "shared-512": _gang(512, 400, "shared", 1),
+    "shared-2048": _gang(2048, 800, "shared"),
+    "shared-1024-tenants": _gang(1024, 400, "shared", 0, 6),
+    "shared-4096": _gang(4096, 1000, "shared", 2),
+    "defragment-1024": partial(_defragment, _gang(1024, 0, "hard")),
+    "drain-1024": partial(_drain, _gang(1024, 100, "hard")),
+    "victims-512": partial(_minimal_victims, _gang(512, 3, "tight")),
+    "deadline-tight": deadline.Case("tight", 100, 250, 1).make,
+    "deadline-loose": deadline.Case("loose", 400, 250, 0).make,
+    "deadline-maintained": deadline.Case("maintained", 400, 250, 0).make,
+    "deadline-promised": deadline.Case("promised", 400, 250, 1).make,
+    "deadline-few": deadline.Case("few", 140, 360, 0).make,
+    "interleaving-64": interleaving.Case("trace1", 64, 0).make,
+    "interleaving-200": interleaving.Case("trace3", 200, 0).make,
+    "interleaving-weighted": interleaving.Case("trace1", 100, 1, "weighted").make,
+    "interleaving-jittered": interleaving.Case("trace1", 100, 1, "jittered").make,
+    "geo-spare": geo.Case("fast", 10, 100, 1000, 5000, "spare", 0, 0.0).make,
+    "geo-scarce": geo.Case("fast", 10, 100, 1000, 5000, "scarce", 1, 0.0).make,
+    "replicas-spare": geo.Case("slow", 10, 100, 1000, 5000, "spare", 0, 0.0).make,
+    "replicas-scarce": geo.Case("slow", 10, 100, 1000, 5000, "scarce", 1, 0.0).make,
+}
+
+
+def write_rounds(folder: Path) -> Iterator[str]:
+    """Write all rounds into a folder; yield the name of each file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in sorted(LIBRARY.glob("*.yaml")):
+        yield _written(folder / f"bundled-{path.stem}.json", load_round(path))
+    for name, policy in POLICIES.items():
+        for seed in range(TINY):
+            drawn = policy.draw(Random(f"guard {name} {seed}"))
+            document = {"apiVersion": "placewright/v1alpha1", "kind": "Round", **drawn}
+            file = folder / f"tiny-{name}-{seed}.json"
+            file.write_text(json.dumps(document))
+            yield file.name
+    for prefix, makers in (("golden", GOLDEN), (VALUE, VALUES)):
+        for name, make in makers.items():
+            yield _written(folder / f"{prefix}-{name}.json", make())
+
+
+def _written(file: Path, round_: Round) -> str:
+    write(round_, file)
+    return file.name

@@ -1,0 +1,40 @@
+"""Decide rounds with the version of Placewright that is imported, by its public names alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from placewright import load_round, solve_round
+
+__all__ = ["VALUE", "rows"]
+
+VALUE = "value"
+"""With what the files of rounds begin that are solved against the clock."""
+
+SECONDS, WORK_SECONDS = 10.0, 120.0
+"""Limits of wall clock: of rounds whose values are compared, and of deterministic ones."""
+
+
+def rows(files: Iterable[Path]) -> Iterator[dict[str, Any]]:
+    """Yield what came of each round, as JSON has it."""
+    for file in files:
+        clock = file.name.startswith(VALUE)
+        limit = SECONDS if clock else WORK_SECONDS
+        plan = solve_round(load_round(file), time_limit=limit, deterministic=not clock)
+        document = plan.model_dump(mode="json")
+        certificate = document["certificate"]
+        run = certificate.pop("run")
+        text = json.dumps(document, sort_keys=True)
+        yield {
+            "round": file.stem,
+            "sha256": hashlib.sha256(text.encode()).hexdigest(),
+            "repeatable": certificate["repeatable"],
+            "degraded": certificate["degraded"],
+            "status": certificate["status"],
+            "terms": certificate["terms"],
+            "cpu_s": run["cpu_s"],
+        }

@@ -1,0 +1,120 @@
+"""Runs of two versions compared: equal plans, values within tolerance, proofs and bounds kept."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterator
+from copy import deepcopy
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def compare() -> Iterator[ModuleType]:
+    """The module that compares, which is importable from the repository's root only."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT)
+        yield importlib.import_module("benchmarks.guards.compare")
+
+
+def row(name: str, value: int = 100_000, bound: int = 100_100, later: int = 50) -> dict[str, Any]:
+    first = {
+        "name": "value",
+        "sense": "max",
+        "value": value,
+        "bound": bound,
+        "proof": "certified",
+        "certified": bound,
+    }
+    second = {**first, "name": "spread", "sense": "min", "value": later, "bound": 0}
+    return {
+        "round": name,
+        "sha256": "a",
+        "repeatable": True,
+        "degraded": [],
+        "status": "feasible",
+        "terms": [first, second],
+        "cpu_s": 1.0,
+    }
+
+
+def run(*rows: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {one["round"]: one for one in rows}
+
+
+def test_equal_runs_have_no_failure(compare):
+    rows = run(row("golden-a"), row("value-b"))
+    found = compare.compared([rows, rows], deepcopy(rows))
+    assert not found.failures
+    assert (found.golden, found.skipped) == (1, 0)
+
+
+def test_another_plan_of_a_golden_round_is_a_failure(compare):
+    new = row("golden-a") | {"sha256": "b"}
+    found = compare.compared([run(row("golden-a"))], run(new))
+    (failure,) = found.failures
+    assert failure.startswith("golden-a: the plan is another")
+
+
+@pytest.mark.parametrize("other", [{"sha256": "b"}, {"repeatable": False}])
+def test_a_round_that_the_baseline_does_not_repeat_is_left_out(compare, other):
+    runs = [run(row("golden-a")), run(row("golden-a") | other)]
+    found = compare.compared(runs, run(row("golden-a") | {"sha256": "c"}))
+    assert not found.failures
+    assert (found.golden, found.skipped) == (0, 1)
+
+
+@pytest.mark.parametrize(("value", "fails"), [(99_960, False), (99_940, True), (100_090, False)])
+def test_a_first_term_may_be_worse_by_the_tolerance_only(compare, value, fails):
+    found = compare.compared([run(row("value-b"))], run(row("value-b", value)))
+    assert bool(found.failures) == fails
+
+
+def test_it_may_be_as_bad_as_the_worst_run_of_the_baseline(compare):
+    runs = [run(row("value-b")), run(row("value-b", 99_000))]
+    assert not compare.compared(runs, run(row("value-b", 98_990))).failures
+    assert compare.compared(runs, run(row("value-b", 98_900))).failures
+
+
+def test_a_later_term_that_is_worse_is_told_unless_an_earlier_one_is_better(compare):
+    base = [run(row("value-b"))]
+    assert compare.compared(base, run(row("value-b", later=60))).later[0] == pytest.approx(0.2)
+    assert compare.compared(base, run(row("value-b", 100_090, later=60))).later[0] == 0
+
+
+def test_a_value_beyond_the_other_version_s_bound_is_a_failure(compare):
+    base = [run(row("value-b"))]
+    assert compare.compared(base, run(row("value-b", 100_200, 100_300))).failures
+    assert compare.compared(base, run(row("value-b", 99_990, 99_995))).failures
+
+
+def test_a_proof_that_is_a_claim_now_is_a_failure_and_a_looser_bound_is_told(compare):
+    new = row("value-b", bound=100_200)
+    assert compare.compared([run(row("value-b"))], run(new)).bounds[0] == pytest.approx(0.001, 0.01)
+    new["terms"][0]["proof"] = "claimed"
+    assert compare.compared([run(row("value-b"))], run(new)).failures
+
+
+def test_what_went_wrong_on_the_way_is_a_failure(compare):
+    new = row("golden-a") | {"degraded": ["greedy: raised"]}
+    (failure,) = compare.compared([run(row("golden-a"))], run(new)).failures
+    assert failure == "golden-a: degraded: greedy: raised"
+
+
+def test_rounds_are_written_solved_and_compared(compare, tmp_path, capsys):
+    main = importlib.import_module("benchmarks.guards.__main__").main
+    folder, file = tmp_path / "rounds", tmp_path / "rows.jsonl"
+    folder.mkdir()
+    quickstart = ROOT / "instances" / "library" / "quickstart.yaml"
+    (folder / "golden-quickstart.json").write_text(
+        json.dumps(importlib.import_module("yaml").safe_load(quickstart.read_text()))
+    )
+    assert main(["solve", str(folder), str(file)]) == 0
+    assert main(["compare", str(file), "--new", str(file)]) == 0
+    assert "golden: 1 rounds compared, 0 left out" in capsys.readouterr().out
