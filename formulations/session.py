@@ -164,6 +164,9 @@ class Session:
         Whether the clock ended some search, so that a repetition may differ.
     budget
         Seconds that a deterministic round may plan with, whatever the clock says.
+    has_plan
+        Whether the round is part of a decision that has a plan already, so that a first plan in a
+        hurry is of no use.
     """
 
     solve: Solve
@@ -179,6 +182,7 @@ class Session:
     degraded: list[str] = field(default_factory=list)
     wall_stopped: bool = False
     budget: float = WORK
+    has_plan: bool = False
 
     def remaining(self) -> float:
         """Seconds left to plan with: before the deadline, negative after it.

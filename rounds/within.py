@@ -36,7 +36,8 @@ def steps_within(
 ) -> Iterator[Candidate | Bound]:
     """Yield plans as `plans_within` does, and the bounds of that round."""
     problem = compile_round(round_) if problem is None else problem
-    inner = replace(session, best=None, first_bound=None, proven=False)
+    has_plan = session.best is not None
+    inner = replace(session, best=None, first_bound=None, proven=False, has_plan=has_plan)
     unmoved = Unmoved()(round_)
     bounds = Bounds()
     for step in gang.run(problem, inner):

@@ -98,3 +98,5 @@ def test_nothing_is_displaced_at_once_where_that_would_take_much_of_the_time() -
     assert [step.source for step in moving.displacing_at_once(session, problem)]
     short = replace(session, deadline=time.monotonic() - LIMIT)
     assert [*moving.displacing_at_once(short, problem)] == []
+    part = replace(session, has_plan=True)
+    assert [*moving.displacing_at_once(part, problem)] == []

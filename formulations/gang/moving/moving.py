@@ -69,9 +69,10 @@ def displacing_at_once(
     """Yield plans of more value that need no solver, and return the last.
 
     A relaxation may take all of the time, and what lands by it may be worth less. None where
-    nothing is to be gained, or on rounds so large that this would take much of the time itself.
+    nothing is to be gained, where the round is part of a decision that has a plan, or on rounds so
+    large that this would take much of the time itself.
     """
-    if problem.terms[0] != VALUE or not problem.running:
+    if problem.terms[0] != VALUE or not problem.running or session.has_plan:
         return None
     options = sum(len(c.choices) for c in problem.classes if not c.running)
     if options * problem.cluster.num_hosts > PAIRS * session.remaining():
