@@ -68,7 +68,9 @@ def generate_round(
     jobs: Annotated[int, typer.Option(metavar="M", min=0, help="Pending jobs; with --policy all.")],
     mix: Annotated[
         Mix | None,
-        typer.Option(help="easy (default), hard, tight, shared; with --policy spare (default), scarce."),
+        typer.Option(
+            help="easy (default), hard, tight, shared; with --policy spare (default), scarce."
+        ),
     ] = None,
     seed: Seed = 0,
     tenants: Annotated[

@@ -25,8 +25,8 @@ from placewright.instances.cluster import ClusterDocument, DomainEntry, HostEntr
 from placewright.instances.demand import load_of
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.job import Job, Option, Running, TaskGroup
 from placewright.instances.generator_steps import with_gpu_memory, with_parts, with_tenants
+from placewright.instances.job import Job, Option, Running, TaskGroup
 from placewright.instances.mixes import (
     ANY_MODEL,
     MIXES,
