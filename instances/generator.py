@@ -137,9 +137,9 @@ def generate_round(
     that name a model name that one. The time is `NOW`. Running jobs have priority 0 and weight 1,
     and none is pinned.
 
-    In the mix `shared` GPUs have memory, and jobs of one GPU may ask a share of it instead, or a MIG
-    slice. With tenants every job has one, and the quota of each binds where more is asked than is
-    free.
+    In the mix `shared` GPUs have memory, and jobs of one GPU may ask a share of it instead, or a
+    MIG slice. With tenants every job has one, and the quota of each binds where more is asked than
+    is free.
 
     Parameters
     ----------
