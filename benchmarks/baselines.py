@@ -15,14 +15,14 @@ import numpy as np
 
 from benchmarks.report import SKIPPED
 from placewright import Plan, Round, solve_round, verify
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.exact.expand import expand_into
-from placewright.formulations.gang.exact.gpus import add_gpus
-from placewright.formulations.gang.exact.model import build, size_of
-from placewright.formulations.gang.exact.preemption import add_preemption
-from placewright.formulations.gang.exact.terms import add_terms
-from placewright.formulations.gang.placing.naming import candidate
-from placewright.formulations.gang.placing.placement import Placement
+from placewright.formulations.gang.models.host.expand import expand_into
+from placewright.formulations.gang.models.host.gpus import add_gpus
+from placewright.formulations.gang.models.host.model import build, size_of
+from placewright.formulations.gang.models.host.preemption import add_preemption
+from placewright.formulations.gang.models.host.terms import add_terms
+from placewright.formulations.gang.placement.assignment import candidate
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.plan import Certificate
 from placewright.rounds.decisions import Unmoved, decide
 from placewright.rounds.moves import order_of_moves

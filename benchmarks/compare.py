@@ -9,7 +9,7 @@ from typing import TypeAlias
 from benchmarks.baselines import Answer
 from benchmarks.measure import Measured, RunError
 from benchmarks.report import ERROR, SKIPPED, Row
-from placewright.formulations.gang.terms import SENSE
+from placewright.formulations.gang.problem.terms import SENSE
 from placewright.formulations.session import tighter
 from placewright.rounds.certificate import gap_of
 

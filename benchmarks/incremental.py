@@ -18,7 +18,7 @@ from benchmarks.baselines import Answer, of_plan
 from benchmarks.measure import Measured, RunError, measured
 from benchmarks.report import ERROR, OURS, Row
 from placewright import Changes, Engine, Plan, Round, solve_round
-from placewright.formulations.gang.terms import SENSE
+from placewright.formulations.gang.problem.terms import SENSE
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.generator import generate_round
 from placewright.instances.job import Job

@@ -22,15 +22,15 @@ R = TypeVar("R")
 STAGES: Mapping[str, tuple[str, ...]] = {
     "reading": ("placewright.instances.files:load_round",),
     "building": (
-        "placewright.formulations.gang.compile:compile_round",
-        "placewright.formulations.gang.counting.counts:build",
-        "placewright.formulations.gang.exact.model:build",
+        "placewright.formulations.gang.problem.compile:compile_round",
+        "placewright.formulations.gang.models.aggregate.model:build",
+        "placewright.formulations.gang.models.host.model:build",
         "placewright.solver.model:Model.arrays",
     ),
     "solving": ("placewright.solver.process:Worker.solve",),
     "expanding": (
-        "placewright.formulations.gang.placing.expand:expand",
-        "placewright.formulations.gang.exact.expand:expand_into",
+        "placewright.formulations.gang.heuristics.disaggregate:expand",
+        "placewright.formulations.gang.models.host.expand:expand_into",
     ),
     "verifying": ("placewright.instances.verify:verify",),
 }

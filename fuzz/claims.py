@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.terms import SENSE
+from placewright.formulations.gang.problem.terms import SENSE
 from placewright.formulations.session import Bound
 from placewright.instances.plan import PLUS, TermResult
 

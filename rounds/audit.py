@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from placewright.formulations.cells.run import run_around
 from placewright.formulations.gang import run as gang
-from placewright.formulations.gang.compile import Compiler, compile_round
+from placewright.formulations.gang.problem.compile import Compiler, compile_round
 from placewright.formulations.replicas.bounds import bounds as bounds_of_data
 from placewright.formulations.replicas.compile import compile_replicas
 from placewright.formulations.session import Bound, Candidate, Session

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import ceil, floor, isfinite
 from typing import Literal
 
-from placewright.formulations.gang.terms import SENSE
+from placewright.formulations.gang.problem.terms import SENSE
 from placewright.formulations.session import Bound, Session, outward, proven_whole, tighter
 from placewright.instances.plan import PLUS, Plan, TermResult
 from placewright.instances.policy import headline

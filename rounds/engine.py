@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Self
 
 from placewright.collection import no_collection
-from placewright.formulations.gang.warm import Warm
+from placewright.formulations.gang.incremental import Warm
 from placewright.instances.job import Job
 from placewright.instances.plan import DecisionKind, Plan
 from placewright.instances.references import hosts_by_name

@@ -10,8 +10,8 @@ from typing import Any
 from placewright.formulations.cells.admission import Admission, admit
 from placewright.formulations.cells.rest import Rest, rest_of
 from placewright.formulations.cells.run import run_around
-from placewright.formulations.gang.compile import Compiler, compile_round
-from placewright.formulations.gang.problem import Problem
+from placewright.formulations.gang.problem.compile import Compiler, compile_round
+from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Bound, Candidate, Session
 from placewright.instances.cells import Binding
 from placewright.instances.chains import guaranteed

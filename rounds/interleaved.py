@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.placing.placement import Placement
-from placewright.formulations.gang.quotas import held_by
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.gang.problem.quotas import held_by
 from placewright.formulations.interleaving.compile import Interleaving
 from placewright.formulations.interleaving.room import quota_left
 from placewright.formulations.interleaving.run import apart, keeping, run

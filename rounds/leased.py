@@ -8,7 +8,7 @@ from typing import Any
 
 from placewright.formulations.deadline.compile import Admission, compile_admission
 from placewright.formulations.deadline.run import run
-from placewright.formulations.gang.compile import compile_round
+from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.session import Bound, Candidate, Promise, Session
 from placewright.instances.arrays import build_cluster
 from placewright.instances.plan import Decision, Reason

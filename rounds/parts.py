@@ -12,11 +12,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.moving.quickly import quickly
-from placewright.formulations.gang.placing.naming import candidate
-from placewright.formulations.gang.problem import Problem
-from placewright.formulations.gang.terms import VALUE
+from placewright.formulations.gang.heuristics.solver_free import quickly
+from placewright.formulations.gang.placement.assignment import candidate
+from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.gang.problem.terms import VALUE
 from placewright.formulations.geo.regions import Part
 from placewright.formulations.session import Bound, Candidate, Session
 from placewright.instances.round import Round

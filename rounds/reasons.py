@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.jobs import NO_LEVEL, Choice, Group, JobClass, Put
-from placewright.formulations.gang.placing.arranging import may_place
-from placewright.formulations.gang.placing.placement import Placement
-from placewright.formulations.gang.problem import Problem
+from placewright.formulations.gang.placement.gang_tree import may_place
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.jobs import NO_LEVEL, Choice, Group, JobClass, Put
+from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Candidate
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.plan import Reason

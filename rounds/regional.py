@@ -7,8 +7,8 @@ from concurrent.futures import Executor
 from functools import cached_property
 from typing import Any
 
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.problem import Problem as Gangs
+from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.gang.problem.problem import Problem as Gangs
 from placewright.formulations.geo.compile import Problem, compile_geo
 from placewright.formulations.geo.run import run
 from placewright.formulations.geo.waiting import nowhere_with

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from placewright.formulations.gang.fairness import SCALE, TenantShare
-from placewright.formulations.gang.problem import Problem
+from placewright.formulations.gang.problem.dominant_shares import SCALE, TenantShare
+from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Candidate
 
 KIND = "shares"

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from placewright.collection import no_collection
 from placewright.formulations.gang import run as gang
-from placewright.formulations.gang.compile import Compiler
+from placewright.formulations.gang.problem.compile import Compiler
 from placewright.formulations.session import Bound, Candidate, Session
 from placewright.instances.digest import Digester
 from placewright.instances.plan import Certificate, Decision, Plan

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from placewright.formulations.gang import run as gang
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.problem import Problem
+from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Bound, Candidate, Session
 from placewright.instances.plan import Plan
 from placewright.instances.round import Round

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.cells.bindings import Bindings
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.jobs import Choice, Put
-from placewright.formulations.gang.placing.greedy import place_choice
-from placewright.formulations.gang.placing.naming import candidate
-from placewright.formulations.gang.placing.placement import Placement
-from placewright.formulations.gang.problem import Problem
-from placewright.formulations.gang.quotas import quota_of
+from placewright.formulations.gang.placement.assignment import candidate
+from placewright.formulations.gang.placement.greedy import place_choice
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.gang.problem.jobs import Choice, Put
+from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.gang.problem.quotas import quota_of
 from placewright.formulations.session import Candidate, Place
 from placewright.instances.chains import Kind, guaranteed
 from placewright.instances.documents import WHOLE_GPU

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from placewright.formulations.cells.admission import pinned
 from placewright.formulations.cells.evicting import Evictions, evictions
-from placewright.formulations.gang.standing import borrowed_of
+from placewright.formulations.gang.problem.entitlement import borrowed_of
 from placewright.formulations.session import Candidate, Place, Slots
 from placewright.instances.chains import guaranteed
 from placewright.instances.documents import MAX_GPU

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from placewright.formulations.cells.rest import ADDS_UP, Rest
-from placewright.formulations.gang.placing.greedy import fill
-from placewright.formulations.gang.placing.naming import candidate
-from placewright.formulations.gang.placing.placement import Placement
-from placewright.formulations.gang.problem import Problem
+from placewright.formulations.gang.placement.assignment import candidate
+from placewright.formulations.gang.placement.greedy import fill
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Bound, Candidate, Session
 
 Formulation: TypeAlias = Callable[[Problem, Session], Iterator[Candidate | Bound]]

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from placewright.formulations.deadline.problem import Ints
-from placewright.formulations.gang.quotas import held_by
+from placewright.formulations.gang.problem.quotas import held_by
 from placewright.instances.deadline import need
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.job import Job

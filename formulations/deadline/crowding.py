@@ -16,11 +16,11 @@ from typing import TypeAlias
 import numpy as np
 
 from placewright.formulations.deadline.now import MAY_WAIT
-from placewright.formulations.gang.jobs import ANY, NO_LEVEL, Choice, Put, Start
-from placewright.formulations.gang.placing.filling import fill
-from placewright.formulations.gang.placing.greedy import place_choice
-from placewright.formulations.gang.placing.placement import Placement
-from placewright.formulations.gang.problem import Problem
+from placewright.formulations.gang.placement.fair_share import fill
+from placewright.formulations.gang.placement.greedy import place_choice
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.jobs import ANY, NO_LEVEL, Choice, Put, Start
+from placewright.formulations.gang.problem.problem import Problem
 from placewright.instances.documents import WHOLE_GPU
 
 MOST_HOSTS = 64

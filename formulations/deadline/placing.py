@@ -15,9 +15,9 @@ from placewright.formulations.deadline.offers import Offers
 from placewright.formulations.deadline.problem import NONE, Ints, Schedule
 from placewright.formulations.deadline.settle import holding, promises, settled
 from placewright.formulations.deadline.waiting import latest
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.placing.naming import candidate
-from placewright.formulations.gang.problem import Problem
+from placewright.formulations.gang.placement.assignment import candidate
+from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Candidate, Session
 from placewright.instances.round import Round
 

@@ -9,8 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from placewright.formulations.gang.counting.hostpatterns import HostPatterns
-from placewright.formulations.gang.counting.models import (
+from placewright.formulations.gang.bounds.fragmentation import least_stranded
+from placewright.formulations.gang.heuristics.count_search import plans
+from placewright.formulations.gang.heuristics.disaggregate import expand
+from placewright.formulations.gang.heuristics.empty_domains import freed_bounds
+from placewright.formulations.gang.heuristics.evacuate import vacating_cost
+from placewright.formulations.gang.heuristics.fragmentation_search import stranding_least
+from placewright.formulations.gang.heuristics.migration import (
+    displacing_at_once,
+    moving,
+    moving_at_once,
+)
+from placewright.formulations.gang.heuristics.repack import make_room
+from placewright.formulations.gang.models.aggregate.column_generation import (
     MODELLED,
     CountModel,
     later_bounds,
@@ -18,30 +29,19 @@ from placewright.formulations.gang.counting.models import (
     relaxation,
     search,
 )
-from placewright.formulations.gang.counting.plain import plain
-from placewright.formulations.gang.exact.model import size_of
-from placewright.formulations.gang.exact.run import run as run_exact
-from placewright.formulations.gang.fairness import SHARE_TERMS, smallest
-from placewright.formulations.gang.moving.emptying import freed_bounds
-from placewright.formulations.gang.moving.freeing import Freeing
-from placewright.formulations.gang.moving.making_room import make_room
-from placewright.formulations.gang.moving.moving import (
-    displacing_at_once,
-    moving,
-    moving_at_once,
-)
-from placewright.formulations.gang.moving.vacating import vacating_cost
-from placewright.formulations.gang.placing.expand import expand
-from placewright.formulations.gang.placing.filling import fill
-from placewright.formulations.gang.placing.growing import grow
-from placewright.formulations.gang.placing.naming import candidate
-from placewright.formulations.gang.placing.placement import Placement
-from placewright.formulations.gang.placing.plans import plans
-from placewright.formulations.gang.problem import Problem
-from placewright.formulations.gang.stranded.bound import least_stranded
-from placewright.formulations.gang.stranded.mix import STRANDED
-from placewright.formulations.gang.stranded.search import stranding_least
-from placewright.formulations.gang.terms import ENTITLED, PROGRESS, VALUE
+from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
+from placewright.formulations.gang.models.aggregate.powers_of_two import plain
+from placewright.formulations.gang.models.host.model import size_of
+from placewright.formulations.gang.models.host.solve import run as run_exact
+from placewright.formulations.gang.placement.assignment import candidate
+from placewright.formulations.gang.placement.fair_share import fill
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.placement.upgrade import grow
+from placewright.formulations.gang.problem.dominant_shares import SHARE_TERMS, smallest
+from placewright.formulations.gang.problem.freeable_domains import Freeing
+from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.gang.problem.task_mix import STRANDED
+from placewright.formulations.gang.problem.terms import ENTITLED, PROGRESS, VALUE
 from placewright.formulations.session import Bound, Candidate, Session
 
 MAX_EXACT_CELLS = 6_000

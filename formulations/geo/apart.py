@@ -19,7 +19,7 @@ from typing import Protocol
 
 import numpy as np
 
-from placewright.formulations.gang.quotas import held_by
+from placewright.formulations.gang.problem.quotas import held_by
 from placewright.formulations.geo.choosing import (
     Chosen,
     bound_cost,

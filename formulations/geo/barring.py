@@ -1,6 +1,6 @@
 """What stopped jobs leave is barred to those of their rank or less: rows that say so.
 
-A job stops for higher precedence only, and tasks up to rank k (gang/problem.py) come to no host
+A job stops for higher precedence only, and tasks up to rank k (gang/problem/problem.py) come to no host
 that a job of level k or more was stopped on. So in each region, for each set of GPU models and each
 level k at which jobs may stop,
 
@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from placewright.formulations.gang.problem import Problem as Gangs
+from placewright.formulations.gang.problem.problem import Problem as Gangs
 from placewright.formulations.wan.compile import Bools, Ints
 from placewright.instances.documents import WHOLE_GPU
 

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from placewright.formulations.gang.problem import Problem as Gangs
+from placewright.formulations.gang.problem.problem import Problem as Gangs
 from placewright.formulations.geo.compile import Problem
 from placewright.formulations.wan.compile import NONE, Bools, Ints
 

@@ -9,9 +9,9 @@ from functools import cached_property
 
 import numpy as np
 
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.cutting import cut
-from placewright.formulations.gang.problem import Problem as Gangs
+from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.gang.problem.problem import Problem as Gangs
+from placewright.formulations.gang.problem.subproblem import cut
 from placewright.formulations.geo.compile import Problem
 from placewright.formulations.geo.united import PLACES
 from placewright.formulations.session import Candidate, Place, Slots

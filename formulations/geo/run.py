@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from placewright.formulations.gang.problem import Problem as Gangs
+from placewright.formulations.gang.problem.problem import Problem as Gangs
 from placewright.formulations.geo.apart import (
     WELL,
     Decide,

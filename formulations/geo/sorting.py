@@ -7,8 +7,8 @@ from itertools import chain
 
 import numpy as np
 
-from placewright.formulations.gang.jobs import NO_LEVEL, Choice, Group
-from placewright.formulations.gang.placing.placement import Placement
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.jobs import NO_LEVEL, Choice, Group
 from placewright.formulations.geo.barring import Asked, Barring, Holding, Rows
 from placewright.formulations.geo.kinds import Kinds
 from placewright.formulations.geo.lying import Lying

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.jobs import Choice
+from placewright.formulations.gang.problem.jobs import Choice
 from placewright.formulations.geo.barring import Barring, Holding, Rows
 from placewright.formulations.geo.kinds import Kinds
 from placewright.formulations.geo.lying import Lying

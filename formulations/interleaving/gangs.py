@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import le
 
-from placewright.formulations.gang.quotas import held_by
+from placewright.formulations.gang.problem.quotas import held_by
 from placewright.formulations.interleaving.compile import OBJECTIVES, Interleaving
 from placewright.formulations.interleaving.held import places_of, running_of, within_quotas
 from placewright.formulations.interleaving.homes import at_home, homes_of, stop_cost

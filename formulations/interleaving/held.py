@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 
-from placewright.formulations.gang.quotas import held_by
+from placewright.formulations.gang.problem.quotas import held_by
 from placewright.formulations.interleaving.compile import Interleaving
 from placewright.formulations.interleaving.room import quota_left
 from placewright.formulations.interleaving.rows import Bools, allowed_hosts

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.quotas import held_by
+from placewright.formulations.gang.problem.quotas import held_by
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.job import Job, TaskGroup
 from placewright.instances.plan import Task

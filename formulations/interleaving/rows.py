@@ -13,8 +13,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.quotas import held_by
-from placewright.formulations.gang.shapes import hosts_named
+from placewright.formulations.gang.problem.quotas import held_by
+from placewright.formulations.gang.problem.shapes import hosts_named
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.job import Job, TaskGroup
 from placewright.topology import Cluster

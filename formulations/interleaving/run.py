@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from placewright.formulations.gang.quotas import held_by
+from placewright.formulations.gang.problem.quotas import held_by
 from placewright.formulations.interleaving.choices import teams_in
 from placewright.formulations.interleaving.compile import (
     OBJECTIVES,

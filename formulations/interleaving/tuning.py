@@ -23,12 +23,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.placing.filling import fill
-from placewright.formulations.gang.placing.naming import candidate
-from placewright.formulations.gang.placing.placement import Placement
+from placewright.formulations.gang.placement.assignment import candidate
+from placewright.formulations.gang.placement.fair_share import fill
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.gang.problem.terms import VALUE
 from placewright.formulations.gang.run import run as run_gangs
-from placewright.formulations.gang.terms import VALUE
 from placewright.formulations.interleaving.choices import with_one_option
 from placewright.formulations.interleaving.compile import Interleaving, compile_interleaving
 from placewright.formulations.interleaving.gangs import Gangs, gangs_of

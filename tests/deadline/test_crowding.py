@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from placewright import Plan, Round, verify
 from placewright.formulations.deadline.crowding import crowded
 from placewright.formulations.deadline.now import FIRST_PRIORITY
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.placing.naming import candidate
+from placewright.formulations.gang.placement.assignment import candidate
+from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.references import check_round
 from placewright.rounds.decisions import Unmoved, decide
 from placewright.rounds.moves import order_of_moves

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 from placewright.formulations.gang import run
-from placewright.formulations.gang.counting import classes, hostpatterns
-from placewright.formulations.gang.placing import repair
+from placewright.formulations.gang.heuristics import lns
+from placewright.formulations.gang.models.aggregate import host_classes, host_columns
 from placewright.instances.plan import Certificate, Plan
 from placewright.instances.round import Round
 from placewright.instances.verify import verify
@@ -80,10 +80,10 @@ def test_no_plan_beats_a_bound_of_the_count_model(
     table: int,
 ) -> None:
     """Without a table hosts are counted by sums; without pairs unequal hosts share a class, too."""
-    monkeypatch.setattr(classes, "MAX_PAIRS", pairs)
-    monkeypatch.setattr(hostpatterns, "MAX_TABLE", table)
+    monkeypatch.setattr(host_classes, "MAX_PAIRS", pairs)
+    monkeypatch.setattr(host_columns, "MAX_TABLE", table)
     monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
-    monkeypatch.setattr(repair, "PATIENCE", 2)
+    monkeypatch.setattr(lns, "PATIENCE", 2)
 
     @settings(max_examples=examples, **STABLE)
     @given(tiny.rounds())

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from placewright.formulations.gang import run
-from placewright.formulations.gang.placing import repair
+from placewright.formulations.gang.heuristics import lns
 from placewright.instances.references import check_round
 from placewright.instances.round import Round
 from placewright.instances.verify import verify
@@ -42,8 +42,8 @@ def test_each_task_is_on_a_host_that_its_group_lists(
     monkeypatch: pytest.MonkeyPatch, cells: int, kinds: int
 ) -> None:
     monkeypatch.setattr(run, "MAX_EXACT_CELLS", cells)
-    monkeypatch.setattr("placewright.formulations.gang.shapes.MAX_KINDS", kinds)
-    monkeypatch.setattr(repair, "PATIENCE", 2)
+    monkeypatch.setattr("placewright.formulations.gang.problem.shapes.MAX_KINDS", kinds)
+    monkeypatch.setattr(lns, "PATIENCE", 2)
     jobs = [job(f"own-{i}", 2000, ["own-[0-1]"]) for i in range(5)]
     jobs += [job(f"loan-{i}", 2000, ["loan-0", "loan-1"]) for i in range(2)]
     jobs += [job("gang", 1000, ["own-1", "loan-1"], count=2), job("any", 1000, None)]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 from placewright.formulations.gang import run
-from placewright.formulations.gang.counting import hostpatterns
-from placewright.formulations.gang.placing import repair
+from placewright.formulations.gang.heuristics import lns
+from placewright.formulations.gang.models.aggregate import host_columns
 from placewright.instances.plan import Certificate, Plan
 from placewright.instances.references import check_round
 from placewright.instances.round import Round
@@ -87,9 +87,9 @@ def test_no_plan_with_tied_options_beats_a_bound_of_the_count_model(
     moving: bool,
     table: int,
 ) -> None:
-    monkeypatch.setattr(hostpatterns, "MAX_TABLE", table)
+    monkeypatch.setattr(host_columns, "MAX_TABLE", table)
     monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
-    monkeypatch.setattr(repair, "PATIENCE", 2)
+    monkeypatch.setattr(lns, "PATIENCE", 2)
 
     @settings(max_examples=50, **STABLE)
     @given(tiny_arrangement.rounds(moving=moving))

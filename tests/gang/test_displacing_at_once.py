@@ -11,14 +11,14 @@ import pytest
 
 from placewright.formulations import session as sessions
 from placewright.formulations.gang import run
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.moving import moving
-from placewright.formulations.gang.moving.clearing import clear
-from placewright.formulations.gang.moving.landing import displace
-from placewright.formulations.gang.moving.settling import settle
-from placewright.formulations.gang.placing.filling import fill
-from placewright.formulations.gang.placing.placement import Placement
-from placewright.formulations.gang.problem import Problem
+from placewright.formulations.gang.heuristics import migration
+from placewright.formulations.gang.heuristics.displace import displace
+from placewright.formulations.gang.heuristics.gang_insertion import clear
+from placewright.formulations.gang.placement.fair_share import fill
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.placement.preemption import settle
+from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Candidate, Session
 from placewright.instances.generator import generate_round
 from placewright.instances.round import Round
@@ -79,14 +79,14 @@ def test_a_relaxation_that_takes_all_of_the_time_costs_nothing(
 def test_a_plan_that_lands_for_less_does_not_take_the_place_of_a_better_one(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(moving, "landed_by", lambda *_: Placement(compile_round(busy(seed))))
+    monkeypatch.setattr(migration, "landed_by", lambda *_: Placement(compile_round(busy(seed))))
     repaired: list[float] = []
 
     def repair(_problem: Problem, _session: Session, placement: Placement) -> list[Candidate]:
         repaired.append(placement.value)
         return []
 
-    monkeypatch.setattr(moving, "repair", repair)
+    monkeypatch.setattr(migration, "repair", repair)
     worth = displaced(compile_round(busy(seed))).value
     assert value_of(busy(seed)) >= worth
     assert all(value >= worth for value in repaired)
@@ -95,8 +95,8 @@ def test_a_plan_that_lands_for_less_does_not_take_the_place_of_a_better_one(
 def test_nothing_is_displaced_at_once_where_that_would_take_much_of_the_time() -> None:
     problem = compile_round(busy(0))
     session = Session(InProcess().solve, deadline=time.monotonic() + LIMIT)
-    assert [step.source for step in moving.displacing_at_once(session, problem)]
+    assert [step.source for step in migration.displacing_at_once(session, problem)]
     short = replace(session, deadline=time.monotonic() - LIMIT)
-    assert [*moving.displacing_at_once(short, problem)] == []
+    assert [*migration.displacing_at_once(short, problem)] == []
     part = replace(session, has_plan=True)
-    assert [*moving.displacing_at_once(part, problem)] == []
+    assert [*migration.displacing_at_once(part, problem)] == []

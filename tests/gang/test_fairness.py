@@ -14,14 +14,14 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 from placewright.formulations.gang import run
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.counting import classes, hostpatterns
-from placewright.formulations.gang.counting.sharerows import add_shares
-from placewright.formulations.gang.moving.landing import displace
-from placewright.formulations.gang.moving.reclaiming import emphasised
-from placewright.formulations.gang.placing import repair
-from placewright.formulations.gang.placing.naming import candidate
-from placewright.formulations.gang.placing.placement import Placement
+from placewright.formulations.gang.heuristics import lns
+from placewright.formulations.gang.heuristics.displace import displace
+from placewright.formulations.gang.heuristics.scalarise_entitled import emphasised
+from placewright.formulations.gang.models.aggregate import host_classes, host_columns
+from placewright.formulations.gang.models.tenant_share_rows import add_shares
+from placewright.formulations.gang.placement.assignment import candidate
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.plan import Certificate, Plan
 from placewright.instances.round import Round
 from placewright.instances.verify import verify
@@ -102,10 +102,10 @@ def test_no_fair_plan_beats_a_bound_of_the_count_model(
     table: int,
     kind: dict[str, bool] | None,
 ) -> None:
-    monkeypatch.setattr(hostpatterns, "MAX_TABLE", table)
-    monkeypatch.setattr(classes, "MAX_PAIRS", 8000 if table else 0)
+    monkeypatch.setattr(host_columns, "MAX_TABLE", table)
+    monkeypatch.setattr(host_classes, "MAX_PAIRS", 8000 if table else 0)
     monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
-    monkeypatch.setattr(repair, "PATIENCE", 2)
+    monkeypatch.setattr(lns, "PATIENCE", 2)
 
     @settings(max_examples=examples, **STABLE)
     @given(tiny_fair.full_rounds() if kind is None else tiny_fair.fair_rounds(**kind))

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from placewright.formulations.gang import run
-from placewright.formulations.gang.counting import models
+from placewright.formulations.gang.models.aggregate import column_generation
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.files import parse_round
 from placewright.instances.plan import Plan, TermResult
@@ -142,7 +142,7 @@ def test_certified_bounds_hold_whatever_the_duals(
 
     with monkeypatch.context() as patch:
         patch.setattr(run, "MAX_EXACT_CELLS", -1)
-        patch.setattr(models, "multipliers", spoiled)
+        patch.setattr(column_generation, "multipliers", spoiled)
         bounded = _first_term(_solved(round_))
     sign = 1 if best.sense == "max" else -1
     assert bounded.certified is not None

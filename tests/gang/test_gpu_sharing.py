@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from placewright.formulations.gang import run
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.exact.gpus import add_gpus
-from placewright.formulations.gang.exact.model import build
-from placewright.formulations.gang.exact.terms import add_terms
-from placewright.formulations.gang.placing.placement import Placement
+from placewright.formulations.gang.models.host.gpus import add_gpus
+from placewright.formulations.gang.models.host.model import build
+from placewright.formulations.gang.models.host.terms import add_terms
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances import verify as verification
 from placewright.instances.files import load_round
 from placewright.instances.plan import Certificate, Plan, Reason

@@ -7,10 +7,10 @@ from itertools import combinations_with_replacement
 import numpy as np
 import pytest
 
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.counting.grid import Grid, rounded
-from placewright.formulations.gang.counting.hostpatterns import applies
-from placewright.formulations.gang.placing.placement import Placement
+from placewright.formulations.gang.models.aggregate.host_columns import applies
+from placewright.formulations.gang.models.aggregate.resource_grid import Grid, rounded
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.round import Round
 
 

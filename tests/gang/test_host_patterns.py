@@ -7,16 +7,16 @@ from itertools import product
 import numpy as np
 import pytest
 
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.counting.counts import build
-from placewright.formulations.gang.counting.grid import Grid
-from placewright.formulations.gang.counting.hostpatterns import (
+from placewright.formulations.gang.models.aggregate.host_columns import (
     HostPatterns,
     applies,
     pattern_classes,
 )
-from placewright.formulations.gang.placing.placement import Placement
-from placewright.formulations.gang.problem import Problem
+from placewright.formulations.gang.models.aggregate.model import build
+from placewright.formulations.gang.models.aggregate.resource_grid import Grid
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.gang.problem.problem import Problem
 from placewright.instances.round import Round
 
 

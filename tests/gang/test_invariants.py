@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from placewright.formulations.gang import run
-from placewright.formulations.gang.placing import repair
+from placewright.formulations.gang.heuristics import lns
 from placewright.instances.references import check_round
 from placewright.instances.round import Round
 from placewright.rounds import solve_round
@@ -86,7 +86,7 @@ def test_names_and_order_change_no_bound_of_the_count_model(
     tiny: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
-    monkeypatch.setattr(repair, "PATIENCE", 0)
+    monkeypatch.setattr(lns, "PATIENCE", 0)
 
     def first_bound(round_: Round) -> float | None:
         plan = solve_round(round_, gap=0.0, isolation="none")

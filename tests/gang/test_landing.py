@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.counting.hostpatterns import HostPatterns
-from placewright.formulations.gang.counting.models import models_of, relaxation
-from placewright.formulations.gang.jobs import Put
-from placewright.formulations.gang.mending import mend
-from placewright.formulations.gang.moving.clearing import clear
-from placewright.formulations.gang.moving.landing import displace, land
-from placewright.formulations.gang.moving.quickly import quickly
-from placewright.formulations.gang.moving.selecting import select
-from placewright.formulations.gang.placing.greedy import fill
-from placewright.formulations.gang.placing.naming import candidate
-from placewright.formulations.gang.placing.placement import Placement
+from placewright.formulations.gang.heuristics.displace import displace, land
+from placewright.formulations.gang.heuristics.exchange import mend
+from placewright.formulations.gang.heuristics.gang_insertion import clear
+from placewright.formulations.gang.heuristics.quota_knapsack import select
+from placewright.formulations.gang.heuristics.solver_free import quickly
+from placewright.formulations.gang.models.aggregate.column_generation import models_of, relaxation
+from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
+from placewright.formulations.gang.placement.assignment import candidate
+from placewright.formulations.gang.placement.greedy import fill
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.gang.problem.jobs import Put
 from placewright.formulations.session import Candidate, Session
 from placewright.instances.plan import Plan
 from placewright.instances.references import check_round

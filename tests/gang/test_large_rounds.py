@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.counting.models import models_of
-from placewright.formulations.gang.exact.model import build
-from placewright.formulations.gang.placing.filling import fill
-from placewright.formulations.gang.placing.greedy import place_group
-from placewright.formulations.gang.placing.placement import Placement
+from placewright.formulations.gang.models.aggregate.column_generation import models_of
+from placewright.formulations.gang.models.host.model import build
+from placewright.formulations.gang.placement.fair_share import fill
+from placewright.formulations.gang.placement.greedy import place_group
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.round import Round
 
 Raw = dict[str, Any]

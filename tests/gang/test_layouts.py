@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placewright.formulations.gang.layouts import (
+from placewright.formulations.gang.problem.mig_layouts import (
     FREE,
     Layouts,
     fullest,

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.moving import lossrows
-from placewright.formulations.gang.moving.losses import WASTE, Losses
-from placewright.formulations.gang.placing.placement import Placement
-from placewright.formulations.gang.problem import Problem
+from placewright.formulations.gang.heuristics import victim_sets
+from placewright.formulations.gang.heuristics.displacement_cost import WASTE, Losses
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.gang.problem.problem import Problem
 from placewright.instances.references import check_round
 from placewright.instances.round import Round
 
@@ -137,7 +137,7 @@ def test_a_host_loses_the_least_over_all_sets_of_its_jobs(seed: int, *, shares: 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_of_many_jobs_a_host_stops_the_cheapest(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    monkeypatch.setattr(lossrows, "MAX_JOBS", 0)
+    monkeypatch.setattr(victim_sets, "MAX_JOBS", 0)
     problem = compile_round(random_round(seed, shares=False))
     table, rng = Losses(Placement(problem)), np.random.default_rng(seed)
     for wanted in (some_tasks(problem, rng) for _ in range(3)):

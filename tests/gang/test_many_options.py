@@ -14,13 +14,13 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from placewright.formulations.gang import run
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.counting import coring, sifting
-from placewright.formulations.gang.counting.coring import doubt_in
-from placewright.formulations.gang.counting.counts import Counts
-from placewright.formulations.gang.counting.models import models_of
-from placewright.formulations.gang.counting.plain import plain
-from placewright.formulations.gang.placing.placement import Placement
+from placewright.formulations.gang.models.aggregate import core_search, sifting
+from placewright.formulations.gang.models.aggregate.column_generation import models_of
+from placewright.formulations.gang.models.aggregate.core_search import doubt_in
+from placewright.formulations.gang.models.aggregate.model import Counts
+from placewright.formulations.gang.models.aggregate.powers_of_two import plain
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.session import Session
 from placewright.instances.plan import Certificate
 from placewright.instances.references import check_round
@@ -100,7 +100,7 @@ def certificate_of(oracle: ModuleType, round_: Round, **more: Any) -> tuple[Cert
 
 def few_at_a_time(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     """Sift and core tiny models as large ones are, if `columns` is small."""
-    monkeypatch.setattr(coring, "MOST_COLUMNS", columns)
+    monkeypatch.setattr(core_search, "MOST_COLUMNS", columns)
     if columns < 100:
         monkeypatch.setattr(sifting, "LEAST_COLUMNS", 0)
         monkeypatch.setattr(sifting, "SAMPLE", 5)

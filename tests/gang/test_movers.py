@@ -7,11 +7,11 @@ from random import Random
 import numpy as np
 import pytest
 
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.moving.movers import Movers
-from placewright.formulations.gang.moving.shifting import Shifts
-from placewright.formulations.gang.placing.filling import fill
-from placewright.formulations.gang.placing.placement import Placement
+from placewright.formulations.gang.heuristics.ejection import Shifts
+from placewright.formulations.gang.heuristics.movable_jobs import Movers
+from placewright.formulations.gang.placement.fair_share import fill
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.generator import generate_round
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.moving.clearing import clear
-from placewright.formulations.gang.moving.ousting import oust
-from placewright.formulations.gang.moving.quickly import quickly
-from placewright.formulations.gang.moving.settling import settle
-from placewright.formulations.gang.placing.placement import Placement
+from placewright.formulations.gang.heuristics.drop_add import oust
+from placewright.formulations.gang.heuristics.gang_insertion import clear
+from placewright.formulations.gang.heuristics.solver_free import quickly
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.placement.preemption import settle
+from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.session import Session
 from placewright.instances.job import Job
 from placewright.instances.references import check_round

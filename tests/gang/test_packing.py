@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placewright.formulations.gang.counting.pricing import best_patterns
-from placewright.formulations.gang.placing.packing import best_fit, by_patterns
+from placewright.formulations.gang.heuristics.vector_packing import best_fit, by_patterns
+from placewright.formulations.gang.models.aggregate.host_pricing import best_patterns
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
 

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placewright.formulations.gang.counting.partpatterns import fill_both
+from placewright.formulations.gang.models.aggregate.gpu_part_columns import fill_both
 
 
 @settings(max_examples=80)

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.placing.greedy import fill
-from placewright.formulations.gang.placing.placement import Placement
+from placewright.formulations.gang.placement.greedy import fill
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.round import Round
 
 STABLE: dict[str, Any] = {

@@ -11,16 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.counting.grid import Grid, rounded
-from placewright.formulations.gang.counting.hostpatterns import HostPatterns
-from placewright.formulations.gang.counting.models import CountModel, models_of, relaxation
-from placewright.formulations.gang.counting.patterns import fill
-from placewright.formulations.gang.exact.model import build
-from placewright.formulations.gang.moving.emptying import _knapsack
-from placewright.formulations.gang.placing.placement import Placement
-from placewright.formulations.gang.problem import Problem
-from placewright.formulations.gang.stranded import bound
+from placewright.formulations.gang.bounds import fragmentation
+from placewright.formulations.gang.heuristics.empty_domains import _knapsack
+from placewright.formulations.gang.models.aggregate.column_generation import (
+    CountModel,
+    models_of,
+    relaxation,
+)
+from placewright.formulations.gang.models.aggregate.gpu_columns import fill
+from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
+from placewright.formulations.gang.models.aggregate.resource_grid import Grid, rounded
+from placewright.formulations.gang.models.host.model import build
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Session
 from placewright.instances.round import Round
 from placewright.solver import InProcess
@@ -97,9 +101,9 @@ def test_what_may_be_stranded_of_numbers_beyond_64_bits_is_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     problem = problem_of({"gpu": 3000, "cpu": 17})
-    assert bound.least_stranded(problem) > 0
-    monkeypatch.setattr(bound, "LARGEST", 1 << 9)
-    assert bound.least_stranded(problem) == 0
+    assert fragmentation.least_stranded(problem) > 0
+    monkeypatch.setattr(fragmentation, "LARGEST", 1 << 9)
+    assert fragmentation.least_stranded(problem) == 0
 
 
 @given(

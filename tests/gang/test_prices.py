@@ -8,14 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.counting.grid import Grid
-from placewright.formulations.gang.counting.models import pattern_model, relaxation, room_of
-from placewright.formulations.gang.moving.landing import displace
-from placewright.formulations.gang.placing.greedy import fill
-from placewright.formulations.gang.placing.placement import Placement
-from placewright.formulations.gang.prices import SCALE, Prices
-from placewright.formulations.gang.problem import Problem
+from placewright.formulations.gang.bounds.dual_prices import SCALE, Prices
+from placewright.formulations.gang.heuristics.displace import displace
+from placewright.formulations.gang.models.aggregate.column_generation import (
+    pattern_model,
+    relaxation,
+    room_of,
+)
+from placewright.formulations.gang.models.aggregate.resource_grid import Grid
+from placewright.formulations.gang.placement.greedy import fill
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Session
 from placewright.instances.references import check_round
 from placewright.instances.round import Round

@@ -11,13 +11,13 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from placewright.formulations.gang import run
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.counting import classes, hostpatterns
-from placewright.formulations.gang.moving.joining import joined
-from placewright.formulations.gang.placing import repair
-from placewright.formulations.gang.placing.greedy import fill
-from placewright.formulations.gang.placing.growing import grow
-from placewright.formulations.gang.placing.placement import Placement
+from placewright.formulations.gang.heuristics import lns
+from placewright.formulations.gang.heuristics.scalarise_progress import joined
+from placewright.formulations.gang.models.aggregate import host_classes, host_columns
+from placewright.formulations.gang.placement.greedy import fill
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.placement.upgrade import grow
+from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.job import Job, Option
 from placewright.instances.plan import Certificate
 from placewright.instances.references import check_round
@@ -158,10 +158,10 @@ def test_no_plan_beats_a_bound_of_the_count_model_on_progress(
     running: bool,
 ) -> None:
     """Without a table hosts are counted by sums."""
-    monkeypatch.setattr(classes, "MAX_PAIRS", 8000 * (table > 0))
-    monkeypatch.setattr(hostpatterns, "MAX_TABLE", table)
+    monkeypatch.setattr(host_classes, "MAX_PAIRS", 8000 * (table > 0))
+    monkeypatch.setattr(host_columns, "MAX_TABLE", table)
     monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
-    monkeypatch.setattr(repair, "PATIENCE", 2)
+    monkeypatch.setattr(lns, "PATIENCE", 2)
     rounds = tiny.running_rounds() if running else tiny.rounds(jobs=4)
     enumerate_ = moves.attainable_with_moves if running else oracle.attainable
 

@@ -11,13 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placewright.formulations.gang import run
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.counting.models import drained, models_of, relaxation
-from placewright.formulations.gang.moving.making_room import make_room
-from placewright.formulations.gang.moving.rebinning import Home, Shares, rebin
-from placewright.formulations.gang.moving.swapping import NOWHERE, Seating, Units
-from placewright.formulations.gang.placing.placement import Placement
-from placewright.formulations.gang.problem import Problem
+from placewright.formulations.gang.heuristics.repack import make_room
+from placewright.formulations.gang.heuristics.share_cutting import Home, Shares, rebin
+from placewright.formulations.gang.heuristics.swap_search import NOWHERE, Seating, Units
+from placewright.formulations.gang.models.aggregate.column_generation import (
+    drained,
+    models_of,
+    relaxation,
+)
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Session
 from placewright.instances.presets import defragment
 from placewright.instances.references import check_round

@@ -10,24 +10,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.counting.classes import host_classes
-from placewright.formulations.gang.counting.counts import Counts
-from placewright.formulations.gang.counting.counts import build as build_counts
-from placewright.formulations.gang.counting.grid import Grid
-from placewright.formulations.gang.counting.hostpatterns import (
+from placewright.formulations.gang.heuristics.empty_domains import freed_bounds
+from placewright.formulations.gang.models.aggregate.column_generation import relaxation
+from placewright.formulations.gang.models.aggregate.gpu_columns import Patterns
+from placewright.formulations.gang.models.aggregate.host_classes import host_classes
+from placewright.formulations.gang.models.aggregate.host_columns import (
     HostPatterns,
     applies,
     pattern_classes,
 )
-from placewright.formulations.gang.counting.models import relaxation
-from placewright.formulations.gang.counting.patterns import Patterns
-from placewright.formulations.gang.exact.gpus import add_gpus
-from placewright.formulations.gang.exact.model import build
-from placewright.formulations.gang.exact.preemption import add_preemption
-from placewright.formulations.gang.exact.terms import add_terms
-from placewright.formulations.gang.moving.emptying import freed_bounds
-from placewright.formulations.gang.placing.placement import Placement
+from placewright.formulations.gang.models.aggregate.model import Counts
+from placewright.formulations.gang.models.aggregate.model import build as build_counts
+from placewright.formulations.gang.models.aggregate.resource_grid import Grid
+from placewright.formulations.gang.models.host.gpus import add_gpus
+from placewright.formulations.gang.models.host.model import build
+from placewright.formulations.gang.models.host.preemption import add_preemption
+from placewright.formulations.gang.models.host.terms import add_terms
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.session import HOLD_SLACK, Session
 from placewright.instances.references import check_round
 from placewright.instances.round import Round

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.jobs import ANY, Put
-from placewright.formulations.gang.placing.naming import candidate
-from placewright.formulations.gang.placing.placement import Placement
+from placewright.formulations.gang.placement.assignment import candidate
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.gang.problem.jobs import ANY, Put
 from placewright.instances.references import check_round
 from placewright.instances.round import Round
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 from placewright.formulations.gang import run
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.exact.stopping import stop_for_pending
-from placewright.formulations.gang.placing import repair
+from placewright.formulations.gang.heuristics import lns
+from placewright.formulations.gang.models.host.victims import stop_for_pending
+from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.session import Candidate, Session
 from placewright.instances import return_hosts
 from placewright.instances.plan import Certificate
@@ -54,7 +54,7 @@ def test_no_plan_beats_a_bound_on_who_must_stop(
     preset: str | None,
 ) -> None:
     monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
-    monkeypatch.setattr(repair, "PATIENCE", 2)
+    monkeypatch.setattr(lns, "PATIENCE", 2)
 
     @settings(max_examples=examples, **STABLE)
     @given(tiny.running_rounds(preset=preset))

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from placewright.formulations.gang import run
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.stranded.bound import least_stranded
+from placewright.formulations.gang.bounds.fragmentation import least_stranded
+from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.plan import Plan
 from placewright.instances.policy import TaskKind
 from placewright.instances.references import check_round

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from placewright.formulations.gang import run
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.placing.placement import Placement
-from placewright.formulations.gang.stranded.increases import NEVER, Increases
-from placewright.formulations.gang.stranded.mix import Mix, free_gpus
+from placewright.formulations.gang.heuristics.fragmentation_increase import NEVER, Increases
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.gang.problem.task_mix import Mix, free_gpus
 from placewright.instances.job import Job
 from placewright.instances.round import Round
 from placewright.instances.verify import verify

@@ -7,8 +7,8 @@ from dataclasses import fields, is_dataclass
 import numpy as np
 import pytest
 
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.problem import Problem as Gangs
+from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.gang.problem.problem import Problem as Gangs
 from placewright.formulations.geo.compile import Problem, compile_geo
 from placewright.formulations.geo.regions import Regions, Settled
 from placewright.formulations.wan.compile import NONE

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from placewright.formulations.gang import run, warm
-from placewright.formulations.gang.compile import Compiler, compile_round
-from placewright.formulations.gang.counting import hostpatterns
+from placewright.formulations.gang import incremental, run
+from placewright.formulations.gang.models.aggregate import host_columns
+from placewright.formulations.gang.problem.compile import Compiler, compile_round
 from placewright.formulations.session import Candidate
 from placewright.instances.digest import Digester, round_digest
 from placewright.instances.errors import InvalidInputError
@@ -125,7 +125,7 @@ def test_an_engine_without_host_patterns_decides_as_solve_round_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
-    monkeypatch.setattr(hostpatterns, "MAX_TABLE", 0)
+    monkeypatch.setattr(host_columns, "MAX_TABLE", 0)
     engine = Engine(generate_round(64, 40, mix="tight"), isolation="none", time_limit=0.5)
     holds(engine, engine.round())
     holds(engine, engine.round(churn(engine.state, 0)))
@@ -140,7 +140,7 @@ def test_a_fault_in_what_an_engine_does_alone_costs_no_plan(
         generate_round(512, 100, mix="tight"), isolation="none", time_limit=1.0, gap=0.05
     )
     holds(engine, engine.round())
-    honest = warm.candidate
+    honest = incremental.candidate
 
     def faulty(*args: Any, **more: Any) -> Candidate:
         if fault == "raises":
@@ -148,7 +148,7 @@ def test_a_fault_in_what_an_engine_does_alone_costs_no_plan(
         found = honest(*args, **more)
         return replace(found, starts={0: (0, ())}, preempted={})
 
-    monkeypatch.setattr(warm, "candidate", faulty)
+    monkeypatch.setattr(incremental, "candidate", faulty)
     plan = engine.round(churn(engine.state, 0))
     holds(engine, plan)
     assert any("adapted" in said for said in certificate_of(plan).degraded)
@@ -162,7 +162,7 @@ def test_an_engine_searches_in_each_round_whose_gap_is_open(
     engine = Engine(round_, isolation="none", time_limit=60, gap=0.1)
     holds(engine, engine.round())
     # Of what runs that is more than the smallest job, 1,000, and less than 2,000.
-    monkeypatch.setattr(warm, "TOLERANCE", 6e-4)
+    monkeypatch.setattr(incremental, "TOLERANCE", 6e-4)
     searches: list[str] = []
 
     def nothing(name: str) -> Callable[..., Iterator[Candidate]]:
@@ -173,8 +173,8 @@ def test_an_engine_searches_in_each_round_whose_gap_is_open(
         return search
 
     # Searches that gain nothing, one round after the other.
-    monkeypatch.setattr(warm, "moving", nothing("moving"))
-    monkeypatch.setattr(warm, "run", nothing("run"))
+    monkeypatch.setattr(incremental, "moving", nothing("moving"))
+    monkeypatch.setattr(incremental, "run", nothing("run"))
     opened = 0
     for number in range(4):
         searches.clear()

@@ -11,8 +11,8 @@ import pytest
 
 from placewright import load_round, solve_round, verify
 from placewright.formulations.gang import run
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.standing import borrowed_of
+from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.gang.problem.entitlement import borrowed_of
 from placewright.instances import verify as verification
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.files import parse_round

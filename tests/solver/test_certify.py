@@ -21,11 +21,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placewright.formulations.gang import run
-from placewright.formulations.gang.counting import classes, hostpatterns, models
-from placewright.formulations.gang.counting.hostpatterns import HostPatterns
-from placewright.formulations.gang.counting.patterns import Patterns
-from placewright.formulations.gang.exact import run as exact
-from placewright.formulations.gang.placing import repair
+from placewright.formulations.gang.heuristics import lns
+from placewright.formulations.gang.models.aggregate import (
+    column_generation,
+    host_classes,
+    host_columns,
+)
+from placewright.formulations.gang.models.aggregate.gpu_columns import Patterns
+from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
+from placewright.formulations.gang.models.host import solve as exact
 from placewright.rounds import solve, solve_round
 from placewright.solver import Arrays, InProcess, Limits, Model, Outcome, Status
 from placewright.solver.arrays import Floats
@@ -197,9 +201,9 @@ def test_no_plan_beats_a_certified_bound_however_the_duals_are_corrupted(
 
         monkeypatch.setattr(kind, "improve", improve)
     monkeypatch.setattr(highs, "solve", backend)
-    monkeypatch.setattr(models, "multipliers", late)
+    monkeypatch.setattr(column_generation, "multipliers", late)
     monkeypatch.setattr(exact, "multipliers", late)
-    monkeypatch.setattr(repair, "PATIENCE", 0)
+    monkeypatch.setattr(lns, "PATIENCE", 0)
     monkeypatch.setattr(solve, "versions", lambda _: {})
     tight: Counter[str] = Counter()
     seeds = range(moving, ROUNDS, 2)
@@ -208,8 +212,8 @@ def test_no_plan_beats_a_certified_bound_however_the_duals_are_corrupted(
         round_ = rounds.random_round(rng, moving=moving)
         lying, early, searching = rng.random(3) < [0.3, 0.3, 0.2]
         monkeypatch.setattr(run, "MAX_EXACT_CELLS", 6000 if rng.random() < 0.3 else -1)
-        monkeypatch.setattr(hostpatterns, "MAX_TABLE", 60_000 if rng.random() < 0.7 else 0)
-        monkeypatch.setattr(classes, "MAX_PAIRS", 8000 if rng.random() < 0.8 else 0)
+        monkeypatch.setattr(host_columns, "MAX_TABLE", 60_000 if rng.random() < 0.7 else 0)
+        monkeypatch.setattr(host_classes, "MAX_PAIRS", 8000 if rng.random() < 0.8 else 0)
         plan = solve_round(round_, isolation="none")
         assert plan.certificate is not None
         values = tuple(term.value for term in plan.certificate.terms)

@@ -14,9 +14,9 @@ import numpy as np
 
 from placewright.formulations.deadline.compile import Admission
 from placewright.formulations.deadline.now import FIRST_PRIORITY, MAY_WAIT, leaving_jobs, of_gangs
-from placewright.formulations.gang.compile import compile_round
-from placewright.formulations.gang.problem import Problem
-from placewright.formulations.gang.quotas import quota_of
+from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.gang.problem.quotas import quota_of
 from placewright.instances.job import Job
 
 

@@ -3,7 +3,7 @@ r"""The rows that tie promises and their leases to the current lease, placed on 
     S[q] in {0,1}      manner q is promised (`plans.py`)      sum over the manners of a job <= 1
     X[q,t] in {0,1}    it runs in lease t > 0                 sum_t X[q,t] = need(q) S[q]
                                                               sum_q demand X[q,t] <= capacity(t)
-    y[g]               gang g runs now (gang/exact/model.py)
+    y[g]               gang g runs now (gang/models/host/model.py)
     u[g,h] in {0,1}    it has a task on host h
 
     promised gangs     y[g] = sum of S[q] over the manners that run now with its option
@@ -31,12 +31,12 @@ from placewright.formulations.deadline.problem import NONE, Schedule
 from placewright.formulations.deadline.ways import tasks_of
 from placewright.formulations.deadline.whole.gangs import Gangs
 from placewright.formulations.deadline.whole.plans import NOT_NOW, Manners, manners_of
-from placewright.formulations.gang.exact.entries import Ints
-from placewright.formulations.gang.exact.gpus import add_gpus
-from placewright.formulations.gang.exact.model import Exact, build
-from placewright.formulations.gang.exact.terms import add_terms
-from placewright.formulations.gang.jobs import ANY
-from placewright.formulations.gang.placing.placement import Placement
+from placewright.formulations.gang.models.host.entries import Ints
+from placewright.formulations.gang.models.host.gpus import add_gpus
+from placewright.formulations.gang.models.host.model import Exact, build
+from placewright.formulations.gang.models.host.terms import add_terms
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.jobs import ANY
 from placewright.instances.deadline import Pace, gain, least_hosts
 from placewright.solver.arrays import Floats
 

@@ -16,11 +16,11 @@ from placewright.formulations.deadline.problem import NONE
 from placewright.formulations.deadline.settle import holding, promises, settled
 from placewright.formulations.deadline.whole.gangs import Gangs, gangs_of
 from placewright.formulations.deadline.whole.model import Whole
-from placewright.formulations.gang.exact.expand import expand_into
-from placewright.formulations.gang.exact.model import size_of
-from placewright.formulations.gang.placing.naming import displacing, named
-from placewright.formulations.gang.placing.placement import Placement
-from placewright.formulations.gang.terms import SENSE
+from placewright.formulations.gang.models.host.expand import expand_into
+from placewright.formulations.gang.models.host.model import size_of
+from placewright.formulations.gang.placement.assignment import displacing, named
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.terms import SENSE
 from placewright.formulations.session import (
     HOLD_SLACK,
     Bound,

@@ -17,7 +17,7 @@ from math import floor
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.counting.coring import MOST_COLUMNS, search_core
+from placewright.formulations.gang.models.aggregate.core_search import MOST_COLUMNS, search_core
 from placewright.formulations.interleaving.grouping.columns import Columns
 from placewright.formulations.interleaving.grouping.pool import (
     ALONE,

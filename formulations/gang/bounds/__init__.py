@@ -1,0 +1,1 @@
+"""Bounds that are not those of a model."""

@@ -1,0 +1,136 @@
+"""What prices alone prove: a bound on `value` that needs no linear program.
+
+Whatever a task of each shape is said to be worth, a plan is worth no more than what the jobs are
+worth above the prices of their tasks, and what the hosts can hold at these prices:
+
+    value  <=  sum_c jobs of c * max(0, max_o value(o) - sum_s price[s] tasks of s in o)
+             + sum_h best set of tasks that host h holds, at these prices
+             - value of the running jobs
+
+This is the dual of the host-pattern model (hostpatterns.py) without its gangs and quotas, so the
+prices of its last relaxation give a bound as tight as that, as long as the round changes little.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.models.aggregate.host_columns import knapsack
+from placewright.formulations.gang.models.aggregate.resource_grid import Grid
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.jobs import Choice, Start
+from placewright.formulations.gang.problem.problem import Problem
+
+Ints = NDArray[np.int64]
+
+SCALE = 1 << 10
+"""Prices are whole multiples of this part of a unit of value, so that sums are exact."""
+
+MAX_PRICE = 1 << 38
+
+
+@dataclass(frozen=True, eq=False)
+class Prices:
+    """Prices of a problem's shapes, and what its hosts can hold at them.
+
+    Attributes
+    ----------
+    price : int64 (shapes,)
+        In `SCALE` parts of a unit of value.
+    most : int64 (hosts,)
+        The best that each host can hold, cleared of all that may move; 0 where nothing may arrive.
+    """
+
+    problem: Problem
+    price: Ints
+    most: Ints
+
+    @classmethod
+    def of(cls, problem: Problem, grid: Grid, price: NDArray[np.float64]) -> Self:
+        """Take the prices of the first shapes, and price the others at what they displace.
+
+        Parameters
+        ----------
+        grid
+            Of the cleared hosts.
+        price
+            In units of value, (first shapes,); any numbers will do.
+        """
+        model = problem.host_kind
+        of_model = [np.flatnonzero(problem.open & (model == m)) for m in np.unique(model)]
+        parts: list[tuple[Ints, NDArray[np.bool_]]] = [
+            (mine, np.any(problem.shape_allowed[:, mine], axis=1)) for mine in of_model if len(mine)
+        ]
+        top = [grid.free[mine].max(axis=0) for mine, _ in parts]
+        known = len(price)
+        whole = np.zeros(len(grid.sizes), dtype=np.int64)
+        whole[:known] = np.rint(price * SCALE).clip(0, MAX_PRICE).astype(np.int64)
+        # Shapes that take the same of the same hosts compete: the dearest sets the price.
+        key = np.column_stack([grid.sizes, *(allowed for _, allowed in parts)])
+        kind = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
+        dearest = np.full(len(whole), -1, dtype=np.int64)
+        np.maximum.at(dearest, kind[:known], whole[:known])
+        new = np.flatnonzero(dearest[kind] < 0)
+        whole = dearest[kind].clip(min=0)
+        if len(new):
+            displaced = np.full((len(parts), len(whole)), MAX_PRICE, dtype=np.int64)
+            for i, (_, allowed) in enumerate(parts):
+                best, _ = knapsack(grid, whole, allowed, top[i])
+                fits = new[allowed[new] & (grid.sizes[new] <= top[i]).all(axis=1)]
+                displaced[i, fits] = (
+                    best[tuple(top[i])] - best[tuple((top[i] - grid.sizes[fits]).T)]
+                )
+            least = displaced.min(axis=0, initial=MAX_PRICE)[new]
+            whole[new] = np.where(least < MAX_PRICE, least, 0)
+        most = np.zeros(len(grid.free), dtype=np.int64)
+        for i, (mine, allowed) in enumerate(parts):
+            best, _ = knapsack(grid, whole, allowed, top[i])
+            most[mine] = best[tuple(grid.free[mine].T)]
+        return cls(problem, whole, most)
+
+    def bound(self) -> float:
+        """Bound the term `value`, exactly."""
+        problem = self.problem
+        total = int(self.most.sum())
+        for c, number in zip(problem.classes, problem.floating.tolist(), strict=True):
+            total += number * max(0, *(self._margin(choice) for choice in c.choices))
+            if c.running:
+                total -= number * c.choices[0].value * SCALE
+        return problem.certified("value", Fraction(total, SCALE))
+
+    def pays(self, choice: Choice) -> bool:
+        """Whether an option may be worth that others make room for it.
+
+        It is worth more than the prices of its tasks; or as much, if it lacks whole hosts together:
+        the GPUs may be free, one here and one there.
+        """
+        margin = self._margin(choice)
+        return margin > 0 or (margin == 0 and not choice.single)
+
+    def _margin(self, choice: Choice) -> int:
+        """Return what an option is worth above the prices of its tasks, in `SCALE` parts."""
+        tasks = sum(g.count * int(self.price[g.shape]) for g in choice.groups)
+        return choice.value * SCALE - tasks
+
+    def losses(self, placement: Placement) -> NDArray[np.float64]:
+        """Return per host how much less it holds than it could, in units of value."""
+        held = np.zeros(len(self.most), dtype=np.int64)
+        _, _, host, shape = self.problem.places.T
+        np.add.at(held, host, self.price[shape])
+        classes = self.problem.classes
+
+        def add(start: Start, times: int) -> None:
+            groups = classes[start.job_class].choices[start.choice].groups
+            for put in start.puts:
+                held[put.host] += times * put.count * int(self.price[groups[put.group].shape])
+
+        for job in placement.away():
+            add(self.problem.start_of[job], -1)
+        for _, start in placement.moved():
+            add(start, 1)
+        return (self.most - held) / SCALE

@@ -1,1 +1,0 @@
-"""The host-indexed model: exact, for small rounds and for small parts of large ones."""

@@ -1,0 +1,166 @@
+"""Jobs of one task packed anew: what takes GPUs for itself becomes a unit, and units get hosts.
+
+An item is a task of whole GPUs, or the shares that are to be on one GPU. A running job keeps its
+number; one that waits has a number below 0.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from placewright.formulations.gang.heuristics.share_cutting import Bin, Home, Shares, rebin
+from placewright.formulations.gang.heuristics.swap_search import NOWHERE, Seating, Units
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.jobs import ANY, Put
+from placewright.formulations.session import Session
+from placewright.instances.documents import WHOLE_GPU
+
+
+class Items:
+    """All jobs of one task that run and may move, and some that wait.
+
+    Parameters
+    ----------
+    base
+        A placement in which the other jobs are where they are to be; it is left without these.
+    waiting
+        (class, choice) of each job that waits.
+
+    Attributes
+    ----------
+    homes : dict of job to Home
+        The running ones, and where they are.
+    """
+
+    def __init__(self, base: Placement, waiting: Sequence[tuple[int, int]] = ()) -> None:
+        problem = base.problem
+        self._base, self._problem = base, problem
+        self.homes = _taken_off(base)
+        starts = {job: (problem.running[job].job_class, 0) for job in self.homes}
+        self._start = starts | {-1 - i: start for i, start in enumerate(waiting)}
+        self._shape = {
+            job: problem.classes[c].choices[o].groups[0].shape
+            for job, (c, o) in self._start.items()
+        }
+        self._items: list[Bin] = []
+
+    def units(self, session: Session, worth: int, gpus: int | None = None) -> Units | None:
+        """Cut GPUs into shares anew, and return what is to be seated; None if there is no time.
+
+        Parameters
+        ----------
+        worth
+            What a GPU that is not needed is worth, in milli-GPU-seconds.
+        gpus
+            GPUs that are there: fewer are worth nothing. None: each one is worth saving.
+        """
+        problem = self._problem
+        shape_of = {j: s for j, s in self._shape.items() if problem.shared[s]}
+        whole = [j for j in self._shape if j not in shape_of]
+        self._items = [Bin((j,), self.homes.get(j), int(j in self.homes)) for j in whole]
+        if shape_of:
+            held: defaultdict[Home, list[int]] = defaultdict(list)
+            for job in shape_of:
+                if job in self.homes:
+                    held[self.homes[job]].append(job)
+            waiting = [job for job in shape_of if job not in self.homes]
+            taken = sum(int(problem.shape_gpu[self._shape[j]]) for j in whole) // WHOLE_GPU
+            enough = 0 if gpus is None else max(gpus - taken, 0)
+            shares = Shares(problem, shape_of)
+            bins = rebin(session, shares, held, waiting, worth, enough)
+            if bins is None:
+                return None
+            self._items += bins
+        return self._units()
+
+    def _units(self) -> Units:
+        problem = self._problem
+        shapes = [[self._shape[j] for j in item.jobs] for item in self._items]
+        runs = [[self._shape[j] for j in item.jobs if j in self.homes] for item in self._items]
+        masks: dict[bytes, int] = {}
+        kind = [
+            masks.setdefault(problem.shape_hosts[sorted(set(s))].all(axis=0).tobytes(), len(masks))
+            for s in shapes
+        ]
+        stay = [item.jobs[: item.stay] for item in self._items]
+        return Units(
+            gpus=np.array([-(-problem.shape_gpu[s].sum() // WHOLE_GPU) for s in shapes]),
+            demand=np.array([problem.shape_demand[s].sum(axis=0) for s in shapes]),
+            home=np.array([i.home[0] if i.home else NOWHERE for i in self._items]),
+            cost=np.array([sum(self._cost(j) for j in jobs) for jobs in stay]),
+            value=np.array([sum(self._value(j) for j in item.jobs) for item in self._items]),
+            core=np.array([problem.shape_demand[s].sum(axis=0) for s in runs]),
+            must=np.array([len(s) > 0 for s in runs]),
+            allowed=np.stack([np.frombuffer(mask, dtype=np.bool_) for mask in masks]),
+            kind=np.array(kind),
+        )
+
+    def _cost(self, job: int) -> int:
+        return self._problem.running[job].migrate_cost + int(
+            self._problem.shape_gpu[self._shape[job]]
+        )
+
+    def _value(self, job: int) -> int:
+        """Return what is lost if a waiting job is given up; of each at least a little."""
+        c, o = self._start[job]
+        return 0 if job in self.homes else max(self._problem.classes[c].choices[o].value, 1)
+
+    def carried_out(self, seating: Seating) -> Placement:
+        """Start the jobs in `base`: on the GPUs that they had, or on free ones."""
+        base, hosts = self._base, seating.host.tolist()
+        at_home = [
+            item.home is not None and item.home[0] == host
+            for item, host in zip(self._items, hosts, strict=True)
+        ]
+        kept = [item.home for item, stays in zip(self._items, at_home, strict=True) if stays]
+        named = {(home[0], gpu) for home in kept if home is not None for gpu in home[1]}
+        free = {
+            host: [gpu for gpu in base.free_gpus(host) if (host, gpu) not in named]
+            for host in set(hosts) - {NOWHERE}
+        }
+        for item, host, stays, fewer in zip(
+            self._items, hosts, at_home, seating.given_up.tolist(), strict=True
+        ):
+            jobs = [job for job in item.jobs if job in self.homes or not fewer]
+            if host == NOWHERE or not jobs:
+                continue
+            milli = int(self._problem.shape_gpu[self._shape[jobs[0]]])
+            new = [free[host].pop() for _ in range(0 if stays else -(-milli // WHOLE_GPU))]
+            gpus = item.home[1] if item.home and stays else tuple(new)
+            for job in jobs:
+                self._start_on(job, host, gpus)
+        return base
+
+    def _start_on(self, job: int, host: int, gpus: tuple[int, ...]) -> None:
+        if self.homes.get(job) == (host, gpus):
+            self._base.restart(self._problem.start_of[job])
+        else:
+            c, o = self._start[job]
+            put = Put(0, host, 1, gpus)
+            self._base.keep(self._shape[job], put)
+            self._base.start(c, o, (put,), job if job in self.homes else ANY)
+
+
+def _taken_off(base: Placement) -> dict[int, Home]:
+    """Stop the running jobs of one task that may move; return them, and where they are.
+
+    A share is one of them only if all shares on its GPU are.
+    """
+    problem = base.problem
+    homes: dict[int, Home] = {}
+    for job, running in problem.running.items():
+        single = problem.classes[running.job_class].choices[0].single
+        if single and running.places[0][3] and problem.floats(running):
+            _, _, host, gpus = running.places[0]
+            homes[job] = (host, gpus)
+            base.stop(base.start_of(job))
+    fixed = [
+        job for job, (host, gpus) in homes.items() if (base.gpu[host, list(gpus)] < WHOLE_GPU).any()
+    ]
+    for job in fixed:
+        base.restart(problem.start_of[job])
+        del homes[job]
+    return homes

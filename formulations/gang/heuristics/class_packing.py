@@ -1,0 +1,181 @@
+"""One-task jobs onto the hosts of the class that the counts chose: a vector packing per class."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from placewright.formulations.gang.heuristics.vector_packing import Ints, best_fit, by_patterns
+from placewright.formulations.gang.models.aggregate.gpu_columns import Patterns
+from placewright.formulations.gang.models.aggregate.model import Counts
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.jobs import Put
+from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.session import Session
+from placewright.instances.documents import WHOLE_GPU
+
+Starts: TypeAlias = defaultdict[tuple[int, int], int]
+"""How many jobs of (class, choice) are still to be started."""
+
+CLOSEST = 8
+"""Partly used GPUs, tightest first, that are tried for a share."""
+
+
+def single_jobs(problem: Problem, starts: Starts) -> defaultdict[int, list[tuple[int, int]]]:
+    """Return (class, choice) of the one-task jobs to start, by shape; one entry per job."""
+    jobs: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+    for (c, o), n in starts.items():
+        choice = problem.classes[c].choices[o]
+        if choice.single:
+            jobs[choice.groups[0].shape] += [(c, o)] * n
+    return jobs
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """What is packed on one host: one task, or the shares that one pattern puts on a GPU."""
+
+    gpus: int
+    demand: Ints
+    shapes: tuple[int, ...]
+
+
+class Singles:
+    """One-task jobs, packed on the hosts of the class that the counts chose."""
+
+    def __init__(
+        self,
+        counts: Counts,
+        patterns: Patterns | None,
+        number: Ints,
+        placement: Placement,
+        starts: Starts,
+        session: Session,
+    ) -> None:
+        self.session = session
+        self.counts, self.patterns, self.number = counts, patterns, number
+        self.placement, self.starts = placement, starts
+        self.problem = counts.problem
+        self.pool = single_jobs(self.problem, starts)
+
+    def pack(self) -> None:
+        """Pack every class; what does not fit stays in `starts`."""
+        wanted: defaultdict[int, list[int]] = defaultdict(list)  # class -> shapes, one per task
+        taken = self._taken()
+        offered = {shape: len(jobs) for shape, jobs in self.pool.items()}
+        counts = self.counts
+        for i in np.flatnonzero(self.number[counts.x]):
+            shape, a = int(counts.x_shape[i]), int(counts.x_class[i])
+            n = int(self.number[counts.x[i]]) - taken[shape, a]
+            n = min(n, offered.get(shape, 0))
+            if n > 0:
+                offered[shape] -= n
+                wanted[a] += [shape] * n
+        for a, shapes in wanted.items():
+            hosts = np.flatnonzero(counts.classes.of_host == a)
+            shares = [s for s in shapes if self.problem.shared[s]]
+            items = [
+                _Item(
+                    int(self.problem.shape_gpu[s]) // WHOLE_GPU, self.problem.shape_demand[s], (s,)
+                )
+                for s in shapes
+                if not self.problem.shared[s]
+            ]
+            if shares and self.patterns is not None:
+                shares = self._fill_residual(self.patterns, a, hosts, shares)
+                items += self._bundles(self.patterns, a, shares)
+            self._pack_items(hosts, items)
+
+    def _taken(self) -> defaultdict[tuple[int, int], int]:
+        """Tasks of each (shape, host class) that the gangs took."""
+        taken: defaultdict[tuple[int, int], int] = defaultdict(int)
+        for _, start in self.placement.started():
+            groups = self.problem.classes[start.job_class].choices[start.choice].groups
+            for put in start.puts:
+                key = groups[put.group].shape, int(self.counts.classes.of_host[put.host])
+                taken[key] += put.count
+        return taken
+
+    def _start(self, shape: int, host: int) -> bool:
+        if not self.placement.fits_host(shape, host):
+            return False
+        c, o = self.pool[shape].pop()
+        self.placement.start(c, o, [Put(0, host, 1, self.placement.put(shape, host))])
+        self.starts[c, o] -= 1
+        return True
+
+    def _cut_gpus(self, patterns: Patterns, a: int, *, whole: bool) -> Iterator[list[int]]:
+        """Yield the parts of each cut GPU of the class: of wholly free GPUs, or of the rest."""
+        for i in np.flatnonzero(self.number[patterns.pool.columns]):
+            g = patterns.pool.kind[i]
+            if patterns.kind_class[g] == a and (patterns.kind_free[g] == WHOLE_GPU) == whole:
+                cut = np.repeat(np.arange(len(self.counts.parts)), patterns.pool.cuts[i]).tolist()
+                for _ in range(int(self.number[patterns.pool.columns[i]])):
+                    yield cut
+
+    def _fill_residual(
+        self, patterns: Patterns, a: int, hosts: Ints, shares: list[int]
+    ) -> list[int]:
+        """Put shares on partly used GPUs as the patterns of those GPUs say; return the others."""
+        left = self._by_part(a, shares)
+        for cut in self._cut_gpus(patterns, a, whole=False):
+            for part in reversed(cut):
+                if left[part]:
+                    self._put_on_partial(hosts, left[part])
+        return [s for shapes in left.values() for s in shapes]
+
+    def _put_on_partial(self, hosts: Ints, shapes: list[int]) -> None:
+        """Put one of some shapes, which ask for the same part."""
+        has_room = self.placement.on_part(shapes[0], hosts) > 0
+        tightest = np.where(has_room, self.placement.gpu[hosts], WHOLE_GPU + 1).min(axis=1)
+        for at in np.argsort(tightest, kind="stable")[:CLOSEST]:
+            if tightest[at] > WHOLE_GPU:
+                return
+            for k in range(len(shapes) - 1, -1, -1):
+                if self._start(shapes[k], int(hosts[at])):
+                    del shapes[k]
+                    return
+
+    def _bundles(self, patterns: Patterns, a: int, shares: list[int]) -> list[_Item]:
+        """Deal the shares of a class to the patterns of whole GPUs, heavy with light."""
+        demand = self.problem.shape_demand
+        left = self._by_part(a, shares)
+        for shapes in left.values():
+            shapes.sort(key=lambda s: tuple(demand[s]))
+        bundles = []
+        for cut in self._cut_gpus(patterns, a, whole=True):
+            # From both ends of each list in turn, so that heavy and light share a GPU.
+            chosen = [left[f].pop(-(k % 2)) for k, f in enumerate(cut) if left[f]]
+            if chosen:
+                bundles.append(_Item(1, demand[chosen].sum(axis=0), tuple(chosen)))
+        # What no pattern of a whole GPU took was meant for a partly used one that is gone.
+        bundles += [_Item(1, demand[s], (s,)) for shapes in left.values() for s in shapes]
+        return bundles
+
+    def _pack_items(self, hosts: Ints, items: list[_Item]) -> None:
+        """Pack by best fit; where that leaves items out on equal hosts, by host patterns."""
+        if not items:
+            return
+        shape_gpu = self.problem.shape_gpu
+        free = np.column_stack([self.placement.whole[hosts], self.placement.free[hosts]])
+        sizes = np.array([(item.gpus, *item.demand) for item in items], dtype=np.int64)
+        chosen = best_fit(sizes, free)
+        equal = np.flatnonzero((free == free[0]).all(axis=1))
+        if (chosen < 0).any() and len(equal) == len(hosts):
+            worth = np.array([max(int(shape_gpu[list(i.shapes)].sum()), 1) for i in items])
+            chosen = by_patterns(self.session, sizes, worth, chosen, free)
+        for item, at in zip(items, chosen, strict=True):
+            for shape in item.shapes if at >= 0 else ():
+                self._start(shape, int(hosts[at]))
+
+    def _by_part(self, a: int, shares: list[int]) -> defaultdict[int, list[int]]:
+        """Sort the shares of a class by what they ask of a GPU."""
+        left: defaultdict[int, list[int]] = defaultdict(list)
+        part = self.counts.part_of(np.array(shares, dtype=np.int64), np.full(len(shares), a))
+        for s, f in zip(shares, part.tolist(), strict=True):
+            left[f].append(s)
+        return left

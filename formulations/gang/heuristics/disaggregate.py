@@ -1,0 +1,131 @@
+"""From counts to hosts: gangs into their domains, then single tasks packed class by class.
+
+What the counts promise and the hosts cannot hold (CPU and memory are sums per class there) is tried
+on any host, and in the end the greedy fills what is still free with whatever waits.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.heuristics.class_packing import Singles, Starts, single_jobs
+from placewright.formulations.gang.models.aggregate.gangs import ROOT
+from placewright.formulations.gang.models.aggregate.gpu_columns import Patterns
+from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
+from placewright.formulations.gang.models.aggregate.model import Counts
+from placewright.formulations.gang.placement.fair_share import fill
+from placewright.formulations.gang.placement.greedy import place_choice
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.jobs import Put
+from placewright.formulations.session import Session
+
+Gang: TypeAlias = tuple[int, int, dict[int, tuple[int, int]]]
+"""A job of several tasks: class, choice, and per group index the (level, domain) it is to be in."""
+
+
+def expand(
+    counts: Counts,
+    patterns: Patterns | HostPatterns | None,
+    values: NDArray[np.float64],
+    session: Session,
+) -> Placement:
+    """Place what the counts start, and fill the rest greedily."""
+    placement = Placement(counts.problem)
+    number = np.rint(values).astype(np.int64)
+    starts: Starts = defaultdict(int)
+    for c, o, n in zip(counts.y_class, counts.y_choice, number[counts.y], strict=True):
+        if n:
+            starts[int(c), int(o)] += int(n)
+    _place_gangs(counts, number, placement, starts)
+    if isinstance(patterns, HostPatterns):
+        _place_patterns(counts, patterns, number, placement, starts)
+    else:
+        Singles(counts, patterns, number, placement, starts, session).pack()
+    for (c, o), n in starts.items():
+        choice = counts.problem.classes[c].choices[o]
+        for _ in range(n):
+            puts = place_choice(placement, choice)
+            if puts is None:
+                break
+            placement.start(c, o, puts)
+    fill(placement)
+    return placement
+
+
+def gangs_of(counts: Counts, number: NDArray[np.int64], starts: Starts) -> list[Gang]:
+    """Jobs of several tasks, one by one, as (class, choice, domain of each group that has one).
+
+    Those bound to the innermost domains come first, large before small.
+    """
+    problem = counts.problem
+    domains: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)  # by kind
+    for i in np.flatnonzero(number[counts.u]):
+        place = (int(counts.gangs.level[i]), int(counts.gangs.domain[i]))
+        domains[int(counts.gangs.kind[i])] += [place] * int(number[counts.u[i]])
+    work = []
+    for (c, o), n in starts.items():
+        choice = problem.classes[c].choices[o]
+        for _ in range(0 if choice.single else n):
+            inside: dict[int, tuple[int, int]] = {}
+            for k, group in enumerate(choice.groups):
+                if group in counts.kind_of and domains[counts.kind_of[group]]:
+                    inside[k] = domains[counts.kind_of[group]].pop()
+            level = max((place[0] for place in inside.values()), default=ROOT)
+            work.append((-level, -problem.demand_of(choice, -1), c, o, inside))
+    work.sort(key=lambda w: w[:4])
+    return [(c, o, inside) for _, _, c, o, inside in work]
+
+
+def _place_gangs(
+    counts: Counts, number: NDArray[np.int64], placement: Placement, starts: Starts
+) -> None:
+    for c, o, inside in gangs_of(counts, number, starts):
+        puts = place_choice(placement, counts.problem.classes[c].choices[o], masks(counts, inside))
+        if puts is not None:
+            placement.start(c, o, puts)
+            starts[c, o] -= 1
+
+
+def _place_patterns(
+    counts: Counts,
+    patterns: HostPatterns,
+    number: NDArray[np.int64],
+    placement: Placement,
+    starts: Starts,
+) -> None:
+    """One-task jobs: each host that no gang took gets a pattern of its class, fullest first.
+
+    A pattern may hold more tasks than are started, and tasks of gangs; those places stay empty.
+    """
+    waiting = single_jobs(counts.problem, starts)
+    taken = {put.host for _, start in placement.started() for put in start.puts}
+    hosts: list[list[int]] = [[] for _ in range(len(counts.classes))]
+    for host in np.flatnonzero(counts.classes.of_host >= 0)[::-1].tolist():
+        if host not in taken:
+            hosts[counts.classes.of_host[host]].append(host)
+    gpus = patterns.pool.cuts @ counts.problem.shape_gpu
+    for i in np.argsort(-gpus, kind="stable"):
+        shapes = np.flatnonzero(patterns.pool.cuts[i]).tolist()
+        free = hosts[patterns.pool.kind[i]]
+        for _ in range(int(number[patterns.pool.columns[i]])):
+            if not free or not any(waiting[s] for s in shapes):
+                break
+            host = free.pop()
+            for s in shapes:
+                if not counts.problem.shape_hosts[s, host]:
+                    continue  # hosts of a class may differ in who may be there by name
+                for _ in range(min(int(patterns.pool.cuts[i, s]), len(waiting[s]))):
+                    c, o = waiting[s].pop()
+                    placement.start(c, o, [Put(0, host, 1, placement.put(s, host))])
+                    starts[c, o] -= 1
+
+
+def masks(counts: Counts, inside: Mapping[int, tuple[int, int]]) -> dict[int, NDArray[np.bool_]]:
+    """Hosts of the domains that groups, by index, are to be in; none where that is anywhere."""
+    domain = counts.problem.cluster.domain
+    return {k: domain[level] == d for k, (level, d) in inside.items() if level != ROOT}

@@ -1,0 +1,262 @@
+"""From counts to hosts on which jobs run: who starts displaces as little as possible.
+
+Gangs go first, into the domains that the counts chose; then each pattern of one-task jobs goes to
+the host that loses least by it; then what is left, one by one. What a host loses is the best choice
+among all sets of its running one-task jobs: value first, then what stopping them costs. At the end
+displaced jobs move into room that is left, and the greedy fills the rest.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.heuristics.class_packing import Starts, single_jobs
+from placewright.formulations.gang.heuristics.disaggregate import gangs_of, masks
+from placewright.formulations.gang.heuristics.displacement_cost import NO_QUOTA, Losses, Quota
+from placewright.formulations.gang.heuristics.quota_knapsack import select
+from placewright.formulations.gang.heuristics.victim_sets import NO_PRICES, Prices, priced
+from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
+from placewright.formulations.gang.models.aggregate.model import Counts
+from placewright.formulations.gang.placement.fair_share import fill
+from placewright.formulations.gang.placement.gang_hosts import Gather, cheapest, compact
+from placewright.formulations.gang.placement.gang_tree import least_loss
+from placewright.formulations.gang.placement.greedy import order_of
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.jobs import NO_LABEL, NO_LEVEL, Choice, Group, Put
+from placewright.formulations.session import Session
+
+Ints = NDArray[np.int64]
+
+PASSES = 8
+"""How often at most jobs come to hosts that others have come to."""
+
+
+def land(
+    session: Session,
+    counts: Counts,
+    patterns: HostPatterns,
+    values: NDArray[np.float64],
+    prices: Prices = NO_PRICES,
+) -> Placement:
+    """Place what the counts start; `prices` are those of the quotas."""
+    number = np.rint(values).astype(np.int64)
+    starts: Starts = defaultdict(int)
+    for c, o, n in zip(counts.y_class, counts.y_choice, number[counts.y], strict=True):
+        if n and not counts.problem.classes[c].running:
+            starts[int(c), int(o)] += int(n)
+    landing = Landing(Placement(counts.problem), starts, compact, prices)
+    for c, o, inside in gangs_of(counts, number, starts):
+        landing.gang(c, o, masks(counts, inside).get(0))
+    landing.patterns(counts, patterns, number)
+    landing.singles()
+    if counts.problem.quota:
+        select(session, landing.placement)
+    fill(landing.placement)
+    return landing.placement
+
+
+def displace(placement: Placement) -> None:
+    """Start waiting jobs where they displace less than they are worth, then fill what is free.
+
+    No model says who should start: the most valuable per GPU goes first.
+    """
+    landing, before = Landing(placement, defaultdict(int), cheapest), placement.value
+    for _ in range(PASSES):
+        _displace_once(placement, landing)
+        if placement.value <= before:
+            break
+        before = placement.value
+        landing.losses.renew()
+    fill(placement)
+
+
+def _displace_once(placement: Placement, landing: Landing) -> None:
+    """Let each host be come to once."""
+    problem = placement.problem
+    for c, o in order_of(problem):
+        choice, waiting = problem.classes[c].choices[o], placement.waiting[c]
+        if not waiting or not problem.shape_rank[choice.groups[0].shape]:
+            continue
+        landing.starts[c, o] = waiting
+        if choice.single:
+            landing.single(c, o)
+        else:
+            while landing.starts[c, o] and landing.gang(c, o, None):
+                pass
+        landing.starts[c, o] = 0
+
+
+class Landing:
+    """Waiting jobs that come to hosts in use; `starts` counts them per (class, choice)."""
+
+    def __init__(
+        self, placement: Placement, starts: Starts, gather: Gather, prices: Prices = NO_PRICES
+    ) -> None:
+        self.problem, self.placement, self.starts = placement.problem, placement, starts
+        self.losses = Losses(placement, prices)
+        self.gather, self.prices = gather, prices
+        self.quota = placement.quota_left()
+
+    def gang(self, c: int, o: int, within: NDArray[np.bool_] | None) -> bool:
+        """Start a gang of one group on the hosts that lose least, if that gains value."""
+        choice = self.problem.classes[c].choices[o]
+        placed = len(choice.groups) == 1 and self._gang(c, o, choice, within)
+        self.starts[c, o] -= placed
+        return placed
+
+    def _gang(self, c: int, o: int, choice: Choice, within: NDArray[np.bool_] | None) -> bool:
+        group = choice.groups[0]
+        tenant = self.problem.classes[c].tenant
+        may = bool(self.prices) or self.problem.within_quota(self.quota, tenant, choice)
+        quota = NO_QUOTA if may else self._asked(tenant, group.shape)
+        loss, each = self.losses.of_many(group.shape, group.count, quota)
+        if within is not None:
+            loss = np.where(within, loss, np.inf)
+        if choice.label != NO_LABEL:
+            loss = np.where(self.placement.open_to(choice.label), loss, np.inf)
+        if group.arranged:
+            chosen = least_loss(self.problem.cluster, group, loss, each)
+        else:
+            if group.required != NO_LEVEL:
+                loss = self._in_one_domain(group, loss, each)
+            chosen = self.gather(self.problem.cluster, group, loss, each)
+        if not chosen or self._worth(c, o) <= sum(loss[h] for h, _ in chosen):
+            return False
+        puts = []
+        for host, count in chosen:
+            self._gave_way(self.losses.displace(host, group.shape, count, quota))
+            puts.append(Put(0, host, count, self.placement.put(group.shape, host, count)))
+        self._start(c, o, puts)
+        return True
+
+    def _start(self, c: int, o: int, puts: list[Put]) -> None:
+        self.placement.start(c, o, puts)
+        started = self.problem.classes[c]
+        self.problem.charge_quota(self.quota, started.tenant, started.choices[o])
+
+    def _asked(self, tenant: int, shape: int) -> Quota:
+        """Return what a task of a tenant takes of its quotas."""
+        problem = self.problem
+        return {
+            (owner, r): int(problem.shape_gpu[shape] if r < 0 else problem.shape_demand[shape, r])
+            for owner, r in problem.capped.get(tenant, ())
+        }
+
+    def _gave_way(self, jobs: list[int]) -> None:
+        """Give back what stopped jobs took from quotas."""
+        for job in jobs if self.quota else ():
+            stopped = self.problem.classes[self.problem.running[job].job_class]
+            self.problem.charge_quota(self.quota, stopped.tenant, stopped.choices[0], -1)
+
+    def _in_one_domain(
+        self, group: Group, loss: NDArray[np.float64], each: Ints
+    ) -> NDArray[np.float64]:
+        """Leave one domain of the level that a group requires, the one that loses least."""
+        domain = self.problem.cluster.domain[group.required]
+        hosts = np.flatnonzero(np.isfinite(loss) & (each > 0))
+        hosts = hosts[np.lexsort((loss[hosts], domain[hosts]))]
+        best, least = -1, np.inf
+        for part in np.split(hosts, np.flatnonzero(np.diff(domain[hosts])) + 1):
+            needed = int(np.searchsorted(np.cumsum(each[part]), group.count)) + 1
+            if needed <= len(part) and (cost := float(loss[part[:needed]].sum())) < least:
+                best, least = int(domain[part[0]]), cost
+        return np.where(domain == best, loss, np.inf)
+
+    def patterns(self, counts: Counts, patterns: HostPatterns, number: Ints) -> None:
+        """One-task jobs together, the fullest patterns first, each where least is lost."""
+        if not len(counts.classes):
+            return
+        waiting = self._waiting()
+        gpus = patterns.pool.cuts @ self.problem.shape_gpu
+        of_host = counts.classes.of_host
+        alike = np.where(of_host >= 0, patterns.alike[of_host], -1)
+        for i in np.argsort(-gpus, kind="stable").tolist():
+            times = int(number[patterns.pool.columns[i]])
+            if not times:
+                continue
+            cut = patterns.pool.cuts[i]
+            while times:
+                wanted = np.minimum(cut, [len(w) for w in waiting])
+                wanted[self.problem.shape_rank == 0] = 0
+                if not wanted.any():
+                    break
+                # As many hosts as find all these tasks waiting.
+                some = np.flatnonzero(wanted)
+                most = min(times, *(len(waiting[s]) // int(wanted[s]) for s in some.tolist()))
+                loss = np.where(
+                    alike == patterns.alike[patterns.pool.kind[i]], self.losses.of(wanted), np.inf
+                )
+                for host in _cheapest(loss, most):
+                    self._land(host, wanted, waiting)
+                    times -= 1
+                    most -= 1
+                if most:
+                    break
+
+    def singles(self) -> None:
+        """One-task jobs that no pattern took, the most valuable first."""
+        waiting = self._waiting()
+        worth = {
+            s: max(self._worth(c, o) for c, o in jobs)
+            for s, jobs in enumerate(waiting)
+            if jobs and self.problem.shape_rank[s]
+        }
+        for s in sorted(worth, key=lambda s: -worth[s] / max(int(self.problem.shape_gpu[s]), 1)):
+            wanted = np.zeros(len(waiting), dtype=np.int64)
+            wanted[s] = 1
+            loss = self.losses.of(wanted)
+            for host in _cheapest(loss, len(waiting[s])):
+                if loss[host] >= worth[s]:
+                    break
+                self._land(host, wanted, waiting)
+
+    def single(self, c: int, o: int) -> None:
+        """One-task jobs of a class. Once a quota is used up, its tenant's own jobs make way."""
+        job_class = self.problem.classes[c]
+        choice, shape = job_class.choices[o], job_class.choices[o].groups[0].shape
+        wanted = np.zeros(len(self.problem.shape_gpu), dtype=np.int64)
+        wanted[shape] = 1
+        asked = self._asked(job_class.tenant, shape)
+        for quota in (NO_QUOTA, asked):
+            loss = self.losses.of(wanted, quota)
+            for host in _cheapest(loss, self.starts[c, o]):
+                if loss[host] >= choice.value:
+                    break
+                may = self.problem.within_quota(self.quota, job_class.tenant, choice)
+                if not quota and not may:
+                    break
+                self._gave_way(self.losses.displace_for(host, wanted, quota))
+                self._start(c, o, [Put(0, host, 1, self.placement.put(shape, host))])
+                self.starts[c, o] -= 1
+            if not asked:
+                break
+
+    def _worth(self, c: int, o: int) -> float:
+        job_class = self.problem.classes[c]
+        return priced(self.problem, job_class, job_class.choices[o], self.prices)
+
+    def _waiting(self) -> list[list[tuple[int, int]]]:
+        """(class, choice) of the one-task jobs still to start, by shape, least valuable first."""
+        by_shape = single_jobs(self.problem, self.starts)
+        waiting = [by_shape[s] for s in range(len(self.problem.shape_gpu))]
+        for jobs in waiting:
+            jobs.sort(key=lambda job: self._worth(*job))
+        return waiting
+
+    def _land(self, host: int, wanted: Ints, waiting: list[list[tuple[int, int]]]) -> None:
+        self._gave_way(self.losses.displace_for(host, wanted))
+        for s in np.flatnonzero(wanted).tolist():
+            for _ in range(int(wanted[s])):
+                c, o = waiting[s].pop()
+                self._start(c, o, [Put(0, host, 1, self.placement.put(s, host))])
+                self.starts[c, o] -= 1
+
+
+def _cheapest(loss: NDArray[np.float64], most: int) -> Iterator[int]:
+    """Yield the hosts that lose least, at most so many."""
+    order = np.argsort(loss, kind="stable")[:most]
+    yield from order[np.isfinite(loss[order])].tolist()

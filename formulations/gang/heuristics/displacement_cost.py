@@ -1,0 +1,234 @@
+"""What a host loses if tasks arrive on it: the best choice among the sets of its running jobs.
+
+A row of the table is one host with one set of its jobs stopped: what is free then, what is lost.
+Of many jobs only those sets are looked at that stop the cheapest ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.heuristics.victim_sets import (
+    NO_PRICES,
+    Jobs,
+    Prices,
+    Table,
+    sets_of,
+    slice_of,
+    too_many,
+)
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.instances.documents import WHOLE_GPU
+
+Ints = NDArray[np.int64]
+
+Quota: TypeAlias = Mapping[tuple[int, int], int]
+"""Amounts by (tenant, resource or -1 for milli-GPU)."""
+NO_QUOTA: Quota = {}
+_Many: TypeAlias = tuple[int, int, tuple[tuple[tuple[int, int], int], ...]]
+"""A shape, a number of tasks, and what of quotas each must find free."""
+
+WASTE = 700.0
+"""What a GPU that stays free on the host counts as lost, beside 1000 for one of weight 1."""
+
+
+class Losses:
+    """The table of a placement as it is.
+
+    A host is used once: after `displace` it is out of the table, until `renew`.
+    """
+
+    def __init__(self, placement: Placement, prices: Prices = NO_PRICES) -> None:
+        self.placement = placement
+        problem = placement.problem
+        # A share may need a GPU of its own.
+        gpus = -(-problem.shape_gpu // WHOLE_GPU)
+        self._sizes = np.column_stack([gpus, problem.shape_demand])
+        # Shares free no GPU alone, and a reserved one is not free for anybody.
+        self._by_gpu = not problem.usable.all() or any(
+            problem.shared[group.shape]
+            for job_class in problem.classes
+            if job_class.running
+            for group in job_class.choices[0].groups
+        )
+        jobs = Jobs.of(placement, self._sizes, prices)
+        # Nobody has the rank to stop the others.
+        self._jobs = jobs.only(jobs.level < problem.shape_rank.max(initial=0))
+        self._changed: set[int] = set()
+        self._table = self._sets_of(np.flatnonzero(problem.open), self._jobs)
+        self._look()
+
+    def renew(self) -> None:
+        """Take hosts that were used back into the table, as they are now."""
+        open_ = self.placement.problem.open
+        used = np.array(sorted(h for h in self._changed if open_[h]), dtype=np.int64)
+        self._changed = set()
+        runs = np.array([self.placement.in_place(j) for j in self._jobs.job.tolist()], np.bool_)
+        self._jobs = self._jobs.only(runs)
+        mine = self._jobs.only(np.isin(self._jobs.host, used))
+        others = self._table.only(~np.isin(self._table.host, used))
+        self._table = others.joined(self._sets_of(used, mine))
+        self._look()
+
+    def _look(self) -> None:
+        """Note what the table and the placement are now."""
+        arrivals = self.placement.arrivals
+        some = arrivals > 0
+        self._least = np.where(some.any(axis=1), some.argmax(axis=1), arrivals.shape[1])
+        self._starts = np.flatnonzero(np.diff(self._table.host, prepend=-1))
+        self._many: dict[_Many, tuple[NDArray[np.float64], Ints]] = {}
+        self._freed: dict[tuple[int, int], Ints] = {}
+
+    def _sets_of(self, hosts: Ints, jobs: Jobs) -> Table:
+        """Return the rows of some hosts, in their order, and of the jobs that run on them."""
+        base = np.column_stack([self.placement.whole, self.placement.free])
+        number = np.bincount(np.searchsorted(hosts, jobs.host), minlength=len(hosts))
+        first = np.cumsum(number) - number
+        parts = [Table.empty(base.shape[1])]
+        for k in np.unique(number).tolist():
+            mine = hosts[number == k]
+            index = first[number == k][:, None] + np.arange(k)
+            loss, gain = jobs.loss[index], jobs.gain[index]
+            if too_many(k):
+                # Few sets: the cheapest jobs one after the other.
+                order = np.argsort(np.argsort(loss, axis=1, kind="stable"), axis=1)
+                sets = sets_of(k)[:, None, :] & np.ones((1, len(mine), 1), dtype=np.bool_)
+                sets = np.take_along_axis(sets, order[None], axis=2)
+            else:
+                few = sets_of(k)
+                sets = np.broadcast_to(few[:, None, :], (len(few), len(mine), k))
+            shape = (len(sets) * len(mine),)
+            room = base[mine] + np.einsum("snk,nkd->snd", sets, gain)
+            if self._by_gpu:
+                room[..., 0] = self._whole(mine, jobs.job[index], sets)
+            parts.append(
+                Table(
+                    np.broadcast_to(mine, sets.shape[:2]).reshape(shape),
+                    room.reshape(*shape, -1),
+                    np.einsum("snk,nk->sn", sets, loss).reshape(shape),
+                    (sets * (jobs.level[index] + 1)).max(axis=2, initial=0).reshape(shape),
+                    (sets * (1 << np.arange(k))).sum(axis=2).reshape(shape),
+                )
+            )
+        return parts[0].joined(*parts[1:])
+
+    def _whole(self, hosts: Ints, jobs: Ints, sets: NDArray[np.bool_]) -> Ints:
+        """Wholly free GPUs of each host with each set of its jobs stopped, (sets, hosts)."""
+        held = np.zeros((*jobs.shape, self.placement.gpu.shape[1]), dtype=np.int64)
+        for n, host in enumerate(hosts.tolist()):
+            for k, job in enumerate(jobs[n].tolist()):
+                held[n, k] = self.placement.held_by(job, host)
+        left = self.placement.gpu[hosts] + np.einsum("snk,nkg->sng", sets, held)
+        # What has arrived since holds GPUs that have no names yet.
+        unnamed = (self.placement.gpu[hosts] == WHOLE_GPU).sum(axis=1) - self.placement.whole[hosts]
+        whole: Ints = np.asarray((left == WHOLE_GPU).sum(axis=2) - unnamed, dtype=np.int64)
+        return whole
+
+    def of(self, wanted: Ints, quota: Quota = NO_QUOTA) -> NDArray[np.float64]:
+        """Least loss per host for one more set of tasks (a number per shape); inf: impossible.
+
+        `quota` says how much of a tenant's quotas the jobs that stop must free.
+        """
+        return self._best(self._rows(wanted, quota))
+
+    def of_many(
+        self, shape: int, count: int, quota: Quota = NO_QUOTA
+    ) -> tuple[NDArray[np.float64], Ints]:
+        """Loss and number of tasks of a shape, as many as a host can hold at all, up to `count`.
+
+        `quota` is what must be freed for each task.
+        """
+        key = (shape, count, tuple(sorted(quota.items())))
+        if key not in self._many:
+            self._many[key] = self._hold_many(shape, count, quota)
+        return self._many[key]
+
+    def _hold_many(self, shape: int, count: int, quota: Quota) -> tuple[NDArray[np.float64], Ints]:
+        problem = self.placement.problem
+        number = np.zeros(problem.cluster.num_hosts, dtype=np.int64)
+        loss = np.full(len(number), np.inf)
+        wanted = np.zeros(len(problem.shape_gpu), dtype=np.int64)
+        for n in range(1, count + 1):
+            wanted[shape] = n
+            more = self.of(wanted, {key: n * amount for key, amount in quota.items()})
+            fits = np.isfinite(more)
+            if not fits.any():
+                break
+            number[fits], loss[fits] = n, more[fits]
+        return loss, number
+
+    def displace(self, host: int, shape: int, count: int, quota: Quota = NO_QUOTA) -> list[int]:
+        """Stop what a host loses to `count` tasks of a shape, as `of_many` has it; return it."""
+        wanted = np.zeros(len(self._sizes), dtype=np.int64)
+        wanted[shape] = count
+        all_of = {key: count * amount for key, amount in quota.items()}
+        return self.displace_for(host, wanted, all_of)
+
+    def displace_for(self, host: int, wanted: Ints, quota: Quota = NO_QUOTA) -> list[int]:
+        """Stop what a host loses to a set of tasks, and return it; the host leaves the table."""
+        table = self._table
+        at = slice_of(table.host, host)
+        best = at.start + int(self._rows(wanted, quota, at).argmin())
+        stopped = []
+        for k, job in enumerate(self._jobs.job[slice_of(self._jobs.host, host)].tolist()):
+            if table.stopped[best] >> k & 1 and self.placement.runs(job):
+                self.placement.stop(self.placement.start_of(job))
+                stopped.append(job)
+                running = self.placement.problem.running[job]
+                self._changed.update(place[2] for place in running.places)
+        table.loss[at] = np.inf
+        self._changed.add(host)
+        for loss, number in self._many.values():
+            loss[host], number[host] = np.inf, 0
+        return stopped
+
+    def _frees(self, tenant: int, resource: int) -> Ints:
+        """Return how much of a tenant's quota of a resource each row frees."""
+        if (tenant, resource) not in self._freed:
+            problem, jobs = self.placement.problem, self._jobs
+            held = [
+                problem.demand_of(c.choices[0], resource) if c.running and c.tenant == tenant else 0
+                for c in problem.classes
+            ]
+            mine = np.array([held[problem.running[j].job_class] for j in jobs.job.tolist()])
+            first, last = (
+                np.searchsorted(jobs.host, self._table.host, side) for side in ("left", "right")
+            )
+            freed = np.zeros(len(self._table.host), dtype=np.int64)
+            for k in range(int((last - first).max(initial=0))):
+                row = np.flatnonzero((first + k < last) & (self._table.stopped >> k & 1 > 0))
+                freed[row] += mine[first[row] + k]
+            self._freed[tenant, resource] = freed
+        return self._freed[tenant, resource]
+
+    def _rows(
+        self, wanted: Ints, quota: Quota = NO_QUOTA, at: slice = slice(None)
+    ) -> NDArray[np.float64]:
+        """Loss per row, inf where the tasks do not fit or may not come."""
+        problem, table = self.placement.problem, self._table
+        shapes = np.flatnonzero(wanted)
+        need = wanted @ self._sizes
+        rank: np.int64 = problem.shape_rank[shapes].min()
+        hosts, level, room = table.host[at], table.level[at], table.room[at]
+        fits: NDArray[np.bool_] = np.less_equal(level, rank)
+        # What has arrived may not profit from a preemption, nor may this where others have left.
+        fits &= level <= self._least[hosts]
+        may_come = np.logical_and.reduce(problem.shape_hosts[shapes])
+        fits &= (may_come & (self.placement.closed <= rank))[hosts]
+        for d in np.flatnonzero(need):
+            fits &= room[:, d] >= need[d]
+        for (tenant, resource), amount in quota.items():
+            fits &= self._frees(tenant, resource)[at] >= amount
+        cost: NDArray[np.float64] = table.loss[at] + WASTE * (room[:, 0] - need[0])
+        cost[~fits] = np.inf
+        return cost
+
+    def _best(self, cost: NDArray[np.float64]) -> NDArray[np.float64]:
+        loss = np.full(self.placement.problem.cluster.num_hosts, np.inf)
+        if len(self._starts):
+            loss[self._table.host[self._starts]] = np.minimum.reduceat(cost, self._starts)
+        return loss

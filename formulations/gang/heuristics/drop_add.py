@@ -1,0 +1,98 @@
+"""Whole gangs stop for all that comes to their hosts together.
+
+Who starts displaces what is worth less than itself (landing.py, clearing.py). A large gang is worth
+more than each of the jobs that wait, and less than those that its hosts have room for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from placewright.formulations.gang.placement.fair_share import fill
+from placewright.formulations.gang.placement.greedy import order_of
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.session import Session
+
+
+def oust(session: Session, placement: Placement) -> None:
+    """Stop gangs that run, those first that are worth least per GPU, where others are worth more.
+
+    Whoever waits comes to what they leave, as far as its precedence is higher.
+    """
+    fill(placement)
+    offers = [_offer(placement, c, o) for c, o in order_of(placement.problem)]
+    for job in _by_worth(placement):
+        if session.expired():
+            return
+        if (
+            placement.in_place(job)
+            and placement.may_leave(job)
+            and _may_pay(placement, job, offers)
+        ):
+            _replace(placement, job)
+
+
+class _Offer(NamedTuple):
+    """An option of a class: the shapes of its groups, its milli-GPU and its value."""
+
+    job_class: int
+    shapes: frozenset[int]
+    milli: int
+    value: int
+
+
+def _offer(placement: Placement, c: int, o: int) -> _Offer:
+    choice = placement.problem.classes[c].choices[o]
+    milli = sum(group.milli_gpu for group in choice.groups)
+    return _Offer(c, frozenset(group.shape for group in choice.groups), milli, choice.value)
+
+
+def _by_worth(placement: Placement) -> list[int]:
+    """Return the running jobs of several tasks, those of least value per GPU first."""
+    large: dict[int, tuple[float, int]] = {}
+    for c, job_class in enumerate(placement.problem.classes):
+        mine = _offer(placement, c, 0)
+        if job_class.running and not job_class.choices[0].single and mine.milli:
+            large[c] = mine.value / mine.milli, -mine.milli
+    running = placement.problem.running.items()
+    found = sorted((*large[r.job_class], job) for job, r in running if r.job_class in large)
+    return [job for _, _, job in found]
+
+
+def _may_pay(placement: Placement, job: int, offers: Sequence[_Offer]) -> bool:
+    """Whether those of higher precedence that wait could be worth more where a job runs.
+
+    They share its GPUs and all that are free, in parts, in the order of their value per GPU.
+    """
+    problem, mine = placement.problem, placement.problem.running[job]
+    stops = _offer(placement, mine.job_class, 0)
+    rows = problem.shape_hosts[:, [host for _, _, host, _ in mine.places]].any(axis=1)
+    may = set(np.flatnonzero(rows & (problem.shape_rank > mine.level)).tolist())
+    left = stops.milli + int(placement.free_milli.sum())
+    worth = 0.0
+    for other in offers:
+        many = placement.waiting[other.job_class]
+        if many and other.shapes <= may:
+            asked = many * other.milli
+            worth += many * other.value * min(1.0, left / max(1, asked))
+            left -= asked
+            if left <= 0 or worth > stops.value:
+                break
+    return worth > stops.value
+
+
+def _replace(placement: Placement, job: int) -> None:
+    """Stop a job if what comes instead is worth more; else all stays as it was."""
+    before, known = placement.value, {number for number, _ in placement.started()}
+    number = placement.start_of(job)
+    start = placement.get(number)
+    placement.stop(number)
+    fill(placement)
+    if start is None or placement.value > before:
+        return
+    for came in [number for number, _ in placement.started() if number not in known]:
+        placement.stop(came)
+    placement.restart(start)

@@ -1,0 +1,188 @@
+"""Holes mended: jobs change places so that one more that waits finds room.
+
+A host may have GPUs free that no waiting job can use. Where it has too little of the other
+resources, a heavy one-task job on it changes places with a lighter one of as many GPUs, on a host
+with more of them. Where a stopped job keeps lower ranks out, a job of a higher rank moves in, and
+the waiting one takes its place.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.jobs import Put
+from placewright.instances.documents import WHOLE_GPU
+
+Ints = NDArray[np.int64]
+
+LIGHTEST = 4
+"""Waiting shapes of as many GPUs, none heavier than another in everything, that are tried."""
+
+
+def mend(placement: Placement, hosts: Iterable[int]) -> None:
+    """Start waiting one-task jobs on or beside these hosts while others can make room for them.
+
+    Only for rounds without shares, quotas and reserved GPUs; others stay as they are.
+    """
+    problem = placement.problem
+    if not problem.shared.any() and not problem.quota and problem.usable.all():
+        mending = _Mending(placement)
+        for host in hosts:
+            while placement.whole[host] and mending.host(host):
+                pass
+
+
+class _Mending:
+    """One-task jobs that may move, as arrays: their starts, shapes and hosts."""
+
+    def __init__(self, placement: Placement) -> None:
+        self.placement, problem = placement, placement.problem
+        self.problem = problem
+        self.sizes = np.column_stack([problem.shape_gpu // WHOLE_GPU, problem.shape_demand])
+        self.free = np.column_stack([placement.whole, placement.free])
+        table = [
+            (number, start.puts[0].host, choice.groups[0].shape)
+            for number, start in placement.moved()
+            if (choice := problem.classes[start.job_class].choices[start.choice]).single
+        ]
+        moved = np.array(table, dtype=np.int64).reshape(-1, 3)
+        both = np.concatenate([moved, _in_place(placement)])
+        self.number, self.at, self.shape = both[problem.open[both[:, 1]]].T
+        self.size = self.sizes[self.shape]
+        self.rank = problem.shape_rank[self.shape]
+        self.wanted = self._wanted()
+
+    def _wanted(self) -> list[tuple[int, int, int]]:
+        """Return (shape, class, choice) of waiting one-task jobs, the most valuable first."""
+        best: dict[int, tuple[int, int, int]] = {}
+        for c, job_class in enumerate(self.problem.classes):
+            for o, choice in enumerate(job_class.choices if self.placement.waiting[c] else ()):
+                shape = choice.groups[0].shape
+                if choice.single and self.sizes[shape, 0]:
+                    best[shape] = max(best.get(shape, (-1, -1, -1)), (choice.value, c, o))
+        order = sorted(best, key=lambda s: (-best[s][0], self.sizes[s].tolist()))
+        kept: defaultdict[tuple[int, bytes], list[int]] = defaultdict(list)
+        for s in order:
+            alike = kept[best[s][0], self.problem.shape_hosts[s].tobytes()]
+            if len(alike) < LIGHTEST and not any(
+                (self.sizes[s] >= self.sizes[t]).all() for t in alike
+            ):
+                alike.append(s)
+        chosen = {s for alike in kept.values() for s in alike}
+        return [(s, *best[s][1:]) for s in order if s in chosen]
+
+    def host(self, host: int) -> bool:
+        """Start one more job by the first exchange found; return whether there was one."""
+        closed = int(self.placement.closed[host])
+        for shape, c, o in self.wanted:
+            if not self.placement.waiting[c]:
+                continue
+            size = self.sizes[shape]
+            if size[0] > self.free[host, 0]:
+                continue
+            may_come = self.problem.shape_hosts[shape, host] and (
+                self.problem.shape_rank[shape] >= closed
+            )
+            if may_come and self._exchange(host, shape, c, o):
+                return True
+            if closed and self._shift(host, shape, c, o):
+                return True
+        return False
+
+    def _exchange(self, host: int, shape: int, c: int, o: int) -> bool:
+        """Start a job on a host where one of its jobs makes room by changing places."""
+        size = self.sizes[shape]
+        lack = (size - self.free[host]).clip(min=0)
+        if not lack.any():
+            self._start(shape, c, o, host)
+            return True
+        others = (self.free >= lack).all(axis=1)
+        others[host] = False
+        near = np.flatnonzero(others[self.at])
+        if not len(near):
+            return False
+        mine = np.flatnonzero(self.at == host)
+        # What may come here at all, and may be left.
+        near = near[
+            self.problem.shape_hosts[self.shape[near], host]
+            & (self.rank[near] >= self.placement.closed[host])
+        ]
+        for a in mine.tolist():
+            fits = (self.size[near] <= self.free[host] + self.size[a] - size).all(axis=1)
+            fits &= self.size[near, 0] == self.size[a, 0]
+            some = near[fits]
+            there = self.at[some]
+            some = some[
+                (self.size[a] <= self.free[there] + self.size[some]).all(axis=1)
+                & self.problem.shape_hosts[self.shape[a], there]
+                & (self.rank[a] >= self.placement.closed[there])
+            ]
+            if len(some):
+                b = int(some[0])
+                self._move({a: int(self.at[b]), b: host})
+                self._start(shape, c, o, host)
+                return True
+        return False
+
+    def _shift(self, host: int, shape: int, c: int, o: int) -> bool:
+        """Move a job of a rank that may come here, and start one in its place."""
+        problem, placement = self.problem, self.placement
+        size, rank = self.sizes[shape], problem.shape_rank[shape]
+        fits = (self.rank >= placement.closed[host]) & (self.size <= self.free[host]).all(axis=1)
+        some = np.flatnonzero(fits & (self.at != host))
+        there = self.at[some]
+        some = some[
+            (size <= self.free[there] + self.size[some]).all(axis=1)
+            & (size[0] > self.free[there, 0])
+            & problem.shape_hosts[self.shape[some], host]
+            & problem.shape_hosts[shape, there]
+            & (placement.closed[there] <= rank)
+        ]
+        if not len(some):
+            return False
+        left = int(self.at[some[0]])
+        self._move({int(some[0]): host})
+        self._start(shape, c, o, left)
+        return True
+
+    def _move(self, to: dict[int, int]) -> None:
+        """Move jobs to other hosts, all at once."""
+        placement = self.placement
+        starts = {}
+        for i in to:
+            start = placement.get(int(self.number[i]))
+            if start is None:
+                raise ValueError(f"start {self.number[i]} has stopped")
+            starts[i] = start
+            placement.stop(int(self.number[i]))
+        for i, start in starts.items():
+            shape, host = int(self.shape[i]), to[i]
+            self.free[self.at[i]] += self.size[i]
+            self.free[host] -= self.size[i]
+            puts = [Put(0, host, 1, placement.put(shape, host))]
+            self.number[i] = placement.start(start.job_class, start.choice, puts, start.job)
+            self.at[i] = host
+
+    def _start(self, shape: int, c: int, o: int, host: int) -> None:
+        puts = [Put(0, host, 1, self.placement.put(shape, host))]
+        self.placement.start(c, o, puts)
+        self.free[host] -= self.sizes[shape]
+
+
+def _in_place(placement: Placement) -> Ints:
+    """Start, host and shape of the running one-task jobs that are where they were."""
+    problem = placement.problem
+    single = {c for c, k in enumerate(problem.classes) if k.running and k.choices[0].single}
+    here = [
+        placement.start_of(job) if r.job_class in single and placement.in_place(job) else -1
+        for job, r in problem.running.items()
+    ]
+    job, _, host, shape = problem.places.T
+    number = np.array(here, dtype=np.int64)[np.searchsorted(list(problem.running), job)]
+    table: Ints = np.stack([number, host, shape], axis=1)[number >= 0]
+    return table

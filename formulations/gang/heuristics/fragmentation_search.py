@@ -1,0 +1,194 @@
+"""Plans that strand few GPUs: tasks where they strand least, then taken up and put down again.
+
+The first pass is the rule of Weng et al. (ATC 2023, section 4.3), task by task in the order of the
+round. What it cannot know is what comes after; in a round that is known. So a few tasks at a time
+are taken up at random and put down in another order, each where it strands least now, and that
+stands if the terms are no worse. Only jobs of one task take part; the others are where the greedy
+plan has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from placewright.formulations.gang.heuristics.fragmentation_increase import Increases, Spot
+from placewright.formulations.gang.placement.assignment import candidate
+from placewright.formulations.gang.placement.greedy import fill
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.jobs import JobClass, Put
+from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.gang.problem.task_mix import STRANDED, Mix
+from placewright.formulations.gang.problem.terms import VALUE
+from placewright.formulations.session import Candidate, Session
+
+TRIES_PER_TASK = 2
+MAX_TRIES = 2_000
+MOST_TAKEN_UP = 8
+TIME_SHARE = 0.3
+"""Part of the time left that the tries may take."""
+
+
+@dataclass(slots=True)
+class _Task:
+    """A job of one task that waits, or is somewhere with one of its choices."""
+
+    job_class: int
+    choice: int = 0
+    spot: Spot | None = None
+
+
+def stranding_least(problem: Problem, session: Session) -> Iterator[Candidate]:
+    """Yield one plan, if any job takes part."""
+    if not any(_takes_part(problem, job_class) for job_class in problem.classes):
+        return
+    placement = Placement(problem)
+    fill(placement)
+    for number, start in list(placement.moved()):
+        if _takes_part(problem, problem.classes[start.job_class]):
+            placement.stop(number)
+    search = _Search(placement)
+    search.first_pass()
+    search.improve(session)
+    search.carry_out()
+    alone = len(problem.terms) == 2 and problem.terms[0] == VALUE
+    last = alone and session.close_enough(placement.value)
+    yield candidate(placement, "stranding least", final=last)
+
+
+def _takes_part(problem: Problem, job_class: JobClass) -> bool:
+    """Whether jobs of a class wait, and are single tasks that ask of GPUs milli-GPU only."""
+    return not job_class.running and all(
+        choice.single and not _special(problem, choice.groups[0].shape)
+        for choice in job_class.choices
+    )
+
+
+def _special(problem: Problem, shape: int) -> bool:
+    sharing = problem.sharing
+    return sharing is not None and bool(sharing.sliced[shape] or sharing.memory[shape])
+
+
+class _Search:
+    """The tasks that take part, on what `placement` leaves free."""
+
+    def __init__(self, placement: Placement) -> None:
+        self._placement, self._problem = placement, placement.problem
+        problem = self._problem
+        classes = problem.classes
+        numbered = sorted(
+            (job, c)
+            for c, job_class in enumerate(classes)
+            if _takes_part(problem, job_class)
+            for job in job_class.jobs
+        )
+        self._tasks = [_Task(c) for _, c in numbered]
+        mine = {c for _, c in numbered}
+        self._choices = {
+            c: sorted(range(len(classes[c].choices)), key=lambda o: -classes[c].choices[o].value)
+            for c in mine
+        }
+        shapes = sorted({choice.groups[0].shape for c in mine for choice in classes[c].choices})
+        self._at = {shape: i for i, shape in enumerate(shapes)}
+        self._increases = Increases(placement, Mix.of(problem), np.array(shapes, dtype=np.int64))
+        self._quota = placement.quota_left()
+        self._value = 0
+        self._ranks = [term for term in problem.terms if term in (VALUE, STRANDED)]
+
+    def first_pass(self) -> None:
+        """Put the tasks down in the order of the round."""
+        for task in self._tasks:
+            self._put_down(task)
+
+    def improve(self, session: Session) -> None:
+        """Take up and put down tasks while there is time."""
+        if len(self._tasks) < 2:
+            return
+        rng = np.random.default_rng(session.seed)
+        reserve = (1 - TIME_SHARE) * session.remaining()
+        best = self._score()
+        for _ in range(min(TRIES_PER_TASK * len(self._tasks), MAX_TRIES)):
+            if session.expired(reserve):
+                break
+            number = int(rng.integers(1, min(MOST_TAKEN_UP, len(self._tasks)) + 1))
+            taken = [self._tasks[i] for i in rng.choice(len(self._tasks), number, replace=False)]
+            before = [(task, task.choice, task.spot) for task in taken]
+            for task in taken:
+                self._take_up(task)
+            for i in rng.permutation(number):
+                self._put_down(taken[i])
+            score = self._score()
+            if score >= best:
+                best = score
+                continue
+            for task in taken:
+                self._take_up(task)
+            for task, choice, spot in before:
+                if spot is not None:
+                    self._occupy(task, choice, spot)
+
+    def _score(self) -> tuple[int, ...]:
+        """Return what counts, most important first; more is better."""
+        scores = {VALUE: self._value, STRANDED: -int(self._increases.now.sum())}
+        return tuple(scores[term] for term in self._ranks)
+
+    def _put_down(self, task: _Task) -> None:
+        """Start a waiting task where it strands least, with the choice worth most that has room."""
+        problem = self._problem
+        job_class = problem.classes[task.job_class]
+        for o in self._choices[task.job_class]:
+            choice = job_class.choices[o]
+            shape = self._at[choice.groups[0].shape]
+            spot = self._increases.best(shape)
+            if spot is None or not problem.within_quota(self._quota, job_class.tenant, choice):
+                continue
+            if self._ranks[0] == STRANDED and self._increases.least[shape, spot.host] > 0:
+                continue
+            self._occupy(task, o, spot)
+            return
+
+    def _occupy(self, task: _Task, choice: int, spot: Spot) -> None:
+        task.choice, task.spot = choice, spot
+        self._increases.put(self._at[self._shape(task)], spot)
+        self._count(task, 1)
+
+    def _take_up(self, task: _Task) -> None:
+        if task.spot is not None:
+            self._increases.lift(self._at[self._shape(task)], task.spot)
+            self._count(task, -1)
+            task.spot = None
+
+    def _shape(self, task: _Task) -> int:
+        """Return the shape of a task."""
+        return self._problem.classes[task.job_class].choices[task.choice].groups[0].shape
+
+    def _count(self, task: _Task, times: int) -> None:
+        job_class = self._problem.classes[task.job_class]
+        choice = job_class.choices[task.choice]
+        self._value += times * choice.value
+        self._problem.charge_quota(self._quota, job_class.tenant, choice, times)
+
+    def carry_out(self) -> None:
+        """Start the tasks where they are, and fill in what else has room."""
+        placement, problem = self._placement, self._problem
+        order = np.argsort(placement.partial, axis=1)
+        partial = np.take_along_axis(placement.partial, order, axis=1)
+        named = {(h, j): int(order[h, j]) for h, j in np.argwhere(partial > 0).tolist()}
+        for task in self._tasks:
+            if task.spot is None:
+                continue
+            shape, (host, slots) = self._shape(task), task.spot
+            gpus: tuple[int, ...] = ()
+            if problem.shared[shape]:
+                slot = (host, slots[0])
+                if slot not in named:
+                    named[slot] = placement.free_gpus(host)[0]
+                gpus = (named[slot],)
+                placement.hold(shape, host, gpus)
+                placement.arrivals[host, problem.shape_rank[shape]] += 1
+            else:
+                placement.put(shape, host)
+            placement.start(task.job_class, task.choice, [Put(0, host, 1, gpus)])
+        fill(placement)

@@ -1,0 +1,170 @@
+"""Small exact repairs: take a few hosts apart and fill them again, provably as well as possible.
+
+The hosts are those with the most to win and a random few of the same GPU model; their one-task jobs
+go back to the waiting ones, and the host-indexed model (exact/) decides who gets the hosts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.models.host.expand import expand_into
+from placewright.formulations.gang.models.host.gpus import add_gpus
+from placewright.formulations.gang.models.host.model import build
+from placewright.formulations.gang.models.host.preemption import add_preemption
+from placewright.formulations.gang.models.host.terms import add_value
+from placewright.formulations.gang.placement.assignment import candidate
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.placement.upgrade import grow
+from placewright.formulations.gang.problem.jobs import ANY, Choice, Start
+from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.session import HOLD_SLACK, Candidate, Session
+
+HOSTS = 12
+HOSTS_OF_PARTS = 4
+"""Where GPUs have memory or slices, a host has many more variables."""
+REPAIRS = 400
+PATIENCE = 25
+SECONDS = 3.0
+WORTH_TELLING = 1e-3
+"""Relative growth of the value at which an improvement is verified before the end."""
+
+
+def repair(problem: Problem, session: Session, placement: Placement) -> Iterator[Candidate]:
+    """Improve a placement's value until time, patience or the gap says stop; yield the better."""
+    if problem.terms[0] != "value":
+        return
+    rng = np.random.default_rng(session.seed)
+    failures, told = 0, placement.value
+    for _ in range(REPAIRS):
+        # Room for one more repair, and for the bounds of the later terms.
+        if failures >= PATIENCE or session.expired(2 * SECONDS):
+            break
+        hosts = _choose(problem, placement, rng)
+        if not len(hosts):
+            break
+        failures = 0 if _refill(problem, session, placement, hosts) else failures + 1
+        if session.close_enough(placement.value):
+            break
+        if placement.value >= told * (1 + WORTH_TELLING):
+            told = placement.value
+            yield candidate(placement, "repair")
+    if placement.value > told:
+        grow(placement)
+        yield candidate(placement, "repair")
+
+
+def _choose(problem: Problem, placement: Placement, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Draw hosts of one GPU model by what a waiting job of the highest density could win there."""
+    win = _to_win(problem, placement)
+    if not win.any():
+        return np.zeros(0, dtype=np.int64)
+    first = rng.choice(len(win), p=win / win.sum())
+    model = problem.cluster.gpu_model
+    same = (model == model[first]) & problem.shape_hosts.any(axis=0)
+    same[first] = False
+    others = np.flatnonzero(same)
+    if not len(others):
+        return np.array([first])
+    # Hosts with nothing to win come in, too: a job may have to move there.
+    weight = win[others] + win.mean()
+    most = HOSTS if problem.sharing is None else HOSTS_OF_PARTS
+    size = min(most - 1, len(others))
+    drawn = rng.choice(others, size=size, replace=False, p=weight / weight.sum())
+    return np.sort(np.append(drawn, first))
+
+
+def _to_win(problem: Problem, placement: Placement) -> NDArray[np.float64]:
+    """Per host: free GPUs, and GPUs of less dense one-task jobs, times the density they lack."""
+    waiting = [
+        _density(problem, choice)
+        for c, job_class in enumerate(problem.classes)
+        for choice in job_class.choices
+        if placement.waiting[c] and choice.single
+    ]
+    densest = max(waiting, default=0.0)
+    win = placement.free_milli * densest
+    for _, start in placement.started():
+        choice = problem.classes[start.job_class].choices[start.choice]
+        if choice.single:
+            lack = densest - _density(problem, choice)
+            win[start.puts[0].host] += max(lack, 0.0) * choice.groups[0].milli_gpu
+    return np.where(problem.shape_hosts.any(axis=0), win, 0.0)
+
+
+def _density(problem: Problem, choice: Choice) -> float:
+    return choice.value / max(problem.demand_of(choice, -1), 1)
+
+
+def _refill(
+    problem: Problem, session: Session, placement: Placement, hosts: NDArray[np.int64]
+) -> bool:
+    """Refill the hosts if that raises the value; returns whether it did."""
+    freed: list[Start] = []
+    inside = set(hosts.tolist())
+    for number, start in list(placement.started()):
+        choice = problem.classes[start.job_class].choices[start.choice]
+        if start.puts[0].host in inside and choice.single and _at_home(problem, start, inside):
+            freed.append(start)
+            placement.stop(number)
+    # The model knows no GPUs that gangs were promised: where some are, who runs stays as it is.
+    promised = {host for host in inside if placement.promised(host)}
+    for start in [s for s in freed if s.job != ANY and _homes(problem, s.job) & promised]:
+        freed.remove(start)
+        placement.restart(start)
+    jobs = [
+        job
+        for stopped in placement.stopped
+        for job in stopped
+        if _choice_run(problem, job).single  # the model has no rows of levels
+        and _homes(problem, job) <= inside - promised
+        and placement.fits_in_place(job)
+    ]
+    before = sum(problem.classes[s.job_class].choices[s.choice].value for s in freed)
+    before -= sum(_choice_run(problem, j).value for j in jobs)
+    with placement.reopened(jobs):
+        numbers = _candidates(problem, placement, hosts)
+        exact = build(problem, placement, hosts, numbers, jobs)
+        slots = add_gpus(exact)
+        add_preemption(exact)
+        add_value(exact)
+    exact.model.hold("value", before + 1, HOLD_SLACK)
+    outcome = session.optimise(exact.model.arrays("value"), most=SECONDS, gap=1e-4)
+    if outcome is not None and outcome.values is not None:
+        expand_into(exact, slots, outcome.values, placement)
+        return True
+    for start in freed:
+        placement.restart(start)
+    return False
+
+
+def _choice_run(problem: Problem, job: int) -> Choice:
+    return problem.classes[problem.running[job].job_class].choices[0]
+
+
+def _at_home(problem: Problem, start: Start, hosts: set[int]) -> bool:
+    """Whether a job, if it runs, runs on these hosts only."""
+    return start.job == ANY or _homes(problem, start.job) <= hosts
+
+
+def _homes(problem: Problem, job: int) -> set[int]:
+    """Return the hosts on which a running job runs."""
+    return {host for _, _, host, _ in problem.running[job].places}
+
+
+def _candidates(
+    problem: Problem, placement: Placement, hosts: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Count the waiting one-task jobs per class, no more than the hosts could hold."""
+    numbers = np.zeros(len(problem.classes), dtype=np.int64)
+    room = [int(placement.fits(s)[hosts].sum()) for s in range(len(problem.shape_gpu))]
+    for c, job_class in enumerate(problem.classes):
+        if job_class.running:
+            continue
+        if placement.waiting[c] and all(choice.single for choice in job_class.choices):
+            fit = max(room[choice.groups[0].shape] for choice in job_class.choices)
+            numbers[c] = min(placement.waiting[c], fit)
+    return numbers

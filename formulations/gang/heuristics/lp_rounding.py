@@ -1,0 +1,34 @@
+"""A plan from the relaxation alone, without a search: its counts rounded, where GPUs are shared.
+
+With memory and slices there are as many kinds of GPUs as there are states of them, and a search
+over the counts takes long to find any point. So the relaxation's own point is rounded up, more than
+hosts can hold, and expanded; what finds no room is left to the greedy.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placewright.formulations.gang.heuristics.disaggregate import expand
+from placewright.formulations.gang.models.aggregate.column_generation import CountModel
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.session import Session
+from placewright.solver import Outcome
+
+TOLERANCE = 1e-6
+
+
+def rounded(session: Session, model: CountModel, relaxed: Outcome | None) -> Placement | None:
+    """Return a placement of about what the relaxation starts.
+
+    None if there is no relaxation, and in rounds where tasks ask of GPUs for milli-GPU alone.
+    """
+    counts, patterns = model
+    if counts.problem.sharing is None or relaxed is None or relaxed.values is None:
+        return None
+    # Patterns found since the relaxation was solved are not in its point.
+    values = np.zeros(counts.model.columns)
+    values[: len(relaxed.values)] = relaxed.values
+    up = np.ceil(values - TOLERANCE)
+    up[counts.y] = np.rint(values[counts.y])
+    return expand(counts, patterns, up, session)

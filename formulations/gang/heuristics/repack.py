@@ -1,0 +1,97 @@
+"""Start jobs of one task by moving others of one task: all of them are packed anew, with shares.
+
+Whom to start the relaxation says. They and all that runs and may move are seated by GPUs first
+(items.py); where hosts then lack something that no swap settles, those that are worth least wait.
+When time is up first, those wait for whom a host lacks something, and who ran is back in place.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.heuristics.bundles import Items
+from placewright.formulations.gang.heuristics.swap_search import Seating
+from placewright.formulations.gang.models.aggregate.column_generation import CountModel
+from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
+from placewright.formulations.gang.models.aggregate.model import Counts
+from placewright.formulations.gang.placement.fair_share import fill
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.placement.preemption import settle
+from placewright.formulations.session import Session
+from placewright.instances.documents import WHOLE_GPU
+from placewright.solver import Outcome
+
+TOLERANCE = 1e-6
+MOVE_WORTH = 1000 * WHOLE_GPU
+"""Milli-GPU-seconds of moves that one more GPU for shares may cost."""
+
+
+def make_room(
+    session: Session, model: CountModel, relaxed: Outcome | None, planned: Placement
+) -> Placement | None:
+    """Return a placement that starts what the relaxation starts, as far as it can.
+
+    The jobs of several tasks are those of `planned`. None if there is no relaxation or no time, and
+    where hosts are full of patterns, which know more than sums.
+    """
+    counts, patterns = model
+    if isinstance(patterns, HostPatterns) or relaxed is None or relaxed.values is None:
+        return None
+    if counts.problem.sharing is not None:  # units are cut by milli-GPU alone
+        return None
+    if session.expired():
+        return None
+    problem = counts.problem
+    base = Placement(problem)
+    _carry_over(base, planned)
+    waiting = _wanted(counts, relaxed.values, base)
+    items = Items(base, waiting)
+    # A gang may have come where jobs ran that are not packed: those of several tasks, or shares.
+    if base.overfull or not (items.homes or waiting):
+        return None
+    gpus = np.where(problem.open, base.whole, 0)
+    units = items.units(session, MOVE_WORTH, int(gpus.sum()))
+    if units is None:
+        return None
+    seating = Seating(units, base.free, gpus, np.zeros(len(gpus), dtype=np.bool_))
+    while not seating.settle(session):
+        if session.expired() or not seating.give_up():
+            seating.unload()
+            break
+    placement = items.carried_out(seating)
+    settle(placement)
+    fill(placement)
+    return placement
+
+
+def _carry_over(base: Placement, planned: Placement) -> None:
+    """Let the jobs that are not packed, gangs above all, be where a plan has them."""
+    problem = base.problem
+
+    def packed(job_class: int, choice: int) -> bool:
+        return problem.classes[job_class].choices[choice].single
+
+    away = [job for job in planned.away() if not packed(problem.running[job].job_class, 0)]
+    for job in away:
+        base.stop(base.start_of(job))
+    for _, start in planned.moved():
+        if not packed(start.job_class, start.choice):
+            base.restart(start)
+
+
+def _wanted(counts: Counts, values: NDArray[np.float64], base: Placement) -> list[tuple[int, int]]:
+    """Return (class, choice) of each one-task job that the relaxation starts, rounded up."""
+    problem, quota = counts.problem, base.quota_left()
+    number = np.ceil(values[counts.y] - TOLERANCE).astype(np.int64)
+    left = list(base.waiting)
+    wanted = []
+    for c, o, n in zip(counts.y_class.tolist(), counts.y_choice.tolist(), number, strict=True):
+        job_class = problem.classes[c]
+        choice = job_class.choices[o]
+        for _ in range(0 if job_class.running or not choice.single else min(int(n), left[c])):
+            if problem.within_quota(quota, job_class.tenant, choice):
+                problem.charge_quota(quota, job_class.tenant, choice)
+                wanted.append((c, o))
+                left[c] -= 1
+    return wanted

@@ -1,0 +1,53 @@
+"""Large rounds in which `progress` counts first, or right after `value`, planned by one worth.
+
+Who displaces whom, and who changes places, is decided by `value` alone. So the round is planned as
+one whose values are the worths that lead the policy, joined: the first one times more than all that
+the second can amount to, plus the second. Bounds of such a round say nothing of the one asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import takewhile
+
+from placewright.formulations.gang.problem.jobs import Choice
+from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.gang.problem.terms import PROGRESS, VALUE
+
+MAX_WORTH = 1 << 50
+"""Above this a sum of worths is no longer exact in floating point."""
+
+
+def joined(problem: Problem) -> Problem | None:
+    """Return the round with one worth as its only term; None where `progress` is no part of it."""
+    leading = [*takewhile(lambda term: term in (VALUE, PROGRESS), problem.terms)]
+    if PROGRESS not in leading:
+        return None
+    step = 1
+    if len(leading) > 1:
+        step += _most(problem, leading[1])
+        if step * _most(problem, leading[0]) > MAX_WORTH:
+            return None
+
+    def worth(choice: Choice) -> int:
+        parts = {VALUE: choice.value, PROGRESS: choice.progress}
+        second = parts[leading[1]] if len(leading) > 1 else 0
+        return step * parts[leading[0]] + second
+
+    classes = tuple(
+        replace(
+            job_class,
+            choices=tuple(replace(choice, value=worth(choice)) for choice in job_class.choices),
+        )
+        for job_class in problem.classes
+    )
+    return replace(problem, classes=classes, terms=(VALUE,))
+
+
+def _most(problem: Problem, term: str) -> int:
+    """Return by how much two plans can differ in a term at most."""
+    return sum(
+        len(job_class.jobs)
+        * max(choice.value if term == VALUE else choice.progress for choice in job_class.choices)
+        for job_class in problem.classes
+    )

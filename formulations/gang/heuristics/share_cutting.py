@@ -1,0 +1,254 @@
+"""Cut GPUs into shares anew, so that shares need few of them and few of those that run move.
+
+    v[q,k,a]   GPUs that hold the shares q, of which k stay and to which a come   (k within q)
+    over       GPUs in use beyond those that are there for it
+
+    min  sum cost of moving(q less k) v[q,k,a]  +  worth over
+    gpus    sum_(k,a) v[q,k,a]            =  GPUs that hold q          (none for GPUs that are free)
+    shares  sum (k + a)[f] v[q,k,a]      >=  shares of kind f, those that wait included
+    enough  sum_(k or a) v[q,k,a] - over <=  GPUs that are there for it
+
+Columns are generated (Gilmore and Gomory 1961): at prices of the shares the best a for what k
+leaves is an unbounded knapsack, and q has few parts k. Only GPUs are asked for here: what else the
+shares need of their hosts is for `swapping.py` to see to.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import gcd
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.models.aggregate.gpu_columns import cut, fill
+from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.session import Session
+from placewright.instances.documents import WHOLE_GPU
+from placewright.solver import Model
+
+Ints = NDArray[np.int64]
+Home: TypeAlias = tuple[int, tuple[int, ...]]
+"""A host and some of its GPUs."""
+Content: TypeAlias = tuple[int, ...]
+"""How many shares of each kind a GPU holds."""
+_Alike: TypeAlias = tuple[int, Content]
+"""GPUs of one kind of host that hold the same."""
+
+TOLERANCE = 1e-6
+SEARCH_SECONDS = 5.0
+ITERATIONS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """Jobs of one task that are to be on the same GPUs.
+
+    `home` is where the first `stay` of them run now, None if that is none of them.
+    """
+
+    jobs: tuple[int, ...]
+    home: Home | None
+    stay: int
+
+
+def rebin(
+    session: Session,
+    shares: Shares,
+    gpus: dict[Home, list[int]],
+    waiting: Sequence[int],
+    worth: int,
+    enough: int = 0,
+) -> list[Bin] | None:
+    """Return all jobs that share GPUs in bins, None if there is no time.
+
+    Parameters
+    ----------
+    gpus
+        The jobs on each GPU, one share each; all of them may move.
+    waiting
+        Jobs that want a share and run nowhere.
+    worth
+        What a GPU beyond `enough` is worth if it is not needed, in milli-GPU-seconds.
+    """
+    alike: defaultdict[_Alike, list[Home]] = defaultdict(list)
+    for home, jobs in gpus.items():
+        alike[int(shares.of_host[home[0]]), shares.content(jobs)].append(home)
+    number = {key: len(places) for key, places in alike.items()}
+    chosen = _Cutting(shares, number, shares.content(waiting), worth, enough).solve(session)
+    return None if chosen is None else _bins(shares, gpus, waiting, alike, chosen)
+
+
+class Shares:
+    """Kinds of shares (size, allowed hosts) and of hosts (the kinds of shares that they allow).
+
+    `shape_of` has the shape of each job. The smallest shares come first.
+    """
+
+    def __init__(self, problem: Problem, shape_of: Mapping[int, int]) -> None:
+        self._shape = shape_of
+        index: dict[tuple[int, bytes], int] = {}
+        self._of_shape = {
+            s: index.setdefault(
+                (int(problem.shape_gpu[s]), problem.shape_hosts[s].tobytes()), len(index)
+            )
+            for s in sorted(set(shape_of.values()), key=lambda s: (int(problem.shape_gpu[s]), s))
+        }
+        self.milli = np.array([milli for milli, _ in index], dtype=np.int64)
+        hosts = np.stack([np.frombuffer(mask, dtype=np.bool_) for _, mask in index])
+        allowed, self.of_host = np.unique(hosts, axis=1, return_inverse=True)
+        self.allowed: NDArray[np.bool_] = allowed.T
+        """Whether hosts of a kind allow shares of a kind, (host kinds, kinds)."""
+        self.hosts = range(len(self.allowed))
+
+    def of(self, job: int) -> int:
+        """Return the kind of a job."""
+        return self._of_shape[self._shape[job]]
+
+    def content(self, jobs: Sequence[int]) -> Content:
+        """Return how many of each kind there are among some jobs."""
+        number = np.zeros(len(self.milli), dtype=np.int64)
+        np.add.at(number, [self.of(job) for job in jobs], 1)
+        return tuple(number.tolist())
+
+
+@dataclass(frozen=True, slots=True)
+class _Pattern:
+    """What is to be on a GPU that is alike these: the parts that stay and that come."""
+
+    host_kind: int
+    held: Content
+    stays: Content
+    comes: Content
+
+
+class _Cutting:
+    """The model, its columns so far, and what they stand for."""
+
+    def __init__(
+        self, kinds: Shares, number: dict[_Alike, int], more: Content, worth: int, enough: int
+    ) -> None:
+        self._kinds, self._worth = kinds, worth
+        self._model = Model()
+        nothing = (0,) * len(kinds.milli)
+        sizes = np.array(list(number.values()), dtype=np.int64)
+        gpus = self._model.rows("gpus", len(sizes), lower=sizes, upper=sizes)
+        needed = np.array(more, dtype=np.int64)
+        for (_, held), times in number.items():
+            needed += times * np.array(held, dtype=np.int64)
+        self._shares = self._model.rows("shares", len(needed), lower=needed)
+        (self._enough,) = self._model.rows("enough", 1, upper=enough)
+        most = int(needed.sum())
+        (over,) = self._model.variables("over", 1, upper=most)
+        self._model.add(self._enough, over, -1.0)
+        self._model.term("cost", over, float(worth), sense="min")
+        self._row = dict(zip(number, gpus.tolist(), strict=True))
+        self._most = {**number, **{(m, nothing): most for m in kinds.hosts}}
+        self._parts = {
+            held: np.array(list(product(*(range(n + 1) for n in held))), dtype=np.int64)
+            for _, held in self._most
+        }
+        self.patterns: list[_Pattern] = []
+        self._add([_Pattern(*alike, stays=alike[1], comes=nothing) for alike in number])
+        fits = WHOLE_GPU // kinds.milli
+        self._add(
+            [
+                _Pattern(m, nothing, nothing, (*nothing[:f], int(fits[f]), *nothing[f + 1 :]))
+                for m in kinds.hosts
+                for f in np.flatnonzero(kinds.allowed[m]).tolist()
+            ]
+        )
+
+    def solve(self, session: Session) -> Counter[_Pattern] | None:
+        """Return how often each pattern is used; None if no time is left."""
+        for _ in range(ITERATIONS):
+            outcome = session.optimise(self._model.arrays("cost", relax=True), share=0.3)
+            if outcome is None or outcome.row_duals is None:
+                return None
+            if not self._add(self._better(outcome.row_duals)):
+                break
+        outcome = session.optimise(self._model.arrays("cost"), share=0.3, most=SEARCH_SECONDS)
+        if outcome is None or outcome.values is None:
+            return None
+        number = np.rint(outcome.values[1:]).astype(np.int64).tolist()
+        return Counter(dict(zip(self.patterns, number, strict=True)))
+
+    def _better(self, duals: NDArray[np.float64]) -> list[_Pattern]:
+        """Return, for each kind of GPU, the pattern that costs least of what it is worth."""
+        milli = self._kinds.milli
+        price = duals[self._shares].clip(min=0.0)
+        unit = gcd(*milli.tolist(), WHOLE_GPU)
+        steps = milli // unit
+        best, choice = fill(steps, WHOLE_GPU // unit, np.where(self._kinds.allowed, price, 0.0))
+        found = []
+        for host_kind, held in self._most:
+            parts = self._parts[held]
+            left = (WHOLE_GPU - parts @ milli) // unit
+            worth = best[host_kind, left]
+            used = parts.any(axis=1) | (worth > 0)
+            cost = (np.array(held) - parts) @ milli - duals[self._enough] * used
+            row = self._row.get((host_kind, held))
+            gain = parts @ price + worth - cost + (0.0 if row is None else duals[row])
+            k = int(gain.argmax())
+            if gain[k] > TOLERANCE * self._worth:
+                comes = tuple(cut(steps, choice[host_kind], int(left[k])).tolist())
+                found.append(_Pattern(host_kind, held, tuple(parts[k].tolist()), comes))
+        return found
+
+    def _add(self, patterns: Sequence[_Pattern]) -> bool:
+        known = set(self.patterns)
+        fresh = [pattern for pattern in patterns if pattern not in known]
+        most = np.array([self._most[p.host_kind, p.held] for p in fresh], dtype=np.int64)
+        # One more than the row allows: at a bound of its own the price would leave the row's dual.
+        columns = self._model.variables("pattern", len(fresh), upper=most + 1)
+        for column, pattern in zip(columns.tolist(), fresh, strict=True):
+            after = np.add(pattern.stays, pattern.comes)
+            moved = np.subtract(pattern.held, pattern.stays) @ self._kinds.milli
+            self._model.term("cost", column, float(moved), sense="min")
+            self._model.add(self._enough, column, float(after.any()))
+            f = np.flatnonzero(after)
+            self._model.add(self._shares[f], column, after[f])
+            row = self._row.get((pattern.host_kind, pattern.held))
+            if row is not None:
+                self._model.add(row, column, 1.0)
+        self.patterns += fresh
+        return bool(fresh)
+
+
+def _bins(
+    kinds: Shares,
+    gpus: dict[Home, list[int]],
+    waiting: Sequence[int],
+    alike: dict[_Alike, list[Home]],
+    chosen: Counter[_Pattern],
+) -> list[Bin]:
+    """Name the jobs: those of a kind that leave go where some of it come, in order."""
+    leaving: defaultdict[int, list[int]] = defaultdict(list)
+    for job in waiting:
+        leaving[kinds.of(job)].append(job)
+    drafts: list[tuple[_Pattern, Home | None, list[int]]] = []
+    at = {key: iter(places) for key, places in alike.items()}
+    for pattern, number in chosen.items():
+        for _ in range(number):
+            home = next(at[pattern.host_kind, pattern.held]) if any(pattern.held) else None
+            stays: list[int] = []
+            left = list(pattern.stays)
+            for job in gpus[home] if home else ():
+                kind = kinds.of(job)
+                (stays if left[kind] else leaving[kind]).append(job)
+                left[kind] -= left[kind] > 0
+            drafts.append((pattern, home, stays))
+    bins = []
+    for pattern, home, stays in drafts:
+        comes = [
+            leaving[kind].pop()
+            for kind, number in enumerate(pattern.comes)
+            for _ in range(min(number, len(leaving[kind])))
+        ]
+        if stays or comes:
+            bins.append(Bin((*stays, *comes), home if stays else None, len(stays)))
+    return bins

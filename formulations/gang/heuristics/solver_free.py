@@ -1,0 +1,53 @@
+"""The best plan for `value` that needs no solver, for rounds that are a small part of another."""
+
+from __future__ import annotations
+
+from placewright.formulations.gang.heuristics.displace import displace
+from placewright.formulations.gang.heuristics.drop_add import oust
+from placewright.formulations.gang.heuristics.gang_insertion import clear
+from placewright.formulations.gang.placement.fair_share import fill
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.placement.preemption import settle
+from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.session import Session
+
+
+def quickly(problem: Problem, session: Session) -> Placement:
+    """Return a placement that starts what fits, makes room, and displaces what is worth less.
+
+    If jobs of higher precedence do not all fit, all is decided precedence by precedence instead.
+    """
+    placement = Placement(problem)
+    fill(placement)
+    if not _waits(placement, rank=1):
+        clear(session, placement)
+        return placement
+    placement = Placement(problem)
+    for rank in range(int(problem.shape_rank.max(initial=0)), -1, -1):
+        with placement.held_back(rank):
+            _enforce(session, placement)
+    return placement
+
+
+def _enforce(session: Session, placement: Placement) -> None:
+    """Start what waits, if need be where others move or stop that are worth less."""
+    fill(placement)
+    if not _waits(placement):
+        return
+    clear(session, placement)
+    before = placement.value
+    displace(placement)
+    settle(placement)
+    oust(session, placement)
+    if placement.value > before:
+        clear(session, placement)
+        settle(placement)
+
+
+def _waits(placement: Placement, rank: int = 0) -> bool:
+    """Whether some pending job of at least this rank waits."""
+    problem = placement.problem
+    return any(
+        n and not c.running and problem.shape_rank[c.choices[0].groups[0].shape] >= rank
+        for c, n in zip(problem.classes, placement.waiting, strict=True)
+    )

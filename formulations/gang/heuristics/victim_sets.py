@@ -1,0 +1,150 @@
+"""The rows of a table of losses: running jobs that may stop, and sets of them, host by host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.jobs import Choice, JobClass
+from placewright.formulations.gang.problem.problem import Problem
+
+Ints = NDArray[np.int64]
+
+Prices: TypeAlias = Mapping[tuple[int, int], float]
+"""What a unit of a quota is worth, by (tenant, resource or -1 for milli-GPU)."""
+NO_PRICES: Prices = {}
+
+MAX_JOBS = 6
+"""Jobs of a host of which all sets are looked at."""
+
+
+def priced(problem: Problem, job_class: JobClass, choice: Choice, prices: Prices) -> float:
+    """Return what an option is worth above what it takes of quotas."""
+    return choice.value - sum(
+        price * problem.demand_of(choice, resource)
+        for (owner, resource), price in prices.items()
+        if owner == job_class.tenant
+    )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Jobs:
+    """Running jobs in place that may stop, one row per job and host, by rising host.
+
+    Attributes
+    ----------
+    gain : int64 (rows, 1 + resources)
+        What the host has free once the job has stopped, whole GPUs first.
+    loss : float64 (rows,)
+        Its value, and what stopping it costs as a fraction of one unit.
+    """
+
+    job: Ints
+    host: Ints
+    gain: Ints
+    loss: NDArray[np.float64]
+    level: Ints
+
+    @classmethod
+    def of(cls, placement: Placement, sizes: Ints, prices: Prices) -> Self:
+        """List the running jobs on hosts where tasks may arrive."""
+        problem = placement.problem
+        milli = [problem.demand_of(c.choices[0], -1) if c.running else 0 for c in problem.classes]
+        value = [priced(problem, c, c.choices[0], prices) for c in problem.classes]
+        facts = [
+            (value[r.job_class], r.preempt_cost + milli[r.job_class], placement.in_place(job))
+            for job, r in problem.running.items()
+        ]
+        worth, cost, here = np.array(facts, dtype=np.float64).reshape(-1, 3).T
+        loss = worth + cost / (1 + cost.sum())
+        number = np.searchsorted(list(problem.running), problem.places[:, 0])
+        tasks = problem.places[problem.open[problem.places[:, 2]] & (here[number] > 0)]
+        # By host, then by job; tasks of a job on one host are one row.
+        key = tasks[:, 2] * (1 + tasks[:, 0].max(initial=0)) + tasks[:, 0]
+        _, first, row = np.unique(key, return_index=True, return_inverse=True)
+        gain = np.zeros((len(first), sizes.shape[1]), dtype=np.int64)
+        np.add.at(gain, row, sizes[tasks[:, 3]])
+        job, level, host, _ = tasks[first].T
+        number = np.searchsorted(list(problem.running), job)
+        return cls(job, host, gain, loss[number], level)
+
+    def only(self, which: NDArray[Any]) -> Self:
+        """Return some of the rows."""
+        return type(self)(
+            self.job[which], self.host[which], self.gain[which], self.loss[which], self.level[which]
+        )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Table:
+    """One row per host and set of its jobs that stops.
+
+    Attributes
+    ----------
+    room : int64 (rows, 1 + resources)
+        What is free then, whole GPUs first.
+    level : int64 (rows,)
+        Least rank that may come.
+    stopped : int64 (rows,)
+        Which of the jobs of the host, as bits.
+    """
+
+    host: Ints
+    room: Ints
+    loss: NDArray[np.float64]
+    level: Ints
+    stopped: Ints
+
+    @classmethod
+    def empty(cls, columns: int) -> Self:
+        """Return a table without rows."""
+        none = np.zeros(0, dtype=np.int64)
+        return cls(none, np.zeros((0, columns), dtype=np.int64), np.zeros(0), none, none)
+
+    def only(self, which: NDArray[Any]) -> Self:
+        """Return some of the rows."""
+        return type(self)(
+            self.host[which],
+            self.room[which],
+            self.loss[which],
+            self.level[which],
+            self.stopped[which],
+        )
+
+    def joined(self, *others: Self) -> Self:
+        """Return the rows of all, by rising host; within a host in their order."""
+        tables = (self, *others)
+        host = np.concatenate([t.host for t in tables])
+        order = np.argsort(host, kind="stable")
+        return type(self)(
+            host[order],
+            # Read column by column.
+            np.asfortranarray(np.concatenate([t.room for t in tables])[order]),
+            np.concatenate([t.loss for t in tables])[order],
+            np.concatenate([t.level for t in tables])[order],
+            np.concatenate([t.stopped for t in tables])[order],
+        )
+
+
+def slice_of(rising: Ints, value: int) -> slice:
+    """Where a value is in a rising array."""
+    first, last = np.searchsorted(rising, [value, value + 1]).tolist()
+    return slice(first, last)
+
+
+def too_many(jobs: int) -> bool:
+    """Whether a host has too many jobs to look at all sets of them."""
+    return jobs > MAX_JOBS
+
+
+def sets_of(jobs: int) -> NDArray[np.bool_]:
+    """All sets of so many jobs, or the first n of them for each n; (sets, jobs)."""
+    if too_many(jobs):
+        return np.tri(jobs + 1, jobs, -1, dtype=np.bool_)
+    numbers = np.arange(1 << jobs, dtype=np.int64)
+    return (numbers[:, None] >> np.arange(jobs, dtype=np.int64) & 1).astype(np.bool_)

@@ -1,0 +1,250 @@
+"""Rounds that follow each other: most of the last plan is still right, so little is decided anew.
+
+The running jobs are the last plan. They stay, but for those that make way where a waiting job is
+worth more, and for exchanges that mend holes. The prices of the last linear relaxation bound that;
+if the plan is not near this bound, the relaxation is solved again, from the patterns of the last
+one and of the plan. Unless little is left between the plan and its bound, the search then goes on
+from there as in a round that stands alone, and from scratch while that leaves the gap open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.bounds.dual_prices import Prices
+from placewright.formulations.gang.heuristics.displace import displace
+from placewright.formulations.gang.heuristics.exchange import mend
+from placewright.formulations.gang.heuristics.gang_insertion import clear
+from placewright.formulations.gang.heuristics.migration import moving
+from placewright.formulations.gang.models.aggregate.column_generation import (
+    CountModel,
+    PatternModel,
+    drained,
+    later_bounds,
+    pattern_model,
+    relaxation,
+    room_of,
+)
+from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns, applies
+from placewright.formulations.gang.models.aggregate.resource_grid import Grid
+from placewright.formulations.gang.placement.assignment import candidate
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.placement.preemption import settle
+from placewright.formulations.gang.placement.upgrade import grow
+from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.gang.problem.task_mix import STRANDED
+from placewright.formulations.gang.problem.terms import VALUE
+from placewright.formulations.gang.run import run, small, trivial_bounds
+from placewright.formulations.session import Bound, Candidate, Session, near
+from placewright.solver import Outcome
+from placewright.topology import Cluster
+
+Ints = NDArray[np.int64]
+
+ADAPTED = "adapted"
+NEAR = 9e-4
+"""Gap at which what the last prices prove is enough, and no linear program is solved."""
+
+TOLERANCE = 2e-4
+"""Part of the value of all that runs for which no search is made."""
+
+KEPT_PATTERNS = 5_000
+"""Patterns of least loss at the relaxation's prices that the next round begins with."""
+
+
+class Warm:
+    """The gang formulation of an engine; remembers prices and patterns from round to round."""
+
+    def __init__(self) -> None:
+        self._known: _Known | None = None
+        self._begun = False
+
+    def __call__(self, problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
+        """Yield plans and bounds, as `run` does."""
+        if self._begun and not session.expired() and _applies(problem):
+            try:
+                yield from self._adapt(problem, session)
+            except Exception as error:  # noqa: BLE001 - a fault here must not cost the plan
+                session.degraded.append(f"adapted: {type(error).__name__}: {error}")
+        if session.best is None:
+            yield from run(problem, session)
+            self._begun = True
+
+    def _adapt(self, problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
+        """Adapt the last plan, and search on unless little can be gained.
+
+        Yields nothing if host patterns do not apply.
+        """
+        empty = Placement(problem, cleared=True)
+        grid = Grid(problem, empty)
+        if not applies(problem, grid):
+            return
+        if self._known is not None and not self._known.serves(problem):
+            self._known = None
+        placement = Placement(problem)
+        displace(placement)
+        solved = None if self._known else self._solve(problem, session, empty, placement)
+        prices = Prices.of(problem, grid, self._known.prices) if self._known else None
+        _improve(session, placement, prices)
+        bounds = [Bound(VALUE, prices.bound(), certified=True)] if prices else []
+        bounds += solved.bounds if solved else []
+        if solved is None and not _proven(bounds, placement, NEAR):
+            solved = self._solve(problem, session, empty, placement)
+            bounds += solved.bounds
+            prices = Prices.of(problem, grid, self._known.prices) if self._known else prices
+        if prices is not None and not _proven(bounds, placement, NEAR):
+            # In another order: who needs whole hosts first.
+            other = Placement(problem)
+            clear(session, other, prices.pays)
+            displace(other)
+            _improve(session, other, prices)
+            placement = max(placement, other, key=lambda p: p.value)
+        bound = min((bound.value for bound in bounds), default=np.inf)
+        if solved is None or _suffices(session, placement, bound):
+            yield candidate(placement, ADAPTED, final=True)
+            yield from trivial_bounds(problem)
+            yield from bounds
+            return
+        yield candidate(placement, ADAPTED)
+        yield from trivial_bounds(problem)
+        yield from bounds
+        yield from moving(session, problem, CountModel(*solved.model), solved.outcome, placement)
+        if session.best is None or session.close_enough(session.best[VALUE]):
+            yield from later_bounds(session, *solved.model)
+        elif not session.expired():
+            # With other patterns the search may end elsewhere.
+            yield from run(problem, session)
+
+    def _solve(
+        self, problem: Problem, session: Session, empty: Placement, placement: Placement
+    ) -> _Solved:
+        """Solve the linear relaxation and remember what it finds."""
+        model = pattern_model(problem, empty, room_of(empty))
+        if model is None:
+            raise ValueError("host patterns do not apply; expected that they were asked")
+        model.patterns.learn(placement)
+        if self._known is not None:
+            self._known.recall(model.patterns)
+        bounds, outcome = drained(relaxation(session, *model, VALUE))
+        if outcome is not None and outcome.row_duals is not None:
+            self._known = _Known.of(model, outcome.row_duals)
+        return _Solved(model, bounds, outcome)
+
+
+def _improve(session: Session, placement: Placement, prices: Prices | None) -> None:
+    """Let jobs change places, and others make room for those that need whole hosts."""
+    _mend(session, placement, prices)
+    if prices is not None:
+        clear(session, placement, prices.pays)
+        _mend(session, placement, prices)
+    grow(placement)
+    settle(placement)
+
+
+def _proven(bounds: Iterable[Bound], placement: Placement, gap: float) -> bool:
+    """Whether some bound proves the value of a placement within a relative gap."""
+    return any(near(bound.value, placement.value, gap) for bound in bounds)
+
+
+def _suffices(session: Session, placement: Placement, bound: float) -> bool:
+    """Whether no search could gain more than little: by its bound, the plan is near the best."""
+    little = TOLERANCE * (placement.problem.running_value + abs(placement.value))
+    return bound - placement.value <= little or near(bound, placement.value, session.gap)
+
+
+def _mend(session: Session, placement: Placement, prices: Prices | None) -> None:
+    """Mend hosts until the time is over."""
+    lossy = _lossy(placement, prices)
+    mend(placement, takewhile(lambda _: not session.expired(), lossy))
+
+
+def _lossy(placement: Placement, prices: Prices | None) -> list[int]:
+    """Hosts with free GPUs, those first that hold least for what they could hold."""
+    hosts = np.flatnonzero(placement.whole > 0)
+    if prices is not None:
+        loss = prices.losses(placement)[hosts]
+        order = np.argsort(-loss, kind="stable")
+        hosts = hosts[order[loss[order] >= 1.0]]
+    lossy: list[int] = hosts.tolist()
+    return lossy
+
+
+def _applies(problem: Problem) -> bool:
+    """Whether the plan is to be worth most, on hosts that are full of jobs that may make way.
+
+    What is stranded depends on which host each job is on; what displaces jobs does not look at it.
+    """
+    return (
+        problem.terms[0] == VALUE
+        and STRANDED not in problem.terms
+        and bool(problem.running)
+        and not problem.vacate.any()
+        and not small(problem)
+    )
+
+
+class _Solved(NamedTuple):
+    """A relaxation, the bounds that it proves, and its solution."""
+
+    model: PatternModel
+    bounds: list[Bound]
+    outcome: Outcome | None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Known:
+    """What a relaxation has found: prices per shape, and patterns (cuts per shape) by host class.
+
+    Shapes keep their indices as long as the cluster is the same object and these are the first.
+    """
+
+    cluster: Cluster
+    shapes: Ints
+    sizes: Ints
+    prices: NDArray[np.float64]
+    keys: Ints
+    cuts: Ints
+
+    @classmethod
+    def of(cls, model: PatternModel, row_duals: NDArray[np.float64]) -> Self:
+        """Keep the patterns that lose least at these prices; those in use lose nothing."""
+        counts, patterns = model
+        pool = patterns.pool
+        arrays = counts.model.arrays(VALUE, relax=True)
+        worth = arrays.reduced_costs(row_duals)[pool.columns]
+        best = np.argsort(-worth, kind="stable")[:KEPT_PATTERNS]
+        return cls(
+            cluster=counts.problem.cluster,
+            shapes=_shapes(counts.problem),
+            sizes=patterns.grid.sizes,
+            prices=-row_duals[counts.task_row],
+            keys=patterns.keys[pool.kind[best]],
+            cuts=pool.cuts[best],
+        )
+
+    def serves(self, problem: Problem) -> bool:
+        """Whether the shapes of another round begin with these."""
+        mine = _shapes(problem)[: len(self.shapes)]
+        return problem.cluster is self.cluster and np.array_equal(mine, self.shapes)
+
+    def recall(self, patterns: HostPatterns) -> None:
+        """Add the patterns to those of another round, unless its units are others."""
+        sizes, known = patterns.grid.sizes, len(self.sizes)
+        if not np.array_equal(sizes[:known], self.sizes):
+            return
+        index = {tuple(key): a for a, key in enumerate(patterns.keys.tolist())}
+        kinds = np.array([index.get(tuple(key), -1) for key in self.keys.tolist()], dtype=np.int64)
+        cuts = np.zeros((len(kinds), len(sizes)), dtype=np.int64)
+        cuts[:, :known] = self.cuts
+        patterns.add(kinds[kinds >= 0], cuts[kinds >= 0])
+
+
+def _shapes(problem: Problem) -> Ints:
+    """Return what tells shapes apart, but for their hosts: a row for each."""
+    return np.column_stack([problem.shape_gpu, problem.shape_rank, problem.shape_demand])

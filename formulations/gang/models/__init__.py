@@ -1,0 +1,1 @@
+"""Integer programs of a round, their relaxations and column generation."""

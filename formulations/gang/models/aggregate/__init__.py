@@ -1,0 +1,1 @@
+"""The aggregate integer program: job classes on host classes, with column generation."""

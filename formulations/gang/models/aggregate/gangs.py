@@ -1,0 +1,216 @@
+"""Gangs counted per kind and domain: where a group with a level requirement or preference may be.
+
+    u[q, d]   gangs of kind q whose tasks all lie in domain d and in no relevant domain below it
+
+Domains of the levels form a tree, so gangs fit their domains together exactly when in every domain
+what lies in it or below fits (Hall's condition on a laminar family). "Fits" is counted in tasks of
+t GPUs: sum of floor(g/t) n u  <=  sum over hosts of floor(free/t), for every gang task size t.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.problem.collectives import Speeds, least_time_within
+from placewright.formulations.gang.problem.jobs import NO_LEVEL, Group
+from placewright.formulations.gang.problem.problem import Problem
+from placewright.instances.documents import WHOLE_GPU
+
+ROOT = -1
+"""Level index of the whole cluster, which holds the outermost domains."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Kind:
+    """Gangs that the tree cannot tell apart: equal task GPUs, room per host, count and levels.
+
+    `room` is how many tasks of any one of the `shapes` fit each host. `timed` is one of the groups
+    if the time of their collectives counts; then all levels down to the host matter.
+    """
+
+    gpu: int
+    count: int
+    milli_gpu: int
+    required: int
+    weights: tuple[tuple[int, int], ...]
+    room: NDArray[np.int64]
+    shapes: set[int]
+    timed: Group | None
+    depth: int
+
+    @property
+    def levels(self) -> list[int]:
+        """Levels whose domains this kind is counted in, outermost first."""
+        own = {level for level, _ in self.weights}
+        if self.timed is not None:
+            own |= set(range(self.required + 1, self.depth))
+        return sorted(own | {self.required if self.required != NO_LEVEL else ROOT})
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class GangColumns:
+    """One entry per variable u: kind, level, domain, most gangs there, least spread of one gang.
+
+    `time` is the least microseconds of its collective.
+    """
+
+    kind: NDArray[np.int64]
+    level: NDArray[np.int64]
+    domain: NDArray[np.int64]
+    most: NDArray[np.int64]
+    spread: NDArray[np.int64]
+    time: NDArray[np.int64]
+
+
+def kinds_of(problem: Problem, room: NDArray[np.int64]) -> tuple[list[Kind], dict[Group, int]]:
+    """Kinds of the groups whose levels matter, and the kind of each such group."""
+    kinds: list[Kind] = []
+    known: dict[tuple[object, ...], int] = {}
+    kind_of: dict[Group, int] = {}
+    for job_class in problem.classes:
+        # Running jobs may stay, and then no level matters.
+        for choice in () if job_class.running else job_class.choices:
+            for group in choice.groups:
+                if not group.bound_to_levels or group in kind_of:
+                    continue
+                fits = room[group.shape]
+                gpu = int(problem.shape_gpu[group.shape])
+                timed = group if group.timed else None
+                traffic = group.traffic if group.timed else None
+                key = (gpu, group.count, group.required, group.weights, traffic, fits.tobytes())
+                if key not in known:
+                    known[key] = len(kinds)
+                    kinds.append(
+                        Kind(
+                            gpu,
+                            group.count,
+                            group.milli_gpu,
+                            group.required,
+                            group.weights,
+                            fits,
+                            set(),
+                            timed,
+                            len(problem.cluster.levels),
+                        )
+                    )
+                kinds[known[key]].shapes.add(group.shape)
+                kind_of[group] = known[key]
+    return kinds, kind_of
+
+
+def gang_columns(problem: Problem, kinds: list[Kind]) -> GangColumns:
+    """All (kind, domain) pairs in which at least one gang of the kind fits."""
+    columns: list[NDArray[np.int64]] = [np.zeros((6, 0), dtype=np.int64)]
+    speeds = Speeds.of(problem.cluster) if any(kind.timed for kind in kinds) else None
+    for q, kind in enumerate(kinds):
+        for level in kind.levels:
+            held = _capacity(problem, level, kind.room)
+            domains = np.flatnonzero(held >= kind.count)
+            time = 0
+            if speeds is not None and kind.timed is not None:
+                time = least_time_within(speeds, kind.timed, level, kind.room > 0)
+            columns.append(
+                np.stack(
+                    [
+                        np.full(len(domains), q),
+                        np.full(len(domains), level),
+                        domains,
+                        # One shape may fit where another has filled the room.
+                        held[domains] // kind.count * len(kind.shapes),
+                        _least_spread(problem, kind, level, domains),
+                        np.full(len(domains), time),
+                    ]
+                )
+            )
+    return GangColumns(*np.concatenate(columns, axis=1))
+
+
+def _capacity(problem: Problem, level: int, amount: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Sum of a per-host amount over the domains of a level."""
+    if level == ROOT:
+        return np.array([amount.sum()], dtype=np.int64)
+    cluster = problem.cluster
+    total = np.zeros(len(cluster.names[level]), dtype=np.int64)
+    np.add.at(total, cluster.domain[level], amount)
+    return total
+
+
+def _least_spread(
+    problem: Problem, kind: Kind, level: int, domains: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Least spread of one gang that needs all of a domain: at least two parts on each level below.
+
+    More parts are needed where even the largest ones together are too small.
+    """
+    cluster = problem.cluster
+    result = np.zeros(len(domains), dtype=np.int64)
+    for below, weight in kind.weights:
+        if below <= level:
+            continue
+        part_room = _capacity(problem, below, kind.room)
+        parts = np.flatnonzero(part_room)
+        # The domain of `level` that holds each part, through any host of the part.
+        host_of_part = np.zeros(len(part_room), dtype=np.int64)
+        host_of_part[cluster.domain[below]] = np.arange(cluster.num_hosts)
+        holder = (
+            np.zeros(len(parts), dtype=np.int64)
+            if level == ROOT
+            else cluster.domain[level][host_of_part[parts]].astype(np.int64)
+        )
+        order = np.lexsort((-part_room[parts], holder))
+        holder, sizes = holder[order], part_room[parts][order]
+        starts = np.searchsorted(holder, domains)
+        ends = np.searchsorted(holder, domains, side="right")
+        for i, (a, b) in enumerate(zip(starts, ends, strict=True)):
+            needed = int(np.searchsorted(np.cumsum(sizes[a:b]), kind.count)) + 1
+            result[i] += kind.milli_gpu * weight * (max(needed, 2) - 1)
+    return result
+
+
+def domain_rows(
+    problem: Problem, kinds: list[Kind], columns: GangColumns, whole: NDArray[np.int64]
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
+    """Yield the rows per level, set of hosts and task size t.
+
+    Each item is (capacity per domain, and per entry the domain, the column, tasks of t GPUs).
+    """
+    cluster = problem.cluster
+    masks = {(k.room > 0).tobytes(): k.room > 0 for k in kinds}
+    sizes = sorted({k.gpu // WHOLE_GPU for k in kinds if k.gpu >= WHOLE_GPU})
+    anywhere = np.zeros(cluster.num_hosts, dtype=np.bool_)
+    for mask in masks.values():
+        anywhere |= mask
+    masks.setdefault(anywhere.tobytes(), anywhere)
+    levels = sorted({int(level) for level in np.unique(columns.level)} - {ROOT})
+    for level in levels:
+        for mask in masks.values():
+            inside = np.array([not (k.room[~mask] > 0).any() for k in kinds])
+            for t in sizes:
+                per_gang = np.array([k.count * (k.gpu // WHOLE_GPU // t) for k in kinds])
+                entries = np.flatnonzero(
+                    (columns.level >= level) & (inside & (per_gang > 0))[columns.kind]
+                )
+                if len(entries):
+                    capacity = _capacity(problem, level, np.where(mask, whole // t, 0))
+                    yield (
+                        capacity,
+                        _ancestor(problem, columns, entries, level),
+                        entries,
+                        per_gang[columns.kind[entries]],
+                    )
+
+
+def _ancestor(
+    problem: Problem, columns: GangColumns, entries: NDArray[np.int64], level: int
+) -> NDArray[np.int64]:
+    """Return the domain of `level` that holds the domain of each entry."""
+    domain = columns.domain[entries].copy()
+    depth = columns.level[entries]
+    for below in range(int(depth.max(initial=level)), level, -1):
+        deeper = depth >= below
+        domain[deeper] = problem.cluster.parent[below][domain[deeper]]
+    return domain

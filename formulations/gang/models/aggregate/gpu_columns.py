@@ -1,0 +1,164 @@
+"""Patterns that cut one GPU into shares, found by column generation.
+
+    v[g,p]  GPUs of kind g (host class, free milli-GPU) cut by pattern p, a multiset of fractions
+
+A milli-GPU sum per host is wrong (three tasks of 600 do not fit two GPUs); patterns are right.
+There are too many to list, so the relaxation asks for those that help (Gilmore and Gomory 1961):
+with the price pi[a,f] of a place for fraction f on class a and mu[g] of a GPU, the best pattern of
+kind g is an unbounded knapsack over its free milli-GPU, one table for all kinds of all classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import gcd
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.models.aggregate.column_pool import PatternPool
+from placewright.formulations.gang.models.aggregate.model import Counts
+from placewright.instances.documents import WHOLE_GPU
+
+Ints = NDArray[np.int64]
+
+TOLERANCE = 1e-7
+"""Relative to the highest price: below it a pattern does not count as an improvement."""
+
+
+class GpuKinds(NamedTuple):
+    """Host class, free milli-GPU of one GPU, number of GPUs and row of each kind of GPU."""
+
+    host_class: Ints
+    free: Ints
+    size: Ints
+    row: Ints
+
+
+class Patterns:
+    """The pattern columns of a count model.
+
+    Attributes
+    ----------
+    pool : PatternPool
+        The patterns so far; kinds are kinds of GPUs, parts are fractions.
+    kind_class, kind_free, kind_size : int64 (kinds,)
+        Host class, free milli-GPU of one GPU, and number of GPUs of each kind.
+    """
+
+    def __init__(self, counts: Counts) -> None:
+        self.counts = counts
+        self.kind_class, self.kind_free, self.kind_size, self._kind_row = self._kinds()
+        self.pool = PatternPool(counts.model, self._kind_row, self.kind_size, len(counts.parts))
+        self._first()
+
+    def _kinds(self) -> GpuKinds:
+        """Tell GPUs apart by class and free milli-GPU."""
+        counts, least = self.counts, int(self.counts.parts.milli[0])
+        kinds: list[tuple[int, int, int, int]] = []
+        for a in np.flatnonzero((counts.share_row >= 0).any(axis=0)).tolist():
+            if counts.gpu_row[a] >= 0:
+                total = int(counts.classes.whole[a] * counts.classes.size[a])
+                kinds.append((a, WHOLE_GPU, total, int(counts.gpu_row[a])))
+            useful = [(r, n) for r, n in counts.classes.residual[a] if r >= least]
+            rows = counts.model.rows("residual", len(useful), upper=[n for _, n in useful])
+            kinds += [(a, r, n, int(row)) for (r, n), row in zip(useful, rows, strict=True)]
+        return GpuKinds(*np.array(kinds, dtype=np.int64).reshape(-1, 4).T)
+
+    def _first(self) -> None:
+        """Add each fraction alone, as often as it fits."""
+        counts, fractions = self.counts, self.counts.parts.milli
+        most = self.kind_free[:, None] // fractions
+        for f in range(len(fractions)):
+            usable = np.flatnonzero((most[:, f] > 0) & (counts.share_row[f, self.kind_class] >= 0))
+            cuts = np.zeros((len(usable), len(fractions)), dtype=np.int64)
+            cuts[:, f] = most[usable, f]
+            self._append(usable, cuts)
+
+    def improve(self, duals: NDArray[np.float64], sense: str) -> tuple[bool, float]:
+        """Add the best pattern of every kind that improves the relaxation.
+
+        Returns whether one was added, and by how much at the most the missing patterns can still
+        improve the relaxation's optimum (Lagrange's bound: prices times the GPUs of each kind).
+        """
+        counts = self.counts
+        sign = 1.0 if sense == "max" else -1.0
+        rows = counts.share_row
+        price = np.where(rows >= 0, sign * duals[rows], 0.0).clip(min=0.0)
+        worth, pattern = self._packed(price)
+        gain = worth - sign * duals[self._kind_row]
+        threshold = TOLERANCE * max(float(price.max(initial=0.0)), 1e-12)
+        better = np.flatnonzero(gain > threshold)
+        cuts = np.zeros((len(better), len(counts.parts)), dtype=np.int64)
+        for i, g in enumerate(better.tolist()):
+            cuts[i] = pattern(g)
+        added = self._append(better, cuts)
+        return added, float((gain.clip(min=0.0) * self.kind_size).sum())
+
+    def most_missing(self, y: NDArray[Any]) -> int:
+        """Return exactly how much all patterns together can add at whole-number multipliers.
+
+        `y` is as `solver.multipliers` makes it; the patterns known already are counted again, which
+        only weakens what is built on it.
+        """
+        rows = self.counts.share_row
+        price = np.where(rows >= 0, y[rows], 0).clip(min=0)
+        worth, _ = self._packed(price)
+        gain = worth - y[self._kind_row]
+        return int((gain.clip(min=0) * self.kind_size).sum())
+
+    def _packed(self, price: NDArray[Any]) -> tuple[NDArray[Any], Callable[[int], Ints]]:
+        """Return what the best pattern of each kind of GPU is worth, and which one it is.
+
+        `price` is that of a place for a part on a host class, (parts, classes).
+        """
+        fractions = self.counts.parts.milli
+        unit = gcd(*fractions.tolist(), WHOLE_GPU)
+        classes, position = np.unique(self.kind_class, return_inverse=True)
+        steps = fractions // unit
+        best, choice = fill(steps, WHOLE_GPU // unit, price[:, classes].T)
+        room = self.kind_free // unit
+        return best[position, room], lambda g: cut(steps, choice[position[g]], int(room[g]))
+
+    def _append(self, kinds: Ints, cuts: Ints) -> bool:
+        columns, kinds, cuts = self.pool.append(kinds, cuts)
+        at, f = np.nonzero(cuts)
+        rows = self.counts.share_row[f, self.kind_class[kinds[at]]]
+        wanted = rows >= 0
+        self.counts.model.add(rows[wanted], columns[at[wanted]], -cuts[at, f][wanted])
+        return bool(len(columns))
+
+
+def fill(steps: Ints, top: int, price: NDArray[Any]) -> tuple[NDArray[Any], Ints]:
+    """Best total price within each capacity up to `top`, per row of prices, and who comes first.
+
+    An unbounded knapsack over parts of so many `steps`, smallest first (ValueError otherwise) and
+    at least 1. A choice of -1 ends the pattern. A capacity that no part fills exactly inherits the
+    entry below through the part taken there, so following choices never overruns.
+    """
+    if (np.diff(steps, prepend=1) < 0).any():
+        raise ValueError(f"parts of {steps.tolist()} steps are not in ascending order from 1 on")
+    best = np.zeros((len(price), top + 1), dtype=price.dtype)
+    choice = np.full((len(price), top + 1), -1, dtype=np.int64)
+    for capacity in range(1, top + 1):
+        usable = int(np.searchsorted(steps, capacity, side="right"))
+        best[:, capacity] = best[:, capacity - 1]
+        choice[:, capacity] = choice[:, capacity - 1]
+        if usable:
+            offers = best[:, capacity - steps[:usable]] + price[:, :usable]
+            winner = offers.argmax(axis=1)
+            offered = offers[np.arange(len(price)), winner]
+            better = offered > best[:, capacity]
+            best[better, capacity] = offered[better]
+            choice[better, capacity] = winner[better]
+    return best, choice
+
+
+def cut(steps: Ints, choice: Ints, capacity: int) -> Ints:
+    """Return how many of each part fill a capacity, by the choices of one row."""
+    number = np.zeros(len(steps), dtype=np.int64)
+    while (f := int(choice[capacity])) >= 0:
+        number[f] += 1
+        capacity -= int(steps[f])
+    return number

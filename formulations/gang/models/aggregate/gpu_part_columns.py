@@ -1,0 +1,192 @@
+r"""Patterns that cut GPUs into shares with memory, or into MIG slices.
+
+    v[g,p]  GPUs of kind g (host class, free milli-GPU and memory, or layout) cut by pattern p
+
+A GPU holds slices or shares. The sets of slices that it can take together are few, since of those
+that are part of another only the largest matter: they are listed once for each layout, and the best
+is found by looking at all. Patterns of shares come from a knapsack as in patterns.py, in two
+dimensions, milli-GPU and memory. Where its table would be too large, memory is counted in coarser
+units, what is asked rounded down: a relaxation. Both are columns only once they help.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from math import gcd
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.models.aggregate.gpu_columns import GpuKinds, Patterns
+from placewright.formulations.gang.models.aggregate.gpu_parts import A_SHARE
+from placewright.formulations.gang.models.aggregate.model import Counts
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.gpu_parts import Parts
+from placewright.formulations.gang.problem.mig_layouts import FREE, fullest
+from placewright.instances.documents import WHOLE_GPU
+from placewright.topology.mig import NO_MIG
+
+Ints = NDArray[np.int64]
+
+MAX_CELLS = 4_000
+"""Most entries of the table of a knapsack."""
+
+
+class PartPatterns(Patterns):
+    """The pattern columns of a count model whose shares have memory, or are slices."""
+
+    def __init__(self, counts: Counts) -> None:
+        placement = Placement(counts.problem, cleared=True)
+        if placement.parts is None:
+            raise ValueError("no task asks for a slice or GPU memory; expected one")
+        self._parts, self._placement = placement.parts, placement
+        self._memory: list[int] = []
+        self._layout: list[int] = []
+        self._is_share = counts.parts.kind == A_SHARE
+        super().__init__(counts)
+
+    def _kinds(self) -> GpuKinds:
+        """Tell GPUs apart by class, free milli-GPU and memory, or layout."""
+        counts, cluster = self.counts, self.counts.problem.cluster
+        table: list[tuple[int, int, int, int]] = []
+        for a in np.flatnonzero((counts.share_row >= 0).any(axis=0)).tolist():
+            hosts = np.flatnonzero(counts.classes.of_host == a)
+            if counts.gpu_row[a] >= 0:
+                total = int(counts.classes.whole[a] * counts.classes.size[a])
+                table.append((a, WHOLE_GPU, total, int(counts.gpu_row[a])))
+                self._memory.append(int(cluster.gpu_memory[hosts[0]]))
+                self._layout.append(FREE)
+            for (free, memory, layout), number in sorted(self._used(self._parts, hosts).items()):
+                row = counts.model.rows("residual", 1, upper=number)
+                table.append((a, free, number, int(row[0])))
+                self._memory.append(memory)
+                self._layout.append(layout)
+        return GpuKinds(*np.array(table, dtype=np.int64).reshape(-1, 4).T)
+
+    def _used(self, parts: Parts, hosts: Ints) -> Counter[tuple[int, int, int]]:
+        """Count the partly used GPUs of some hosts by free milli-GPU, memory and layout."""
+        partial, layout = self._placement.partial[hosts], parts.layout[hosts]
+        some = np.nonzero((partial > 0) | (layout != FREE))
+        return Counter(
+            zip(
+                self._placement.gpu[hosts][some].tolist(),
+                np.where(layout[some] == FREE, parts.memory[hosts][some], 0).tolist(),
+                layout[some].tolist(),
+                strict=True,
+            )
+        )
+
+    def _first(self) -> None:
+        """Add each part alone, as often as it fits."""
+        self._measure()
+        self._sets = [self._sets_of(g) for g in range(len(self.kind_class))]
+        parts = self.counts.parts
+        kinds, cuts = [], []
+        for g, sets in enumerate(self._sets):
+            for f in np.flatnonzero(self.counts.share_row[:, self.kind_class[g]] >= 0).tolist():
+                cut = np.zeros(len(parts), dtype=np.int64)
+                if not self._is_share[f]:
+                    cut[f] = sets[:, f].max(initial=0)
+                elif self._layout[g] == FREE:
+                    cut[f] = self.kind_free[g] // parts.milli[f]
+                    if parts.memory[f]:
+                        cut[f] = min(int(cut[f]), self._memory[g] // int(parts.memory[f]))
+                kinds.append(g)
+                cuts.append(cut)
+        self._append(np.array(kinds, dtype=np.int64), np.array(cuts, dtype=np.int64))
+
+    def _sets_of(self, g: int) -> Ints:
+        """Return the sets of slices that a kind of GPU can take, (sets, parts)."""
+        counts, parts, layout = self.counts, self.counts.parts, self._layout[g]
+        slices = np.flatnonzero((counts.share_row[:, self.kind_class[g]] >= 0) & ~self._is_share)
+        product = counts.problem.cluster.product[
+            np.argmax(counts.classes.of_host == self.kind_class[g])
+        ]
+        cut = layout != FREE or self.kind_free[g] == WHOLE_GPU
+        if not len(slices) or product == NO_MIG or not cut:
+            return np.zeros((0, len(parts)), dtype=np.int64)
+        taken = self._parts.sharing.layouts.taken(layout)
+        came = np.array(fullest(taken, tuple(parts.kind[slices].tolist())), dtype=np.int64)
+        sets = np.zeros((len(came), len(parts)), dtype=np.int64)
+        if len(came):
+            sets[:, slices] = came[:, parts.kind[slices]]
+        return sets
+
+    def _measure(self) -> None:
+        """Choose the units of the knapsack, and express shares and GPUs in them."""
+        parts, mine = self.counts.parts, np.flatnonzero(self._is_share)
+        milli, memory = parts.milli[mine], parts.memory[mine]
+        unit = gcd(*milli.tolist(), WHOLE_GPU)
+        self._size = milli // unit
+        room = self.kind_free // unit
+        least = max(int(memory.max(initial=0)), 1)
+        step = gcd(*memory.tolist()) or least
+        # More than the hungriest shares can use together is as good as that.
+        used = int(max((memory * (WHOLE_GPU // np.maximum(milli, 1))).max(initial=0), 1))
+        most = min(max(self._memory, default=0), used)
+        steps = max(MAX_CELLS // (WHOLE_GPU // unit + 1) - 1, 1)
+        step = max(step, -(-most // steps))
+        self._size_memory = memory // step
+        self._top = (WHOLE_GPU // unit, most // step)
+        self._room = np.column_stack(
+            [room, np.minimum(np.array(self._memory, dtype=np.int64) // step, self._top[1])]
+        )
+        self._room[np.array(self._layout, dtype=np.int64) != FREE] = 0
+
+    def _packed(self, price: NDArray[Any]) -> tuple[NDArray[Any], Callable[[int], Ints]]:
+        """Return what the best pattern of each kind of GPU is worth, and which it is."""
+        classes, position = np.unique(self.kind_class, return_inverse=True)
+        mine = np.flatnonzero(self._is_share)
+        best, choice = fill_both(
+            self._size, self._size_memory, self._top, price[:, classes].T[:, mine]
+        )
+
+        worth = best[position, self._room[:, 0], self._room[:, 1]]
+        sets = np.full(len(worth), -1, dtype=np.int64)
+        for g in [g for g, some in enumerate(self._sets) if len(some)]:
+            each = self._sets[g] @ price[:, self.kind_class[g]]
+            if each.max() > worth[g]:
+                sets[g] = each.argmax()
+                worth[g] = each.max()
+
+        def cut(g: int) -> Ints:
+            if sets[g] >= 0:
+                chosen: Ints = self._sets[g][sets[g]]
+                return chosen
+            number = np.zeros(len(self.counts.parts), dtype=np.int64)
+            milli, memory = self._room[g].tolist()
+            while (f := int(choice[position[g], milli, memory])) >= 0:
+                number[mine[f]] += 1
+                milli, memory = milli - int(self._size[f]), memory - int(self._size_memory[f])
+            return number
+
+        return worth, cut
+
+
+def fill_both(
+    size: Ints, memory: Ints, top: tuple[int, int], price: NDArray[Any]
+) -> tuple[NDArray[Any], Ints]:
+    """Best total price within each pair of capacities up to `top`, and which part comes first.
+
+    An unbounded knapsack in two dimensions, per row of prices; -1 ends a pattern.
+    """
+    if price.dtype == object and int(price.max(initial=0)) * (top[0] + 1) < 1 << 62:
+        price = price.astype(np.int64)  # as exact, and faster
+    shape = (len(price), top[0] + 1, top[1] + 1)
+    best = np.zeros(shape, dtype=price.dtype)
+    choice = np.full(shape, -1, dtype=np.int64)
+    rows = np.arange(len(price))
+    for milli in range(1, top[0] + 1) if len(size) else ():
+        for free in range(top[1] + 1):
+            usable = np.flatnonzero((size <= milli) & (memory <= free))
+            if not len(usable):
+                continue
+            offers = best[:, milli - size[usable], free - memory[usable]] + price[:, usable]
+            winner = offers.argmax(axis=1)
+            offered = offers[rows, winner]
+            worth = offered > 0
+            best[worth, milli, free] = offered[worth]
+            choice[worth, milli, free] = usable[winner[worth]]
+    return best, choice

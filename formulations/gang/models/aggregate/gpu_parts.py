@@ -1,0 +1,66 @@
+"""What the count model counts of shared GPUs: shares of equal milli-GPU and memory, MIG slices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.problem.problem import Problem
+from placewright.instances.documents import WHOLE_GPU
+from placewright.topology.mig import COMPUTE_SLICES, NO_MIG, PRODUCTS, SLICES
+
+Ints = NDArray[np.int64]
+
+A_SHARE = -1
+"""Instead of a kind of slice."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class CountParts:
+    """The parts of GPUs that shapes ask for: shares first, then slices.
+
+    Attributes
+    ----------
+    milli, memory : int64 (parts,)
+        Of shares; MiB of each GPU.
+    kind : int64 (parts,)
+        Kind of a slice, `A_SHARE` for shares.
+    of : int64 (shapes, products + 1)
+        Part that a shape asks for on GPUs of a product (last: of none), -1 if none.
+    """
+
+    milli: Ints
+    memory: Ints
+    kind: Ints
+    of: Ints
+
+    def __len__(self) -> int:
+        return len(self.milli)
+
+    @classmethod
+    def of_problem(cls, problem: Problem) -> Self:
+        """Return the parts that the shapes of a problem ask for."""
+        sharing = problem.sharing
+        of = np.full((len(problem.shape_gpu), len(PRODUCTS) + 1), -1, dtype=np.int64)
+        memory = np.zeros_like(problem.shape_gpu) if sharing is None else sharing.memory
+        shares = np.flatnonzero(problem.shared)
+        if sharing is not None:
+            shares = shares[~sharing.sliced[shares]]
+        asked = np.column_stack([problem.shape_gpu[shares], memory[shares]])
+        distinct, part = np.unique(asked, axis=0, return_inverse=True)
+        of[shares] = part.reshape(-1, 1)
+        kinds = np.zeros(0, dtype=np.int64)
+        if sharing is not None:
+            sliced = sharing.sliced[:, None] & (sharing.kind != NO_MIG)
+            kinds = np.unique(sharing.kind[sliced])
+            of[sliced] = len(distinct) + np.searchsorted(kinds, sharing.kind[sliced])
+        compute = np.array([one.compute for one in SLICES], dtype=np.int64)
+        return cls(
+            np.append(distinct[:, 0], WHOLE_GPU * compute[kinds] // COMPUTE_SLICES),
+            np.append(distinct[:, 1], np.zeros_like(kinds)),
+            np.append(np.full(len(distinct), A_SHARE), kinds),
+            of,
+        )

@@ -1,0 +1,137 @@
+"""Host classes: hosts that the count model does not tell apart.
+
+The key of a class starts as everything a round can see of a host besides its place in the tree
+(place matters to gangs only, and those are counted per domain): kind, whole free GPUs, whether
+it is empty, free shares, other free resources. Where that gives more classes than the model can
+carry, the parts that matter least are left out, last first; the sums of a class are kept exactly,
+so a coarser key is a relaxation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.problem import Problem
+
+Ints = NDArray[np.int64]
+
+MAX_PAIRS = 8_000
+"""Most variables x, one per shape and class that it fits, that a count model should have."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class HostClasses:
+    """Classes of the hosts that can take a task.
+
+    Attributes
+    ----------
+    of_host : int64 (hosts,)
+        Class of each host, -1 where nothing fits.
+    size : int64 (classes,)
+        Hosts in each class.
+    whole : int64 (classes,)
+        Free whole GPUs of each host of the class (the same for all).
+    idle : bool (classes,)
+        Whether nothing runs on its hosts.
+    free : int64 (classes, resources)
+        Sum of the free resources of the class.
+    most_free : int64 (classes, resources)
+        Most that one host of the class has free.
+    room : int64 (shapes, classes)
+        Sum over the hosts of how many tasks of the shape fit one host alone.
+    residual : tuple of (milli-GPU, GPUs) pairs per class
+        Partly used GPUs with something left.
+    """
+
+    of_host: Ints
+    size: Ints
+    whole: Ints
+    idle: NDArray[np.bool_]
+    free: Ints
+    most_free: Ints
+    room: Ints
+    residual: tuple[tuple[tuple[int, int], ...], ...]
+
+    def __len__(self) -> int:
+        return len(self.size)
+
+
+def host_classes(problem: Problem, room: Ints) -> HostClasses:
+    """Group the hosts of a cleared placement; `room` (shapes, hosts) is how many tasks fit each."""
+    placement = Placement(problem, cleared=True)
+    hosts = np.flatnonzero(room.any(axis=0))
+    shares = np.sort(placement.partial[hosts], axis=1)
+    parts = [
+        np.column_stack(
+            [
+                problem.host_kind[hosts],
+                placement.whole[hosts],
+                ~problem.state.busy[hosts],
+            ]
+        ),
+        shares.sum(axis=1, keepdims=True),
+        _per_gpu(placement, problem, hosts),
+        np.column_stack([placement.free[hosts], shares]),
+    ]
+    if placement.parts is not None:
+        parts[-1] = np.column_stack([parts[-1], np.sort(placement.parts.layout[hosts], axis=1)])
+    members = _members(parts, room[:, hosts] > 0)
+    return classes_of(placement, room, hosts, members)
+
+
+def classes_of(placement: Placement, room: Ints, hosts: Ints, members: Ints) -> HostClasses:
+    """Sum up the hosts of each class; `members` is the class of each of the `hosts`."""
+    problem = placement.problem
+    of_host = np.full(problem.cluster.num_hosts, -1, dtype=np.int64)
+    of_host[hosts] = members
+    first = np.unique(members, return_index=True)[1]
+    order = np.argsort(members, kind="stable")
+    starts = np.flatnonzero(np.diff(members[order], prepend=-1))
+
+    def total(rows: Ints) -> Ints:
+        return np.add.reduceat(rows[:, hosts[order]], starts, axis=1)
+
+    most_free = np.zeros((len(first), placement.free.shape[1]), dtype=np.int64)
+    np.maximum.at(most_free, members, placement.free[hosts])
+    shares = placement.partial[hosts]
+    return HostClasses(
+        of_host=of_host,
+        size=np.bincount(members, minlength=len(first)),
+        whole=placement.whole[hosts][first],
+        idle=~problem.state.busy[hosts][first],
+        free=total(placement.free.T).T,
+        most_free=most_free,
+        room=total(room),
+        residual=tuple(_residual(shares[members == c]) for c in range(len(first))),
+    )
+
+
+def _per_gpu(placement: Placement, problem: Problem, hosts: Ints) -> Ints:
+    """Coarse view of the other resources: how many times the median demand they hold, capped."""
+    if not len(problem.shape_demand):
+        return np.zeros((len(hosts), 0), dtype=np.int64)
+    step = np.maximum(np.quantile(problem.shape_demand, 0.5, axis=0).astype(np.int64), 1)
+    cap: Ints = 4 * (placement.whole[hosts][:, None] + 1)
+    return np.minimum(placement.free[hosts] // step, cap, dtype=np.int64)
+
+
+def _members(parts: list[Ints], fits: NDArray[np.bool_]) -> Ints:
+    """Class of each host under the finest key with few enough (shape, class) pairs that fit."""
+    members = np.zeros(len(parts[0]), dtype=np.int64)
+    for upto in range(len(parts), 0, -1):
+        key = np.column_stack(parts[:upto])
+        members = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
+        order = np.argsort(members, kind="stable")
+        starts = np.flatnonzero(np.diff(members[order], prepend=-1))
+        if np.logical_or.reduceat(fits[:, order], starts, axis=1).sum() <= MAX_PAIRS:
+            break
+    return members
+
+
+def _residual(shares: Ints) -> tuple[tuple[int, int], ...]:
+    sizes, counts = np.unique(shares[shares > 0], return_counts=True)
+    return tuple(zip(sizes.tolist(), counts.tolist(), strict=True))

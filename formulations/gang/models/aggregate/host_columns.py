@@ -1,0 +1,211 @@
+"""Patterns of whole hosts, found by column generation: where CPU and memory bind.
+
+    l[a,p]   hosts of class a that hold pattern p, a multiset of tasks that fit one of them together
+
+    tasks    sum over a, p of P[p,s] l[a,p]  >=  tasks of shape s that y starts
+    hosts    sum_p l[a,p]                    <=  hosts of a   (opened[a] where they are empty)
+
+In place of the sums over a class these make the model exact for single hosts, in all resources;
+what stays relaxed is integrality and the tree. With the price pi[s] of a task and mu[a] of a host,
+the best pattern of a class is a knapsack with a dimension per resource. Demands are multiples of
+their greatest common divisors; where the table over those is small enough, one dynamic program
+prices all classes of a GPU model at once, exactly, and the bounds can be certified.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.models.aggregate.column_pool import PatternPool
+from placewright.formulations.gang.models.aggregate.host_classes import HostClasses, classes_of
+from placewright.formulations.gang.models.aggregate.model import Counts
+from placewright.formulations.gang.models.aggregate.resource_grid import MAX_TABLE, Grid
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.problem import Problem
+from placewright.instances.documents import WHOLE_GPU
+
+Ints = NDArray[np.int64]
+
+MAX_OFFERS = 5_000
+"""Most patterns that one iteration may add to speed up the convergence of few classes."""
+TOLERANCE = 1e-7
+"""Relative to the highest price: below it a pattern does not count as an improvement."""
+
+
+def applies(problem: Problem, grid: Grid) -> bool:
+    """Whether all tasks take whole GPUs and the table is small enough."""
+    whole = bool((problem.shape_gpu >= WHOLE_GPU).all())
+    return whole and prod(grid.shape) <= MAX_TABLE
+
+
+def pattern_classes(placement: Placement, room: Ints, grid: Grid) -> HostClasses:
+    """Group hosts that are equal on the grid."""
+    problem = placement.problem
+    hosts = np.flatnonzero(room.any(axis=0))
+    key = np.column_stack([problem.host_kind[hosts], ~problem.state.busy[hosts], grid.free[hosts]])
+    members = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
+    return classes_of(placement, room, hosts, members)
+
+
+def knapsack(
+    grid: Grid, price: NDArray[Any], allowed: NDArray[np.bool_], top: Ints
+) -> tuple[NDArray[Any], Ints]:
+    """Best price within each free vector up to `top`, and the shape taken last (-1: none)."""
+    best = np.zeros(grid.shape, dtype=price.dtype)
+    taken = np.full(grid.shape, -1, dtype=np.int64)
+    fits = allowed & (price > 0) & (grid.sizes <= top).all(axis=1)
+    shapes = np.flatnonzero(fits)
+    # Of shapes that take the same only the dearest matters.
+    shapes = shapes[np.argsort(-price[shapes], kind="stable")]
+    shapes = shapes[np.unique(grid.sizes[shapes], axis=0, return_index=True)[1]]
+    for s in shapes.tolist():
+        size = grid.sizes[s]
+        upper = tuple(slice(int(d), int(t) + 1) for d, t in zip(size, top, strict=True))
+        lower = tuple(slice(0, int(t - d) + 1) for d, t in zip(size, top, strict=True))
+        for _ in range(int(top[0] // size[0])):
+            offer = best[lower] + price[s]
+            better = offer > best[upper]
+            if not better.any():
+                break
+            best[upper][better] = offer[better]
+            taken[upper][better] = s
+    return best, taken
+
+
+class HostPatterns:
+    """The pattern columns of a count model that was built without sums.
+
+    Parameters
+    ----------
+    counts
+        Of a problem to which patterns of hosts apply; ValueError for any other, whose tasks without
+        a GPU the table of the grid does not count.
+
+    Attributes
+    ----------
+    pool : PatternPool
+        The patterns so far; kinds are host classes, parts are shapes.
+    keys : int64 (host classes, 2 + dimensions of the grid)
+        Whether the hosts are empty, their kind, what they have free on the grid.
+    alike : int64 (host classes,)
+        Equal for classes that can hold the same patterns: those that are empty and those in use.
+    """
+
+    def __init__(self, counts: Counts, grid: Grid) -> None:
+        if not applies(counts.problem, grid):
+            raise ValueError("a host pattern has tasks of whole GPUs; other tasks were given")
+        self.counts, self.grid = counts, grid
+        classes, problem = counts.classes, counts.problem
+        known, first = np.unique(classes.of_host, return_index=True)
+        first = first[known >= 0]
+        self._free = grid.free[first]
+        self._model = problem.host_kind[first]
+        self._allowed = _allowed_somewhere(problem, classes)
+        upper = np.where(classes.idle, 0, classes.size)
+        self.keys = np.column_stack([classes.idle, self._model, self._free])
+        key = self.keys[:, 1:]
+        self.alike = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
+        self._host_row = counts.model.rows("hosts", len(classes), upper=upper)
+        idle = np.flatnonzero(classes.idle)
+        counts.model.add(self._host_row[idle], counts.opened[idle], -1.0)
+        self.pool = PatternPool(counts.model, self._host_row, classes.size, len(grid.sizes))
+
+    def learn(self, placement: Placement) -> None:
+        """Add the patterns that the hosts of a placement hold."""
+        problem = self.counts.problem
+        held = np.zeros((problem.cluster.num_hosts, len(self.grid.sizes)), dtype=np.int64)
+        for _, start in placement.started():
+            groups = problem.classes[start.job_class].choices[start.choice].groups
+            for put in start.puts:
+                held[put.host, groups[put.group].shape] += put.count
+        # A task that stays on a reserved GPU takes more than a pattern may.
+        fits = (held @ self.grid.sizes <= self.grid.free).all(axis=1)
+        hosts = np.flatnonzero(held.any(axis=1) & fits & (self.counts.classes.of_host >= 0))
+        self.add(self.counts.classes.of_host[hosts], held[hosts])
+
+    def improve(self, duals: NDArray[np.float64], sense: str) -> tuple[bool, float]:
+        """Add the best pattern of every class that improves the relaxation.
+
+        Returns whether one was added, and by how much at the most the missing patterns can still
+        improve the relaxation's optimum (Lagrange's bound).
+        """
+        sign = 1.0 if sense == "max" else -1.0
+        price = (-sign * duals[self.counts.task_row]).clip(min=0.0)
+        threshold = TOLERANCE * max(float(price.max(initial=0.0)), 1e-12)
+        gain = np.zeros(len(self._host_row))
+        chosen: list[int] = []
+        cuts: list[Ints] = []
+        for model in np.unique(self._model):
+            mine = np.flatnonzero(self._model == model)
+            best, taken = knapsack(self.grid, price, *self._limits(mine))
+            gain[mine] = best[tuple(self._free[mine].T)] - sign * duals[self._host_row[mine]]
+            for a in mine[gain[mine] > threshold].tolist():
+                found = [self._follow(taken, self._free[a])]
+                if len(self._free) * len(price) <= MAX_OFFERS:
+                    # With few classes an iteration tells little: the best with each shape, too.
+                    mu = float(sign * duals[self._host_row[a]]) + threshold
+                    found += self._with_each(best, taken, price, a, mu)
+                chosen += [a] * len(found)
+                cuts += found
+        added = self.add(np.array(chosen, dtype=np.int64), np.array(cuts, dtype=np.int64))
+        return added, float((gain.clip(min=0.0) * self.counts.classes.size).sum())
+
+    def most_missing(self, y: NDArray[Any]) -> int:
+        """Return exactly how much all patterns together can add at whole-number multipliers."""
+        price = (-y[self.counts.task_row]).clip(min=0)
+        most = int(self._free[:, 0].max(initial=0))
+        if int(price.max(initial=0)) * (most + 1) < 1 << 62:
+            price = price.astype(np.int64)  # as exact, and faster
+        total = 0
+        for model in np.unique(self._model):
+            mine = np.flatnonzero(self._model == model)
+            best, _ = knapsack(self.grid, price, *self._limits(mine))
+            gain = best[tuple(self._free[mine].T)].astype(object) - y[self._host_row[mine]]
+            total += int((gain.clip(min=0) * self.counts.classes.size[mine]).sum())
+        return total
+
+    def _limits(self, mine: Ints) -> tuple[NDArray[np.bool_], Ints]:
+        """Shapes that some of these classes may take, and the most that one of them has free."""
+        return np.any(self._allowed[:, mine], axis=1), np.max(self._free[mine], axis=0)
+
+    def _follow(self, taken: Ints, free: Ints) -> Ints:
+        pattern = np.zeros(len(self.grid.sizes), dtype=np.int64)
+        left = free.copy()
+        while (s := int(taken[tuple(left)])) >= 0:
+            pattern[s] += 1
+            left = left - self.grid.sizes[s]
+        return pattern
+
+    def _with_each(
+        self, best: NDArray[Any], taken: Ints, price: NDArray[Any], a: int, mu: float
+    ) -> list[Ints]:
+        """For each shape the best pattern of a class that holds it, if it is worth more than mu."""
+        found = []
+        for s in np.flatnonzero((price > 0) & self._allowed[:, a]):
+            left = self._free[a] - self.grid.sizes[s]
+            if (left >= 0).all() and best[tuple(left)] + price[s] > mu:
+                found.append(self._follow(taken, left))
+                found[-1][s] += 1
+        return found
+
+    def add(self, kinds: Ints, cuts: Ints) -> bool:
+        """Add patterns (tasks per shape) of these host classes; return whether one is new."""
+        columns, _, cuts = self.pool.append(kinds, cuts)
+        at, s = np.nonzero(cuts)
+        self.counts.model.add(self.counts.task_row[s], columns[at], cuts[at, s])
+        return bool(len(columns))
+
+
+def _allowed_somewhere(problem: Problem, classes: HostClasses) -> NDArray[np.bool_]:
+    """Shapes that may be on some host of each class, (shapes, host classes)."""
+    hosts = np.flatnonzero(classes.of_host >= 0)
+    hosts = hosts[np.argsort(classes.of_host[hosts], kind="stable")]
+    starts = np.flatnonzero(np.diff(classes.of_host[hosts], prepend=-1))
+    allowed: NDArray[np.bool_] = np.logical_or.reduceat(
+        problem.shape_allowed[:, hosts], starts, axis=1
+    )
+    return allowed

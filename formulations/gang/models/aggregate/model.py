@@ -1,0 +1,283 @@
+r"""The count model: how many jobs of each class start, and how many tasks each host class takes.
+
+    y[c,o]  jobs of class c with option o                     sum_o y[c,o] <= jobs of c
+    x[s,a]  tasks of shape s on hosts of class a              sum_a x[s,a]  = tasks that y starts
+    o[a]    empty hosts of class a that become used
+    u[q,d]  gangs of kind q in domain d (gangs.py)            sum_d u[q,d]  = gangs that y starts
+    v[g,p]  GPUs of kind g cut by pattern p (patterns.py, partpatterns.py)
+
+    capacity   sum_s demand[s,r] x[s,a]            <= free[a,r]            per class and resource
+    gpus       sum_s gpus(s) x[s,a] + sum_p v[a,p] <= free whole GPUs of a
+    floor      sum_s floor(gpus(s)/t) x[s,a]       <= hosts of a * floor(whole/t),  t = 2, 4, 8 ...
+    (for classes of empty hosts the right-hand sides grow with o[a])
+    share      tasks of a part on a                <= places that its patterns offer
+    domain     gangs in and below a domain         <= what its hosts hold
+    quota      what a tenant's jobs take           <= what is left of its quota
+    value, entitled, progress   of the jobs of y, less those of all running jobs
+    disruption                  of the jobs that are not in y;   share   sharerows.py
+
+A running job that may move is a job like any other, on hosts that are cleared of all such jobs: to
+keep it is to place it. A class of them has a y for each of a few steps of what stopping them costs.
+
+Exact for GPUs and levels when single-host sizes are powers of two and gangs take whole hosts; in
+CPU, memory and for other sizes a relaxation, since a class knows only sums over its hosts. Every
+placement of the round maps to a point of the model with the same value and opened hosts and at most
+the same spread, so bounds of the model hold for the round.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.models.aggregate.gangs import (
+    GangColumns,
+    Kind,
+    domain_rows,
+    gang_columns,
+    kinds_of,
+)
+from placewright.formulations.gang.models.aggregate.gpu_parts import CountParts
+from placewright.formulations.gang.models.aggregate.host_classes import HostClasses
+from placewright.formulations.gang.models.aggregate.rows import add_sums
+from placewright.formulations.gang.models.aggregate.terms import add_terms
+from placewright.formulations.gang.problem.dominant_shares import TenantShare
+from placewright.formulations.gang.problem.jobs import Group
+from placewright.formulations.gang.problem.problem import Problem
+from placewright.solver import Model
+
+Ints = NDArray[np.int64]
+
+COST_STEPS = 4
+"""Into how many parts the running jobs of a class are cut by what it costs to stop them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """The model and where its variables are.
+
+    Attributes
+    ----------
+    y, y_offer : columns, and the offer of each y
+    y_most, y_cost : most jobs of each y; what stopping one costs at least, 0 for pending jobs
+    x, x_shape, x_class : columns, shape and host class of each x
+    opened : column of o per host class, -1 for classes in use
+    u, gangs : columns of u and what each stands for
+    kinds, kind_of : the gang kinds, and the kind of each group that has one
+    option_row : row per job class, its jobs with any option
+    task_row : row per shape, tasks placed less tasks started
+    gpu_row, share_row : row per host class (-1: none), row per (part, host class)
+    quota_row : row per quota of the problem
+    parts : what shapes ask of shared GPUs
+    """
+
+    problem: Problem
+    classes: HostClasses
+    model: Model
+    y: Ints
+    y_offer: Ints
+    y_most: Ints
+    y_cost: Ints
+    x: Ints
+    x_shape: Ints
+    x_class: Ints
+    opened: Ints
+    u: Ints
+    gangs: GangColumns
+    kinds: list[Kind]
+    kind_of: dict[Group, int]
+    option_row: Ints
+    task_row: Ints
+    gpu_row: Ints
+    share_row: Ints
+    quota_row: Ints
+    parts: CountParts
+
+    def part_of(self, shape: Ints, host_class: Ints) -> Ints:
+        """Return the parts that shapes ask for on hosts of some classes, -1 for whole GPUs."""
+        known, first = np.unique(self.classes.of_host, return_index=True)
+        product = self.problem.cluster.product[first[known >= 0]]
+        parts: Ints = self.parts.of[shape, product[host_class]]
+        return parts
+
+    @property
+    def y_class(self) -> Ints:
+        """Job class of each y."""
+        return self.problem.offers.job_class[self.y_offer]
+
+    @property
+    def y_choice(self) -> Ints:
+        """Choice of each y."""
+        return self.problem.offers.choice[self.y_offer]
+
+    @property
+    def offered(self) -> tuple[Ints, Ints, Ints]:
+        """The columns y, and the job class and choice of each."""
+        return self.y, self.y_class, self.y_choice
+
+    @property
+    def left_out(self) -> tuple[TenantShare, ...]:
+        """The tenants with what jobs hold that are left out: such a job may be kept."""
+        return self.problem.shares_with((self.problem.counts - self.problem.floating).tolist())
+
+    @property
+    def inner(self) -> NDArray[np.bool_]:
+        """Columns of gangs in a domain below the one that they require: only spread needs them."""
+        outermost = np.array([kind.levels[0] for kind in self.kinds], dtype=np.int64)
+        mask = np.zeros(self.model.columns, dtype=np.bool_)
+        mask[self.u] = self.gangs.level > outermost[self.gangs.kind]
+        return mask
+
+
+def build(
+    problem: Problem, classes: HostClasses, room: Ints, whole: Ints, *, sums: bool = True
+) -> Counts:
+    """Append all blocks; `room` (shapes, hosts) and `whole` (hosts,) describe the free hosts.
+
+    Without `sums` the blocks that sum over the hosts of a class are left out, x with them: host
+    patterns (hostpatterns.py) take their place.
+    """
+    model = Model()
+    y_offer, y_most, y_cost = _columns(problem)
+    y = model.variables("y", len(y_offer), upper=y_most)
+    x_shape, x_class = np.nonzero(classes.room if sums else np.zeros_like(classes.room))
+    x = model.variables("x", len(x_shape), upper=classes.room[x_shape, x_class])
+    opened = np.full(len(classes), -1, dtype=np.int64)
+    idle = np.flatnonzero(classes.idle)
+    opened[idle] = model.variables("opened", len(idle), upper=classes.size[idle])
+    kinds, kind_of = kinds_of(problem, room)
+    gangs = gang_columns(problem, kinds)
+    u = model.variables("gang", len(gangs.kind), upper=gangs.most)
+    parts = CountParts.of_problem(problem)
+    counts = Counts(
+        problem,
+        classes,
+        model,
+        y,
+        y_offer,
+        y_most,
+        y_cost,
+        x,
+        x_shape,
+        x_class,
+        opened,
+        u,
+        gangs,
+        kinds,
+        kind_of,
+        np.full(len(problem.classes), -1, dtype=np.int64),
+        np.full(len(problem.shape_gpu), -1, dtype=np.int64),
+        np.full(len(classes), -1, dtype=np.int64),
+        np.full((len(parts), len(classes)), -1, dtype=np.int64),
+        np.full(len(problem.quota), -1, dtype=np.int64),
+        parts,
+    )
+    _one_option(counts)
+    _tasks(counts)
+    _gang_totals(counts)
+    if sums:
+        add_sums(counts)
+    _domains(counts, whole)
+    _quota(counts)
+    _labels(counts)
+    add_terms(counts)
+    return counts
+
+
+def _columns(problem: Problem) -> tuple[Ints, Ints, Ints]:
+    """Offer, most jobs and cost of each y; running jobs of a class by what they cost."""
+    offers = problem.offers
+    pending = np.flatnonzero(problem.pending[offers.job_class])
+    none = np.zeros(len(pending), dtype=np.int64)
+    columns = [np.stack([pending, problem.pending[offers.job_class[pending]], none])]
+    for c, job_class in enumerate(problem.classes):
+        if job_class.running:
+            offer = offers.first[c]
+            costs = sorted(problem.running[j].preempt_cost for j in job_class.jobs)
+            # Any one left out may be the dearest: what is left of the cheapest is a relaxation.
+            steps = np.array_split(np.array(costs[: problem.floating[c]]), COST_STEPS)
+            columns += [
+                np.array([[offer], [len(part)], [int(part[0]) + offers.milli_gpu[offer]]])
+                for part in steps
+                if len(part)
+            ]
+    table = np.concatenate(columns, axis=1)
+    # In order of the classes, the steps of one by cost.
+    table = table[:, np.argsort(table[0], kind="stable")]
+    return table[0], table[1], table[2]
+
+
+def _one_option(m: Counts) -> None:
+    rows = m.model.rows("one option", len(m.problem.classes), upper=m.problem.floating)
+    m.option_row[:] = rows
+    m.model.add(rows[m.y_class], m.y, 1.0)
+
+
+def _tasks(m: Counts) -> None:
+    """Tasks placed = tasks started, per shape."""
+    upper = 0.0 if len(m.x) else np.inf  # a host pattern may hold more than is started
+    rows = m.model.rows("tasks", len(m.problem.shape_gpu), lower=0.0, upper=upper)
+    m.task_row[:] = rows
+    m.model.add(rows[m.x_shape], m.x, 1.0)
+    offers = m.problem.offers
+    which, group = offers.groups_of(m.y_offer)
+    m.model.add(rows[offers.group_shape[group]], m.y[which], -offers.group_count[group])
+
+
+def _gang_totals(m: Counts) -> None:
+    """Gangs placed in domains = gangs started, per kind."""
+    rows = m.model.rows("gangs", len(m.kinds), lower=0.0, upper=0.0)
+    m.model.add(rows[m.gangs.kind], m.u, 1.0)
+    kinds = [m.kind_of.get(group, -1) for group in m.problem.offers.groups]
+    kind_of = np.array(kinds, dtype=np.int64)
+    # Running jobs are of no kind: they may stay where they are.
+    mine = np.flatnonzero(m.problem.pending[m.y_class])
+    which, group = m.problem.offers.groups_of(m.y_offer[mine])
+    bound = np.flatnonzero(kind_of[group] >= 0)
+    m.model.add(rows[kind_of[group[bound]]], m.y[mine[which[bound]]], -1.0)
+
+
+def _domains(m: Counts, whole: Ints) -> None:
+    for capacity, domain, entries, tasks in domain_rows(m.problem, m.kinds, m.gangs, whole):
+        used = np.unique(domain)
+        rows = m.model.rows("domain", len(used), upper=capacity[used])
+        m.model.add(rows[np.searchsorted(used, domain)], m.u[entries], tasks)
+
+
+def _quota(m: Counts) -> None:
+    left = np.array(list(m.problem.quota.values()), dtype=np.float64)
+    keys = list(m.problem.quota)
+    m.quota_row[:] = m.model.rows("quota", len(keys), upper=left, keys=keys)
+    offers = m.problem.offers
+    tenants = np.array([job_class.tenant for job_class in m.problem.classes], dtype=np.int64)
+    owner = tenants[m.y_class]
+    order = np.argsort(owner, kind="stable")
+    begin = np.searchsorted(owner[order], [tenant for tenant, _ in keys])
+    end = np.searchsorted(owner[order], [tenant for tenant, _ in keys], side="right")
+    total = {-1: offers.milli_gpu}
+    for row, (_, resource), a, b in zip(m.quota_row, keys, begin, end, strict=True):
+        if resource not in total:
+            demand = m.problem.shape_demand[offers.group_shape, resource]
+            total[resource] = offers.total(demand)
+        mine = order[a:b]
+        m.model.add(row, m.y[mine], total[resource][m.y_offer[mine]].astype(np.float64))
+
+
+def _labels(m: Counts) -> None:
+    """No more jobs of a label start than domains could have one that comes."""
+    problem = m.problem
+    columns: defaultdict[int, list[int]] = defaultdict(list)
+    for i, (c, o) in enumerate(zip(m.y_class.tolist(), m.y_choice.tolist(), strict=True)):
+        if not problem.classes[c].running:
+            columns[problem.classes[c].choices[o].label].append(i)
+    for number, label in enumerate(problem.labels):
+        mine = columns[number]
+        pinned = {
+            d for job, home in label.homes.items() if job not in problem.running for d in home
+        }
+        free = set(problem.cluster.domain[label.level][problem.open].tolist()) - pinned
+        row = m.model.rows("label", 1, upper=len(free))
+        m.model.add(row[[0] * len(mine)], m.y[mine], 1.0)

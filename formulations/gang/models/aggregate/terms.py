@@ -1,0 +1,62 @@
+"""The terms of the count model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.models.tenant_share_rows import add_shares
+from placewright.formulations.gang.problem.collectives import Speeds, least_time_within
+from placewright.formulations.gang.problem.jobs import Choice
+from placewright.formulations.gang.problem.terms import BOTTLENECK, ENTITLED, PROGRESS, VALUE
+
+if TYPE_CHECKING:
+    from placewright.formulations.gang.models.aggregate.model import Counts
+
+Ints = NDArray[np.int64]
+
+
+def add_terms(m: Counts) -> None:
+    """Append the terms that the model knows; what it has no variables for is not among them."""
+    offers = m.problem.offers
+    running = np.array([k.running for k in m.problem.classes], dtype=np.bool_)[m.y_class]
+    for term, each in (
+        (VALUE, offers.value),
+        (ENTITLED, offers.entitled_value),
+        (PROGRESS, offers.progress),
+    ):
+        worth = each[m.y_offer].astype(np.float64)
+        before = float((worth * m.y_most)[running].sum())
+        m.model.term(term, m.y, worth, sense="max", constant=-before)
+    add_shares(m.model, m.problem, *m.offered, m.left_out)
+    cost = m.y_cost.astype(np.float64)
+    m.model.term("disruption", m.y, -cost, sense="min", constant=float((cost * m.y_most).sum()))
+    m.model.term("spread", m.u, m.gangs.spread, sense="min")
+    if BOTTLENECK in m.problem.terms:
+        m.model.term(BOTTLENECK, m.u, m.gangs.time, sense="min")
+        chosen = [
+            m.problem.classes[c].choices[o] for c, o in zip(m.y_class, m.y_choice, strict=True)
+        ]
+        m.model.term(BOTTLENECK, m.y, _single_times(m, chosen, running), sense="min")
+    idle = m.opened[m.opened >= 0]
+    m.model.term("opened", idle, np.ones(len(idle)), sense="min")
+
+
+def _single_times(m: Counts, chosen: Sequence[Choice], running: NDArray[np.bool_]) -> Ints:
+    """Least time of the collectives inside one task of each pending option."""
+    problem, speeds = m.problem, Speeds.of(m.problem.cluster)
+    host = len(problem.cluster.levels) - 1
+    return np.array(
+        [
+            sum(
+                least_time_within(speeds, group, host, problem.shape_hosts[group.shape])
+                for group in (() if runs else choice.groups)
+                if group.timed and group.count == 1
+            )
+            for choice, runs in zip(chosen, running.tolist(), strict=True)
+        ],
+        dtype=np.int64,
+    )

@@ -1,0 +1,60 @@
+r"""How many tasks of a job a domain has: arrivals and tasks that stay, less those of a kept job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from placewright.formulations.gang.models.host.entries import Ints
+from placewright.formulations.gang.models.host.model import NONE, Exact
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Domains:
+    """A row per domain of what an entry has there.
+
+    Attributes
+    ----------
+    rows : its tasks there, less those of a kept job
+    parts : the domains, ascending
+    most : how many tasks could be there
+    """
+
+    rows: Ints
+    parts: Ints
+    most: Ints
+
+
+def in_domains(
+    m: Exact,
+    entry: int,
+    sets: Sequence[int],
+    domain: np.ndarray,
+    *,
+    lower: float = -np.inf,
+    upper: float = 0.0,
+) -> Domains:
+    """Append a row for each domain that tasks of some sets of an entry may be in.
+
+    `domain` is that of each host of the cluster; `lower` and `upper` bound every row.
+    """
+    mine, stays = np.flatnonzero(np.isin(m.x_set, sets)), np.flatnonzero(np.isin(m.stays.set, sets))
+    hosts = np.append(m.x_host[mine], m.stays.host[stays])
+    room = np.append(m.room[m.x_set[mine], m.x_host[mine]], np.ones(len(stays), dtype=np.int64))
+    parts, part_of = np.unique(domain[m.hosts[hosts]], return_inverse=True)
+    rows = m.model.rows("in domain", len(parts), lower=lower, upper=upper)
+    m.model.add(rows[part_of], np.append(m.x[mine], m.stays.s[stays]), 1.0)
+    if m.kept[entry] != NONE:
+        before = np.bincount(part_of[len(mine) :], minlength=len(parts))
+        there = np.flatnonzero(before)
+        m.model.add(rows[there], m.kept[[entry] * len(there)], -before[there])
+    most = np.bincount(part_of, weights=room, minlength=len(parts)).astype(np.int64)
+    return Domains(rows, parts.astype(np.int64), most)
+
+
+def arrives(m: Exact, entry: int) -> list[tuple[int, float]]:
+    """Return y - k of an entry, 1 if it starts or migrates, as columns and coefficients."""
+    kept = m.kept[entry]
+    return [(int(m.y[entry]), 1.0)] + ([(int(kept), -1.0)] if kept != NONE else [])

@@ -1,0 +1,86 @@
+"""From a point of the host-indexed model to started jobs, on the GPUs that it names."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.models.host.entries import Ints
+from placewright.formulations.gang.models.host.gpus import ANY_FREE, GpuSlots
+from placewright.formulations.gang.models.host.model import Exact
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.jobs import Put
+
+Offers = defaultdict[tuple[int, int], list[int]]
+"""Per host and key of a part the GPUs that have a place for it."""
+
+
+def expand_into(
+    m: Exact, slots: GpuSlots, values: NDArray[np.float64], placement: Placement
+) -> None:
+    """Start in `placement`, which must be as the model was built on, what the values start."""
+    number = np.rint(values).astype(np.int64)
+    staying = _stay(m, number, placement)
+    offers = _offers(m, slots, number, placement)
+    hosts: list[list[int]] = [[] for _ in m.sets]  # one per task
+    for i in np.flatnonzero(number[m.x]):
+        hosts[m.x_set[i]] += [int(m.hosts[m.x_host[i]])] * int(number[m.x[i]])
+    set_of = {(e, k): t for t, task_set in enumerate(m.sets) for e, k, _ in task_set.users}
+    for e, entry in enumerate(m.entries):
+        for _ in range(int(number[m.y[e]])):
+            puts = staying.get(e, [])
+            for k, group in enumerate(m.choice(entry).groups):
+                for _ in range(group.count - sum(put.group == k for put in puts)):
+                    host = hosts[set_of[e, k]].pop()
+                    puts.append(_put(m, slots, placement, group.shape, k, host, offers))
+            placement.start(entry.job_class, entry.choice, puts, entry.job)
+
+
+def _stay(m: Exact, number: Ints, placement: Placement) -> dict[int, list[Put]]:
+    """Hold the places that running jobs keep; per entry what they are."""
+    staying: defaultdict[int, list[Put]] = defaultdict(list)
+    for p in np.flatnonzero(number[m.stays.s]).tolist():
+        e, (_, group, _) = int(m.stays.entry[p]), m.sets[m.stays.set[p]].users[0]
+        host, gpus = int(m.hosts[m.stays.host[p]]), m.stays.gpus[p]
+        placement.hold(m.sets[m.stays.set[p]].shape, host, gpus, m.stays.slot[p])
+        staying[e].append(Put(group, host, 1, gpus, True, m.stays.slot[p]))
+    return staying
+
+
+def _offers(m: Exact, slots: GpuSlots, number: Ints, placement: Placement) -> Offers:
+    offers: Offers = defaultdict(list)
+    free: dict[int, list[int]] = {}
+    gpu_of: dict[int, int] = {}
+    for i in np.flatnonzero(number[slots.b]).tolist():
+        slot = int(slots.b_slot[i])
+        host = int(m.hosts[slots.host[slot]])
+        if slot not in gpu_of:
+            gpu_of[slot] = int(slots.gpu[slot])
+            if gpu_of[slot] == ANY_FREE:
+                if host not in free:
+                    named = set(slots.gpu[slots.host == slots.host[slot]].tolist())
+                    free[host] = [g for g in placement.free_gpus(host) if g not in named]
+                gpu_of[slot] = free[host].pop(0)
+        key = (host, int(slots.b_key[i]))
+        offers[key] += [gpu_of[slot]] * int(number[slots.b[i]])
+    return offers
+
+
+def _put(
+    m: Exact,
+    slots: GpuSlots,
+    placement: Placement,
+    shape: int,
+    group: int,
+    host: int,
+    offers: Offers,
+) -> Put:
+    problem = placement.problem
+    if not problem.shared[shape]:
+        return Put(group, host, 1, placement.put(shape, host))
+    gpu = offers[host, slots.parts.key(m, shape, host)].pop()
+    placement.hold(shape, host, (gpu,))
+    placement.arrivals[host, problem.shape_rank[shape]] += 1
+    return Put(group, host, 1, (gpu,))

@@ -1,0 +1,261 @@
+r"""The variables and constraint blocks of the host-indexed model.
+
+    y[j]       jobs of entry j that run afterwards
+    x[t,h]     tasks of set t that arrive on host h       sum_h x[t,h] + sum_p s[p] = n y   (gang)
+    s[p]       a running task stays in its place p
+    k[j]       a running job is kept: all tasks stay      k[j] <= s[p]
+    capacity   sum_t demand[t,r] x[t,h] + sum_p demand[p,r] s[p] <= free[h,r]
+    GPUs       gpus.py: w, b;   terms: terms.py, levels.py, moves.py
+    quota      what a tenant's jobs hold <= what they may
+    victims    preemption.py
+
+Every placement of the round is a point of the model and every point a placement: it is exact.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.models.host.entries import Entry, Ints, TaskSet, entries_of, tied
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.jobs import ANY, Choice
+from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.gang.problem.task_mix import STRANDED, Mix
+from placewright.solver import Model
+
+NONE = -1
+Moves = Literal["placed", "none", "away"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Stays:
+    """The places of the running jobs of a model, in the order of their entries.
+
+    Attributes
+    ----------
+    s : a column per place
+    entry, set, host : entry, task set and host (position in the model) of each place
+    gpus : GPUs of each place
+    slot : start of each place's MIG slice
+    usable : how many of those are not reserved
+    """
+
+    s: Ints
+    entry: Ints
+    set: Ints
+    host: Ints
+    gpus: list[tuple[int, ...]]
+    slot: list[int | None]
+    usable: Ints
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Exact:
+    """The model of some jobs on some hosts, and where its variables are.
+
+    Attributes
+    ----------
+    hosts : the hosts of the model; below, a host is a position in this array
+    room : (sets, hosts), how many tasks of a set fit a host alone
+    y : a column per entry
+    kept : a column per entry, `NONE` for pending jobs
+    x, x_set, x_host : columns, task set and host of each x
+    stays : the places of running jobs
+    away, away_set : columns of running tasks that move, wherever that may be, and their task sets
+    """
+
+    problem: Problem
+    placement: Placement
+    hosts: Ints
+    model: Model
+    entries: list[Entry]
+    sets: list[TaskSet]
+    room: Ints
+    y: Ints
+    kept: Ints
+    x: Ints
+    x_set: Ints
+    x_host: Ints
+    stays: Stays
+    away: Ints
+    away_set: Ints
+
+    @property
+    def offered(self) -> tuple[Ints, Ints, Ints]:
+        """The columns y, and the job class and choice of each."""
+        entries = [(entry.job_class, entry.choice) for entry in self.entries]
+        job_class, choice = np.array(entries, dtype=np.int64).reshape(-1, 2).T
+        return self.y, job_class, choice
+
+    @property
+    def set_shape(self) -> Ints:
+        """Shape of each task set."""
+        return np.array([s.shape for s in self.sets], dtype=np.int64)
+
+    @property
+    def x_shape(self) -> Ints:
+        """Shape of each x."""
+        return self.set_shape[self.x_set]
+
+    @property
+    def stay_shape(self) -> Ints:
+        """Shape of each place of a running job."""
+        return self.set_shape[self.stays.set]
+
+    def choice(self, entry: Entry) -> Choice:
+        """Return the option that an entry starts."""
+        return self.problem.classes[entry.job_class].choices[entry.choice]
+
+
+def size_of(problem: Problem) -> int:
+    """Return about how many variables the model of the whole round has."""
+    hosts: list[int] = problem.shape_hosts.sum(axis=1).tolist()
+    levels, pairs = len(problem.cluster.levels), "proximity" in problem.terms
+    together: set[int] = set()
+    apart = 0
+    for job_class in problem.classes:
+        for choice in job_class.choices:
+            if job_class.running or tied(problem, choice):
+                for group in choice.groups:
+                    times = levels if pairs or group.timed else 1
+                    apart += len(job_class.jobs) * hosts[group.shape] * times
+            else:
+                together.update([group.shape for group in choice.groups])
+    kinds = len(Mix.of(problem).weight) if STRANDED in problem.terms else 0
+    return sum(hosts[shape] for shape in together) + apart + int(problem.open.sum()) * kinds
+
+
+def build(
+    problem: Problem,
+    placement: Placement,
+    hosts: Ints,
+    numbers: Ints,
+    running: Sequence[int] = (),
+    moves: Moves = "placed",
+    *,
+    apart: bool = False,
+) -> Exact:
+    """Model jobs on what `placement` leaves free on `hosts`.
+
+    `numbers` of pending jobs per class, and the `running` jobs, which must be stopped in the
+    placement and have all their places on the hosts. `moves` says where the tasks of these may
+    arrive: where there is room ("placed"), nowhere ("none"), or anywhere and without taking room
+    ("away", a relaxation). `apart`: pending jobs of a class are told apart, too. ValueError if a
+    running job is not stopped, or has a place elsewhere.
+    """
+    if any(placement.runs(job) for job in running):
+        raise ValueError("a running job was not stopped: what it holds would count twice")
+    model = Model()
+    entries, sets = entries_of(problem, numbers, running, apart=apart)
+    room = np.zeros((len(sets), len(hosts)), dtype=np.int64)
+    for t, task_set in enumerate(sets):
+        tasks = sum(n * entries[e].most for e, _, n in task_set.users)
+        if moves == "placed" or entries[task_set.users[0][0]].job == ANY:
+            room[t] = np.minimum(placement.fits(task_set.shape)[hosts], tasks)
+    x_set, x_host = np.nonzero(room)
+    y = model.variables("y", len(entries), upper=[e.most for e in entries])
+    x = model.variables("x", len(x_set), upper=room[x_set, x_host])
+    moving = np.flatnonzero([e.job != ANY for e in entries])
+    kept = np.full(len(entries), NONE, dtype=np.int64)
+    kept[moving] = model.variables("kept", len(moving), upper=1)
+    stays = _stays(problem, model, hosts, entries, sets)
+    away_set = np.unique(stays.set) if moves == "away" else np.zeros(0, dtype=np.int64)
+    away = model.variables("away", len(away_set), upper=np.bincount(stays.set)[away_set])
+    exact = Exact(
+        problem, placement, hosts, model, entries, sets, room, y, kept, x, x_set, x_host,
+        stays, away, away_set,
+    )  # fmt: skip
+    limit = numbers.copy()
+    np.add.at(limit, [problem.running[job].job_class for job in running], 1)
+    _one_option(exact, limit)
+    _gang(exact)
+    _kept(exact)
+    _capacity(exact)
+    _quota(exact)
+    return exact
+
+
+def _stays(
+    problem: Problem, model: Model, hosts: Ints, entries: list[Entry], sets: list[TaskSet]
+) -> Stays:
+    set_of = {(e, k): t for t, task_set in enumerate(sets) for e, k, _ in task_set.users}
+    at = np.full(problem.cluster.num_hosts, NONE, dtype=np.int64)
+    at[hosts] = np.arange(len(hosts))
+    places = [
+        (e, set_of[e, put.group], int(at[put.host]), put.gpus, put.slot)
+        for e, entry in enumerate(entries)
+        if entry.job != ANY
+        for put in problem.running[entry.job].puts
+    ]
+    if any(host == NONE for _, _, host, _, _ in places):
+        raise ValueError("a running job has a place on a host that the model lacks")
+    start = problem.cluster.gpu_start
+    usable = [
+        int(problem.usable[int(start[hosts[h]]) + np.array(gpus, dtype=np.int64)].sum())
+        for _, _, h, gpus, _ in places
+    ]
+    entry_of, set_, host = (np.array([p[i] for p in places], dtype=np.int64) for i in range(3))
+    return Stays(
+        model.variables("stays", len(places), upper=1),
+        entry_of,
+        set_,
+        host,
+        [p[3] for p in places],
+        [p[4] for p in places],
+        np.array(usable, dtype=np.int64),
+    )
+
+
+def _one_option(m: Exact, numbers: Ints) -> None:
+    """At most one option per job, and no more jobs of a class than there are."""
+    rows = m.model.rows("one option", len(numbers), upper=numbers)
+    m.model.add(rows[[e.job_class for e in m.entries]], m.y, 1.0)
+
+
+def _gang(m: Exact) -> None:
+    """All tasks of a job, or none."""
+    rows = m.model.rows("gang", len(m.sets), lower=0.0, upper=0.0)
+    m.model.add(rows[m.x_set], m.x, 1.0)
+    m.model.add(rows[m.stays.set], m.stays.s, 1.0)
+    m.model.add(rows[m.away_set], m.away, 1.0)
+    users = [(t, e, n) for t, task_set in enumerate(m.sets) for e, _, n in task_set.users]
+    t, e, n = np.array(users, dtype=np.int64).reshape(-1, 3).T
+    m.model.add(rows[t], m.y[e], -n)
+
+
+def _kept(m: Exact) -> None:
+    """Tie k: a kept job's tasks all stay, and no other job's task stays on a host that failed."""
+    failed = ~m.problem.state.healthy[m.hosts[m.stays.host]]
+    rows = m.model.rows("kept", len(failed), lower=np.where(failed, 0.0, -np.inf), upper=0.0)
+    m.model.add(rows, m.kept[m.stays.entry], 1.0)
+    m.model.add(rows, m.stays.s, -1.0)
+
+
+def _capacity(m: Exact) -> None:
+    for r in range(m.problem.shape_demand.shape[1]):
+        rows = m.model.rows("capacity", len(m.hosts), upper=m.placement.free[m.hosts, r])
+        m.model.add(rows[m.x_host], m.x, m.problem.shape_demand[m.x_shape, r])
+        m.model.add(rows[m.stays.host], m.stays.s, m.problem.shape_demand[m.stay_shape, r])
+
+
+def _quota(m: Exact) -> None:
+    of_tenant: defaultdict[int, list[int]] = defaultdict(list)
+    for i, entry in enumerate(m.entries):
+        of_tenant[m.problem.classes[entry.job_class].tenant].append(i)
+    left = m.placement.quota_left()
+    rows = m.model.rows("quota", len(left), upper=list(left.values()), keys=list(left))
+    for row, (tenant, resource) in zip(rows, left, strict=True):
+        mine = of_tenant[tenant]
+        demand = [m.problem.demand_of(m.choice(m.entries[i]), resource) for i in mine]
+        m.model.add(row, m.y[mine], np.array(demand, dtype=np.float64))
+
+
+def milli_each(m: Exact) -> NDArray[np.int64]:
+    """Return the milli-GPU of the task in each place of a running job."""
+    return m.problem.shape_gpu[m.stay_shape]

@@ -1,0 +1,73 @@
+"""A whole round solved exactly, term by term."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.models.host.expand import expand_into
+from placewright.formulations.gang.models.host.fragmentation import add_stranded
+from placewright.formulations.gang.models.host.gpus import add_gpus
+from placewright.formulations.gang.models.host.model import build
+from placewright.formulations.gang.models.host.preemption import add_preemption
+from placewright.formulations.gang.models.host.terms import add_terms
+from placewright.formulations.gang.models.tenant_share_rows import raised
+from placewright.formulations.gang.placement.assignment import candidate
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.gang.problem.task_mix import STRANDED
+from placewright.formulations.session import HOLD_SLACK, Bound, Candidate, Session
+from placewright.solver import certified_bound, multipliers
+
+
+def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
+    """Yield, per term, its bound and the plan; the next term holds it at what the plan has.
+
+    If the first term is proven already, the second is the first to be solved.
+    """
+    first = problem.terms[0]
+    holds: list[tuple[str, int]] = []
+    if session.best is not None and session.settled(session.best[first]):
+        holds.append((first, session.best[first]))
+    left = problem.terms[len(holds) :]
+    if not left:
+        return
+    everywhere = np.arange(problem.cluster.num_hosts)
+    cleared = Placement(problem, cleared=True)
+    exact = build(problem, cleared, everywhere, problem.pending, list(problem.running))
+    slots = add_gpus(exact)
+    add_preemption(exact)
+    add_terms(exact)
+    if STRANDED in problem.terms:
+        add_stranded(exact, slots)
+    for term, value in holds:
+        exact.model.hold(term, value, HOLD_SLACK)
+    start: NDArray[np.float64] | None = None
+    for term in left:
+        # Proving the first term counts most; what it leaves is for the others.
+        arrays = exact.model.arrays(term, relax=True)
+        relaxed = session.optimise(arrays, share=0.2)
+        if relaxed is not None and relaxed.row_duals is not None:
+            certified = certified_bound(arrays, multipliers(arrays, relaxed.row_duals))
+            if certified is not None:
+                yield Bound(term, problem.certified(term, certified), tuple(holds), certified=True)
+        arrays = exact.model.arrays(term)
+        outcome = session.optimise(arrays, share=0.7, gap=0.0, start=start)
+        if outcome is None:
+            return
+        if outcome.bound is not None:
+            yield Bound(term, problem.rounded(term, outcome.bound), tuple(holds))
+        if outcome.values is None or outcome.objective is None:
+            return
+        start = outcome.values
+        placement = Placement(problem, cleared=True)
+        expand_into(exact, slots, start, placement)
+        yield candidate(placement, "exact")
+        if problem.shares:
+            start = raised(exact.model, problem, *exact.offered, problem.shares, start)
+        # By now the best plan is no worse than this one; bounds hold for the best.
+        held = round(outcome.objective) if session.best is None else session.best[term]
+        exact.model.hold(term, held, HOLD_SLACK)
+        holds.append((term, held))

@@ -1,0 +1,116 @@
+r"""Rows of options whose groups are tied: slices, failure domains, joint levels, anti-affinity.
+
+"Tasks in d" are those of a set that arrive or stay in domain d, less those of a kept job.
+
+slices   tasks of t in d  =  size m[t,d]                          d of the slices' level
+         s[p] - k <= g[i,d]        p of slice i in d;             sum_d g[i,d] <= 1
+         sum_i g[i,d] <= m[t,d]    whose tasks stay is known, which the others are is free
+apart    tasks of t in d  <=  most                                d of the level
+joint    tasks of all sets of entry j in d  <=  most Z[j,d],      sum_d Z[j,d] <= y[j] - k[j]
+labels   x[t,h] <= room Q[j,d]     h in d;    sum_j Q[j,d] <= 1,
+         Q[j,d] + s[p] <= 1        p of another job in d
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+
+from placewright.formulations.gang.models.host.domain_rows import arrives, in_domains
+from placewright.formulations.gang.models.host.entries import Ints
+from placewright.formulations.gang.models.host.model import NONE, Exact
+from placewright.formulations.gang.problem.jobs import ANY, NO_LABEL, NO_LEVEL, Slices
+
+
+def add_arrangement(m: Exact) -> None:
+    """Append the rows of all entries that are tied."""
+    sets_of: defaultdict[int, list[int]] = defaultdict(list)
+    for t, task_set in enumerate(m.sets):
+        if task_set.group is not None:
+            sets_of[task_set.users[0][0]].append(t)
+    by_label: defaultdict[int, list[int]] = defaultdict(list)
+    domain = m.problem.cluster.domain
+    for e, entry in enumerate(m.entries):
+        choice = m.choice(entry)
+        if choice.label != NO_LABEL:
+            by_label[choice.label].append(e)
+        if choice.joint != NO_LEVEL:
+            _joint(m, e, sets_of[e], choice.joint)
+        for t in sets_of[e]:
+            group = m.sets[t].group
+            if group is not None and group.slices is not None:
+                _slices(m, e, t, group.slices)
+            if group is not None and group.apart is not None:
+                in_domains(m, e, [t], domain[group.apart.level], upper=group.apart.most)
+    for label, entries in by_label.items():
+        _keep_apart(m, label, entries, sets_of)
+
+
+def _joint(m: Exact, entry: int, sets: list[int], level: int) -> None:
+    """All tasks of a job in one domain."""
+    total = sum(n for t in sets for _, _, n in m.sets[t].users)
+    found = in_domains(m, entry, sets, m.problem.cluster.domain[level])
+    chosen = m.model.variables("joint", len(found.parts), upper=1)
+    m.model.add(found.rows, chosen, -float(total))
+    row = m.model.rows("joint", 1, upper=0.0)
+    m.model.add(row[[0] * len(chosen)], chosen, 1.0)
+    for column, sign in arrives(m, entry):
+        m.model.add(row, [column], [-sign])
+
+
+def _slices(m: Exact, entry: int, t: int, slices: Slices) -> None:
+    """Whole slices in each domain, of which those with tasks that stay are known."""
+    count = m.sets[t].users[0][2]
+    domain = m.problem.cluster.domain[slices.level]
+    found = in_domains(m, entry, [t], domain, lower=0.0)
+    number = m.model.variables("slices", len(found.parts), upper=count // slices.size)
+    m.model.add(found.rows, number, -float(slices.size))
+    job = m.entries[entry].job
+    if job == ANY:
+        return
+    _, group, _ = m.sets[t].users[0]
+    index = [i for g, i, _, _ in m.problem.running[job].places if g == group]
+    stays = np.flatnonzero(m.stays.set == t)
+    there = domain[m.hosts[m.stays.host[stays]]].tolist()
+    pairs = list(zip((i // slices.size for i in index), there, strict=True))
+    known = sorted(set(pairs))
+    g = m.model.variables("staying slice", len(known), upper=1)
+    of_pair = [known.index(pair) for pair in pairs]
+    rows = m.model.rows("staying slice", len(stays), upper=0.0)
+    m.model.add(rows, m.stays.s[stays], 1.0)
+    m.model.add(rows, m.kept[[entry] * len(stays)], -1.0)
+    m.model.add(rows, g[of_pair], -1.0)
+    each, of_slice = np.unique([i for i, _ in known], return_inverse=True)
+    m.model.add(m.model.rows("staying slice", len(each), upper=1.0)[of_slice], g, 1.0)
+    rows = m.model.rows("staying slice", len(found.parts), upper=0.0)
+    m.model.add(rows, number, -1.0)
+    m.model.add(rows[np.searchsorted(found.parts, [d for _, d in known])], g, 1.0)
+
+
+def _keep_apart(m: Exact, label: int, entries: list[int], sets_of: dict[int, list[int]]) -> None:
+    """No arrival of a job in a domain where another job of the label has a task."""
+    level, homes = m.problem.labels[label].level, m.problem.labels[label].homes
+    domain = m.problem.cluster.domain[level][m.hosts]
+    mine = {m.entries[e].job for e in entries}
+    fixed = {d for job, home in homes.items() if job not in mine for d in home}
+    number = len(m.problem.cluster.names[level])
+    one = m.model.rows("label", number, upper=np.array([d not in fixed for d in range(number)]))
+    comes: dict[int, Ints] = {}
+    for e in entries:
+        at = np.flatnonzero(np.isin(m.x_set, sets_of[e]))
+        parts, part_of = np.unique(domain[m.x_host[at]], return_inverse=True)
+        q = m.model.variables("comes", len(parts), upper=1)
+        rows = m.model.rows("comes", len(at), upper=0.0)
+        m.model.add(rows, m.x[at], 1.0)
+        m.model.add(rows, q[part_of], -m.room[m.x_set[at], m.x_host[at]].astype(np.float64))
+        m.model.add(one[parts], q, 1.0)
+        comes[e] = np.full(number, NONE, dtype=np.int64)
+        comes[e][parts] = q
+    for p in np.flatnonzero(np.isin(m.stays.entry, entries)).tolist():
+        d = int(domain[m.stays.host[p]])
+        others = [int(comes[e][d]) for e in entries if e != m.stays.entry[p]]
+        others = [column for column in others if column != NONE]
+        rows = m.model.rows("label", len(others), upper=1.0)
+        m.model.add(rows, others, 1.0)
+        m.model.add(rows, m.stays.s[[p] * len(others)], 1.0)

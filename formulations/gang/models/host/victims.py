@@ -1,0 +1,121 @@
+"""Who stops so that the pending jobs start, on rounds too large for all that may move.
+
+Two host-indexed models without arrivals of running jobs, which are most of the exact model:
+
+    stays or stops   every running job is kept or preempted: a restriction, so a point is a plan
+    moves anywhere   what moves takes no room: a relaxation, so its optimum bounds `disruption`
+
+They apply where few jobs are pending, and `value` and then `disruption` are what counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.models.host.entries import entries_of
+from placewright.formulations.gang.models.host.expand import expand_into
+from placewright.formulations.gang.models.host.gpus import add_gpus
+from placewright.formulations.gang.models.host.model import Exact, Moves, build
+from placewright.formulations.gang.models.host.move_terms import add_disruption
+from placewright.formulations.gang.models.host.preemption import add_preemption
+from placewright.formulations.gang.models.host.terms import add_terms, add_value
+from placewright.formulations.gang.placement.assignment import candidate
+from placewright.formulations.gang.placement.fair_share import fill
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.gang.problem.terms import SENSE, VALUE
+from placewright.formulations.session import HOLD_SLACK, Bound, Candidate, Session, tighter
+from placewright.solver import certified_bound, multipliers
+
+DISRUPTION = "disruption"
+MAX_PENDING = 32
+"""Most pending jobs: with many, who stops for whom is settled by counting."""
+
+MAX_CELLS = 20_000
+"""Most pairs of a pending task set and a host, and places of running jobs, together."""
+
+SECONDS = 5.0
+"""Most time of one search."""
+
+
+def stop_for_pending(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
+    """Yield plans in which running jobs stay or stop, and what `disruption` is at least."""
+    if problem.terms[:2] != (VALUE, DISRUPTION) or problem.pending.sum() > MAX_PENDING:
+        return
+    if _size(problem) > MAX_CELLS:
+        return
+    least: float | None = None
+    if session.best is not None and session.settled(session.best[VALUE]):
+        least = yield from _anywhere(problem, session, session.best[VALUE])
+    if session.best is not None and least == session.best[DISRUPTION]:
+        return
+    known = None if session.best is None else session.best[VALUE]
+    yield from _stay_or_stop(problem, session)
+    if session.best is not None and (least is None or session.best[VALUE] != known):
+        yield from _anywhere(problem, session, session.best[VALUE])
+
+
+def _size(problem: Problem) -> int:
+    hosts = problem.shape_hosts.sum(axis=1)
+    _, sets = entries_of(problem, problem.pending)
+    return int(sum(hosts[s.shape] for s in sets)) + len(problem.places)
+
+
+def _model(problem: Problem, moves: Moves) -> Exact:
+    cleared = Placement(problem, cleared=True)
+    everywhere = np.arange(problem.cluster.num_hosts)
+    return build(problem, cleared, everywhere, problem.pending, list(problem.running), moves)
+
+
+def _stay_or_stop(problem: Problem, session: Session) -> Iterator[Candidate]:
+    exact = _model(problem, "none")
+    slots = add_gpus(exact)
+    add_preemption(exact)
+    add_terms(exact)
+    start: NDArray[np.float64] | None = None
+    for term in (VALUE, DISRUPTION):
+        outcome = session.optimise(
+            exact.model.arrays(term), share=0.3, most=SECONDS, gap=0.0, start=start
+        )
+        if outcome is None or outcome.values is None or outcome.objective is None:
+            break
+        start = outcome.values
+        exact.model.hold(term, round(outcome.objective), HOLD_SLACK)
+    if start is None:
+        return
+    placement = Placement(problem, cleared=True)
+    expand_into(exact, slots, start, placement)
+    yield candidate(placement, "stopping")
+    # Some of those that stop may find room elsewhere.
+    fill(placement)
+    yield candidate(placement, "stopping")
+
+
+def _anywhere(
+    problem: Problem, session: Session, value: int
+) -> Generator[Bound, None, float | None]:
+    """Bound `disruption` among plans that are worth `value`; return the tightest bound."""
+    exact = _model(problem, "away")
+    add_gpus(exact)
+    add_preemption(exact)
+    add_value(exact)
+    add_disruption(exact)
+    exact.model.hold(VALUE, value, HOLD_SLACK)
+    holds = ((VALUE, value),)
+    arrays = exact.model.arrays(DISRUPTION, relax=True)
+    least: float | None = None
+    relaxed = session.optimise(arrays, share=0.3)
+    if relaxed is not None and relaxed.row_duals is not None:
+        certified = certified_bound(arrays, multipliers(arrays, relaxed.row_duals))
+        if certified is not None:
+            least = problem.certified(DISRUPTION, certified)
+            yield Bound(DISRUPTION, least, holds, certified=True)
+    outcome = session.optimise(exact.model.arrays(DISRUPTION), share=0.3, most=SECONDS, gap=0.0)
+    if outcome is not None and outcome.bound is not None:
+        claimed = problem.rounded(DISRUPTION, outcome.bound)
+        least = tighter(least, claimed, SENSE[DISRUPTION])
+        yield Bound(DISRUPTION, claimed, holds)
+    return least

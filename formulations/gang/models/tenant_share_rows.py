@@ -1,0 +1,217 @@
+r"""The shares of tenants and their ordered sums as rows, for every model that counts jobs.
+
+    y[c,o]    jobs of a class that hold something afterwards, with an option
+    s[i]      share of tenant i, in units of 1 / SCALE        0 <= s[i] <= most[i]
+    b[i,r]    resource r is dominant                          sum_r b[i,r] = 1
+    r[k]      the k-th smallest share;    d[i,k] >= r[k] - s[i],  d >= 0
+
+    share     s[i] <= SCALE (held[i,r] + sum_y demand[r] y) / per[i,r]  +  most[i] (1 - b[i,r])
+    sum       s[i] <= SCALE (max_r held[i,r] / per[i,r]  +  sum_y max_r (demand[r] / per[i,r]) y)
+    theta_k   k r[k] - sum_i d[i,k]      is at most the sum of the k smallest s, and reaches it
+
+A tenant whose jobs all have the same dominant resource needs no b. The rows `sum` are implied by
+the others for whole numbers; the linear relaxation would be weak without them.
+
+Rows are written in whole numbers. Where their common denominator is beyond `MOST_EXACT`, each job
+counts with its share rounded up to 1 / `FINE` of a unit: still a relaxation, and a unit too much
+for a tenant of thousands of jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import gcd
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.problem.dominant_shares import (
+    SCALE,
+    SHARE_TERMS,
+    TenantShare,
+    number_of,
+)
+from placewright.formulations.gang.problem.problem import Problem
+from placewright.solver import Model
+
+Ints = NDArray[np.int64]
+
+_SHARE, _DOMINANT, _ORDERED, _SHORT = "share", "dominant", "ordered", "short"
+"""The blocks of s, b, r and d."""
+
+FINE = 10_000
+MOST_EXACT = 100_000
+"""Solvers take a number within 1e-6 of a whole one for it; multiples of 1e-5 are told apart."""
+
+
+def add_shares(
+    model: Model,
+    problem: Problem,
+    y: Ints,
+    y_class: Ints,
+    y_choice: Ints,
+    shares: tuple[TenantShare, ...],
+) -> None:
+    """Append the share terms of the policy.
+
+    Parameters
+    ----------
+    y, y_class, y_choice
+        Columns, and the job class and choice of each, shape (columns,).
+    shares
+        The tenants that count, holding what no y says.
+    """
+    terms = [term for term in problem.terms if term in SHARE_TERMS]
+    if not terms:
+        return
+    most = [t.most for t in problem.shares_with(problem.counts.tolist())]
+    s = model.variables(_SHARE, len(shares), upper=most)
+    tenant = np.array([c.tenant for c in problem.classes], dtype=np.int64)[y_class]
+    order = np.argsort(tenant, kind="stable")
+    begin = np.searchsorted(tenant[order], [share.tenant for share in shares])
+    end = np.searchsorted(tenant[order], [share.tenant for share in shares], side="right")
+    rows = _Rows()
+    for i, share in enumerate(shares):
+        mine = order[begin[i] : end[i]]
+        pairs = list(zip(y_class[mine].tolist(), y_choice[mine].tolist(), strict=True))
+        _share_rows(model, problem, share, int(s[i]), most[i], y[mine], pairs, rows)
+    rows.append_to(model)
+    for term in terms:
+        _ordered(model, term, number_of(term, len(shares)), s, max(most, default=0))
+
+
+def raised(
+    model: Model,
+    problem: Problem,
+    y: Ints,
+    y_class: Ints,
+    y_choice: Ints,
+    shares: tuple[TenantShare, ...],
+    point: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Return a point with the same y, and the shares and ordered sums that it really has.
+
+    What no term has asked for yet is anything that the rows allow; a search that starts there would
+    have to find out. Parameters as for `add_shares`.
+    """
+    found = point.copy()
+    held = {share.tenant: share for share in shares}
+    for c, o, n in zip(y_class.tolist(), y_choice.tolist(), point[y], strict=True):
+        job_class = problem.classes[c]
+        if job_class.tenant in held and (number := round(n)):
+            amounts = problem.amounts_of(job_class.choices[o])
+            mine = {r: number * amount for r, amount in amounts.items()}
+            held[job_class.tenant] = held[job_class.tenant].holding(mine)
+    of = {tenant: share.by_resource for tenant, share in held.items()}
+    s = np.array([max(of[share.tenant].values(), default=0) for share in shares])
+    for block in model.variable_blocks:
+        columns = slice(block.start, block.start + block.size)
+        if not block.size:
+            continue
+        if block.name == _SHARE:
+            found[columns] = s
+        elif block.name == _DOMINANT:
+            pairs = cast(list[tuple[int, int]], block.keys)
+            each = np.array([of[tenant][r] for tenant, r in pairs])
+            found[columns] = np.arange(len(pairs)) == each.argmax()
+        elif block.name in (_ORDERED, _SHORT):
+            least = np.sort(s)[cast(list[int], block.keys)[0] - 1]
+            found[columns] = least if block.name == _ORDERED else np.maximum(least - s, 0)
+    return found
+
+
+class _Rows:
+    """Rows of the block `share`, put together to be appended at once: tenants may be many."""
+
+    def __init__(self) -> None:
+        self._upper: list[int] = []
+        self._row: list[Ints] = [np.zeros(0, dtype=np.int64)]
+        self._column: list[Ints] = [np.zeros(0, dtype=np.int64)]
+        self._value: list[NDArray[np.float64]] = [np.zeros(0)]
+
+    def add(self, upper: int, columns: Ints, values: list[int]) -> None:
+        """Put in one row."""
+        self._row.append(np.full(len(columns), len(self._upper)))
+        self._column.append(columns)
+        self._value.append(np.array(values, dtype=np.float64))
+        self._upper.append(upper)
+
+    def append_to(self, model: Model) -> None:
+        """Append all rows."""
+        rows = model.rows("share", len(self._upper), upper=self._upper)
+        columns, values = np.concatenate(self._column), np.concatenate(self._value)
+        model.add(rows[np.concatenate(self._row)], columns, values)
+
+
+def _share_rows(
+    model: Model,
+    problem: Problem,
+    share: TenantShare,
+    s: int,
+    most: int,
+    y: Ints,
+    pairs: list[tuple[int, int]],
+    rows: _Rows,
+) -> None:
+    """Bound a tenant's share by what it holds of the resource that is dominant."""
+    amounts = {
+        (c, o): problem.amounts_of(problem.classes[c].choices[o]) for c, o in dict.fromkeys(pairs)
+    }
+    dominant = _dominant(share, [*amounts.values(), dict(share.held)])
+    b = np.zeros(0, dtype=np.int64)
+    if len(dominant) > 1:
+        keys = [(share.tenant, r) for r in dominant]
+        b = model.variables(_DOMINANT, len(keys), upper=1, keys=keys)
+        model.add(model.rows("one dominant", 1, lower=1.0, upper=1.0), b, 1.0)
+        most_of = {
+            pair: max(_fine(share, mine, r) for r in dominant) for pair, mine in amounts.items()
+        }
+        row = model.rows("sum", 1, upper=max(_fine(share, share.held, r) for r in dominant))
+        model.add(row, [s], FINE)
+        model.add(row, y, -np.array([most_of[pair] for pair in pairs], dtype=np.float64))
+    for number, r in enumerate(dominant):
+        unit = gcd(share.per[r], *(SCALE * mine[r] for mine in amounts.values()))
+        if share.per[r] <= MOST_EXACT * unit:
+            each, held = share.per[r] // unit, SCALE * share.held[r] // unit
+            demand = {pair: SCALE * mine[r] // unit for pair, mine in amounts.items()}
+        else:
+            each, held = FINE, _fine(share, share.held, r)
+            demand = {pair: _fine(share, mine, r) for pair, mine in amounts.items()}
+        free = each * most if len(b) else 0
+        values = [each, *(-demand[pair] for pair in pairs), *([free] if len(b) else [])]
+        rows.add(held + free, np.concatenate([[s], y, b[number : number + 1]]), values)
+
+
+def _fine(share: TenantShare, amounts: Mapping[int, int], resource: int) -> int:
+    """Return the share of an amount in units of 1 / (SCALE * FINE), rounded up."""
+    return -(-FINE * SCALE * amounts[resource] // share.per[resource])
+
+
+def _dominant(share: TenantShare, amounts: list[dict[int, int]]) -> list[int]:
+    """Return the resources that may be dominant: of those that always come out equal, the first."""
+
+    def no_more(r: int, q: int) -> bool:
+        return all(mine[r] * share.per[q] <= mine[q] * share.per[r] for mine in amounts)
+
+    return [
+        r
+        for r in share.per
+        if not any(q != r and no_more(r, q) and (q < r or not no_more(q, r)) for q in share.per)
+    ]
+
+
+def _ordered(model: Model, term: str, number: int, s: Ints, most: int) -> None:
+    """Append the sum of so many of the smallest shares as a term."""
+    if number >= len(s):
+        model.term(term, s, 1.0, sense="max")
+        return
+    least = model.variables(_ORDERED, 1, upper=most, keys=[number])
+    keys = [number] * (len(s) if number > 1 else 0)
+    short = model.variables(_SHORT, len(keys), upper=most, keys=keys)
+    rows = model.rows("ordered", len(s), upper=0.0)
+    model.add(rows, least, 1.0)
+    model.add(rows, s, -1.0)
+    model.add(rows[: len(short)], short, -1.0)
+    model.term(term, least, float(number), sense="max")
+    model.term(term, short, -1.0, sense="max")

@@ -1,1 +1,0 @@
-"""Running jobs that move or stop, and jobs that are packed anew."""

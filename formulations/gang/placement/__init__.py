@@ -1,0 +1,1 @@
+"""A plan under construction, and what every plan passes through."""

@@ -1,0 +1,185 @@
+"""From a placement to a candidate: which jobs of a class start, and which GPUs each task has."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.placement.preemption import homes, settle
+from placewright.formulations.gang.placement.task_order import ranked
+from placewright.formulations.gang.problem.jobs import ANY, Choice, Start
+from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.session import Candidate, Place, Slots
+from placewright.instances.documents import WHOLE_GPU
+
+Arrived: TypeAlias = Mapping[int, Sequence[tuple[bool, int, int]]]
+"""By host who comes there: whether it is entitled, its priority, and less its index."""
+
+
+class Named(NamedTuple):
+    """What starts or moves, as a `Candidate` has it, and who comes to which host."""
+
+    starts: dict[int, tuple[int, tuple[Place, ...]]]
+    slots: dict[int, Slots]
+    arrived: Arrived
+
+
+def candidate(placement: Placement, source: str, *, final: bool = False) -> Candidate:
+    """Name jobs and GPUs of a placement; stopped jobs are settled first."""
+    settle(placement)
+    starts, slots, arrived = named(placement)
+    return Candidate(starts, source, _preempted(placement, arrived), final, slots)
+
+
+def named(placement: Placement) -> Named:
+    """Name jobs and GPUs of a placement as it is."""
+    problem = placement.problem
+    pools = _Pools(placement)
+    waiting = [iter(() if c.running else c.jobs) for c in problem.classes]
+    starts: dict[int, tuple[int, tuple[Place, ...]]] = {}
+    slots: dict[int, Slots] = {}
+    # By host: who comes there, by precedence, and of equal ones the first in the round.
+    arrived: defaultdict[int, list[tuple[bool, int, int]]] = defaultdict(list)
+    # Running jobs go first, so that their tasks find the GPUs that they had.
+    for _, start in sorted(placement.moved(), key=lambda s: s[1].job == ANY):
+        choice = problem.classes[start.job_class].choices[start.choice]
+        job = next(waiting[start.job_class]) if start.job == ANY else start.job
+        tasks = list(_tasks(problem, pools, start, choice))
+        starts[job] = (choice.index, tuple(place for place, _ in tasks))
+        if any(slot is not None for _, slot in tasks):
+            slots[job] = tuple(slot for _, slot in tasks)
+        for host, _ in {(put.host, put.group) for put in start.puts} - homes(problem, job):
+            arrived[host].append((choice.entitled, problem.round.jobs[job].priority, -job))
+    # A running job may come back to just where it was.
+    home = [
+        j
+        for j in starts
+        if j in problem.running and _same(problem, j, starts[j][1], slots.get(j, ()))
+    ]
+    for job in home:
+        del starts[job]
+        slots.pop(job, None)
+    return Named(starts, slots, arrived)
+
+
+class _Pools:
+    """Wholly free GPUs per host that are not named yet, and the starts of MIG slices that came."""
+
+    def __init__(self, placement: Placement) -> None:
+        self._placement = placement
+        self._free: dict[int, list[int]] = {}
+        self._starts: dict[tuple[int, int], list[tuple[int, int]]] = {}
+
+    def slot(self, shape: int, host: int, gpus: tuple[int, ...]) -> int | None:
+        """Name where a MIG slice that came to a GPU lies; None for any other task."""
+        parts = self._placement.parts
+        if parts is None:
+            return None
+        kind = parts.sharing.kind_on(shape, host)
+        if kind < 0:
+            return None
+        if not parts.sharing.sliced[shape]:
+            return 0  # it is as large as the GPU
+        key = host, gpus[0]
+        if key not in self._starts:
+            self._starts[key] = list(parts.sharing.layouts.starts(int(parts.layout[key])))
+        named = next(start for start in self._starts[key] if start[0] == kind)
+        self._starts[key].remove(named)
+        return named[1]
+
+    def take(self, host: int, count: int, wanted: tuple[int, ...] = ()) -> tuple[int, ...]:
+        """Name `count` GPUs of a host, the wanted ones if they are all free."""
+        if not count:
+            return ()
+        if host not in self._free:
+            self._free[host] = self._placement.free_gpus(host)
+        pool = self._free[host]
+        if wanted and all(gpu in pool for gpu in wanted):
+            for gpu in wanted:
+                pool.remove(gpu)
+            return wanted
+        return tuple(pool.pop() for _ in range(count))
+
+
+def _tasks(
+    problem: Problem, pools: _Pools, start: Start, choice: Choice
+) -> Iterator[tuple[Place, int | None]]:
+    """Yield place and slot of each task; tasks of a running job that stay keep their index.
+
+    In slices, a task that merely comes back to its GPUs gets the index that suits the others.
+    """
+    before: defaultdict[tuple[int, int], list[tuple[int, tuple[int, ...], int | None]]]
+    before = defaultdict(list)
+    if start.job != ANY:
+        running = problem.running[start.job]
+        at = running.slots or (None,) * len(running.places)
+        for (group, index, host, had), slot in zip(running.places, at, strict=True):
+            before[group, host].append((index, had, slot))
+    free = [set(range(group.count)) for group in choice.groups]
+    kept: list[dict[int, int]] = [{} for _ in choice.groups]  # host by index
+    open_tasks: list[tuple[int, int, tuple[int, ...] | None, int | None]] = []
+    for put in start.puts:
+        shape = choice.groups[put.group].shape
+        gpu = int(problem.shape_gpu[shape])
+        for k in range(put.count):
+            mine = before[put.group, put.host]
+            gpus: tuple[int, ...] | None = None
+            if put.stays or (put.gpus and gpu >= WHOLE_GPU):
+                gpus = put.gpus
+            elif gpu < WHOLE_GPU:
+                gpus = put.gpus[k : k + 1]
+            elif mine:
+                gpus = pools.take(put.host, gpu // WHOLE_GPU, mine[-1][1])
+            slot = put.slot if put.stays else pools.slot(shape, put.host, gpus or ())
+            same = next(
+                (i for i, g, s in mine if gpus is not None and set(g) == set(gpus) and s == slot),
+                None,
+            )
+            sliced = choice.groups[put.group].slices is not None
+            if same is None or (sliced and not put.stays):
+                open_tasks.append((put.group, put.host, gpus, slot))
+            else:
+                mine.remove(next(m for m in mine if m[0] == same))
+                free[put.group].remove(same)
+                kept[put.group][same] = put.host
+                yield (put.group, same, put.host, gpus or ()), slot
+    index_of = [iter(sorted(left)) for left in free]
+    for k, asked in enumerate(choice.groups):
+        if asked.ranked:
+            hosts = [host for number, host, _, _ in open_tasks if number == k]
+            index_of[k] = iter(ranked(problem.cluster, asked, hosts, kept[k]))
+    for number, host, named, slot in open_tasks:
+        index = next(index_of[number])
+        gpus_each = int(problem.shape_gpu[choice.groups[number].shape]) // WHOLE_GPU
+        gpus = pools.take(host, gpus_each) if named is None else named
+        yield (number, index, host, gpus), slot
+
+
+def _same(problem: Problem, job: int, places: tuple[Place, ...], slots: Slots) -> bool:
+    running = problem.running[job]
+    if slots != running.slots and sorted(zip(places, slots, strict=False)) != sorted(
+        zip(running.places, running.slots, strict=False)
+    ):
+        return False
+
+    def order(tasks: tuple[Place, ...]) -> list[tuple[int, int, int, list[int]]]:
+        return sorted((g, i, h, sorted(gpus)) for g, i, h, gpus in tasks)
+
+    return order(places) == order(running.places)
+
+
+def _preempted(placement: Placement, arrived: Arrived) -> dict[int, int]:
+    """Name, for each stopped job, the arrival of highest precedence on its hosts."""
+    return {
+        job: displacing(placement.problem, job, arrived)
+        for stopped in placement.stopped
+        for job in stopped
+    }
+
+
+def displacing(problem: Problem, job: int, arrived: Arrived) -> int:
+    """Return the arrival of highest precedence on the hosts of a running job."""
+    places = problem.running[job].places
+    return -max(a for _, _, host, _ in places for a in arrived.get(host, ()))[-1]

@@ -1,0 +1,95 @@
+"""Filling what is free: greedily by worth, or, where shares come before value, fairly.
+
+Fairly is progressive filling (Ghodsi et al., Dominant Resource Fairness, NSDI 2011, algorithm 1):
+the tenant with the least dominant share starts its next job, until none fits. Jobs of nobody come
+last.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from fractions import Fraction
+from heapq import heapify, heappop, heappush
+
+from placewright.formulations.gang.placement import greedy
+from placewright.formulations.gang.placement.greedy import place_choice
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.dominant_shares import SHARE, TenantShare
+from placewright.formulations.gang.problem.jobs import Group
+from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.gang.problem.terms import VALUE
+
+
+def fill(placement: Placement) -> None:
+    """Start every waiting job that still fits, in the order that the policy calls for."""
+    if fair(placement.problem):
+        _fill_fairly(placement)
+    greedy.fill(placement)
+
+
+def fair(problem: Problem) -> bool:
+    """Whether shares count before value."""
+    return next((t for t in problem.terms if t in (SHARE, VALUE)), VALUE) == SHARE
+
+
+def _fill_fairly(placement: Placement) -> None:
+    problem = placement.problem
+    queues = _queues(problem)
+    held = {share.tenant: share for share in _holding(placement)}
+    quota = placement.quota_left()
+    heap = [(_exact(share), tenant) for tenant, share in held.items()]
+    heapify(heap)
+    full: set[tuple[Group, ...]] = set()
+    while heap:
+        _, tenant = heappop(heap)
+        queue = queues[tenant]
+        while queue:
+            c, o = queue[-1]
+            choice = problem.classes[c].choices[o]
+            may = placement.waiting[c] and problem.within_quota(quota, tenant, choice)
+            if may and choice.groups not in full:
+                puts = place_choice(placement, choice)
+                if puts is not None:
+                    placement.start(c, o, puts)
+                    problem.charge_quota(quota, tenant, choice)
+                    held[tenant] = held[tenant].holding(problem.amounts_of(choice))
+                    heappush(heap, (_exact(held[tenant]), tenant))
+                    break
+                if not choice.tied:
+                    full.add(choice.groups)
+            queue.pop()  # what does not fit now will not fit later
+
+
+def _queues(problem: Problem) -> defaultdict[int, list[tuple[int, int]]]:
+    """(class, choice) pairs of the pending jobs of each tenant; the last one comes first.
+
+    By priority, then as in the round; of the options of a job the one of most value first.
+    """
+    jobs = problem.round.jobs
+    found = [
+        (-jobs[job_class.jobs[0]].priority, min(job_class.jobs), -choice.value, c, o)
+        for c, job_class in enumerate(problem.classes)
+        if not job_class.running
+        for o, choice in enumerate(job_class.choices)
+    ]
+    queues: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+    for *_, c, o in sorted(found, reverse=True):
+        queues[problem.classes[c].tenant].append((c, o))
+    return queues
+
+
+def _holding(placement: Placement) -> list[TenantShare]:
+    """Return the tenants with what their jobs in the placement hold."""
+    problem = placement.problem
+    held = {share.tenant: share for share in problem.shares}
+    for _, start in placement.started():
+        job_class = problem.classes[start.job_class]
+        if job_class.tenant in held:
+            amounts = problem.amounts_of(job_class.choices[start.choice])
+            held[job_class.tenant] = held[job_class.tenant].holding(amounts)
+    return list(held.values())
+
+
+def _exact(share: TenantShare) -> Fraction:
+    """Return a tenant's dominant share, not rounded."""
+    return max((Fraction(share.held[r], per) for r, per in share.per.items()), default=Fraction(0))

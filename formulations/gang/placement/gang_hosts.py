@@ -1,0 +1,121 @@
+"""On which hosts the tasks of a gang are to be, by what hosts lose by them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.problem.jobs import Group
+from placewright.topology import Cluster
+
+Ints = NDArray[np.int64]
+
+Gather: TypeAlias = Callable[[Cluster, Group, NDArray[np.float64], Ints], list[tuple[int, int]]]
+"""Hosts and numbers of tasks of a group, [] if it does not fit; from what hosts lose, (hosts,), by
+as many of its tasks as they hold, (hosts,)."""
+
+
+def compact(
+    cluster: Cluster, group: Group, loss: NDArray[np.float64], each: Ints
+) -> list[tuple[int, int]]:
+    """Choose the innermost charged domain that holds all tasks, the one that loses least per task.
+
+    Inside it few domains of the innermost charged level, and hosts that lose least. For gangs that
+    a model starts: it has room for the others where these are not.
+    """
+    count = group.count
+    hosts = np.flatnonzero(np.isfinite(loss) & (each > 0))
+    if each[hosts].sum() < count:
+        return []
+    levels = sorted(level for level, _ in group.weights if level < len(cluster.levels) - 1)
+    for level in reversed(levels):
+        domain = cluster.domain[level][hosts]
+        held = np.bincount(domain, weights=each[hosts])
+        enough = np.flatnonzero(held >= count)
+        if len(enough):
+            cost = np.bincount(domain, weights=loss[hosts])
+            best = enough[np.argmin(cost[enough] / held[enough])]
+            hosts = hosts[domain == best]
+            break
+    domain = cluster.domain[levels[-1]][hosts] if levels else np.zeros(len(hosts), np.int64)
+    order = np.lexsort((loss[hosts], domain))
+    hosts, parts = hosts[order], np.split(order, np.flatnonzero(np.diff(domain[order])) + 1)
+    starts = np.cumsum([0, *map(len, parts)])
+    tasks = [int(each[hosts[a:b]].sum()) for a, b in pairwise(starts)]
+    mean = [float(loss[hosts[a:b]].mean()) for a, b in pairwise(starts)]
+    chosen: list[tuple[int, int]] = []
+    for at in sorted(range(len(parts)), key=lambda p: (-min(tasks[p], count), mean[p])):
+        for host in hosts[starts[at] : starts[at + 1]].tolist():
+            taken = min(count, int(each[host]))
+            if taken:
+                chosen.append((host, taken))
+                count -= taken
+    return chosen
+
+
+def cheapest(
+    cluster: Cluster, group: Group, loss: NDArray[np.float64], each: Ints
+) -> list[tuple[int, int]]:
+    """Choose the hosts that lose least; of those that lose as little, the closest together.
+
+    For gangs of which nobody has said that they start: they are to be worth what they displace.
+    """
+    count = group.count
+    hosts = np.flatnonzero(np.isfinite(loss) & (each > 0))
+    if each[hosts].sum() < count:
+        return []
+    levels = sorted(level for level, _ in group.weights if level < len(cluster.levels) - 1)
+    # Fractions of a unit are what stopping costs: a term after value, before spread.
+    lost = np.floor(loss / np.maximum(each, 1))
+    hosts = hosts[np.argsort(loss[hosts] / each[hosts], kind="stable")]
+    needed = int(np.searchsorted(np.cumsum(each[hosts]), count)) + 1
+    least = np.floor(loss[hosts[:needed]].sum())
+    for level in reversed(levels):
+        domain = cluster.domain[level]
+        inside, cost = _least_inside(hosts, domain[hosts], loss, each, count)
+        if np.floor(cost) <= least:
+            hosts = hosts[domain[hosts] == inside]
+            needed = int(np.searchsorted(np.cumsum(each[hosts]), count)) + 1
+            break
+    # The last ones may be any that lose as little: those in domains that hold most.
+    worst = lost[hosts[needed - 1]]
+    rank = np.zeros(len(hosts), dtype=np.int64)
+    if levels:
+        domain = cluster.domain[levels[-1]][hosts]
+        good = lost[hosts] <= worst
+        held = np.bincount(domain, weights=good * each[hosts])
+        rank = np.unique(np.stack([-held[domain], domain]), axis=1, return_inverse=True)[1]
+    order = np.lexsort((loss[hosts], rank.reshape(-1), np.sign(lost[hosts] - worst)))
+    chosen: list[tuple[int, int]] = []
+    for host in hosts[order].tolist():
+        taken = min(count, int(each[host]))
+        chosen.append((host, taken))
+        count -= taken
+        if not count:
+            break
+    return chosen
+
+
+def _least_inside(
+    hosts: Ints, domain: Ints, loss: NDArray[np.float64], each: Ints, count: int
+) -> tuple[int, float]:
+    """Return the domain in which `count` tasks lose least, and how much; the best hosts first.
+
+    (-1, inf) if none holds them all.
+    """
+    order = np.argsort(domain, kind="stable")
+    hosts, domain = hosts[order], domain[order]
+    starts = np.flatnonzero(np.diff(domain, prepend=-1))
+    ends = np.append(starts[1:], len(hosts)) - 1
+    tasks = np.concatenate([[0], np.cumsum(each[hosts])])
+    lost = np.concatenate([[0.0], np.cumsum(loss[hosts])])
+    last = np.searchsorted(tasks[1:], tasks[starts] + count)
+    cost = np.where(last <= ends, lost[np.minimum(last, ends) + 1] - lost[starts], np.inf)
+    best = int(cost.argmin())
+    return (
+        (int(domain[starts[best]]), float(cost[best])) if np.isfinite(cost[best]) else (-1, np.inf)
+    )

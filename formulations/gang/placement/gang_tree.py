@@ -1,0 +1,229 @@
+"""Where the tasks of an option go whose groups are tied: joint levels, slices, failure domains.
+
+How many tasks of a group a domain holds is summed up the tree. A level that keeps tasks apart caps
+what a domain counts for; from the slices' level on, only whole slices count. Both caps are those
+of a tree, so whatever each domain counts for can be placed there, and a group alone is placed
+wherever it fits. Several groups in one domain are placed one after the other, which may miss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.jobs import NO_LEVEL, Choice, Group, Put
+from placewright.topology import Cluster
+
+Ints = NDArray[np.int64]
+
+MAX_TRIES = 64
+"""Most domains, the fullest first, that are tried for all groups of an option."""
+
+
+def arrange(
+    placement: Placement, choice: Choice, within: Mapping[int, NDArray[np.bool_]] | None = None
+) -> list[Put] | None:
+    """Put all groups of a tied option where they fit, or leave the placement as it was.
+
+    `within` restricts a group, by its index, to some hosts; a joint level makes it void.
+    """
+    open_ = placement.open_to(choice.label)
+    if choice.joint == NO_LEVEL:
+        return _all_groups(placement, choice, open_, within or {})
+    domain = placement.problem.cluster.domain[choice.joint]
+    for d in _joint_domains(placement, choice, open_)[:MAX_TRIES]:
+        puts = _all_groups(placement, choice, open_ & (domain == d), {})
+        if puts is not None:
+            return puts
+    return None
+
+
+def may_place(placement: Placement, choice: Choice) -> bool:
+    """Whether each group of an option, taken alone, finds enough places in one joint domain.
+
+    Jobs that keep apart by a label are not looked at. Necessary for the option to start.
+    """
+    everywhere = np.ones(placement.problem.cluster.num_hosts, dtype=np.bool_)
+    if choice.joint != NO_LEVEL:
+        return bool(len(_joint_domains(placement, choice, everywhere)))
+    return all(_fits_alone(placement, group) for group in choice.groups)
+
+
+def _fits_alone(placement: Placement, group: Group) -> bool:
+    held = _held(placement, group, np.ones(len(placement.whole), dtype=np.bool_))
+    if group.required != NO_LEVEL:
+        return bool(_hold_all(held, group, group.required).any())
+    return bool(held[0].sum() >= group.count)
+
+
+def _hold_all(held: list[Ints], group: Group, level: int) -> NDArray[np.bool_]:
+    """Return which domains of a level hold all tasks of a group."""
+    if group.apart is not None and level >= group.apart.level:
+        return np.zeros(len(held[level]), dtype=np.bool_)  # inside a domain that takes too few
+    enough: NDArray[np.bool_] = held[level] >= group.count
+    return enough
+
+
+def _joint_domains(placement: Placement, choice: Choice, open_: NDArray[np.bool_]) -> list[int]:
+    """Domains of the joint level that hold each group alone, those with fewest free GPUs first."""
+    cluster = placement.problem.cluster
+    number = len(cluster.names[choice.joint])
+    enough = np.ones(number, dtype=np.bool_)
+    for group in choice.groups:
+        enough &= _hold_all(_held(placement, group, open_), group, choice.joint)
+    free = np.bincount(cluster.domain[choice.joint], weights=placement.whole, minlength=number)
+    found = np.flatnonzero(enough)
+    ordered: list[int] = found[np.argsort(free[found], kind="stable")].tolist()
+    return ordered
+
+
+def _all_groups(
+    placement: Placement,
+    choice: Choice,
+    open_: NDArray[np.bool_],
+    within: Mapping[int, NDArray[np.bool_]],
+) -> list[Put] | None:
+    puts: list[Put] = []
+    for k in sorted(range(len(choice.groups)), key=lambda k: -choice.groups[k].milli_gpu):
+        group = choice.groups[k]
+        placed = _place(placement, group, k, open_ & within[k] if k in within else open_)
+        if placed is None:
+            for put in puts:
+                placement.lift(choice.groups[put.group].shape, put)
+            return None
+        puts += placed
+    return puts
+
+
+def _place(
+    placement: Placement, group: Group, index: int, open_: NDArray[np.bool_]
+) -> list[Put] | None:
+    """Put a group on the smallest domain that holds it, and there on few of its sub-domains."""
+    cluster = placement.problem.cluster
+    held = _held(placement, group, open_)
+    if held[0].sum() < group.count:
+        return None
+    level, parts = 0, np.flatnonzero(held[0])
+    for inner in reversed(levels_to_try(cluster, group)):
+        enough = np.flatnonzero(_hold_all(held, group, inner))
+        if len(enough):
+            level, parts = inner, enough[held[inner][enough].argmin()][None]
+            break
+        if inner == group.required:
+            return None
+    chosen: list[tuple[int, int]] = []
+    _gather(cluster, held, level, parts, group.count, placement.whole, chosen)
+    return [Put(index, h, n, placement.put(group.shape, h, n)) for h, n in chosen]
+
+
+def levels_to_try(cluster: Cluster, group: Group) -> list[int]:
+    """Levels whose domains are to hold all of a group if they can, outermost first."""
+    levels = {level for level, _ in group.weights} | ({group.required} - {NO_LEVEL})
+    return sorted(levels | set(range(len(cluster.levels) if group.timed else 0)))
+
+
+def _held(placement: Placement, group: Group, open_: NDArray[np.bool_]) -> list[Ints]:
+    """Return per level how many tasks of a group each domain holds now."""
+    return _counted(
+        placement.problem.cluster, group, np.where(open_, placement.fits(group.shape), 0)
+    )
+
+
+def _counted(cluster: Cluster, group: Group, room: Ints) -> list[Ints]:
+    """Return per level what each domain counts for by the group's rules; `room` is per host."""
+    room = np.minimum(room, group.count)
+    held: list[Ints] = []
+    for level in reversed(range(len(cluster.levels))):
+        if held:
+            above = cluster.parent[level + 1]
+            number = len(cluster.names[level])
+            room = np.bincount(above, weights=held[-1], minlength=number).astype(np.int64)
+        if group.apart is not None and group.apart.level == level:
+            room = np.minimum(room, group.apart.most)
+        if group.slices is not None and level <= group.slices.level:
+            room = room - room % group.slices.size
+        held.append(room)
+    return held[::-1]
+
+
+def _gather(
+    cluster: Cluster,
+    held: list[Ints],
+    level: int,
+    parts: Ints,
+    count: int,
+    whole: Ints,
+    chosen: list[tuple[int, int]],
+) -> None:
+    """Spread `count` tasks over domains of a level: the smallest that holds the rest, or largest.
+
+    Hosts that hold as many go by fewer free GPUs first.
+    """
+    is_host = level == len(held) - 1
+    tie = whole[parts] if is_host else np.zeros(len(parts), dtype=np.int64)
+    order = parts[np.lexsort((tie, held[level][parts]))]
+    sizes, last = held[level][order], len(order)
+    while count:
+        at = int(np.searchsorted(sizes[:last], count))
+        if at == last:
+            at = last = last - 1
+        part = int(order[at])
+        taken = min(count, int(sizes[at]))
+        if is_host:
+            chosen.append((part, taken))
+        else:
+            inside = np.flatnonzero((cluster.parent[level + 1] == part) & (held[level + 1] > 0))
+            _gather(cluster, held, level + 1, inside, taken, whole, chosen)
+        count -= taken
+
+
+def least_loss(
+    cluster: Cluster, group: Group, loss: NDArray[np.float64], each: Ints
+) -> list[tuple[int, int]]:
+    """Choose hosts for a group with slices or failure domains, where little is lost.
+
+    `loss` (hosts,) is what a host loses to as many tasks as it holds, `each` (hosts,). Domains and
+    hosts go by what they lose per task. Returns hosts and numbers of tasks, [] if it does not fit.
+    """
+    may = np.isfinite(loss) & (each > 0)
+    held = _counted(cluster, group, np.where(may, each, 0))
+    lost, tasks = np.where(may, loss, 0.0), np.where(may, each, 0)
+    rate = [
+        np.bincount(domain, weights=lost) / np.maximum(np.bincount(domain, weights=tasks), 1)
+        for domain in cluster.domain
+    ]
+    if group.required == NO_LEVEL:
+        if held[0].sum() < group.count:
+            return []
+        return _least_in(cluster, held, rate, 0, np.flatnonzero(held[0]), group.count)
+    enough = np.flatnonzero(_hold_all(held, group, group.required))
+    if not len(enough):
+        return []
+    best = enough[rate[group.required][enough].argmin()][None]
+    return _least_in(cluster, held, rate, group.required, best, group.count)
+
+
+def _least_in(
+    cluster: Cluster,
+    held: list[Ints],
+    rate: list[NDArray[np.float64]],
+    level: int,
+    parts: Ints,
+    count: int,
+) -> list[tuple[int, int]]:
+    """Put `count` tasks on domains of a level, those first that lose least per task."""
+    chosen: list[tuple[int, int]] = []
+    for part in parts[np.argsort(rate[level][parts], kind="stable")].tolist():
+        taken = min(count, int(held[level][part]))
+        if not taken:
+            continue
+        if level == len(held) - 1:
+            chosen.append((part, taken))
+        else:
+            inside = np.flatnonzero((cluster.parent[level + 1] == part) & (held[level + 1] > 0))
+            chosen += _least_in(cluster, held, rate, level + 1, inside, taken)
+        count -= taken
+    return chosen

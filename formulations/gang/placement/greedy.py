@@ -1,0 +1,218 @@
+"""The greedy plan: jobs by value per GPU, each where it leaves the least behind.
+
+It exists before any solver starts, fills what an expansion leaves free, and serves as a baseline.
+A task goes to the host with the fewest GPUs left that has room (best fit); a gang goes to the
+smallest domain that holds it, level by level, and inside it to as few sub-domains as possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.placement.gang_tree import arrange, levels_to_try
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.jobs import Choice, Group, Put
+from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.gang.problem.terms import ENTITLED, PROGRESS, VALUE
+from placewright.instances.documents import WHOLE_GPU
+
+
+def order_of(problem: Problem) -> list[tuple[int, int]]:
+    """(class, choice) pairs by worth per GPU, then by size, largest first.
+
+    Worth is `value` before `progress`, unless the policy has them the other way round. Where
+    `entitled` comes before `value`, options that are entitled come before all others.
+    """
+    offers = problem.offers
+    first = next((t for t in problem.terms if t in (VALUE, PROGRESS)), VALUE)
+    each, then = offers.value, offers.progress
+    if first == PROGRESS:
+        each, then = then, each
+    size = offers.milli_gpu
+    reclaims = next((t for t in problem.terms if t in (VALUE, ENTITLED)), VALUE) == ENTITLED
+    later = ~offers.entitled & reclaims
+    dense = each / np.maximum(size, 1)
+    order = np.lexsort((offers.choice, offers.job_class, -then, -size, -dense, later))
+    return list(zip(offers.job_class[order].tolist(), offers.choice[order].tolist(), strict=True))
+
+
+def fill(placement: Placement) -> None:
+    """Start every waiting job that still fits, in greedy order."""
+    problem = placement.problem
+    quota = placement.quota_left()
+    full: set[tuple[Group, ...]] = set()
+    for c, o in order_of(problem):
+        if not placement.waiting[c]:
+            continue
+        job_class = problem.classes[c]
+        choice = job_class.choices[o]
+        # What fits is a matter of the groups, but for what ties tasks.
+        if choice.groups in full:
+            continue
+        fill_with = _fill_singles if choice.single else _fill_gangs
+        if fill_with(placement, quota, c, o) and not choice.tied:
+            full.add(choice.groups)
+        if job_class.running:
+            # Where it was stopped, others may come again.
+            full.clear()
+
+
+def _fill_gangs(placement: Placement, quota: dict[tuple[int, int], int], c: int, o: int) -> bool:
+    """Start jobs of several tasks, one by one; return whether there is no room for another."""
+    problem = placement.problem
+    tenant, choice = problem.classes[c].tenant, problem.classes[c].choices[o]
+    while placement.waiting[c] and problem.within_quota(quota, tenant, choice):
+        puts = place_choice(placement, choice)
+        if puts is None:
+            return True
+        placement.start(c, o, puts)
+        problem.charge_quota(quota, tenant, choice)
+    return False
+
+
+def _fill_singles(placement: Placement, quota: dict[tuple[int, int], int], c: int, o: int) -> bool:
+    """Best fit of one-task jobs of one shape: a host, once chosen, stays the best until full.
+
+    With shares the same holds for a GPU: it is filled before the next one is chosen. Returns
+    whether there is no room for another.
+    """
+    problem = placement.problem
+    tenant, choice = problem.classes[c].tenant, problem.classes[c].choices[o]
+    shape = choice.groups[0].shape
+    share = bool(problem.shared[shape])
+    while placement.waiting[c]:
+        room = placement.fits(shape)
+        hosts = np.flatnonzero(room)
+        if not len(hosts):
+            return True
+        if placement.waiting[c] == 1 and not share:
+            hosts = _best_fit(placement, hosts)
+        else:
+            order = _best_fit_order(placement, shape, hosts)
+            hosts = hosts[order[:1] if share else order]
+        for host in hosts:
+            for _ in range(int(room[host])):
+                if not placement.waiting[c] or not problem.within_quota(quota, tenant, choice):
+                    return False
+                gpus = placement.put(shape, int(host))
+                placement.start(c, o, [Put(0, int(host), 1, gpus)])
+                problem.charge_quota(quota, tenant, choice)
+                if share and not placement.on_part(shape, int(host)).any():
+                    break
+    return False
+
+
+def _best_fit(placement: Placement, hosts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the first of `_best_fit_order` for a task of whole GPUs, without sorting them all."""
+    for key in (placement.whole, ~placement.problem.state.busy, placement.free[:, 0]):
+        mine = key[hosts]
+        hosts = hosts[mine == mine.min()]
+    return hosts[:1]
+
+
+def _best_fit_order(
+    placement: Placement, shape: int, hosts: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Positions of `hosts`, the one that would have the fewest GPUs left first."""
+    problem = placement.problem
+    gpu = int(problem.shape_gpu[shape])
+    left = placement.whole[hosts] * WHOLE_GPU
+    if 0 < gpu < WHOLE_GPU:
+        has_room = placement.on_part(shape, hosts) > 0
+        tightest = np.where(has_room, placement.gpu[hosts], 10 * WHOLE_GPU).min(axis=1)
+        return np.lexsort((placement.free[hosts, 0], left, tightest))
+    idle = ~problem.state.busy[hosts]
+    return np.lexsort((placement.free[hosts, 0], idle, left))
+
+
+def place_choice(
+    placement: Placement,
+    choice: Choice,
+    within: Mapping[int, NDArray[np.bool_]] | None = None,
+) -> list[Put] | None:
+    """Put all groups of an option where they fit, or leave the placement as it was.
+
+    `within` restricts a group, by its index, to some hosts.
+    """
+    if choice.tied:
+        return arrange(placement, choice, within)
+    puts: list[Put] = []
+    for k in sorted(range(len(choice.groups)), key=lambda k: -choice.groups[k].milli_gpu):
+        group = choice.groups[k]
+        placed = place_group(placement, group, k, (within or {}).get(k))
+        if placed is None:
+            undo(placement, choice, puts)
+            return None
+        puts += placed
+    return puts
+
+
+def undo(placement: Placement, choice: Choice, puts: list[Put]) -> None:
+    """Give back what `puts` of an option took."""
+    for put in puts:
+        placement.lift(choice.groups[put.group].shape, put)
+
+
+def place_group(
+    placement: Placement,
+    group: Group,
+    index: int,
+    within: NDArray[np.bool_] | None = None,
+) -> list[Put] | None:
+    """Put a group on the smallest domain that holds it, optionally only on hosts `within`."""
+    cluster = placement.problem.cluster
+    room = placement.fits(group.shape)
+    if within is not None:
+        room = np.where(within, room, 0)
+    room = np.minimum(room, group.count)
+    if room.sum() < group.count:
+        return None
+    levels = levels_to_try(cluster, group)
+    for level in reversed(levels):
+        domain = cluster.domain[level]
+        capacity = np.bincount(domain, weights=room, minlength=len(cluster.names[level]))
+        enough = np.flatnonzero(capacity >= group.count)
+        if len(enough):
+            best = enough[capacity[enough].argmin()]
+            room = np.where(domain == best, room, 0)
+            break
+        if level == group.required:
+            return None
+    chosen: list[tuple[int, int]] = []
+    _gather(placement, room, np.flatnonzero(room), group.count, 0, chosen)
+    return [Put(index, h, n, placement.put(group.shape, h, n)) for h, n in chosen]
+
+
+def _gather(
+    placement: Placement,
+    room: NDArray[np.int64],
+    hosts: NDArray[np.int64],
+    count: int,
+    level: int,
+    chosen: list[tuple[int, int]],
+) -> None:
+    """Spread `count` tasks over `hosts` by as few sub-domains per level as best fit finds."""
+    domain = placement.problem.cluster.domain[level]
+    parts, part_of = np.unique(domain[hosts], return_inverse=True)
+    is_host = level == len(placement.problem.cluster.levels) - 1
+    capacity = np.bincount(part_of, weights=room[hosts], minlength=len(parts)).astype(np.int64)
+    # Among equal hosts the one in use or with fewer free GPUs goes first.
+    tie = placement.whole[hosts] if is_host else np.zeros(len(parts))
+    order = np.lexsort((tie, capacity))
+    ascending, last = capacity[order], len(order)
+    while count:
+        # The first that holds what is left; as long as there is none, the largest.
+        at = int(np.searchsorted(ascending[:last], count))
+        if at == last:
+            at = last = last - 1
+        part = order[at]
+        taken = min(count, int(capacity[part]))
+        if is_host:
+            chosen.append((int(hosts[part]), taken))
+        else:
+            inside = hosts[part_of == part]
+            _gather(placement, room, inside, taken, level + 1, chosen)
+        count -= taken

@@ -1,0 +1,216 @@
+"""What hosts have left: GPUs whole and in part, other resources, and who may still arrive.
+
+Whole GPUs are counted per host and named at the end (naming.py); shares of a GPU are put on a GPU
+at once, because which one they take decides what still fits.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.problem.gpu_parts import Ints, Parts
+from placewright.formulations.gang.problem.jobs import Put
+from placewright.formulations.gang.problem.mig_layouts import FREE
+from placewright.formulations.gang.problem.problem import Problem
+from placewright.instances.documents import WHOLE_GPU
+
+UNLIMITED = 1 << 40
+_ALL = slice(None)
+
+
+class Supply:
+    """Hosts of a problem, with what tasks have left of them.
+
+    Parameters
+    ----------
+    cleared
+        Start without the running jobs that may move, instead of as hosts are now.
+
+    Attributes
+    ----------
+    free : int64 (hosts, resources)
+        Free resources besides GPUs.
+    whole : int64 (hosts,)
+        Whole GPUs that are free and not promised to a task.
+    partial : int64 (hosts, most GPUs of a host)
+        Free milli-GPU of partly used GPUs, 0 for all others and for those that hold MIG slices.
+    parts : Parts or None
+        Memory and slices of each GPU, in rounds where some task asks for them.
+    gpu : int64 (hosts, most GPUs of a host)
+        Free milli-GPU of each GPU; what is promised to tasks without a name is still free here.
+    arrivals : int64 (hosts, ranks)
+        Tasks of each rank that have arrived.
+    closed : int64 (hosts,)
+        Least rank that may still arrive.
+    """
+
+    def __init__(self, problem: Problem, *, cleared: bool = False) -> None:
+        self.problem = problem
+        cluster = problem.cluster
+        state = problem.cleared if cleared else problem.state
+        self.free = state.free.copy()
+        most = max(int(cluster.gpu_count.max(initial=1)), 1)
+        exists = np.arange(most) < cluster.gpu_count[:, None]
+        self.gpu = np.zeros((cluster.num_hosts, most), dtype=np.int64)
+        self.gpu[exists] = state.gpu_free
+        self._usable = np.zeros((cluster.num_hosts, most), dtype=np.bool_)
+        self._usable[exists] = problem.usable
+        self.whole = state.whole_free(cluster).astype(np.int64)
+        self.partial = np.where(self.gpu < WHOLE_GPU, self.gpu, 0)
+        self.parts: Parts | None = None
+        if problem.sharing is not None:
+            self.parts = Parts(problem.sharing, cluster, state, exists)
+            self.partial[self.parts.layout != FREE] = 0
+        levels = 1 + int(problem.places[:, 1].max(initial=-1))
+        ranks = max(levels, int(problem.shape_rank.max(initial=0))) + 1
+        self.arrivals = np.zeros((cluster.num_hosts, ranks), dtype=np.int64)
+        self.closed = np.zeros(cluster.num_hosts, dtype=np.int64)
+
+    def fits(self, shape: int) -> NDArray[np.int64]:
+        """Return per host how many tasks of a shape may arrive now."""
+        problem = self.problem
+        gpu, demand = int(problem.shape_gpu[shape]), problem.shape_demand[shape]
+        if gpu == 0:
+            room = np.full(len(self.whole), UNLIMITED, dtype=np.int64)
+        elif gpu < WHOLE_GPU:
+            room = self.whole * self._on_free(shape)
+            if self.parts is not None or self.partial.any():
+                room += self.on_part(shape).sum(axis=1)
+        else:
+            room = self.whole // (gpu // WHOLE_GPU)
+        for r in demand.nonzero()[0]:
+            np.minimum(room, self.free[:, r] // demand[r], out=room)
+        room *= problem.shape_hosts[shape] & (self.closed <= problem.shape_rank[shape])
+        return room
+
+    def fits_host(self, shape: int, host: int) -> bool:
+        """Whether one task of a shape may arrive on one host now."""
+        problem = self.problem
+        gpu = int(problem.shape_gpu[shape])
+        if not problem.shape_hosts[shape, host] or self.closed[host] > problem.shape_rank[shape]:
+            return False
+        if gpu >= WHOLE_GPU and self.whole[host] * WHOLE_GPU < gpu:
+            return False
+        if 0 < gpu < WHOLE_GPU and not self.whole[host] and not self.on_part(shape, host).any():
+            return False
+        return bool((self.free[host] >= problem.shape_demand[shape]).all())
+
+    def fits_gpus(self, shape: int, put: Put) -> bool:
+        """Whether a task could be on the GPUs that a put of one task names."""
+        milli = min(int(self.problem.shape_gpu[shape]), WHOLE_GPU)
+        used = [g for g in put.gpus if self._usable[put.host, g]]
+        had = self.gpu[put.host, used]
+        if self.parts is not None and not all(
+            self.parts.holds(shape, put.host, gpu, put.slot) for gpu in used
+        ):
+            return False
+        return bool(
+            (self.free[put.host] >= self.problem.shape_demand[shape]).all()
+            and (had >= milli).all()
+            and (had == WHOLE_GPU).sum() <= self.whole[put.host]
+        )
+
+    def put(self, shape: int, host: int, count: int = 1) -> tuple[int, ...]:
+        """Take what `count` tasks need from a host that they fit; returns the GPUs of shares."""
+        gpu = int(self.problem.shape_gpu[shape])
+        self.free[host] -= count * self.problem.shape_demand[shape]
+        self.arrivals[host, self.problem.shape_rank[shape]] += count
+        if gpu >= WHOLE_GPU:
+            self.whole[host] -= count * (gpu // WHOLE_GPU)
+            return ()
+        return tuple(self._share(shape, host) for _ in range(count)) if gpu else ()
+
+    def hold(self, shape: int, host: int, gpus: tuple[int, ...], slot: int | None = None) -> None:
+        """Take what one task needs, on the GPUs that it was given; `slot` where it has one."""
+        self.free[host] -= self.problem.shape_demand[shape]
+        self._take(shape, host, gpus, 1, slot)
+
+    def keep(self, shape: int, put: Put) -> None:
+        """Take what the tasks of a put hold, on the GPUs that it names."""
+        each = len(put.gpus) // put.count
+        for k in range(put.count):
+            self.hold(shape, put.host, put.gpus[k * each : (k + 1) * each], put.slot)
+        if not put.stays:
+            self.arrivals[put.host, self.problem.shape_rank[shape]] += put.count
+
+    def lift(self, shape: int, put: Put) -> None:
+        """Give back what `put` took."""
+        problem = self.problem
+        gpu = int(problem.shape_gpu[shape])
+        self.free[put.host] += put.count * problem.shape_demand[shape]
+        if not put.stays:
+            self.arrivals[put.host, problem.shape_rank[shape]] -= put.count
+        if put.gpus:
+            self._take(shape, put.host, put.gpus, -1, put.slot)
+        else:
+            self.whole[put.host] += put.count * (gpu // WHOLE_GPU)
+
+    def on_part(self, shape: int, hosts: Ints | slice | int = _ALL) -> Ints:
+        """Return how many tasks of a share each partly used GPU of some hosts takes."""
+        gpu, partial = int(self.problem.shape_gpu[shape]), self.partial[hosts]
+        if self.parts is not None and self.parts.concern(shape):
+            return self.parts.on_part(shape, gpu, partial, hosts)
+        room: Ints = partial // gpu
+        return room
+
+    def _on_free(self, shape: int) -> Ints | int:
+        """Return how many tasks of a share one wholly free GPU takes, by host if that matters."""
+        gpu = int(self.problem.shape_gpu[shape])
+        if self.parts is not None and self.parts.concern(shape):
+            return self.parts.on_free(shape, gpu)
+        return WHOLE_GPU // gpu
+
+    @property
+    def free_milli(self) -> Ints:
+        """Free milli-GPU of each host, those beside MIG slices included."""
+        partial = self.partial
+        if self.parts is not None:
+            partial = np.where(self.gpu < WHOLE_GPU, self.gpu, 0)
+        free: Ints = self.whole * WHOLE_GPU + partial.sum(axis=1)
+        return free
+
+    def free_gpus(self, host: int) -> list[int]:
+        """Wholly free GPUs of a host, last first; as many as are promised to tasks stay unnamed."""
+        free: list[int] = np.flatnonzero(self.gpu[host] == WHOLE_GPU)[::-1].tolist()
+        return free
+
+    def promised(self, host: int) -> bool:
+        """Whether some of a host's free GPUs are promised to tasks, without a name."""
+        return bool((self.gpu[host] == WHOLE_GPU).sum() > self.whole[host])
+
+    def _share(self, shape: int, host: int) -> int:
+        """Take a share from the fullest GPU that has it, else from a free one."""
+        left = np.where(self.on_part(shape, host) > 0, self.gpu[host], UNLIMITED)
+        chosen = int(left.argmin())
+        if left[chosen] == UNLIMITED:
+            chosen = self.free_gpus(host)[0]
+        self._take(shape, host, (chosen,))
+        return chosen
+
+    def _take(
+        self,
+        shape: int,
+        host: int,
+        gpus: tuple[int, ...],
+        times: int = 1,
+        slot: int | None = None,
+    ) -> None:
+        """Take what a task has of each of these GPUs, or give it back (-1)."""
+        milli = times * min(int(self.problem.shape_gpu[shape]), WHOLE_GPU)
+        for gpu in gpus:
+            if self._usable[host, gpu]:
+                before = self.gpu[host, gpu]
+                after = before - milli
+                self.gpu[host, gpu] = after
+                self.partial[host, gpu] = 0 if after == WHOLE_GPU else after
+                if self.parts is not None:
+                    self.parts.take(shape, host, gpu, slot, times)
+                    if self.parts.layout[host, gpu] != FREE:
+                        self.partial[host, gpu] = 0
+                self.whole[host] += int(after == WHOLE_GPU) - int(before == WHOLE_GPU)
+
+    @property
+    def overfull(self) -> bool:
+        """Whether some host gives more than it has: `hold` and `keep` do not ask."""
+        return bool((self.free < 0).any() or (self.whole < 0).any() or (self.gpu < 0).any())

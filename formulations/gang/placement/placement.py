@@ -1,0 +1,247 @@
+"""A plan under construction: which jobs are on which hosts, and what these have left (supply.py).
+
+Running jobs hold the GPUs that they run on until they are stopped; then they wait like the others,
+and may start elsewhere.
+
+A job may be preempted for strictly higher priority only: on a host that a stopped job of level k
+has left, no task of rank k or less may arrive, and it may not leave a host where one has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.placement.host_state import Supply
+from placewright.formulations.gang.problem.jobs import ANY, NO_LABEL, Choice, Put, Start
+from placewright.formulations.gang.problem.problem import Problem
+from placewright.instances.documents import WHOLE_GPU
+
+
+class Placement(Supply):
+    """Jobs of a problem on its hosts; starts with the running jobs where they are.
+
+    Parameters
+    ----------
+    cleared
+        Start with all running jobs that may move stopped instead, as if that had no consequences.
+
+    Attributes
+    ----------
+    waiting : list of int
+        Per job class how many jobs hold nothing. Which pending ones are is settled at the end,
+        since the jobs of a class are interchangeable: those of highest priority start.
+    stopped : list of list of int
+        Per class of running jobs which ones hold nothing.
+    """
+
+    def __init__(self, problem: Problem, *, cleared: bool = False) -> None:
+        super().__init__(problem, cleared=cleared)
+        cluster = problem.cluster
+        self._left = np.zeros_like(self.arrivals)
+        if cleared:
+            job, level, host, _ = problem.places.T
+            each = np.unique(job * cluster.num_hosts + host, return_index=True)[1]
+            np.add.at(self._left, (host[each], level[each]), 1)
+        self.stopped = [list(c.jobs) if c.running and cleared else [] for c in problem.classes]
+        self.waiting = [
+            len(off) if c.running else len(c.jobs)
+            for c, off in zip(problem.classes, self.stopped, strict=True)
+        ]
+        self._starts = {} if cleared else dict(enumerate(problem.starts))
+        self._start_of = {start.job: i for i, start in self._starts.items()}
+        # Lower numbers are those of running jobs that have never been stopped.
+        self._first = self._next = len(self._starts)
+        # Tasks that are not in place, per label and domain.
+        self._labelled = [
+            np.zeros(len(cluster.names[label.level]), dtype=np.int64) for label in problem.labels
+        ]
+        self._worth = 0 if cleared else problem.running_value
+        self._quota = dict(problem.quota)
+        for c, off in zip(problem.classes, self.stopped, strict=True):
+            if c.running:
+                problem.charge_quota(self._quota, c.tenant, c.choices[0], len(c.jobs) - len(off))
+
+    def open_to(self, label: int) -> NDArray[np.bool_]:
+        """Return the hosts where a job of a label may come; homes of running jobs stay theirs."""
+        if label == NO_LABEL:
+            return np.ones(len(self.whole), dtype=np.bool_)
+        level, homes = self.problem.labels[label].level, self.problem.labels[label].homes
+        taken = self._labelled[label] > 0
+        taken[[domain for home in homes.values() for domain in home]] = True
+        open_: NDArray[np.bool_] = ~taken[self.problem.cluster.domain[level]]
+        return open_
+
+    def _note_label(self, start: Start, times: int) -> None:
+        """Keep the book of where labelled jobs have come to."""
+        label = self.problem.classes[start.job_class].choices[start.choice].label
+        if label != NO_LABEL and not start.in_place:
+            domain = self.problem.cluster.domain[self.problem.labels[label].level]
+            for put in start.puts:
+                self._labelled[label][domain[put.host]] += times
+
+    def start(self, job_class: int, choice: int, puts: Sequence[Put], job: int = ANY) -> int:
+        """Start a waiting job of a class, whose tasks have been put; return the start's number."""
+        started = self.problem.classes[job_class]
+        self.waiting[job_class] -= 1
+        self._worth += started.choices[choice].value
+        self.problem.charge_quota(self._quota, started.tenant, started.choices[choice])
+        if started.running:
+            if job == ANY:
+                job = self.stopped[job_class][-1]
+            self.stopped[job_class].remove(job)
+            self._close(job, -1)
+            self._start_of[job] = self._next
+        self._starts[self._next] = Start(job_class, choice, puts, job)
+        self._note_label(self._starts[self._next], 1)
+        self._next += 1
+        return self._next - 1
+
+    def stop(self, start: int) -> None:
+        """Undo a start."""
+        stopped = self._starts.pop(start)
+        self._note_label(stopped, -1)
+        job_class = self.problem.classes[stopped.job_class]
+        choice = job_class.choices[stopped.choice]
+        self._worth -= choice.value
+        self.problem.charge_quota(self._quota, job_class.tenant, choice, -1)
+        for put in stopped.puts:
+            self.lift(choice.groups[put.group].shape, put)
+        self.waiting[stopped.job_class] += 1
+        if stopped.job != ANY:
+            del self._start_of[stopped.job]
+            self.stopped[stopped.job_class].append(stopped.job)
+            self._close(stopped.job, 1)
+
+    def restart(self, start: Start) -> int:
+        """Start a job on the very GPUs that it had before it was stopped; returns its number."""
+        groups = self.problem.classes[start.job_class].choices[start.choice].groups
+        for put in start.puts:
+            shape = groups[put.group].shape
+            if put.gpus or put.stays:
+                self.keep(shape, put)
+            else:
+                self.put(shape, put.host, put.count)
+        return self.start(start.job_class, start.choice, start.puts, start.job)
+
+    def fits_in_place(self, job: int) -> bool:
+        """Whether a stopped running job could be where it was."""
+        start = self.problem.start_of[job]
+        groups = self.problem.classes[start.job_class].choices[start.choice].groups
+        done: list[tuple[int, Put]] = []
+        for put in start.puts:
+            shape = groups[put.group].shape
+            if not self.fits_gpus(shape, put):
+                break
+            self.keep(shape, put)
+            done.append((shape, put))
+        for shape, put in done:
+            self.lift(shape, put)
+        return len(done) == len(start.puts)
+
+    def may_leave(self, job: int) -> bool:
+        """Whether a running job may be preempted for all that has arrived on its hosts."""
+        running = self.problem.running[job]
+        hosts = [host for _, _, host, _ in running.places]
+        return not self.arrivals[hosts, : running.level + 1].any()
+
+    @contextmanager
+    def reopened(self, jobs: Sequence[int]) -> Iterator[None]:
+        """Let tasks arrive where these stopped jobs were, as if they had left nothing behind."""
+        for job in jobs:
+            self._close(job, -1)
+        yield
+        for job in jobs:
+            self._close(job, 1)
+
+    @contextmanager
+    def held_back(self, rank: int) -> Iterator[None]:
+        """Let no pending jobs below a rank start meanwhile."""
+        classes, of_shape = self.problem.classes, self.problem.shape_rank
+        back = {
+            c: n
+            for c, n in enumerate(self.waiting)
+            if not classes[c].running
+            and all(of_shape[o.groups[0].shape] < rank for o in classes[c].choices)
+        }
+        for c in back:
+            self.waiting[c] = 0
+        yield
+        for c, n in back.items():
+            self.waiting[c] += n
+
+    def _close(self, job: int, change: int) -> None:
+        """Keep the book of which stopped jobs have left a host."""
+        running = self.problem.running[job]
+        for host in {host for _, _, host, _ in running.places}:
+            self._left[host, running.level] += change
+            levels = np.flatnonzero(self._left[host])
+            self.closed[host] = levels[-1] + 1 if len(levels) else 0
+
+    def held_by(self, job: int, host: int) -> NDArray[np.int64]:
+        """Return the usable milli-GPU that a running job holds of each GPU of a host in place."""
+        problem, running = self.problem, self.problem.running[job]
+        groups = problem.classes[running.job_class].choices[0].groups
+        held = np.zeros(self.gpu.shape[1], dtype=np.int64)
+        for group, _, at, gpus in running.places:
+            if at == host and gpus:
+                held[list(gpus)] += min(int(problem.shape_gpu[groups[group].shape]), WHOLE_GPU)
+        held[~self._usable[host]] = 0
+        return held
+
+    def runs(self, job: int) -> bool:
+        """Whether a running job is not stopped."""
+        return job in self._start_of
+
+    def in_place(self, job: int) -> bool:
+        """Whether a running job is where it was."""
+        number = self._start_of.get(job)
+        return number is not None and (number < self._first or self._starts[number].in_place)
+
+    def start_of(self, job: int) -> int:
+        """Return the start of a running job that is not stopped."""
+        return self._start_of[job]
+
+    def get(self, number: int) -> Start | None:
+        """Return a start by its number, None if it was stopped."""
+        return self._starts.get(number)
+
+    def started(self) -> Iterator[tuple[int, Start]]:
+        """Yield (number, start) of each job that holds something, running jobs included."""
+        yield from self._starts.items()
+
+    def moved(self) -> Iterator[tuple[int, Start]]:
+        """Yield (number, start) of all but the running jobs that stay in place."""
+        for number, start in self._starts.items():
+            if number >= self._first and not start.in_place:
+                yield number, start
+
+    def away(self) -> Iterator[int]:
+        """Yield the running jobs that are not where they were."""
+        for job in self.problem.running:
+            if not self.in_place(job):
+                yield job
+
+    def quota_left(self) -> dict[tuple[int, int], int]:
+        """Return what tenants may still take, per (tenant, resource or -1 for milli-GPU)."""
+        return dict(self._quota)
+
+    def over_quota(self, tenant: int) -> bool:
+        """Whether a tenant holds more than one of its quotas."""
+        return any(self._quota[key] < 0 for key in self.problem.capped.get(tenant, ()))
+
+    def beyond_quota(self, tenant: int, choice: Choice) -> dict[int, int]:
+        """Return what one more job of a tenant would hold beyond its quotas, by resource."""
+        over = {
+            key[1]: self.problem.demand_of(choice, key[1]) - self._quota[key]
+            for key in self.problem.capped.get(tenant, ())
+        }
+        return {resource: amount for resource, amount in over.items() if amount > 0}
+
+    @property
+    def value(self) -> int:
+        """Sum of the started options' values, less those of the stopped jobs."""
+        return self._worth - self.problem.running_value

@@ -1,0 +1,100 @@
+"""Started jobs change to options of more progress, in what the others have left free.
+
+Where all options of a job are worth the same, the first plan gives as many jobs as it can their
+cheapest option ("base demand first"); growth then hands out the rest by the marginal rule: the
+change that gains most for each GPU that it takes comes first. The policy's order of `value`,
+`entitled` and `progress` says what a gain is. Running jobs keep their option.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from heapq import heapify, heappop, heappush
+from math import inf
+
+from placewright.formulations.gang.placement.greedy import place_choice
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.jobs import ANY, Choice
+from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.gang.problem.terms import ENTITLED, PROGRESS, VALUE
+
+MAX_TRIES = 20_000
+"""Most changes that are tried: each looks at all hosts."""
+
+Change = tuple[tuple[float, ...], int, int, int]
+"""What it gains, negative, for each GPU it takes; class, choice now, choice then."""
+
+
+def grow(placement: Placement) -> None:
+    """Change options while that gains; does nothing without the term `progress`."""
+    problem = placement.problem
+    if PROGRESS not in problem.terms:
+        return
+    quota = placement.quota_left()
+    starts: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+    for number, start in placement.started():
+        if start.job == ANY:
+            starts[start.job_class, start.choice].append(number)
+    changes = [change for c, o in starts for change in _changes(problem, c, o)]
+    heapify(changes)
+    failed: set[tuple[int, int, int]] = set()
+    for _ in range(MAX_TRIES):
+        while changes and (changes[0][1:] in failed or not starts[changes[0][1:3]]):
+            heappop(changes)
+        if not changes:
+            return
+        _, c, o, better = changes[0]
+        number, changed = _change(placement, quota, starts[c, o].pop(), better)
+        if changed and not starts[c, better]:
+            for change in _changes(problem, c, better):
+                heappush(changes, change)
+        if not changed:
+            failed.add((c, o, better))
+        starts[c, better if changed else o].append(number)
+
+
+def _changes(problem: Problem, c: int, o: int) -> list[Change]:
+    """All changes from one option that gain something."""
+    choices = problem.classes[c].choices
+    found: list[Change] = []
+    for better, choice in enumerate(choices):
+        gain = _gain(problem, choices[o], choice)
+        if gain > (0,) * len(gain):
+            more = problem.demand_of(choice, -1) - problem.demand_of(choices[o], -1)
+            # What takes no more is free; of such changes the one that gains most comes first.
+            per_gpu = (
+                tuple(-g / more for g in gain) if more > 0 else (-inf, *(-float(g) for g in gain))
+            )
+            found.append((per_gpu, c, o, better))
+    return found
+
+
+def _gain(problem: Problem, before: Choice, after: Choice) -> tuple[int, ...]:
+    """Return what a change adds to the terms that count worth, in the policy's order."""
+    gains = {
+        VALUE: after.value - before.value,
+        ENTITLED: after.entitled_value - before.entitled_value,
+        PROGRESS: after.progress - before.progress,
+    }
+    return tuple(gains[term] for term in problem.terms if term in gains)
+
+
+def _change(
+    placement: Placement, quota: dict[tuple[int, int], int], number: int, better: int
+) -> tuple[int, bool]:
+    """Start a job with another option instead, if it fits; its number then, and whether it does."""
+    problem = placement.problem
+    start = placement.get(number)
+    if start is None:
+        raise ValueError(f"start {number} was stopped; expected one that holds something")
+    tenant = problem.classes[start.job_class].tenant
+    choices = problem.classes[start.job_class].choices
+    placement.stop(number)
+    problem.charge_quota(quota, tenant, choices[start.choice], -1)
+    if problem.within_quota(quota, tenant, choices[better]):
+        puts = place_choice(placement, choices[better])
+        if puts is not None:
+            problem.charge_quota(quota, tenant, choices[better])
+            return placement.start(start.job_class, better, puts), True
+    problem.charge_quota(quota, tenant, choices[start.choice])
+    return placement.restart(start), False

@@ -1,1 +1,0 @@
-"""From nothing or from counts to places: hosts, GPUs and the names of tasks."""

@@ -1,0 +1,241 @@
+"""From a checked round to a Problem."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.problem.dominant_shares import shares_of, terms_of
+from placewright.formulations.gang.problem.entitlement import Borrowed, borrowed_of
+from placewright.formulations.gang.problem.job_compiler import PINNED, Describer, Facts, Precedence
+from placewright.formulations.gang.problem.jobs import RunningJob
+from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.gang.problem.quotas import quota_of
+from placewright.formulations.gang.problem.shapes import hosts_named
+from placewright.formulations.gang.problem.terms import BOTTLENECK
+from placewright.instances.arrays import build_cluster
+from placewright.instances.job import Job
+from placewright.instances.ranges import expand
+from placewright.instances.round import Round
+from placewright.topology import Cluster, State
+
+
+class Compiler:
+    """Compiles rounds that follow each other; what two of them share is compiled once.
+
+    The jobs of the last round are kept alive, and shapes keep their indices, until a round has
+    another cluster, other precedences of running jobs, tenants or spread weights, or too few of
+    the shapes.
+    """
+
+    def __init__(self) -> None:
+        self._basis: _Basis | None = None
+
+    def __call__(self, round_: Round, borrowed: Borrowed | None = None) -> Problem:
+        """Compile a checked round into arrays and classes.
+
+        `borrowed` says who is not entitled where the round itself does not.
+        """
+        borrowed = borrowed_of(round_) if borrowed is None else borrowed
+        levels = levels_of(round_, borrowed)
+        basis = self._basis
+        if basis is None or not basis.serves(round_, levels):
+            basis = self._basis = _Basis(round_, levels)
+        return basis.problem(round_, borrowed)
+
+
+def compile_round(round_: Round, cluster: Cluster | None = None) -> Problem:
+    """Compile a checked round into arrays and classes; `cluster` is that of its document, if known.
+
+    A `Compiler` does the same for rounds that follow each other.
+    """
+    borrowed = borrowed_of(round_)
+    return _Basis(round_, levels_of(round_, borrowed), cluster).problem(round_, borrowed)
+
+
+def levels_of(round_: Round, borrowed: Borrowed) -> list[Precedence]:
+    """Return the distinct precedences of the running jobs that may move, lowest first."""
+    running = {
+        (i not in borrowed, job.priority)
+        for i, job in enumerate(round_.jobs)
+        if job.running and not job.running.pinned
+    }
+    return sorted(running)
+
+
+class _Basis:
+    """What the jobs of a round are compiled upon, and those that are."""
+
+    def __init__(
+        self, round_: Round, levels: list[Precedence], cluster: Cluster | None = None
+    ) -> None:
+        self.document = round_.cluster
+        self.cluster = build_cluster(round_.cluster) if cluster is None else cluster
+        entries = [(entry.healthy, len(expand(entry.name))) for entry in round_.cluster.hosts]
+        self.healthy = np.repeat([h for h, _ in entries], [n for _, n in entries])
+        self.describer = Describer(round_, self.cluster, levels)
+        self.shapes_needed = 0
+        self.known: dict[int, Facts] = {}
+        self.borrowed: Borrowed = {}
+
+    def serves(self, round_: Round, levels: list[Precedence]) -> bool:
+        described = self.describer
+        return (
+            round_.cluster is self.document
+            and levels == described.levels
+            and [t.name for t in round_.tenants] == list(described.tenants)
+            and round_.spread_weights() == described.weights
+            and (BOTTLENECK in round_.policy.terms) == described.timed
+            and len(described.shapes.index) <= 2 * self.shapes_needed
+        )
+
+    def problem(self, round_: Round, borrowed: Borrowed) -> Problem:
+        cluster, shapes, jobs = self.cluster, self.describer.shapes, round_.jobs
+        # By identity: jobs do not change, and a known one is alive, so its id is its own.
+        known = self.known
+        if borrowed or self.borrowed:
+            # A job's standing is a matter of the others, too.
+            known = {
+                id(job): fact
+                for i, job in enumerate(jobs)
+                if (fact := known.get(id(job))) and fact.borrowed == borrowed.get(i, ())
+            }
+        self.borrowed = borrowed
+        self.known = {
+            id(job): known.get(id(job)) or self.describer.of(job, borrowed.get(i, ()))
+            for i, job in enumerate(jobs)
+        }
+        # They would keep what jobs that are gone have asked.
+        self.describer.offers.clear()
+        facts = [self.known[id(job)] for job in jobs]
+        members: defaultdict[int, list[int]] = defaultdict(list)
+        for index, fact in enumerate(facts):
+            members[fact.kind].append(index)
+        pinned = [facts[j] for j in members.pop(PINNED, ())]
+        classes = self.describer.classes(members, jobs)
+        choices = (choice for job_class in classes for choice in job_class.choices)
+        self.shapes_needed = len({g.shape for choice in choices for g in choice.groups})
+        parted = shapes.parted or any(fact.held and fact.held.parts for fact in pinned)
+        state = self._state(facts, parted)
+        cleared = self._state(pinned, parted)
+        pinned_hosts = cleared.busy.copy()
+        cleared.busy[:] = state.busy
+        usable, open_ = _usable(round_, cluster, state)
+        vacate = hosts_named(cluster, round_.policy.vacate)
+        reserved_free = np.zeros(cluster.num_hosts, dtype=np.int64)
+        host_of_gpu = np.repeat(np.arange(cluster.num_hosts), cluster.gpu_count)
+        np.add.at(reserved_free, host_of_gpu[~usable], cleared.gpu_free[~usable])
+        for each in (state, cleared):
+            each.gpu_free[~usable] = 0
+            if each.slices is not None:
+                each.slices[~usable] = 0
+        class_of = {j: c for c, k in enumerate(classes) if k.running for j in k.jobs}
+        gpu, demand, hosts = shapes.arrays()
+        shares = shares_of(round_, cluster, self.healthy)
+        return Problem(
+            round=round_,
+            cluster=cluster,
+            state=state,
+            cleared=cleared,
+            classes=classes,
+            shape_gpu=gpu,
+            shape_demand=demand,
+            shape_allowed=hosts,
+            shape_rank=shapes.ranks(),
+            sharing=shapes.sharing() if parted else None,
+            host_kind=shapes.host_kinds(),
+            open=open_ & ~vacate,
+            usable=usable,
+            vacate=vacate,
+            pinned_hosts=pinned_hosts,
+            pinned_remaining=remaining_on(
+                [fact.job for fact in pinned], set(np.array(cluster.hosts)[vacate].tolist())
+            ),
+            reserved_free=reserved_free,
+            running={j: _running_job(round_.now, facts[j], class_of[j]) for j in sorted(class_of)},
+            quota=quota_of(round_, cluster),
+            labels=self.describer.homes(
+                (j, f.job, f.held.hosts) for j, f in enumerate(facts) if f.held is not None
+            ),
+            terms=terms_of(round_.policy.terms, len(shares)),
+            shares=shares,
+        )
+
+    def _state(self, facts: Sequence[Facts], parted: bool) -> State:
+        """Return what is free, healthy and busy once these jobs hold what they run on.
+
+        `parted`: with the memory and the slices of GPUs.
+        """
+        state = State.shared(self.cluster) if parted else State.empty(self.cluster)
+        state.healthy[:] = self.healthy
+        held = [fact.held for fact in facts if fact.held is not None]
+
+        def all_of(parts: Iterable[tuple[int, ...]]) -> NDArray[np.int64]:
+            return np.array(list(chain.from_iterable(parts)), dtype=np.int64)
+
+        hosts = all_of(h.hosts for h in held)
+        asked = [dict(wanted) for wanted in self.describer.demands]
+        rows = np.array(
+            [[wanted.get(name, 0) for name in self.cluster.resources] for wanted in asked],
+            dtype=np.int64,
+        ).reshape(-1, state.free.shape[1])
+        np.subtract.at(state.free, hosts, rows[all_of(h.demands for h in held)])
+        milli = all_of(h.milli for h in held)
+        np.subtract.at(state.gpu_free, all_of(h.gpus for h in held), milli.astype(np.int32))
+        state.busy[hosts] = True
+        if state.gpu_memory is not None and state.slices is not None:
+            some = [h for h in held if h.parts]
+            gpus = all_of(h.gpus for h in some)
+            parts = np.array([part for h in some for part in h.parts], dtype=np.int64)
+            np.subtract.at(state.gpu_memory, gpus, parts.reshape(-1, 2)[:, 0])
+            # Slices of a GPU do not overlap.
+            np.bitwise_or.at(state.slices, gpus, parts.reshape(-1, 2)[:, 1].astype(np.int16))
+        return state
+
+
+def _usable(
+    round_: Round, cluster: Cluster, state: State
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """GPUs that are not reserved, and healthy hosts that are not reserved as a whole."""
+    usable = np.ones(cluster.num_gpus, dtype=np.bool_)
+    open_ = state.healthy.copy()
+    for reservation in round_.reservations:
+        for host in np.flatnonzero(hosts_named(cluster, [reservation.host])).tolist():
+            if reservation.gpus is None:
+                open_[host] = False
+            else:
+                usable[int(cluster.gpu_start[host]) + np.array(reservation.gpus)] = False
+    return usable, open_
+
+
+def _running_job(now: int, facts: Facts, job_class: int) -> RunningJob:
+    job, held = facts.job, facts.held
+    running = job.running
+    if running is None or held is None:
+        raise ValueError(f"job {job.name!r} is pending; expected a running one")
+    lost = 0 if running.checkpoint is None else now - running.checkpoint
+    default = held.milli_gpu * (lost + running.restart_s)
+    return RunningJob(
+        job_class=job_class,
+        level=held.level,
+        places=held.places,
+        puts=held.puts,
+        slots=held.slots,
+        migrate_cost=default if running.migrate_cost is None else running.migrate_cost,
+        preempt_cost=default if running.preempt_cost is None else running.preempt_cost,
+    )
+
+
+def remaining_on(jobs: Sequence[Job], hosts: set[str]) -> int:
+    """Milli-GPU that running jobs hold on some hosts."""
+    return sum(
+        job.options[job.running.option].groups[task.group].gpu
+        for job in jobs
+        if job.running is not None
+        for task in job.running.tasks
+        if task.host in hosts
+    )

@@ -1,0 +1,124 @@
+"""Dominant shares of tenants: what is counted, in which terms, and what they can be at most.
+
+The dominant share of a tenant is the largest, over resources, of what its jobs hold after the round
+out of what all healthy hosts have, divided by the tenant's weight (Ghodsi et al., Dominant Resource
+Fairness, NSDI 2011, sections 4.1 and 4.3). In whole units of 1 / `SCALE`, rounded down,
+
+    share(i)  =  max_r  floor(SCALE * held[i,r] / (capacity[r] * weight[i]))
+
+Max-min over tenants, lexicographically: theta_k, the sum of the k smallest shares, is maximised for
+k = 1, 2, ... Such ordered sums are linear, of whole numbers too (Ogryczak and Sliwinski, On solving
+linear programs with the ordered weighted averaging objective, EJOR 148, 2003). The policy's term
+`share` stands for these terms, one per tenant that has jobs in the round, `MOST` at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.problem.quotas import held_by
+from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.round import Round
+from placewright.topology import Cluster
+
+SHARE = "share"
+SCALE = 100_000
+MOST = 8
+"""With more tenants the last term is the sum of all shares."""
+
+ALL = "share_all"
+ORDERED = (SHARE, *(f"share_{k}" for k in range(2, MOST + 1)))
+SHARE_TERMS = (*ORDERED, ALL)
+
+
+@dataclass(frozen=True, slots=True)
+class TenantShare:
+    """A tenant that counts in the term `share`.
+
+    `tenant` is its index in the round. By resource (-1: milli-GPU), `per` is the capacity of the
+    healthy hosts times the tenant's weight, without resources of which they have none, `all` what
+    all hosts have, and `held` what those of its jobs hold that are not decided here.
+    """
+
+    tenant: int
+    per: Mapping[int, int]
+    all: Mapping[int, int]
+    held: Mapping[int, int]
+
+    @property
+    def by_resource(self) -> dict[int, int]:
+        """The share of what the tenant holds of each resource."""
+        return {r: SCALE * self.held[r] // per for r, per in self.per.items()}
+
+    @property
+    def most(self) -> int:
+        """The share of what the tenant holds, or of all there is if that is less."""
+        return max(
+            (SCALE * min(self.held[r], self.all[r]) // per for r, per in self.per.items()),
+            default=0,
+        )
+
+    def holding(self, amounts: Mapping[int, int]) -> Self:
+        """Return the tenant with these amounts on top of what it holds."""
+        return replace(self, held={r: h + amounts[r] for r, h in self.held.items()})
+
+
+def shares_of(
+    round_: Round, cluster: Cluster, healthy: NDArray[np.bool_]
+) -> tuple[TenantShare, ...]:
+    """Return the tenants that have jobs in a round, if its policy asks for shares.
+
+    Parameters
+    ----------
+    healthy
+        Whether each host is healthy, shape (hosts,).
+    """
+    if SHARE not in round_.policy.terms:
+        return ()
+    names = {-1: "gpu", **dict(enumerate(cluster.resources))}
+    everywhere = np.ones_like(healthy)
+    capacity, everything = (_capacity(cluster, hosts) for hosts in (healthy, everywhere))
+    held = {tenant.name: dict.fromkeys(names, 0) for tenant in round_.tenants}
+    counts = {job.tenant for job in round_.jobs}
+    for job in round_.jobs:
+        if job.running is not None and job.running.pinned and job.tenant is not None:
+            amounts = held_by(job.options[job.running.option])
+            for r, name in names.items():
+                held[job.tenant][r] += amounts.get(name, 0)
+    return tuple(
+        TenantShare(
+            i,
+            {r: most * tenant.weight for r, most in capacity.items() if most},
+            everything,
+            {r: amount for r, amount in held[tenant.name].items() if capacity[r]},
+        )
+        for i, tenant in enumerate(round_.tenants)
+        if tenant.name in counts
+    )
+
+
+def _capacity(cluster: Cluster, hosts: NDArray[np.bool_]) -> dict[int, int]:
+    """Return what some hosts, shape (hosts,), have in all of each resource."""
+    has = cluster.capacity[hosts].sum(axis=0).tolist()
+    return {-1: int(cluster.gpu_count[hosts].sum()) * WHOLE_GPU, **dict(enumerate(has))}
+
+
+def terms_of(terms: Iterable[str], tenants: int) -> tuple[str, ...]:
+    """Write out the term `share` for so many tenants."""
+    ordered = ORDERED[: max(tenants, 1)] if tenants <= MOST else (*ORDERED[: MOST - 1], ALL)
+    return tuple(t for term in terms for t in (ordered if term == SHARE else (term,)))
+
+
+def number_of(term: str, tenants: int) -> int:
+    """Return how many of the smallest shares a term adds up."""
+    return tenants if term == ALL else min(ORDERED.index(term) + 1, tenants)
+
+
+def smallest(term: str, shares: Sequence[int]) -> int:
+    """Return the value of a term for these shares of all tenants that count."""
+    return sum(sorted(shares)[: number_of(term, len(shares))])

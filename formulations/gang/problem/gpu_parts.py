@@ -1,0 +1,134 @@
+"""GPUs that are shared in more than one dimension: fractions with memory, and MIG slices.
+
+`Sharing` says what the shapes of a round ask, `Parts` what the GPUs of a placement have left. Both
+exist only in rounds where some task asks for GPU memory or a slice. A slice as large as a GPU needs
+neither: it is a task of a whole GPU, on hosts that can be cut.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.problem.mig_layouts import FREE, Layouts, mask_of
+from placewright.instances.documents import WHOLE_GPU
+from placewright.topology import Cluster, State
+from placewright.topology.mig import NO_MIG, PRODUCTS
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Sharing:
+    """What tasks of each shape ask of GPUs besides milli-GPU.
+
+    Attributes
+    ----------
+    memory : int64 (shapes,)
+        MiB of each GPU.
+    kind : int64 (shapes, products + 1)
+        What slice a task is on GPUs of each product, -1 if none; the last column, all -1, is that
+        of GPUs that cannot be cut.
+    sliced : bool (shapes,)
+        Whether a task is a slice smaller than a GPU.
+    product : int32 (hosts,)
+        Product of each host's GPUs.
+    layouts : Layouts
+    """
+
+    memory: Ints
+    kind: Ints
+    sliced: NDArray[np.bool_]
+    product: NDArray[np.int32]
+    layouts: Layouts
+
+    def kind_on(self, shape: int, host: int) -> int:
+        """Return what slice a task is on a host."""
+        return int(self.kind[shape, self.product[host]])
+
+    def hold(
+        self, state: State, shape: int, host: int, gpu: int, start: int | None, times: int
+    ) -> None:
+        """Take what a task holds of a GPU of a state (1), or give it back (-1)."""
+        if state.gpu_memory is not None:
+            state.gpu_memory[gpu] -= times * self.memory[shape]
+        if state.slices is not None and self.sliced[shape] and start is not None:
+            mask = mask_of(self.kind_on(shape, host), start)
+            state.slices[gpu] = state.slices[gpu] | mask if times > 0 else state.slices[gpu] & ~mask
+
+
+def kinds_of_profile(profile: str | None) -> list[int]:
+    """Return what slice a profile is on GPUs of each product, and -1 for those that have none."""
+    kinds = [product.profiles.get(profile, NO_MIG) if profile else NO_MIG for product in PRODUCTS]
+    return [*kinds, NO_MIG]
+
+
+class Parts:
+    """What is left of each GPU beside its milli-GPU; (hosts, most GPUs of a host).
+
+    Attributes
+    ----------
+    memory : int64
+        Free MiB.
+    layout : int64
+        Number of the layout of slices; `FREE` where there are none.
+    """
+
+    def __init__(
+        self, sharing: Sharing, cluster: Cluster, state: State, exists: NDArray[np.bool_]
+    ) -> None:
+        self.sharing = sharing
+        self._host_memory = cluster.gpu_memory
+        self.memory = np.where(exists, cluster.gpu_memory[:, None], 0)
+        self.layout = np.zeros(exists.shape, dtype=np.int64)
+        if state.gpu_memory is not None:
+            self.memory[exists] = state.gpu_memory
+        if state.slices is not None:
+            self.layout[exists] = sharing.layouts.of_masks(state.slices)
+
+    def concern(self, shape: int) -> bool:
+        """Whether milli-GPU alone do not say how many tasks of a share fit a GPU."""
+        return bool(self.sharing.sliced[shape] or self.sharing.memory[shape])
+
+    def on_free(self, shape: int, milli: int) -> Ints:
+        """Return how many tasks of a share one wholly free GPU of each host takes."""
+        if self.sharing.sliced[shape]:
+            kind = self.sharing.kind[shape][self.sharing.product]
+            return np.where(kind >= 0, self.sharing.layouts.room[FREE][kind], 0)
+        memory: Ints = self._host_memory // self.sharing.memory[shape]
+        return np.minimum(memory, WHOLE_GPU // milli)
+
+    def on_part(self, shape: int, milli: int, partial: Ints, hosts: Ints | slice | int) -> Ints:
+        """Return how many tasks of a share each partly used GPU of some hosts takes.
+
+        `partial` are the free milli-GPU of those that may be shared.
+        """
+        layout = self.layout[hosts]
+        if self.sharing.sliced[shape]:
+            kind = np.asarray(self.sharing.kind[shape][self.sharing.product[hosts]])
+            room = self.sharing.layouts.room[layout, kind[..., None]]
+            return np.where((kind[..., None] >= 0) & (layout != FREE), room, 0)
+        memory: Ints = self.memory[hosts] // self.sharing.memory[shape]
+        return np.minimum(memory, partial // milli)
+
+    def take(self, shape: int, host: int, gpu: int, start: int | None, times: int) -> None:
+        """Take what one task needs of a GPU (1), or give it back (-1).
+
+        `start` is where a slice lies that was there before; one that comes lies anywhere.
+        """
+        self.memory[host, gpu] -= times * self.sharing.memory[shape]
+        if self.sharing.sliced[shape]:
+            kind = self.sharing.kind_on(shape, host)
+            layout = int(self.layout[host, gpu])
+            self.layout[host, gpu] = self.sharing.layouts.after(layout, kind, start, times)
+
+    def holds(self, shape: int, host: int, gpu: int, start: int | None) -> bool:
+        """Whether a GPU has the memory, and the memory slices, for one more task."""
+        if self.memory[host, gpu] < self.sharing.memory[shape]:
+            return False
+        if not self.sharing.sliced[shape]:
+            return bool(self.layout[host, gpu] == FREE)
+        kind = self.sharing.kind_on(shape, host)
+        return self.sharing.layouts.holds(int(self.layout[host, gpu]), kind, start)

@@ -1,0 +1,219 @@
+"""What the jobs of a round are upon its cluster: their options, interned, and what runs where."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from placewright.formulations.gang.problem.jobs import (
+    NO_LABEL,
+    NO_LEVEL,
+    Choice,
+    JobClass,
+    Label,
+    Put,
+)
+from placewright.formulations.gang.problem.mig_layouts import mask_of
+from placewright.formulations.gang.problem.shapes import Shapes
+from placewright.formulations.gang.problem.terms import BOTTLENECK
+from placewright.formulations.session import Place, Slots
+from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.job import Job, Option, Running, TaskGroup
+from placewright.instances.round import Round
+from placewright.topology import Cluster
+from placewright.topology.mig import PRODUCTS
+
+Precedence: TypeAlias = tuple[bool, int]
+"""Whether a job is entitled, and its priority."""
+
+PINNED = -1
+"""The kind of a job that runs and may not move."""
+
+
+class Held(NamedTuple):
+    """What a running job holds: per task a host and a row of demands, per GPU the milli-GPU.
+
+    `parts` are the GPU memory and the mask of MIG slices per GPU; () if it asks for neither.
+    """
+
+    level: int
+    milli_gpu: int
+    places: tuple[Place, ...]
+    puts: tuple[Put, ...]
+    slots: Slots
+    hosts: tuple[int, ...]
+    demands: tuple[int, ...]
+    gpus: tuple[int, ...]
+    milli: tuple[int, ...]
+    parts: tuple[tuple[int, int], ...]
+
+
+class Facts(NamedTuple):
+    """What a job is with these `borrowed` options: the number of its kind, -1 if pinned."""
+
+    job: Job
+    borrowed: tuple[int, ...]
+    kind: int
+    held: Held | None
+
+
+class Describer:
+    """Describes jobs upon a cluster; `levels` are the precedences of running jobs, lowest first.
+
+    Groups and choices are made once each, so that to be the same is to be equal. `kinds` tells of
+    each kind whether its jobs run, their tenant, and their choices.
+    """
+
+    def __init__(self, round_: Round, cluster: Cluster, levels: list[Precedence]) -> None:
+        self.cluster, self.levels = cluster, levels
+        self.tenants = {t.name: i for i, t in enumerate(round_.tenants)}
+        self.weights = round_.spread_weights()
+        self.timed = BOTTLENECK in round_.policy.terms
+        self.shapes = Shapes(cluster, timed=self.timed)
+        self.choices: dict[tuple[int, ...], Choice] = {}
+        self.offers: dict[tuple[int, ...], tuple[Option, Choice]] = {}
+        self.numbers: dict[tuple[int, ...], int] = {}
+        self.kinds: list[tuple[bool, int, tuple[Choice, ...]]] = []
+        self.ranks: dict[Precedence, int] = {}
+        self.gpu_start: list[int] = cluster.gpu_start.tolist()
+        self.demands: dict[tuple[tuple[str, int], ...], int] = {}
+        self.labels: dict[tuple[str, int], int] = {}
+
+    def of(self, job: Job, borrowed: tuple[int, ...]) -> Facts:
+        """Return what a job is with these `borrowed` options."""
+        kind, running = self.kind(job, borrowed), job.running
+        if running is None:
+            return Facts(job, borrowed, kind, None)
+        entitled = running.option not in borrowed
+        level = 0 if kind == PINNED else self.rank((entitled, job.priority))
+        return Facts(job, borrowed, kind, self._held(job, running, level))
+
+    def kind(self, job: Job, borrowed: tuple[int, ...]) -> int:
+        """Return the number of a job's kind, a new one if it is met for the first time."""
+        running, label = job.running, self.label(job)
+        if running is not None and running.pinned:
+            return PINNED
+        offered = range(len(job.options)) if running is None else (running.option,)
+        choices = tuple([self._choice(job, o, label, o not in borrowed) for o in offered])
+        tenant = self.tenants.get(job.tenant or "", -1)
+        key = (running is not None, tenant, *map(id, choices))
+        kind = self.numbers.setdefault(key, len(self.kinds))
+        if kind == len(self.kinds):
+            self.kinds.append((running is not None, tenant, choices))
+        return kind
+
+    def rank(self, precedence: Precedence) -> int:
+        """Return the number of levels strictly below a precedence."""
+        if precedence not in self.ranks:
+            self.ranks[precedence] = bisect_left(self.levels, precedence)
+        return self.ranks[precedence]
+
+    def _choice(self, job: Job, index: int, label: int, entitled: bool) -> Choice:
+        """Return an option as jobs of a class have it; jobs share options, so few are looked at."""
+        option = job.options[index]
+        # By identity: options do not change, and a known one is alive, so its id is its own.
+        key = id(option), index, job.weight, job.priority, label, entitled
+        if key not in self.offers:
+            self.offers[key] = option, self._new_choice(job, index, label, entitled)
+        return self.offers[key][1]
+
+    def _new_choice(self, job: Job, index: int, label: int, entitled: bool) -> Choice:
+        option, rank = job.options[index], self.rank((entitled, job.priority))
+        joint = NO_LEVEL
+        if option.required is not None and sum(g.count for g in option.groups) > 1:
+            joint = self.shapes.levels[option.required]
+        groups = tuple([self.shapes.group(g, self.weights, rank, joint) for g in option.groups])
+        value, progress = job.value_of(index), option.progress
+        key = (index, value, progress, entitled, joint, label, *map(id, groups))
+        known = self.choices.get(key)
+        if known is None:
+            joint = joint if len(groups) > 1 else NO_LEVEL
+            known = Choice(index, value, groups, progress, entitled, joint=joint, label=label)
+            self.choices[key] = known
+        return known
+
+    def label(self, job: Job) -> int:
+        """Return the number of a job's label, a new one if it is met for the first time."""
+        asked = job.anti_affinity
+        if asked is None:
+            return NO_LABEL
+        key = asked.label, self.shapes.levels[asked.level]
+        return self.labels.setdefault(key, len(self.labels))
+
+    def classes(
+        self, members: Mapping[int, list[int]], jobs: Sequence[Job]
+    ) -> tuple[JobClass, ...]:
+        """Return the classes of jobs, whose indices `members` has by kind, pending ones first."""
+        # Running jobs of different levels are of different classes: their shapes differ in rank.
+        return tuple(
+            JobClass(
+                # Who runs has the priority of its class.
+                tuple(
+                    members[k]
+                    if self.kinds[k][0]
+                    else sorted(members[k], key=lambda j: -jobs[j].priority)
+                ),
+                self.kinds[k][1],
+                self.kinds[k][2],
+                self.kinds[k][0],
+            )
+            for k in sorted(members, key=lambda k: self.kinds[k][0])
+        )
+
+    def homes(self, placed: Iterable[tuple[int, Job, Iterable[int]]]) -> tuple[Label, ...]:
+        """Return all labels that were met, with the domains where jobs of them run.
+
+        `placed` has the index, the job and the hosts of each one that runs.
+        """
+        homes: list[dict[int, frozenset[int]]] = [{} for _ in self.labels]
+        levels = [level for _, level in self.labels]
+        for j, job, hosts in placed if self.labels else ():
+            if job.anti_affinity is not None:
+                label = self.label(job)
+                domain = self.cluster.domain[levels[label]]
+                homes[label][j] = frozenset(domain[list(hosts)].tolist())
+        return tuple(Label(level, home) for level, home in zip(levels, homes, strict=True))
+
+    def _held(self, job: Job, running: Running, level: int) -> Held:
+        option, tasks = job.options[running.option], running.tasks
+        groups, host_of, start = option.groups, self.cluster.host_index, self.gpu_start
+        places = tuple([(t.group, t.index, host_of[t.host], t.gpus) for t in tasks])
+        demands = [self._demand(group) for group in groups]
+        milli = [min(group.gpu, WHOLE_GPU) for group in groups]
+        slots = tuple([t.slot for t in tasks])
+        return Held(
+            level=level,
+            milli_gpu=option.milli_gpu,
+            places=places,
+            puts=tuple(
+                [
+                    Put(group, host, 1, gpus, True, slot)
+                    for (group, _, host, gpus), slot in zip(places, slots, strict=True)
+                ]
+            ),
+            slots=slots if any(group.mig for group in groups) else (),
+            hosts=tuple([host for _, _, host, _ in places]),
+            demands=tuple([demands[group] for group, _, _, _ in places]),
+            gpus=tuple([start[host] + gpu for _, _, host, gpus in places for gpu in gpus]),
+            milli=tuple([milli[group] for group, _, _, gpus in places for _ in gpus]),
+            parts=tuple(
+                (groups[group].gpu_memory, self._mask(groups[group], host, slot))
+                for (group, _, host, gpus), slot in zip(places, slots, strict=True)
+                for _ in gpus
+            )
+            if any(group.mig or group.gpu_memory for group in groups)
+            else (),
+        )
+
+    def _mask(self, group: TaskGroup, host: int, slot: int | None) -> int:
+        """Return what a task's slice takes of its GPU; a whole GPU needs no mask."""
+        if group.mig is None or slot is None or group.gpu >= WHOLE_GPU:
+            return 0
+        kind = PRODUCTS[self.cluster.product[host]].profiles[group.mig]
+        return mask_of(kind, slot)
+
+    def _demand(self, group: TaskGroup) -> int:
+        """Return the number of what a task asks besides GPUs, as (resource, amount)."""
+        wanted = (("cpu", group.cpu), ("memory", group.memory), *group.resources.items())
+        return self.demands.setdefault(wanted, len(self.demands))

@@ -1,0 +1,102 @@
+"""All options of all job classes as arrays: rounds have many more of them than hosts or shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from placewright.formulations.gang.problem.jobs import Group, JobClass
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Offers:
+    """An entry per class and choice, in order of the classes; and one per group of those.
+
+    Attributes
+    ----------
+    job_class, choice : int64 (offers,)
+        Index of the class, and of the choice in it.
+    first : int64 (classes + 1,)
+        The offers of class c are `first[c]:first[c + 1]`.
+    value, progress, milli_gpu : int64 (offers,)
+        Of one job with the choice.
+    entitled : bool (offers,)
+        Whether such a job stands on its tenant's guarantee, or that has none.
+    group_first : int64 (offers + 1,)
+        The groups of offer i are `group_first[i]:group_first[i + 1]`.
+    groups : tuple of Group
+        Task groups, offer by offer.
+    group_shape, group_count : int64 (groups,)
+        Shape and number of their tasks.
+    """
+
+    job_class: Ints
+    choice: Ints
+    first: Ints
+    value: Ints
+    progress: Ints
+    milli_gpu: Ints
+    entitled: NDArray[np.bool_]
+    group_first: Ints
+    groups: tuple[Group, ...]
+    group_shape: Ints
+    group_count: Ints
+
+    @property
+    def entitled_value(self) -> Ints:
+        """What the term `entitled` counts of a job, int64 (offers,)."""
+        return np.where(self.entitled, self.value, 0)
+
+    def groups_of(self, offers: Ints) -> tuple[Ints, Ints]:
+        """Return, for each group of some offers, which of them it is of and the group's index."""
+        number = self.group_first[offers + 1] - self.group_first[offers]
+        which = np.repeat(np.arange(len(offers)), number)
+        begin = self.group_first[offers] - np.cumsum(number) + number
+        return which, np.arange(len(which)) + begin[which]
+
+    def total(self, each: Ints) -> Ints:
+        """Sum a number per task of each group, int64 (groups,), over the tasks of each offer."""
+        return _sums(each * self.group_count, self.group_first)
+
+
+def offers_of(classes: Sequence[JobClass]) -> Offers:
+    """List what job classes offer."""
+    choices = [choice for job_class in classes for choice in job_class.choices]
+    groups = tuple([group for choice in choices for group in choice.groups])
+    first = _ends([len(job_class.choices) for job_class in classes])
+    group_first = _ends([len(choice.groups) for choice in choices])
+    job_class = np.repeat(np.arange(len(classes)), np.diff(first))
+    return Offers(
+        job_class=job_class,
+        choice=np.arange(len(choices)) - first[job_class],
+        first=first,
+        value=_array([choice.value for choice in choices]),
+        progress=_array([choice.progress for choice in choices]),
+        milli_gpu=_sums(_array([group.milli_gpu for group in groups]), group_first),
+        entitled=np.array([choice.entitled for choice in choices], dtype=np.bool_),
+        group_first=group_first,
+        groups=groups,
+        group_shape=_array([group.shape for group in groups]),
+        group_count=_array([group.count for group in groups]),
+    )
+
+
+def _sums(each: Ints, first: Ints) -> Ints:
+    upto = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(each)])
+    sums: Ints = upto[first[1:]] - upto[first[:-1]]
+    return sums
+
+
+def _array(numbers: list[int]) -> Ints:
+    return np.array(numbers, dtype=np.int64)
+
+
+def _ends(sizes: list[int]) -> Ints:
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(_array(sizes))])

@@ -1,0 +1,317 @@
+"""A round as arrays: shapes, job classes, quotas and the state of the hosts.
+
+A **shape** is what a task asks of one host: milli-GPU, other resources, allowed GPU models and
+hosts; and its **rank**, the number of distinct precedences of running jobs strictly below its own.
+The **precedence** of a job with an option: whether it is entitled (standing.py), then its priority.
+A **job class** holds the jobs that no constraint or term can tell apart: equal options (groups,
+values) and tenant, all pending or all running. Everything downstream counts jobs per class.
+Running jobs that are pinned are no jobs here: what they hold is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from math import ceil, floor, gcd
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.problem.dominant_shares import TenantShare
+from placewright.formulations.gang.problem.gpu_parts import Sharing
+from placewright.formulations.gang.problem.jobs import (
+    NO_SLOTS,
+    Choice,
+    JobClass,
+    Label,
+    RunningJob,
+    Start,
+)
+from placewright.formulations.gang.problem.options import Offers, offers_of
+from placewright.formulations.gang.problem.terms import ENTITLED, PROGRESS, SENSE, VALUE
+from placewright.formulations.session import SHARPNESS, Place, Slots, outward
+from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.round import Round
+from placewright.topology import Cluster, State
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What a gang formulation sees of a round.
+
+    Attributes
+    ----------
+    shape_gpu : int64 (shapes,)
+        Milli-GPU of a task: below 1000 a share of one GPU, else whole GPUs.
+    shape_demand : int64 (shapes, resources)
+        Other demands, in the cluster's order of resources.
+    shape_allowed : bool (shapes, hosts)
+        Hosts that the shape allows, by name and GPU model, and that have what it asks for at all.
+    shape_rank : int64 (shapes,)
+        See above; 0 where nothing runs that may move.
+    host_kind : int64 (hosts,)
+        Equal for hosts of one GPU model that the same shapes may be on by name, -1 without GPUs.
+    sharing : Sharing or None
+        What tasks ask of GPUs besides milli-GPU; None if none does.
+    state, cleared : State
+        As it is, and without the running jobs that may move; reserved GPUs have nothing free.
+    open : bool (hosts,)
+        Where tasks may arrive: healthy, not reserved, not to be vacated.
+    usable : bool (gpus,)
+        GPUs that are not reserved.
+    vacate, pinned_hosts : bool (hosts,)
+        Hosts to be emptied; hosts where a pinned job runs.
+    pinned_remaining : int
+        Milli-GPU that pinned jobs hold on hosts to be emptied.
+    reserved_free : int64 (hosts,)
+        Milli-GPU of reserved GPUs that pinned jobs leave free.
+    running : dict of job index to RunningJob
+        The running jobs that may move.
+    quota : dict of (tenant, resource index or -1 for milli-GPU) to int
+        What jobs of a tenant that are not pinned may hold.
+    labels : tuple of Label
+        What keeps jobs apart.
+    terms : tuple of str
+        Objective terms, in lexicographic order; `share` is written out (fairness.py).
+    shares : tuple of TenantShare
+        The tenants that count in the term `share`; none without it.
+    """
+
+    round: Round
+    cluster: Cluster
+    state: State
+    cleared: State
+    classes: tuple[JobClass, ...]
+    shape_gpu: NDArray[np.int64]
+    shape_demand: NDArray[np.int64]
+    shape_allowed: NDArray[np.bool_]
+    shape_rank: NDArray[np.int64]
+    sharing: Sharing | None
+    host_kind: NDArray[np.int64]
+    open: NDArray[np.bool_]
+    usable: NDArray[np.bool_]
+    vacate: NDArray[np.bool_]
+    pinned_hosts: NDArray[np.bool_]
+    pinned_remaining: int
+    reserved_free: NDArray[np.int64]
+    running: dict[int, RunningJob]
+    quota: dict[tuple[int, int], int]
+    labels: tuple[Label, ...]
+    terms: tuple[str, ...]
+    shares: tuple[TenantShare, ...] = ()
+
+    @cached_property
+    def offers(self) -> Offers:
+        """The options of all classes."""
+        return offers_of(self.classes)
+
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """Number of jobs in each class."""
+        return np.array([len(c.jobs) for c in self.classes], dtype=np.int64)
+
+    @cached_property
+    def pending(self) -> NDArray[np.int64]:
+        """Number of pending jobs in each class: 0 for classes of running jobs."""
+        return self.counts * np.array([not c.running for c in self.classes], dtype=np.int64)
+
+    @cached_property
+    def floating(self) -> NDArray[np.int64]:
+        """Number of jobs in each class, without running ones where none of them might arrive.
+
+        Such a job may stay there and use nothing that others could; a relaxation leaves it out.
+        """
+        number = self.counts.copy()
+        job, _, host, shape = self.places.T
+        doubtful = np.unique(job if self._reserved else job[~self.shape_hosts[shape, host]])
+        for j in doubtful.tolist():
+            number[self.running[j].job_class] -= not self.floats(self.running[j])
+        return number
+
+    @cached_property
+    def _reserved(self) -> bool:
+        return not self.usable.all()
+
+    def floats(self, running: RunningJob) -> bool:
+        """Whether the tasks of a running job might arrive where they are."""
+        groups = self.classes[running.job_class].choices[0].groups
+        return all(
+            self.shape_hosts[groups[g].shape, h]
+            and not (self._reserved and self._holds_reserved(h, gpus))
+            for g, _, h, gpus in running.places
+        )
+
+    def _holds_reserved(self, host: int, gpus: tuple[int, ...]) -> bool:
+        start = int(self.cluster.gpu_start[host])
+        return not all(self.usable[start + gpu] for gpu in gpus)
+
+    @cached_property
+    def shape_hosts(self) -> NDArray[np.bool_]:
+        """Hosts where tasks of a shape may arrive, (shapes, hosts)."""
+        return self.shape_allowed & self.open
+
+    @cached_property
+    def shared(self) -> NDArray[np.bool_]:
+        """Which shapes ask for a share of one GPU."""
+        return (self.shape_gpu > 0) & (self.shape_gpu < WHOLE_GPU)
+
+    @cached_property
+    def starts(self) -> tuple[Start, ...]:
+        """The running jobs that may move, each in its place."""
+        return tuple(Start(r.job_class, 0, r.puts, job) for job, r in self.running.items())
+
+    @cached_property
+    def start_of(self) -> dict[int, Start]:
+        """The start in place of each running job that may move."""
+        return {start.job: start for start in self.starts}
+
+    @cached_property
+    def places(self) -> NDArray[np.int64]:
+        """Job, level, host and shape of each task of the running jobs that may move, (tasks, 4)."""
+        shapes = [[g.shape for g in c.choices[0].groups] for c in self.classes]
+        rows = [
+            (job, running.level, host, shapes[running.job_class][group])
+            for job, running in self.running.items()
+            for group, _, host, _ in running.places
+        ]
+        return np.array(rows, dtype=np.int64).reshape(-1, 4)
+
+    @cached_property
+    def class_of(self) -> list[int]:
+        """The class of each job (jobs,), -1 of pinned ones."""
+        found = [-1] * len(self.round.jobs)
+        for number, job_class in enumerate(self.classes):
+            for job in job_class.jobs:
+                found[job] = number
+        return found
+
+    @cached_property
+    def running_value(self) -> int:
+        """Value of all running jobs that may move; the term `value` counts from here."""
+        return sum(len(c.jobs) * c.choices[0].value for c in self.classes if c.running)
+
+    def frozen(
+        self,
+        moved: Mapping[int, tuple[int, tuple[Place, ...]]],
+        slots: Mapping[int, Slots] = NO_SLOTS,
+    ) -> Self:
+        """Return what is left to decide once every running job is where it is or has `moved` to.
+
+        `slots` as in a `Candidate`. The terms are those that pending jobs matter to.
+        """
+        state = self.state.copy()
+        for job in moved:
+            self.hold(state, job, self.running[job].places, -1, self.running[job].slots)
+        for job, (_, places) in moved.items():
+            self.hold(state, job, places, 1, slots.get(job, ()))
+        pending = tuple(c for c in self.classes if not c.running)
+        quota = dict(self.quota)
+        for job_class in self.classes:
+            for _ in job_class.jobs if job_class.running else ():
+                self.charge_quota(quota, job_class.tenant, job_class.choices[0])
+        terms = tuple(t for t in self.terms if t not in ("disruption", "remaining", "freed"))
+        return replace(
+            self,
+            state=state,
+            cleared=state,
+            classes=pending,
+            running={},
+            quota=quota,
+            terms=terms,
+            shares=self.shares_with([len(c.jobs) if c.running else 0 for c in self.classes]),
+        )
+
+    def hold(
+        self, state: State, job: int, places: Sequence[Place], times: int, slots: Slots = ()
+    ) -> None:
+        """Take from a state what a running job holds in some places, or give it back."""
+        groups = self.classes[self.running[job].job_class].choices[0].groups
+        for k, (group, _, host, gpus) in enumerate(places):
+            shape = groups[group].shape
+            state.free[host] -= times * self.shape_demand[shape]
+            each = min(int(self.shape_gpu[shape]), WHOLE_GPU)
+            for gpu in (int(self.cluster.gpu_start[host]) + g for g in gpus):
+                state.gpu_free[gpu] -= times * each * int(self.usable[gpu])
+                if self.sharing is not None and self.usable[gpu]:
+                    start = slots[k] if slots else None
+                    self.sharing.hold(state, shape, host, gpu, start, times)
+            state.busy[host] |= times > 0
+
+    @cached_property
+    def capped(self) -> dict[int, list[tuple[int, int]]]:
+        """The keys of `quota` by tenant."""
+        keys: dict[int, list[tuple[int, int]]] = {}
+        for key in self.quota:
+            keys.setdefault(key[0], []).append(key)
+        return keys
+
+    @cached_property
+    def _steps(self) -> dict[str, int]:
+        """Per term a number that divides every value that it can take."""
+        offers = self.offers
+        groups = set(offers.groups)
+        return {
+            VALUE: int(np.gcd.reduce(offers.value, initial=0)),
+            ENTITLED: int(np.gcd.reduce(offers.entitled_value, initial=0)),
+            PROGRESS: int(np.gcd.reduce(offers.progress, initial=0)),
+            "spread": gcd(*(g.milli_gpu * weight for g in groups for _, weight in g.weights)),
+        }
+
+    def rounded(self, term: str, bound: float) -> float:
+        """Round a bound outward to a value that the term can take, within solver tolerances.
+
+        Solvers stop within tolerances: for a minimum, 7.0000004 does not prove 8.
+        """
+        step = max(self._steps.get(term, 1), 1)
+        slack = SHARPNESS * max(1.0, abs(bound))
+        if SENSE[term] == "max":
+            return float(floor((bound + slack) / step) * step)
+        return float(ceil((bound - slack) / step) * step)
+
+    def certified(self, term: str, bound: Fraction) -> float:
+        """Round an exact bound outward to a value that the term can take."""
+        step = max(self._steps.get(term, 1), 1)
+        sense = SENSE[term]
+        return outward((floor if sense == "max" else ceil)(bound / step) * step, sense)
+
+    def demand_of(self, choice: Choice, resource: int) -> int:
+        """Return what an option takes of a resource in all (-1: milli-GPU)."""
+        if resource < 0:
+            return sum(g.milli_gpu for g in choice.groups)
+        return sum(int(self.shape_demand[g.shape, resource]) * g.count for g in choice.groups)
+
+    def amounts_of(self, choice: Choice) -> dict[int, int]:
+        """Return what an option takes of each resource in all (-1: milli-GPU)."""
+        return {r: self.demand_of(choice, r) for r in range(-1, self.shape_demand.shape[1])}
+
+    def shares_with(self, numbers: Sequence[int]) -> tuple[TenantShare, ...]:
+        """Return `shares` with what so many jobs of each class hold on top, the most they can."""
+        if not self.shares:
+            return ()
+        more = {
+            t.tenant: dict.fromkeys(range(-1, self.shape_demand.shape[1]), 0) for t in self.shares
+        }
+        for job_class, number in zip(self.classes, numbers, strict=True):
+            if number and job_class.tenant in more:
+                mine = more[job_class.tenant]
+                for r in mine:
+                    most = max(self.demand_of(choice, r) for choice in job_class.choices)
+                    mine[r] += number * most
+        return tuple(t.holding(more[t.tenant]) for t in self.shares)
+
+    def within_quota(
+        self, left: Mapping[tuple[int, int], int], tenant: int, choice: Choice
+    ) -> bool:
+        """Whether one more job of a tenant fits what is left of its quota."""
+        keys = self.capped.get(tenant, ())
+        return all(self.demand_of(choice, resource) <= left[t, resource] for t, resource in keys)
+
+    def charge_quota(
+        self, left: dict[tuple[int, int], int], tenant: int, choice: Choice, times: int = 1
+    ) -> None:
+        """Take what more jobs of a tenant need from what is left of its quota; -1 gives it back."""
+        for key in self.capped.get(tenant, ()):
+            left[key] -= times * self.demand_of(choice, key[1])

@@ -1,0 +1,191 @@
+"""The distinct shapes of a round's tasks, as they are met, and what they are as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.problem.gpu_parts import Sharing, kinds_of_profile
+from placewright.formulations.gang.problem.jobs import NO_LEVEL, Apart, Group, Slices, Traffic
+from placewright.formulations.gang.problem.mig_layouts import Layouts
+from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.job import TaskGroup
+from placewright.instances.ranges import expand
+from placewright.topology import Cluster
+
+Names: TypeAlias = tuple[str, ...]
+
+
+class ShapeKey(NamedTuple):
+    """What tells shapes apart; `demand` are the other resources by name, None allows any."""
+
+    gpu: int
+    demand: tuple[tuple[str, int], ...]
+    models: Names | None
+    hosts: Names | None
+    mig: str | None
+    gpu_memory: int
+    rank: int
+
+
+_FIELDS = attrgetter(*(TaskGroup.model_fields.keys() - {"name", "resources"}))
+"""What tells task groups apart, but for resources, which come as a dict."""
+
+MAX_KINDS = 64
+"""Most kinds of hosts; with more, hosts that only some tasks name are not told apart."""
+
+
+class Shapes:
+    """Numbers the distinct shapes as they are met.
+
+    `timed`: the term `bottleneck` counts the time of collectives.
+    """
+
+    def __init__(self, cluster: Cluster, *, timed: bool = False) -> None:
+        self.cluster = cluster
+        self._timed = timed
+        self.index: dict[ShapeKey, int] = {}
+        self.levels = {name: i for i, name in enumerate(cluster.levels)}
+        self._groups: dict[tuple[object, ...], Group] = {}
+        self._masks: dict[Names, NDArray[np.bool_]] = {}
+        self._layouts = Layouts()
+
+    def group(
+        self, group: TaskGroup, weights: dict[str, int], rank: int, joint: int = NO_LEVEL
+    ) -> Group:
+        """Return a task group with its shape; `weights` are the spread weights by level.
+
+        They must be those of the first call: equal groups are made once. `joint` is the level (an
+        index) of which one domain holds all groups of the option.
+        """
+        key = (rank, joint, *_FIELDS(group), *group.resources.items())
+        known = self._groups.get(key)
+        if known is None:
+            known = self._groups[key] = self._group(group, weights, rank, joint)
+        return known
+
+    def _group(self, group: TaskGroup, weights: dict[str, int], rank: int, joint: int) -> Group:
+        demand = {"cpu": group.cpu, "memory": group.memory, **group.resources}
+        models = None if group.gpu_models is None else tuple(sorted(set(group.gpu_models)))
+        key = ShapeKey(
+            group.gpu,
+            tuple(sorted((k, v) for k, v in demand.items() if v)),
+            models,
+            None if group.hosts is None else tuple(sorted(set(group.hosts))),
+            group.mig,
+            group.gpu_memory,
+            rank,
+        )
+        preferred = weights if group.preferred is None else group.preferred
+        charged = sorted((self.levels[n], weights[n]) for n in preferred if weights.get(n))
+        # All groups in one domain: each of them in one.
+        required = max(joint, NO_LEVEL if group.required is None else self.levels[group.required])
+        alone = group.count == 1
+        return Group(
+            shape=self.index.setdefault(key, len(self.index)),
+            count=group.count,
+            milli_gpu=group.milli_gpu,
+            required=NO_LEVEL if alone else required,
+            # A level that contains the required one cannot hold the group in two domains.
+            weights=() if alone else tuple(c for c in charged if c[0] > required),
+            slices=self._slices(group, required),
+            apart=self._apart(group),
+            traffic=self._traffic(group),
+        )
+
+    def _slices(self, group: TaskGroup, required: int) -> Slices | None:
+        """Return what slices ask beyond the level that the whole group requires."""
+        asked = group.slices
+        if asked is None or asked.size == 1 or self.levels[asked.required] <= required:
+            return None
+        return Slices(asked.size, self.levels[asked.required])
+
+    def _traffic(self, group: TaskGroup) -> Traffic | None:
+        asked = group.communication
+        return None if asked is None else Traffic(asked.pattern, asked.data_mib, self._timed)
+
+    def _apart(self, group: TaskGroup) -> Apart | None:
+        asked = group.apart
+        if asked is None or asked.most >= group.count:
+            return None
+        return Apart(self.levels[asked.level], asked.most)
+
+    def arrays(
+        self,
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+        """Return milli-GPU, other demands and allowed hosts, as `Problem` has them."""
+        cluster = self.cluster
+        resources = {name: i for i, name in enumerate(cluster.resources)}
+        model_of = {name: i for i, name in enumerate(cluster.gpu_models)}
+        gpu = np.zeros(len(self.index), dtype=np.int64)
+        demand = np.zeros((len(self.index), len(resources)), dtype=np.int64)
+        hosts = np.ones((len(self.index), cluster.num_hosts), dtype=np.bool_)
+        for key, s in self.index.items():
+            gpu[s] = key.gpu
+            for name, amount in key.demand:
+                if name in resources:
+                    demand[s, resources[name]] = amount
+                else:
+                    hosts[s] = False  # no host has any of it
+            if key.models is not None:
+                allowed = [model_of[m] for m in key.models if m in model_of]
+                hosts[s] &= np.isin(cluster.gpu_model, allowed)
+            if key.hosts is not None:
+                hosts[s] &= self._mask(key.hosts)
+            if key.gpu_memory:
+                hosts[s] &= cluster.gpu_memory >= key.gpu_memory
+            if key.mig is not None:
+                hosts[s] &= np.array(kinds_of_profile(key.mig))[cluster.product] >= 0
+        return gpu, demand, hosts
+
+    def _mask(self, names: Names) -> NDArray[np.bool_]:
+        """Mark the hosts that names and ranges stand for."""
+        if names not in self._masks:
+            self._masks[names] = hosts_named(self.cluster, names)
+        return self._masks[names]
+
+    def host_kinds(self) -> NDArray[np.int64]:
+        """Return a number per host that tells its kind of GPU and the lists of hosts it is in."""
+        model: NDArray[np.int64] = self.cluster.gpu_model.astype(np.int64)
+        if self.parted:
+            key = np.column_stack([model, self.cluster.gpu_memory, self.cluster.product])
+            model = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
+        lists = {key.hosts for key in self.index if key.hosts is not None}
+        if not lists:
+            return model
+        key = np.column_stack([model, *(self._mask(named) for named in sorted(lists))])
+        kinds = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
+        return kinds if kinds.max(initial=0) < MAX_KINDS else model
+
+    def ranks(self) -> NDArray[np.int64]:
+        """Return the rank of each shape."""
+        return np.array([key.rank for key in self.index], dtype=np.int64)
+
+    @property
+    def parted(self) -> bool:
+        """Whether some shape asks for a MIG slice or for GPU memory."""
+        return any(key.mig is not None or key.gpu_memory for key in self.index)
+
+    def sharing(self) -> Sharing:
+        """Return what the shapes ask of GPUs besides milli-GPU."""
+        kinds = [kinds_of_profile(key.mig) for key in self.index]
+        return Sharing(
+            memory=np.array([key.gpu_memory for key in self.index], dtype=np.int64),
+            kind=np.array(kinds, dtype=np.int64).reshape(-1, len(kinds_of_profile(None))),
+            sliced=np.array([k.mig is not None and k.gpu < WHOLE_GPU for k in self.index], bool),
+            product=self.cluster.product,
+            layouts=self._layouts,
+        )
+
+
+def hosts_named(cluster: Cluster, names: Sequence[str]) -> NDArray[np.bool_]:
+    """Mark the hosts that names and ranges stand for, (hosts,)."""
+    marked = np.zeros(cluster.num_hosts, dtype=np.bool_)
+    if names:
+        index = cluster.host_index
+        marked[[index[host] for name in names for host in expand(name)]] = True
+    return marked

@@ -1,0 +1,154 @@
+"""A part of a compiled round, cut out of its arrays: some of the jobs, on some of the hosts.
+
+It is what the part compiles to as a round of its own (`compile_round`), but of jobs that are alike
+only one is read, and what they hold is copied.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.gang.problem.compile import levels_of, remaining_on
+from placewright.formulations.gang.problem.dominant_shares import shares_of, terms_of
+from placewright.formulations.gang.problem.entitlement import borrowed_of
+from placewright.formulations.gang.problem.job_compiler import PINNED, Describer, Facts
+from placewright.formulations.gang.problem.jobs import JobClass, Put, RunningJob
+from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.gang.problem.quotas import quota_of
+from placewright.instances.arrays import build_cluster
+from placewright.instances.job import Job
+from placewright.instances.round import Round
+from placewright.topology import State
+
+
+def cut(
+    whole: Problem,
+    round_: Round,
+    jobs: Sequence[int],
+    hosts: Sequence[int],
+    variants: Sequence[int],
+    told: Callable[[int, int], Job],
+) -> Problem:
+    """Return a part of a round.
+
+    Parameters
+    ----------
+    round_
+        The part with its own cluster, tenants, reservations and policy; its jobs may be as the
+        whole round has them.
+    jobs, hosts
+        Their indices in the whole round, in its order.
+    variants
+        Of each job (jobs,) how the part changes what it asks.
+    told
+        Returns a job by its index in the whole round and its variant as the part has it. Jobs of
+        one class that have one variant are changed in the same way.
+    """
+    cluster, borrowed = build_cluster(round_.cluster), borrowed_of(round_)
+    describer = Describer(round_, cluster, levels_of(round_, borrowed))
+    known: dict[tuple[object, ...], int] = {}
+    members: defaultdict[int, list[int]] = defaultdict(list)
+    pinned: dict[int, Facts] = {}
+    for i, (job, j, variant) in enumerate(zip(round_.jobs, jobs, variants, strict=True)):
+        mine, job_class = borrowed.get(i, ()), whole.class_of[j]
+        if job_class == PINNED:
+            pinned[i] = describer.of(told(j, variant), mine)
+            continue
+        key = job_class, variant, job.priority, mine
+        if key not in known:
+            known[key] = describer.kind(told(j, variant), mine)
+        members[known[key]].append(i)
+    classes, shapes = describer.classes(members, round_.jobs), describer.shapes
+    inside = np.zeros(whole.cluster.num_hosts, dtype=np.bool_)
+    inside[list(hosts)] = True
+    gpus = np.repeat(inside, whole.cluster.gpu_count)
+    resources = [whole.cluster.resources.index(name) for name in cluster.resources]
+    parted = shapes.parted or any(fact.held and fact.held.parts for fact in pinned.values())
+
+    def state_of(state: State) -> State:
+        return State(
+            free=state.free[inside][:, resources],
+            gpu_free=state.gpu_free[gpus],
+            healthy=state.healthy[inside],
+            busy=state.busy[inside],
+            gpu_memory=state.gpu_memory[gpus] if parted and state.gpu_memory is not None else None,
+            slices=state.slices[gpus] if parted and state.slices is not None else None,
+        )
+
+    state, vacate = state_of(whole.state), whole.vacate[inside]
+    gpu, demand, allowed = shapes.arrays()
+    shares = shares_of(round_, cluster, state.healthy)
+    running = _running(whole, round_, jobs, inside, classes, describer)
+    placed = [
+        (i, job, tuple(host for _, _, host, _ in running[i].places))
+        for i, job in enumerate(round_.jobs)
+        if i in running
+    ]
+    placed += [(i, fact.job, fact.held.hosts) for i, fact in pinned.items() if fact.held]
+    return Problem(
+        round=round_,
+        cluster=cluster,
+        state=state,
+        cleared=state_of(whole.cleared),
+        classes=classes,
+        shape_gpu=gpu,
+        shape_demand=demand,
+        shape_allowed=allowed,
+        shape_rank=shapes.ranks(),
+        sharing=shapes.sharing() if parted else None,
+        host_kind=shapes.host_kinds(),
+        open=whole.open[inside],
+        usable=whole.usable[gpus],
+        vacate=vacate,
+        pinned_hosts=whole.pinned_hosts[inside],
+        pinned_remaining=remaining_on(
+            [fact.job for fact in pinned.values()], set(np.array(cluster.hosts)[vacate].tolist())
+        ),
+        reserved_free=whole.reserved_free[inside],
+        running=running,
+        quota=quota_of(round_, cluster),
+        labels=describer.homes(placed),
+        terms=terms_of(round_.policy.terms, len(shares)),
+        shares=shares,
+    )
+
+
+def _running(
+    whole: Problem,
+    round_: Round,
+    jobs: Sequence[int],
+    inside: NDArray[np.bool_],
+    classes: Sequence[JobClass],
+    describer: Describer,
+) -> dict[int, RunningJob]:
+    """Return the running jobs of a part that may move, on the hosts that are `inside` (hosts,)."""
+    where = (np.cumsum(inside) - 1).tolist()
+    found: dict[int, RunningJob] = {}
+    for number, job_class in enumerate(classes):
+        if not job_class.running:
+            continue
+        level = describer.rank(
+            (job_class.choices[0].entitled, round_.jobs[job_class.jobs[0]].priority)
+        )
+        for i in job_class.jobs:
+            held = whole.running[jobs[i]]
+            places = tuple([(g, task, where[host], on) for g, task, host, on in held.places])
+            found[i] = RunningJob(
+                job_class=number,
+                level=level,
+                places=places,
+                puts=tuple(
+                    [
+                        Put(put.group, where[put.host], put.count, put.gpus, put.stays, put.slot)
+                        for put in held.puts
+                    ]
+                ),
+                migrate_cost=held.migrate_cost,
+                preempt_cost=held.preempt_cost,
+                slots=held.slots,
+            )
+    return {i: found[i] for i in sorted(found)}

@@ -1,1 +1,0 @@
-"""Fragmentation as a term: what it is, a bound on it, and plans that strand few GPUs."""
