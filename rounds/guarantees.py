@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from placewright.formulations.cells.admission import Admission, admit
-from placewright.formulations.cells.rest import Rest, rest_of
+from placewright.formulations.cells.residual_round import Rest, rest_of
 from placewright.formulations.cells.run import run_around
 from placewright.formulations.gang.problem.compile import Compiler, compile_round
 from placewright.formulations.gang.problem.problem import Problem

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
-from placewright.formulations.cells.rest import ADDS_UP, Rest
+from placewright.formulations.cells.residual_round import ADDS_UP, Rest
 from placewright.formulations.gang.placement.assignment import candidate
 from placewright.formulations.gang.placement.greedy import fill
 from placewright.formulations.gang.placement.placement import Placement

@@ -12,7 +12,7 @@ from itertools import repeat
 from typing import TypeAlias
 
 from placewright.formulations.cells.admission import pinned
-from placewright.formulations.cells.evicting import Evictions, evictions
+from placewright.formulations.cells.eviction import Evictions, evictions
 from placewright.formulations.gang.problem.entitlement import borrowed_of
 from placewright.formulations.session import Candidate, Place, Slots
 from placewright.instances.chains import guaranteed
