@@ -6,8 +6,8 @@ import numpy as np
 
 from benchmarks.replica_rules import Planner, at_home
 from placewright import Plan, Round
-from placewright.formulations.replicas.compile import problem_of
-from placewright.formulations.replicas.problem import Layout
+from placewright.formulations.replicas.problem.compile import problem_of
+from placewright.formulations.replicas.problem.problem import Layout
 from placewright.formulations.session import DataPlan
 from placewright.formulations.wan.compile import NONE, compile_wan
 from placewright.formulations.wan.transfers import schedule

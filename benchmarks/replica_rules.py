@@ -26,7 +26,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from placewright.formulations.replicas.problem import Layout, Problem
+from placewright.formulations.replicas.problem.problem import Layout, Problem
 from placewright.formulations.wan.compile import NONE, Bools, Ints
 
 __all__ = ["RULES", "Climber", "Planner", "at_home", "climb", "leave", "stay"]

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from placewright.formulations.cells.run import run_around
 from placewright.formulations.gang import run as gang
 from placewright.formulations.gang.problem.compile import Compiler, compile_round
-from placewright.formulations.replicas.bounds import bounds as bounds_of_data
-from placewright.formulations.replicas.compile import compile_replicas
+from placewright.formulations.replicas.bounds.prove import bounds as bounds_of_data
+from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.session import Bound, Candidate, Session
 from placewright.instances.plan import Plan, TermResult
 from placewright.instances.round import Round

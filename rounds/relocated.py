@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from placewright.formulations.replicas.compile import compile_replicas
-from placewright.formulations.replicas.problem import Problem
+from placewright.formulations.replicas.problem.compile import compile_replicas
+from placewright.formulations.replicas.problem.problem import Problem
 from placewright.formulations.replicas.run import run
 from placewright.formulations.session import Bound, Candidate, DataPlan, Session
 from placewright.instances.plan import Decision, Reason

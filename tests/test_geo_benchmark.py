@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placewright.formulations.replicas.compile import compile_replicas
-from placewright.formulations.replicas.values import values
+from placewright.formulations.replicas.problem.compile import compile_replicas
+from placewright.formulations.replicas.problem.objective import values
 from placewright.instances.round import Round
 from placewright.instances.verify import verify
 

@@ -103,9 +103,10 @@ def _is_loaded() -> bool:
 
 def _call_all() -> None:
     """Call every compiled function that Python calls, so that its machine code is there."""
-    from placewright.formulations.replicas import descent, moves
+    from placewright.formulations.replicas import descent
+    from placewright.formulations.replicas.heuristics import annealing_kernel
 
-    moves.prepare()
+    annealing_kernel.prepare()
     descent.prepare()
 
 

@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from placewright.formulations.replicas.bounds import bounds, places_of, relaxed_replicas
-from placewright.formulations.replicas.carrying import carry, too_large
-from placewright.formulations.replicas.draft import Draft
-from placewright.formulations.replicas.dropping import balanced
-from placewright.formulations.replicas.evening import evened
-from placewright.formulations.replicas.exact import exact, is_small
-from placewright.formulations.replicas.frugal import only_ways
-from placewright.formulations.replicas.guides import guide
+from placewright.formulations.replicas.bounds.minimum_remote_reads import only_ways
+from placewright.formulations.replicas.bounds.prove import bounds, places_of, relaxed_replicas
+from placewright.formulations.replicas.heuristics.drop_replicas import balanced
+from placewright.formulations.replicas.heuristics.greedy import Placing, greedy
+from placewright.formulations.replicas.heuristics.home_exchange import evened
+from placewright.formulations.replicas.heuristics.lns import Neighbours
+from placewright.formulations.replicas.heuristics.relax_and_fix import guide
+from placewright.formulations.replicas.heuristics.transfer_repair import carry, too_large
 from placewright.formulations.replicas.machine_code import MACHINE_CODE
-from placewright.formulations.replicas.neighbours import Neighbours
-from placewright.formulations.replicas.placing import Placing, greedy
-from placewright.formulations.replicas.problem import DATA, Problem
-from placewright.formulations.replicas.whole import MOST_COPIES
+from placewright.formulations.replicas.models.integer_program import MOST_COPIES
+from placewright.formulations.replicas.models.lexicographic import exact, is_small
+from placewright.formulations.replicas.problem.problem import DATA, Problem
+from placewright.formulations.replicas.solution import Draft
 from placewright.formulations.session import Bound, Candidate, Session
 from placewright.formulations.wan.compile import Bools
 from placewright.solver.arrays import Floats
 
 if TYPE_CHECKING:
-    from placewright.formulations.replicas.places import Places
+    from placewright.formulations.replicas.bounds.replica_tree import Places
 
 RARELY = 10.0
 """A plan is shown while showing takes at most one part in so many of the search's time."""
@@ -199,7 +199,7 @@ class Relocation:
         move together.
         """
         # Only here, as it needs a compiler.
-        from placewright.formulations.replicas.annealing import Annealing
+        from placewright.formulations.replicas.heuristics.annealing import Annealing
 
         may_hold = self.problem.may_hold & ~self._refused & ~self._elsewhere(run)
         annealing = Annealing(self.problem, draft, may_hold, self.session.seed + run)

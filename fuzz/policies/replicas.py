@@ -24,8 +24,9 @@ from fuzz.data.homes import Home, Layout, homes_of, layouts, models_of, values_o
 from fuzz.data.replay import broken
 from fuzz.data.world import WHOLE, World, read_world
 from fuzz.policy import Judged, Policy, Raw, Setting, TooManyPlansError
-from placewright.formulations.replicas import bounds, question, run
-from placewright.formulations.replicas import compile as grouping
+from placewright.formulations.replicas import run
+from placewright.formulations.replicas.bounds import prove, target
+from placewright.formulations.replicas.problem import compile as grouping
 
 TERMS = ("overload", "remote_reads", "copies", "imbalance", "hottest")
 MOST_PLANS = 3_000
@@ -90,10 +91,10 @@ def judge(round_: Raw, plan: Raw) -> Judged:
 _WHERE: Mapping[str, tuple[ModuleType, ...]] = {
     "is_small": (run,),
     "FEW": (grouping,),
-    "FEW_COPIES": (bounds, question),
-    "MOST_COPIES": (run, question),
-    "MANY_COPIES": (question,),
-    "FEW_DATASETS": (bounds,),
+    "FEW_COPIES": (prove, target),
+    "MOST_COPIES": (run, target),
+    "MANY_COPIES": (target,),
+    "FEW_DATASETS": (prove,),
 }
 """The modules that know what makes a round large."""
 

@@ -38,9 +38,10 @@ def flow_replay(helper: Helper) -> ModuleType:
 @pytest.fixture(scope="session")
 def machine_code() -> None:
     """Make the machine code that annealing needs; whoever has this need not wait for it."""
-    from placewright.formulations.replicas import descent, moves
+    from placewright.formulations.replicas import descent
+    from placewright.formulations.replicas.heuristics import annealing_kernel
 
-    moves.prepare()
+    annealing_kernel.prepare()
     descent.prepare()
 
 

@@ -10,14 +10,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from placewright.formulations.replicas import annealing, moves
-from placewright.formulations.replicas.annealing import FULL, REMOTE_WORTH, Annealing, started
-from placewright.formulations.replicas.compile import compile_replicas
-from placewright.formulations.replicas.draft import Draft
-from placewright.formulations.replicas.moves import EXCESS, NOWHERE, State
-from placewright.formulations.replicas.placing import greedy
-from placewright.formulations.replicas.problem import Problem
-from placewright.formulations.replicas.values import overload_of
+from placewright.formulations.replicas.heuristics import annealing, annealing_kernel
+from placewright.formulations.replicas.heuristics.annealing import (
+    FULL,
+    REMOTE_WORTH,
+    Annealing,
+    started,
+)
+from placewright.formulations.replicas.heuristics.annealing_kernel import EXCESS, NOWHERE, State
+from placewright.formulations.replicas.heuristics.greedy import greedy
+from placewright.formulations.replicas.problem.compile import compile_replicas
+from placewright.formulations.replicas.problem.objective import overload_of
+from placewright.formulations.replicas.problem.problem import Problem
+from placewright.formulations.replicas.solution import Draft
 from placewright.formulations.session import Session
 from placewright.formulations.wan.compile import Ints
 from placewright.instances.geo_generator import generate
@@ -96,14 +101,14 @@ def test_a_unit_costs_what_the_whole_grows_by(seed: int) -> None:
     reads = (state.first[1:] - state.first[:-1])[state.workload]
     dear = 0
     for unit in random.integers(units, size=150).tolist():
-        moves.take(state, unit)
+        annealing_kernel.take(state, unit)
         before, overload = everything(problem, state)
         cells = np.flatnonzero(state.may[state.workload[unit]].ravel())
         cell = int(random.choice(cells))
         region = cell // models
-        moves.price_data(state, unit, region, region + 1)
-        price, over = state.costs[region], moves.over(state, unit, cell)
-        moves.put(state, unit, cell)
+        annealing_kernel.price_data(state, unit, region, region + 1)
+        price, over = state.costs[region], annealing_kernel.over(state, unit, cell)
+        annealing_kernel.put(state, unit, cell)
         after, overloaded = everything(problem, state)
         assert over == pytest.approx(overloaded - overload, abs=1.0)
         # Copies that come together may share what a link has left, which is counted for each.
@@ -119,7 +124,7 @@ def test_sweeps_keep_their_sums(seed: int) -> None:
     state, random = started(problem, greedy(problem), problem.may_hold), np.random.default_rng(seed)
     where = state.cell.copy()
     for noise in (10.0**4, 100.0, 1.0):
-        moves.sweep(state, random.permutation(state.cell.size), 200, noise, 0.1, random)
+        annealing_kernel.sweep(state, random.permutation(state.cell.size), 200, noise, 0.1, random)
     assert (state.cell != where).any()
     jobs = Annealing(problem, greedy(problem), problem.may_hold, seed).draft().jobs
     assert jobs.sum() == greedy(problem).jobs.sum()
@@ -129,7 +134,7 @@ def test_sweeps_keep_their_sums(seed: int) -> None:
     for unit, workload in enumerate(again.workload.tolist()):
         order.setdefault(workload, []).append(unit)
     for unit, cell in enumerate(state.cell.tolist()):
-        moves.put(again, order[int(state.workload[unit])].pop(), cell)
+        annealing_kernel.put(again, order[int(state.workload[unit])].pop(), cell)
     for name in ("readers", "copies", "room", "into", "out", "total", "link"):
         assert getattr(again, name) == pytest.approx(getattr(state, name)), name
 
@@ -163,7 +168,7 @@ def test_copies_that_come_together_share_what_links_into_a_region_take() -> None
     nobody = Draft(np.zeros(problem.may.shape, dtype=np.int64), problem.now)
     state = started(problem, nobody, problem.may_hold)
     unit = int(np.flatnonzero(state.workload == w)[0])
-    moves.price_data(state, unit, region, region + 1)
+    annealing_kernel.price_data(state, unit, region, region + 1)
     beyond = sizes.sum() - FULL * int(into[region])
     assert state.costs[region] == pytest.approx(sizes.sum() + EXCESS * beyond)
 

@@ -8,12 +8,12 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from placewright.formulations.replicas.carrying import carry
-from placewright.formulations.replicas.compile import compile_replicas
-from placewright.formulations.replicas.draft import Draft
-from placewright.formulations.replicas.evening import evened
-from placewright.formulations.replicas.placing import greedy, readable
-from placewright.formulations.replicas.problem import Problem
+from placewright.formulations.replicas.heuristics.greedy import greedy, readable
+from placewright.formulations.replicas.heuristics.home_exchange import evened
+from placewright.formulations.replicas.heuristics.transfer_repair import carry
+from placewright.formulations.replicas.problem.compile import compile_replicas
+from placewright.formulations.replicas.problem.problem import Problem
+from placewright.formulations.replicas.solution import Draft
 from placewright.instances.geo_generator import MixName, generate
 
 READER = {"reads": [{"dataset": "d", "gib": 10}]}

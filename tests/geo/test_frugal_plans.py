@@ -8,13 +8,18 @@ from types import ModuleType
 
 import numpy as np
 
-from placewright.formulations.replicas.branching import relaxed
-from placewright.formulations.replicas.compile import compile_replicas
-from placewright.formulations.replicas.frugal import among, frugal_homes, only_ways, unavoidable
-from placewright.formulations.replicas.model import PartModel, everything
-from placewright.formulations.replicas.placing import greedy
-from placewright.formulations.replicas.pool import pool_of
-from placewright.formulations.replicas.program import program_of
+from placewright.formulations.replicas.bounds.branch_and_bound import relaxed
+from placewright.formulations.replicas.bounds.minimum_remote_reads import (
+    among,
+    frugal_homes,
+    only_ways,
+    unavoidable,
+)
+from placewright.formulations.replicas.heuristics.greedy import greedy
+from placewright.formulations.replicas.models.mip import PartModel, everything
+from placewright.formulations.replicas.models.relaxation import program_of
+from placewright.formulations.replicas.problem.compile import compile_replicas
+from placewright.formulations.replicas.problem.job_classes import pool_of
 from placewright.formulations.session import Session
 from placewright.instances.round import Round
 from placewright.solver import InProcess

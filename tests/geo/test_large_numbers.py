@@ -14,9 +14,9 @@ from placewright.formulations.geo.kinds import Kinds
 from placewright.formulations.geo.pricing import most_value, price
 from placewright.formulations.geo.united import United
 from placewright.formulations.geo.worth import Scale
-from placewright.formulations.replicas.compile import compile_replicas
-from placewright.formulations.replicas.placing import greedy
-from placewright.formulations.replicas.values import values
+from placewright.formulations.replicas.heuristics.greedy import greedy
+from placewright.formulations.replicas.problem.compile import compile_replicas
+from placewright.formulations.replicas.problem.objective import values
 from placewright.formulations.session import Bound, outward, proven_whole
 from placewright.formulations.wan.compile import Ints
 from placewright.instances.round import Round

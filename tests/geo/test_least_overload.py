@@ -11,11 +11,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placewright.formulations.replicas.compile import compile_replicas
-from placewright.formulations.replicas.neighbours import Neighbours
-from placewright.formulations.replicas.overload import least_overload, pieces
-from placewright.formulations.replicas.placing import greedy
-from placewright.formulations.replicas.values import overload_of
+from placewright.formulations.replicas.heuristics.greedy import greedy
+from placewright.formulations.replicas.heuristics.lns import Neighbours
+from placewright.formulations.replicas.problem.compile import compile_replicas
+from placewright.formulations.replicas.problem.objective import overload_of
+from placewright.formulations.replicas.problem.overload_curve import least_overload, pieces
 from placewright.formulations.session import Session
 from placewright.formulations.wan.compile import Ints
 from placewright.instances.round import Round

@@ -7,11 +7,12 @@ import time
 import numpy as np
 import pytest
 
-from placewright.formulations.replicas import annealing, run
-from placewright.formulations.replicas.compile import compile_replicas
-from placewright.formulations.replicas.draft import Draft
-from placewright.formulations.replicas.problem import Problem
+from placewright.formulations.replicas import run
+from placewright.formulations.replicas.heuristics import annealing
+from placewright.formulations.replicas.problem.compile import compile_replicas
+from placewright.formulations.replicas.problem.problem import Problem
 from placewright.formulations.replicas.run import Relocation
+from placewright.formulations.replicas.solution import Draft
 from placewright.formulations.session import Candidate, Session
 from placewright.instances.geo_generator import generate
 from placewright.rounds import solve_round

@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placewright.formulations.replicas import compiled, descent, machine_code, moves, question, run
-from placewright.formulations.replicas.annealing import Annealing
-from placewright.formulations.replicas.compile import compile_replicas
+from placewright.formulations.replicas import compiled, descent, machine_code, run
+from placewright.formulations.replicas.bounds import target
 from placewright.formulations.replicas.descent import Descent
+from placewright.formulations.replicas.heuristics import annealing_kernel
+from placewright.formulations.replicas.heuristics.annealing import Annealing
+from placewright.formulations.replicas.heuristics.greedy import greedy
 from placewright.formulations.replicas.machine_code import MachineCode
-from placewright.formulations.replicas.placing import greedy
+from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.session import Session
 from placewright.instances.geo_generator import generate
 from placewright.instances.plan import Certificate, Plan
@@ -55,7 +57,7 @@ class Unkept:
         self._code, self._made = code, False
         monkeypatch.setattr(machine_code, "_maker", self._maker)
         monkeypatch.setattr(machine_code, "_is_loaded", lambda: self._made)
-        for user in (run, question):
+        for user in (run, target):
             monkeypatch.setattr(user, "MACHINE_CODE", self.machine_code)
 
     def _maker(self) -> subprocess.Popen[bytes]:
@@ -221,7 +223,7 @@ def test_all_that_is_called_is_there_then(drawn: Round) -> None:
         descents = Descent(arrays)
         start = descents.start(np.zeros(2), np.zeros(1))
         descents.run([{}], [start], 50, np.inf)
-    for function in (moves.sweep, moves.put, descent.step, descent.value):
+    for function in (annealing_kernel.sweep, annealing_kernel.put, descent.step, descent.value):
         assert len(function.signatures) == 1  # type: ignore[attr-defined]
 
 

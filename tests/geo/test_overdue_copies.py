@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from placewright.formulations.replicas import bounds
+from placewright.formulations.replicas.bounds import prove
 from placewright.formulations.session import Session
 from placewright.instances.geo_generator import generate
 from placewright.instances.plan import Plan
@@ -62,8 +62,8 @@ def test_nothing_is_relaxed_that_takes_too_much_memory(
     def refused(_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(bounds, "MOST_SERVED", 0)
-    monkeypatch.setattr(bounds, "pool_of", refused)
+    monkeypatch.setattr(prove, "MOST_SERVED", 0)
+    monkeypatch.setattr(prove, "pool_of", refused)
     plan = solve_round(drawn, time_limit=0, isolation="none")
     assert verify(drawn, plan).ok
     assert plan.certificate is not None

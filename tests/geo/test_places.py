@@ -10,16 +10,16 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from placewright.formulations.replicas import bounds as bounding
-from placewright.formulations.replicas import question
-from placewright.formulations.replicas.branching import Relaxed, relaxed
-from placewright.formulations.replicas.compile import compile_replicas
+from placewright.formulations.replicas.bounds import prove as bounding
+from placewright.formulations.replicas.bounds import target
+from placewright.formulations.replicas.bounds.branch_and_bound import Relaxed, relaxed
+from placewright.formulations.replicas.bounds.minimum_remote_reads import among
+from placewright.formulations.replicas.bounds.replica_tree import Places
 from placewright.formulations.replicas.descent import WIDTH, Descent
-from placewright.formulations.replicas.frugal import among
-from placewright.formulations.replicas.places import Places
-from placewright.formulations.replicas.pool import pool_of
-from placewright.formulations.replicas.problem import TOGETHER
-from placewright.formulations.replicas.program import Program, program_of
+from placewright.formulations.replicas.models.relaxation import Program, program_of
+from placewright.formulations.replicas.problem.compile import compile_replicas
+from placewright.formulations.replicas.problem.job_classes import pool_of
+from placewright.formulations.replicas.problem.problem import TOGETHER
 from placewright.formulations.replicas.run import LIKELY, Relocation
 from placewright.formulations.session import Session
 from placewright.instances.geo_generator import generate
@@ -113,7 +113,7 @@ def test_trees_grow_meanwhile(replicas_oracle: ModuleType, geo_tiny: ModuleType)
 
 
 def test_each_run_sends_the_first_dataset_to_one_region(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(question, "MOST_COPIES", 10)
+    monkeypatch.setattr(target, "MOST_COPIES", 10)
     round_ = generate(
         regions=5, datasets=30, jobs=150, gpus=600, mix="spare", seed=1, policy="replicas"
     )

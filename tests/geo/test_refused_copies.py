@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from placewright.formulations.replicas.carrying import too_large
-from placewright.formulations.replicas.compile import compile_replicas
+from placewright.formulations.replicas.heuristics.transfer_repair import too_large
+from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.instances.geo import Copying
 from placewright.instances.geo_generator import generate
 from placewright.instances.plan import Plan

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placewright.formulations.replicas import load
-from placewright.formulations.replicas.at_hand import at_hand
-from placewright.formulations.replicas.bounds import bounds, relaxed_replicas
-from placewright.formulations.replicas.branching import relaxed
-from placewright.formulations.replicas.compile import compile_replicas
-from placewright.formulations.replicas.frugal import among
-from placewright.formulations.replicas.least import with_least
-from placewright.formulations.replicas.pool import pool_of
-from placewright.formulations.replicas.problem import TOGETHER, Problem
-from placewright.formulations.replicas.program import program_of
-from placewright.formulations.replicas.whole import Whole
+from placewright.formulations.replicas.bounds.branch_and_bound import relaxed
+from placewright.formulations.replicas.bounds.minimum_remote_reads import among
+from placewright.formulations.replicas.bounds.prove import bounds, relaxed_replicas
+from placewright.formulations.replicas.bounds.single_dataset import with_least
+from placewright.formulations.replicas.models import capacity_rows
+from placewright.formulations.replicas.models.data_access import at_hand
+from placewright.formulations.replicas.models.integer_program import Whole
+from placewright.formulations.replicas.models.relaxation import program_of
+from placewright.formulations.replicas.problem.compile import compile_replicas
+from placewright.formulations.replicas.problem.job_classes import pool_of
+from placewright.formulations.replicas.problem.problem import TOGETHER, Problem
 from placewright.formulations.session import Bound, Session
 from placewright.instances.round import Round
 from placewright.solver import InProcess, Limits
@@ -176,7 +176,7 @@ def test_whom_the_least_overload_asks_for_more_jobs_gets_their_data(
     # Where one unit more is overloaded, 24 may be in the west.
     assert best(crowded, PLAN | {"overload": 4000})["copies"] == 0
     assert best(crowded, PLAN | {"overload": 3000})["copies"] == 10
-    monkeypatch.setattr(load, "_add_least", lambda *_: None)
+    monkeypatch.setattr(capacity_rows, "_add_least", lambda *_: None)
     assert best(crowded, PLAN | {"overload": 3000})["copies"] == 0
 
 

@@ -12,18 +12,18 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from placewright.formulations.replicas import load
-from placewright.formulations.replicas.at_hand import at_hand
-from placewright.formulations.replicas.bounds import bounds
-from placewright.formulations.replicas.branching import relaxed
-from placewright.formulations.replicas.compile import compile_replicas
-from placewright.formulations.replicas.fewer import fewer, largest
-from placewright.formulations.replicas.frugal import among
-from placewright.formulations.replicas.least import with_least
-from placewright.formulations.replicas.pool import pool_of
-from placewright.formulations.replicas.problem import HOMELESS, TOGETHER
-from placewright.formulations.replicas.program import program_of
-from placewright.formulations.replicas.values import overload_of
+from placewright.formulations.replicas.bounds.branch_and_bound import relaxed
+from placewright.formulations.replicas.bounds.minimum_remote_reads import among
+from placewright.formulations.replicas.bounds.prove import bounds
+from placewright.formulations.replicas.bounds.single_dataset import with_least
+from placewright.formulations.replicas.models import capacity_rows
+from placewright.formulations.replicas.models.data_access import at_hand
+from placewright.formulations.replicas.models.relaxation import program_of
+from placewright.formulations.replicas.problem.compile import compile_replicas
+from placewright.formulations.replicas.problem.job_classes import pool_of
+from placewright.formulations.replicas.problem.objective import overload_of
+from placewright.formulations.replicas.problem.problem import HOMELESS, TOGETHER
+from placewright.formulations.replicas.problem.restriction import fewer, largest
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
 
@@ -118,7 +118,7 @@ def test_without_the_rows_of_some_unions_bounds_are_weaker_not_wrong(
         least = min(replicas_oracle.vectors(round_))[0]
         found = []
         for most in (0, 64):
-            monkeypatch.setattr(load, "MOST_UNIONS", most)
+            monkeypatch.setattr(capacity_rows, "MOST_UNIONS", most)
             root = relaxed(program_of(pool_of(problem.wan)).arrays("overload", {}), fresh())
             assert root is not None
             found.append(root.bound)
@@ -140,7 +140,7 @@ def test_no_part_of_the_supply_is_asked_for_more_where_overload_is_held(
             homeless = HOMELESS * int(wan.demand.sum() - asked.sum())
             part = random.random(wan.supply.shape) < 0.5
             held = replace(pool, overload=overload_of(asked, wan.supply) + homeless)
-            (most,) = load.most_asked(held, wan.supply[part].sum(keepdims=True))
+            (most,) = capacity_rows.most_asked(held, wan.supply[part].sum(keepdims=True))
             assert asked[part].sum() <= most
             reached += asked[part].sum() == most < wan.demand.sum()
     assert reached

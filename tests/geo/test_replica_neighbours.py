@@ -8,14 +8,14 @@ from types import ModuleType
 
 import pytest
 
-from placewright.formulations.replicas import annealing, neighbours
-from placewright.formulations.replicas.annealing import Annealing
-from placewright.formulations.replicas.compile import compile_replicas
-from placewright.formulations.replicas.draft import Draft
-from placewright.formulations.replicas.neighbours import FIRST, Neighbours
-from placewright.formulations.replicas.placing import greedy
-from placewright.formulations.replicas.problem import Problem
-from placewright.formulations.replicas.values import values
+from placewright.formulations.replicas.heuristics import annealing, lns
+from placewright.formulations.replicas.heuristics.annealing import Annealing
+from placewright.formulations.replicas.heuristics.greedy import greedy
+from placewright.formulations.replicas.heuristics.lns import FIRST, Neighbours
+from placewright.formulations.replicas.problem.compile import compile_replicas
+from placewright.formulations.replicas.problem.objective import values
+from placewright.formulations.replicas.problem.problem import Problem
+from placewright.formulations.replicas.solution import Draft
 from placewright.formulations.session import Session
 from placewright.instances.geo_generator import generate
 from placewright.solver import InProcess
@@ -54,7 +54,7 @@ def searched(problem: Problem, draft: Draft, parts: int, relaxed: Draft | None =
 def test_each_kind_of_part_betters_the_greedy_draft(
     problem: Problem, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(neighbours, "FIRST", {kind: FIRST[kind]})
+    monkeypatch.setattr(lns, "FIRST", {kind: FIRST[kind]})
     draft = greedy(problem)
     assert searched(problem, draft, 4).rank(problem) < draft.rank(problem)
 
@@ -62,9 +62,9 @@ def test_each_kind_of_part_betters_the_greedy_draft(
 def test_a_part_with_all_homes_free_touches_no_other_groups(
     problem: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(neighbours, "FIRST", {"sizes": 3})
-    monkeypatch.setattr(neighbours, "LEAST", 3)
-    monkeypatch.setattr(neighbours, "MOST", 3)
+    monkeypatch.setattr(lns, "FIRST", {"sizes": 3})
+    monkeypatch.setattr(lns, "LEAST", 3)
+    monkeypatch.setattr(lns, "MOST", 3)
     draft = greedy(problem)
     after = searched(problem, draft, 1)
     # What nobody reads any more may go besides, where there is no room for it.
@@ -75,7 +75,7 @@ def test_a_part_with_all_homes_free_touches_no_other_groups(
 def test_a_relaxation_that_knows_the_best_draft_leads_there_in_one_part(
     problem: Problem, best: Draft, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(neighbours, "FIRST", {"relaxed": problem.groups})
+    monkeypatch.setattr(lns, "FIRST", {"relaxed": problem.groups})
     start = greedy(problem, copying=False)
     found = searched(problem, start, 1, relaxed=best)
     assert found.rank(problem)[:2] == best.rank(problem)[:2]

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placewright.formulations.replicas import annealing, run
-from placewright.formulations.replicas.compile import compile_replicas
-from placewright.formulations.replicas.draft import Draft
-from placewright.formulations.replicas.dropping import balanced
-from placewright.formulations.replicas.exact import is_small
-from placewright.formulations.replicas.placing import greedy
-from placewright.formulations.replicas.values import values
+from placewright.formulations.replicas import run
+from placewright.formulations.replicas.heuristics import annealing
+from placewright.formulations.replicas.heuristics.drop_replicas import balanced
+from placewright.formulations.replicas.heuristics.greedy import greedy
+from placewright.formulations.replicas.models.lexicographic import is_small
+from placewright.formulations.replicas.problem.compile import compile_replicas
+from placewright.formulations.replicas.problem.objective import values
+from placewright.formulations.replicas.solution import Draft
 from placewright.instances.geo_generator import generate
 from placewright.instances.plan import Plan, Reason
 from placewright.instances.round import Round

@@ -9,21 +9,21 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from placewright.formulations.replicas import bounds as bounding
-from placewright.formulations.replicas import question
-from placewright.formulations.replicas.at_hand import at_hand
-from placewright.formulations.replicas.branching import Relaxed
-from placewright.formulations.replicas.compile import compile_replicas
-from placewright.formulations.replicas.draft import Draft
-from placewright.formulations.replicas.fewer import largest, making_up
-from placewright.formulations.replicas.frugal import among
-from placewright.formulations.replicas.guides import guide
-from placewright.formulations.replicas.neighbours import Neighbours
-from placewright.formulations.replicas.placing import greedy
-from placewright.formulations.replicas.pool import pool_of
-from placewright.formulations.replicas.problem import TOGETHER
-from placewright.formulations.replicas.program import program_of
-from placewright.formulations.replicas.whole import Whole
+from placewright.formulations.replicas.bounds import prove as bounding
+from placewright.formulations.replicas.bounds import target
+from placewright.formulations.replicas.bounds.branch_and_bound import Relaxed
+from placewright.formulations.replicas.bounds.minimum_remote_reads import among
+from placewright.formulations.replicas.heuristics.greedy import greedy
+from placewright.formulations.replicas.heuristics.lns import Neighbours
+from placewright.formulations.replicas.heuristics.relax_and_fix import guide
+from placewright.formulations.replicas.models.data_access import at_hand
+from placewright.formulations.replicas.models.integer_program import Whole
+from placewright.formulations.replicas.models.relaxation import program_of
+from placewright.formulations.replicas.problem.compile import compile_replicas
+from placewright.formulations.replicas.problem.job_classes import pool_of
+from placewright.formulations.replicas.problem.problem import TOGETHER
+from placewright.formulations.replicas.problem.restriction import largest, making_up
+from placewright.formulations.replicas.solution import Draft
 from placewright.formulations.session import Session
 from placewright.instances.geo_generator import generate
 from placewright.solver import Arrays, InProcess, Limits, Outcome, Status
@@ -83,7 +83,7 @@ def test_no_bound_of_whole_replicas_is_better_than_the_best_plan(
 def test_bounds_cut_off_at_a_plan_are_no_better_than_the_best_plan(
     replicas_oracle: ModuleType, geo_tiny: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (bounding, question):
+    for module in (bounding, target):
         monkeypatch.setattr(module, "FEW_COPIES", 0)
     reached = 0
     for seed in range(ROUNDS):
@@ -118,7 +118,7 @@ def test_what_a_relaxation_leaves_open_is_branched_on_earlier(geo_tiny: ModuleTy
 def test_the_largest_datasets_prove_something_where_the_whole_is_not_solved(
     replicas_oracle: ModuleType, geo_tiny: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(question, "MANY_COPIES", -1)
+    monkeypatch.setattr(target, "MANY_COPIES", -1)
     monkeypatch.setattr(bounding, "FEW_DATASETS", 1)
     real = bounding.relaxed_if_any
 

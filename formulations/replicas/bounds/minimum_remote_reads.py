@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from placewright.formulations.replicas.pool import Pool
-from placewright.formulations.replicas.problem import Problem
+from placewright.formulations.replicas.problem.job_classes import Pool
+from placewright.formulations.replicas.problem.problem import Problem
 from placewright.formulations.wan.compile import Bools, Ints
 
 

@@ -15,26 +15,26 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.replicas.at_hand import at_hand, where_it_matters
-from placewright.formulations.replicas.branching import Relaxed, relaxed_if_any
-from placewright.formulations.replicas.fewer import fewer, largest
-from placewright.formulations.replicas.frugal import among, unavoidable
-from placewright.formulations.replicas.least import with_least
-from placewright.formulations.replicas.pool import Pool, pool_of
-from placewright.formulations.replicas.problem import DATA, HOMELESS, TOGETHER, Problem
-from placewright.formulations.replicas.program import Program, program_of
-from placewright.formulations.replicas.question import (
+from placewright.formulations.replicas.bounds.branch_and_bound import Relaxed, relaxed_if_any
+from placewright.formulations.replicas.bounds.minimum_remote_reads import among, unavoidable
+from placewright.formulations.replicas.bounds.single_dataset import with_least
+from placewright.formulations.replicas.bounds.target import (
     FEW_COPIES,
     Question,
     is_large,
     needs_tree,
     probed,
 )
+from placewright.formulations.replicas.models.data_access import at_hand, where_it_matters
+from placewright.formulations.replicas.models.relaxation import Program, program_of
+from placewright.formulations.replicas.problem.job_classes import Pool, pool_of
+from placewright.formulations.replicas.problem.problem import DATA, HOMELESS, TOGETHER, Problem
+from placewright.formulations.replicas.problem.restriction import fewer, largest
 from placewright.formulations.session import SHARPNESS, Bound, Session, near
 from placewright.solver import Arrays
 
 if TYPE_CHECKING:
-    from placewright.formulations.replicas.places import Places
+    from placewright.formulations.replicas.bounds.replica_tree import Places
 
 Floats: TypeAlias = NDArray[np.float64]
 

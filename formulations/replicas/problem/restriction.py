@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from placewright.formulations.replicas.pool import Pool, steps
-from placewright.formulations.replicas.problem import dense
+from placewright.formulations.replicas.problem.job_classes import Pool, steps
+from placewright.formulations.replicas.problem.problem import dense
 from placewright.formulations.wan.compile import Bools, Ints
 
 

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placewright.formulations.replicas.draft import Draft
-from placewright.formulations.replicas.placing import readable
-from placewright.formulations.replicas.problem import Problem
+from placewright.formulations.replicas.heuristics.greedy import readable
+from placewright.formulations.replicas.problem.problem import Problem
+from placewright.formulations.replicas.solution import Draft
 from placewright.formulations.wan.compile import NONE, Bools, Ints
 
 WORK = 10_000_000

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from placewright.formulations.replicas.problem import HOMELESS, Layout, Problem
-from placewright.formulations.replicas.values import overload_of
+from placewright.formulations.replicas.problem.objective import overload_of
+from placewright.formulations.replicas.problem.problem import HOMELESS, Layout, Problem
 from placewright.formulations.wan.compile import NONE, Bools, Ints
 
 

@@ -29,9 +29,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from placewright.formulations.replicas.overload import least_of_all, pieces, unit_of
-from placewright.formulations.replicas.pool import Pool
-from placewright.formulations.replicas.problem import HOMELESS
+from placewright.formulations.replicas.problem.job_classes import Pool
+from placewright.formulations.replicas.problem.overload_curve import least_of_all, pieces, unit_of
+from placewright.formulations.replicas.problem.problem import HOMELESS
 from placewright.formulations.wan.compile import Bools, Ints
 from placewright.instances.documents import WHOLE_GPU
 from placewright.solver import Model

@@ -8,10 +8,10 @@ from itertools import count
 
 import numpy as np
 
-from placewright.formulations.replicas.draft import Draft
-from placewright.formulations.replicas.evening import evened
-from placewright.formulations.replicas.placing import Placing, housed, usual_order
-from placewright.formulations.replicas.problem import Layout, Problem
+from placewright.formulations.replicas.heuristics.greedy import Placing, housed, usual_order
+from placewright.formulations.replicas.heuristics.home_exchange import evened
+from placewright.formulations.replicas.problem.problem import Layout, Problem
+from placewright.formulations.replicas.solution import Draft
 from placewright.formulations.session import DataPlan, Flow
 from placewright.formulations.wan.compile import NONE, UNLIMITED, Bools, Wan
 from placewright.formulations.wan.transfers import Transfers, never, schedule

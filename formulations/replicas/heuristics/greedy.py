@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from placewright.formulations.replicas.draft import Draft
-from placewright.formulations.replicas.problem import Problem
+from placewright.formulations.replicas.problem.problem import Problem
+from placewright.formulations.replicas.solution import Draft
 from placewright.formulations.wan.compile import Bools, Ints
 
 NEVER = np.iinfo(np.int64).max

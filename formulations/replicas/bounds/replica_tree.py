@@ -29,10 +29,15 @@ from threading import Event
 
 import numpy as np
 
-from placewright.formulations.replicas.branching import Proven, Relaxed, copies_of, doubt_of
+from placewright.formulations.replicas.bounds.branch_and_bound import (
+    Proven,
+    Relaxed,
+    copies_of,
+    doubt_of,
+)
+from placewright.formulations.replicas.bounds.tree_node import Leaf, Said, descended, growth
 from placewright.formulations.replicas.descent import WIDTH, Descent, Start
-from placewright.formulations.replicas.leaves import Leaf, Said, descended, growth
-from placewright.formulations.replicas.program import Program
+from placewright.formulations.replicas.models.relaxation import Program
 from placewright.formulations.session import Session
 from placewright.formulations.wan.compile import NONE
 from placewright.solver import Arrays

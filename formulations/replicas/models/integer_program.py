@@ -18,9 +18,9 @@ from typing import Self
 
 import numpy as np
 
-from placewright.formulations.replicas.branching import Relaxed
-from placewright.formulations.replicas.pool import Pool
-from placewright.formulations.replicas.program import Program, program_of
+from placewright.formulations.replicas.bounds.branch_and_bound import Relaxed
+from placewright.formulations.replicas.models.relaxation import Program, program_of
+from placewright.formulations.replicas.problem.job_classes import Pool
 from placewright.formulations.wan.compile import Bools, Ints
 from placewright.solver import Arrays
 from placewright.solver.arrays import Floats

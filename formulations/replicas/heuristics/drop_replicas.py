@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from placewright.formulations.replicas.draft import Draft
-from placewright.formulations.replicas.problem import Problem
-from placewright.formulations.replicas.values import imbalance_of
+from placewright.formulations.replicas.problem.objective import imbalance_of
+from placewright.formulations.replicas.problem.problem import Problem
+from placewright.formulations.replicas.solution import Draft
 
 
 def balanced(problem: Problem, draft: Draft) -> Draft:

@@ -19,12 +19,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from placewright.formulations.replicas.afar import least_read, remotely_read
-from placewright.formulations.replicas.branching import relaxed_if_any
-from placewright.formulations.replicas.fewer import largest, making_up
-from placewright.formulations.replicas.pool import Pool
-from placewright.formulations.replicas.problem import TOGETHER
-from placewright.formulations.replicas.program import program_of
+from placewright.formulations.replicas.bounds.branch_and_bound import relaxed_if_any
+from placewright.formulations.replicas.models.relaxation import program_of
+from placewright.formulations.replicas.models.remote_read_rows import least_read, remotely_read
+from placewright.formulations.replicas.problem.job_classes import Pool
+from placewright.formulations.replicas.problem.problem import TOGETHER
+from placewright.formulations.replicas.problem.restriction import largest, making_up
 from placewright.formulations.session import Session
 from placewright.formulations.wan.compile import Bools
 

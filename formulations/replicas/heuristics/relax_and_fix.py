@@ -22,14 +22,18 @@ from itertools import count, takewhile
 
 import numpy as np
 
-from placewright.formulations.replicas.branching import Relaxed, copies_of, relaxed_if_any
-from placewright.formulations.replicas.draft import Draft
-from placewright.formulations.replicas.fewer import largest, making_up
-from placewright.formulations.replicas.frugal import among, unavoidable
-from placewright.formulations.replicas.pool import Pool, pool_of
-from placewright.formulations.replicas.problem import Problem
-from placewright.formulations.replicas.program import program_of
-from placewright.formulations.replicas.whole import Choice, Whole, worth_a_try
+from placewright.formulations.replicas.bounds.branch_and_bound import (
+    Relaxed,
+    copies_of,
+    relaxed_if_any,
+)
+from placewright.formulations.replicas.bounds.minimum_remote_reads import among, unavoidable
+from placewright.formulations.replicas.models.integer_program import Choice, Whole, worth_a_try
+from placewright.formulations.replicas.models.relaxation import program_of
+from placewright.formulations.replicas.problem.job_classes import Pool, pool_of
+from placewright.formulations.replicas.problem.problem import Problem
+from placewright.formulations.replicas.problem.restriction import largest, making_up
+from placewright.formulations.replicas.solution import Draft
 from placewright.formulations.session import Session
 from placewright.formulations.wan.compile import Bools
 from placewright.solver import Arrays

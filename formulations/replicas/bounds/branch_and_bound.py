@@ -21,7 +21,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.replicas.program import Program
+from placewright.formulations.replicas.models.relaxation import Program
 from placewright.formulations.session import Session
 from placewright.solver import Arrays, Status, certified_bound, multipliers
 from placewright.solver.arrays import csr

@@ -13,18 +13,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from placewright.formulations.replicas.branching import Proven, Relaxed, branched, copies_of
+from placewright.formulations.replicas.bounds.branch_and_bound import (
+    Proven,
+    Relaxed,
+    branched,
+    copies_of,
+)
 from placewright.formulations.replicas.machine_code import MACHINE_CODE
-from placewright.formulations.replicas.pool import Pool
-from placewright.formulations.replicas.problem import TOGETHER
-from placewright.formulations.replicas.program import Program
-from placewright.formulations.replicas.whole import MOST_COPIES, Whole
+from placewright.formulations.replicas.models.integer_program import MOST_COPIES, Whole
+from placewright.formulations.replicas.models.relaxation import Program
+from placewright.formulations.replicas.problem.job_classes import Pool
+from placewright.formulations.replicas.problem.problem import TOGETHER
 from placewright.formulations.session import Bound, Session, proven_whole
 from placewright.formulations.wan.compile import Bools
 from placewright.solver import Arrays
 
 if TYPE_CHECKING:
-    from placewright.formulations.replicas.places import Places
+    from placewright.formulations.replicas.bounds.replica_tree import Places
 
 FEW_COPIES = 100
 """Copies that could be made up to which branching alone comes to an end."""
@@ -139,7 +144,7 @@ def probed(
             session.degraded.append(f"no tree of bounds was grown: {MACHINE_CODE.missing}")
         return None
     # Only here, as it needs a compiler.
-    from placewright.formulations.replicas.places import Places
+    from placewright.formulations.replicas.bounds.replica_tree import Places
 
     places = Places(program, arrays, root, holds, session)
     places.probe()

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from placewright.formulations.replicas.draft import Draft
-from placewright.formulations.replicas.moves import NOWHERE, State, put, sweep
-from placewright.formulations.replicas.problem import Problem
+from placewright.formulations.replicas.heuristics.annealing_kernel import NOWHERE, State, put, sweep
+from placewright.formulations.replicas.problem.problem import Problem
+from placewright.formulations.replicas.solution import Draft
 from placewright.formulations.session import Session
 from placewright.formulations.wan.compile import Bools, Ints
 

@@ -14,11 +14,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from placewright.formulations.replicas.branching import relaxed_if_any
-from placewright.formulations.replicas.fewer import fewer, largest_first
-from placewright.formulations.replicas.pool import Pool
-from placewright.formulations.replicas.problem import TOGETHER
-from placewright.formulations.replicas.program import program_of
+from placewright.formulations.replicas.bounds.branch_and_bound import relaxed_if_any
+from placewright.formulations.replicas.models.relaxation import program_of
+from placewright.formulations.replicas.problem.job_classes import Pool
+from placewright.formulations.replicas.problem.problem import TOGETHER
+from placewright.formulations.replicas.problem.restriction import fewer, largest_first
 from placewright.formulations.session import Session
 
 SHARE, ONE = 0.05, 0.005

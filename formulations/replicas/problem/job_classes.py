@@ -12,7 +12,7 @@ from typing import Self
 
 import numpy as np
 
-from placewright.formulations.replicas.problem import HOMELESS
+from placewright.formulations.replicas.problem.problem import HOMELESS
 from placewright.formulations.wan.compile import UNLIMITED, Bools, Ints, Wan
 from placewright.formulations.wan.reach import within_reach
 

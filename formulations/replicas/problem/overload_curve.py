@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placewright.formulations.replicas.problem import HOMELESS
+from placewright.formulations.replicas.problem.problem import HOMELESS
 from placewright.formulations.wan.compile import Bools, Ints
 
 

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placewright.formulations.replicas.draft import Draft
-from placewright.formulations.replicas.overload import Least, pieces, unit_of
-from placewright.formulations.replicas.problem import HOMELESS, Problem
+from placewright.formulations.replicas.problem.overload_curve import Least, pieces, unit_of
+from placewright.formulations.replicas.problem.problem import HOMELESS, Problem
+from placewright.formulations.replicas.solution import Draft
 from placewright.formulations.wan.compile import UNLIMITED, Bools, Ints
 from placewright.instances.documents import WHOLE_GPU
 from placewright.solver import Model

@@ -1,0 +1,1 @@
+"""Bounds, proven by relaxation and by branch and bound."""

@@ -1,0 +1,1 @@
+"""Constructive and improving heuristics, one a file."""

@@ -1,0 +1,1 @@
+"""Integer programs of data and homes, and their linear relaxation."""

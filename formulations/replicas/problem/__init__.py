@@ -1,0 +1,1 @@
+"""A round as arrays, aggregated to job classes and dataset classes."""
