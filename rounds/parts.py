@@ -17,7 +17,7 @@ from placewright.formulations.gang.placement.assignment import candidate
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.terms import VALUE
-from placewright.formulations.geo.regions import Part
+from placewright.formulations.geo.heuristics.subproblem import Part
 from placewright.formulations.session import Bound, Candidate, Session
 from placewright.instances.round import Round
 from placewright.rounds.processes import ProcessError, Processes

@@ -9,9 +9,9 @@ from typing import Any
 
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem as Gangs
-from placewright.formulations.geo.compile import Problem, compile_geo
+from placewright.formulations.geo.heuristics.data_orders import nowhere_with
+from placewright.formulations.geo.problem.compile import Problem, compile_geo
 from placewright.formulations.geo.run import run
-from placewright.formulations.geo.waiting import nowhere_with
 from placewright.formulations.session import Bound, Candidate, DataPlan, Session
 from placewright.instances.geo import Geo
 from placewright.instances.plan import Decision, Reason

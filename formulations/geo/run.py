@@ -10,7 +10,9 @@ from typing import TypeAlias
 import numpy as np
 
 from placewright.formulations.gang.problem.problem import Problem as Gangs
-from placewright.formulations.geo.apart import (
+from placewright.formulations.geo.heuristics.assign import bound_value
+from placewright.formulations.geo.heuristics.data_orders import with_data
+from placewright.formulations.geo.heuristics.decomposition import (
     WELL,
     Decide,
     apart,
@@ -18,13 +20,11 @@ from placewright.formulations.geo.apart import (
     costs_of,
     whole_bound,
 )
-from placewright.formulations.geo.choosing import bound_value
-from placewright.formulations.geo.compile import Problem
-from placewright.formulations.geo.lying import Lying
-from placewright.formulations.geo.sorting import kinds_of
-from placewright.formulations.geo.swapping import nearer
-from placewright.formulations.geo.united import United, united, united_in_time
-from placewright.formulations.geo.waiting import with_data
+from placewright.formulations.geo.heuristics.exchange import nearer
+from placewright.formulations.geo.models.monolithic import United, united, united_in_time
+from placewright.formulations.geo.problem.compile import Problem
+from placewright.formulations.geo.problem.job_classes import kinds_of
+from placewright.formulations.geo.problem.running_jobs import Lying
 from placewright.formulations.session import SHARPNESS, Bound, Candidate, Session, near
 from placewright.instances.round import Round
 

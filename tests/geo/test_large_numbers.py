@@ -9,11 +9,11 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from placewright.formulations.geo.compile import Problem
-from placewright.formulations.geo.kinds import Kinds
-from placewright.formulations.geo.pricing import most_value, price
-from placewright.formulations.geo.united import United
-from placewright.formulations.geo.worth import Scale
+from placewright.formulations.geo.bounds.lagrangian import most_value, price
+from placewright.formulations.geo.models.lexicographic_weights import Scale
+from placewright.formulations.geo.models.monolithic import United
+from placewright.formulations.geo.problem.class_arrays import Kinds
+from placewright.formulations.geo.problem.compile import Problem
 from placewright.formulations.replicas.heuristics.greedy import greedy
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.objective import values

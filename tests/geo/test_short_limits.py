@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placewright.formulations.geo import run, swapping, ways
-from placewright.formulations.geo.compile import compile_geo
-from placewright.formulations.geo.united import united_in_time
+from placewright.formulations.geo import run
+from placewright.formulations.geo.heuristics import exchange
+from placewright.formulations.geo.models import region_options
+from placewright.formulations.geo.models.monolithic import united_in_time
+from placewright.formulations.geo.problem.compile import compile_geo
 from placewright.formulations.session import Session
 from placewright.instances.files import parse_round
 from placewright.instances.job import Job
@@ -68,13 +70,13 @@ def round_of_many_ways() -> Round:
 def listed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The jobs whose ways are listed, in turn."""
     jobs: list[int] = []
-    true = ways.Ways.of
+    true = region_options.Ways.of
 
-    def of(self: ways.Ways, j: int, job: Job) -> Iterator[Any]:
+    def of(self: region_options.Ways, j: int, job: Job) -> Iterator[Any]:
         jobs.append(j)
         return true(self, j, job)
 
-    monkeypatch.setattr(ways.Ways, "of", of)
+    monkeypatch.setattr(region_options.Ways, "of", of)
     return jobs
 
 
@@ -109,17 +111,17 @@ def test_after_the_deadline_no_ways_are_listed(
 
 def test_only_regions_that_save_something_swap(monkeypatch: pytest.MonkeyPatch) -> None:
     number, swapped = 40, []
-    true = swapping._swap
+    true = exchange._swap
 
     def swap(now: Any, cost: Any, a: int, b: int) -> None:
         swapped.append((a, b))
         true(now, cost, a, b)
 
-    monkeypatch.setattr(swapping, "_swap", swap)
+    monkeypatch.setattr(exchange, "_swap", swap)
     jobs = np.arange(number)
     region = jobs.copy()
     region[[3, 17]] = 17, 3  # each of these two is where the other one would read nothing
     costs = np.where(np.eye(number, dtype=np.bool_), 0, 5)
-    takes = swapping._changed(jobs, region, costs, np.ones_like(costs, dtype=np.bool_))
+    takes = exchange._changed(jobs, region, costs, np.ones_like(costs, dtype=np.bool_))
     assert takes == {3: 17, 17: 3}
     assert swapped == [(3, 17)]

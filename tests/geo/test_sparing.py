@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from placewright.formulations.geo import run, worth
-from placewright.formulations.geo.waiting import with_data
+from placewright.formulations.geo import run
+from placewright.formulations.geo.heuristics.data_orders import with_data
+from placewright.formulations.geo.models import lexicographic_weights
 from placewright.formulations.session import Candidate
 from placewright.instances.files import parse_round
 from placewright.instances.plan import Plan
@@ -65,7 +66,7 @@ def _as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "SMALL", 0)
     nobody = Candidate({}, "nobody starts")
     monkeypatch.setattr(run, "apart", lambda lying, *_, **__: [with_data(lying.problem, nobody)])
-    monkeypatch.setattr(worth, "MOST", 1)
+    monkeypatch.setattr(lexicographic_weights, "MOST", 1)
 
 
 @pytest.mark.parametrize("here", [0, 1, 4, 8])

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from placewright.formulations.geo.rounding import whole_point
+from placewright.formulations.geo.heuristics.core_mip import whole_point
 from placewright.formulations.session import Session
 from placewright.instances.round import Round
 from placewright.rounds import solve_round

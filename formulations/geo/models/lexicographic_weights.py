@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
 
-from placewright.formulations.geo.ways import Way, Ways
+from placewright.formulations.geo.models.region_options import Way, Ways
 from placewright.formulations.session import Bound
 
 MOST = 10**10

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.geo.kinds import Kinds
+from placewright.formulations.geo.problem.class_arrays import Kinds
 from placewright.formulations.session import outward
 from placewright.formulations.wan.compile import NONE, Ints
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from placewright.formulations.geo.compile import Problem
+from placewright.formulations.geo.problem.compile import Problem
 from placewright.formulations.wan.compile import Bools, Ints
 
 

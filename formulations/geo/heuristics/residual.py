@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from placewright.formulations.geo.kinds import Kinds
+from placewright.formulations.geo.problem.class_arrays import Kinds
 from placewright.formulations.wan.compile import Ints
 
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Choice, Group
-from placewright.formulations.geo.barring import Asked, Barring, Holding, Rows
-from placewright.formulations.geo.kinds import Kinds
-from placewright.formulations.geo.lying import Lying
+from placewright.formulations.geo.models.preemption_rows import Asked, Barring, Holding, Rows
+from placewright.formulations.geo.problem.class_arrays import Kinds
+from placewright.formulations.geo.problem.running_jobs import Lying
 from placewright.formulations.wan.compile import NONE, Bools, Ints
 
 MAX_SETS = 24

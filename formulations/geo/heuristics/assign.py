@@ -6,11 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placewright.formulations.geo.kinds import Kinds
-from placewright.formulations.geo.pricing import most_value, price
-from placewright.formulations.geo.program import Floats, Program, clusters_of, program_of
-from placewright.formulations.geo.rounding import whole_point
-from placewright.formulations.geo.sharing import whole_jobs
+from placewright.formulations.geo.bounds.lagrangian import most_value, price
+from placewright.formulations.geo.heuristics.core_mip import whole_point
+from placewright.formulations.geo.heuristics.deal_jobs import whole_jobs
+from placewright.formulations.geo.models.assignment_lp import (
+    Floats,
+    Program,
+    clusters_of,
+    program_of,
+)
+from placewright.formulations.geo.problem.class_arrays import Kinds
 from placewright.formulations.session import HOLD_SLACK, Session
 from placewright.formulations.wan.compile import NONE, Ints
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from placewright.formulations.geo.program import Floats
+from placewright.formulations.geo.models.assignment_lp import Floats
 from placewright.formulations.session import Session, near
 from placewright.solver import Arrays, Core, doubt_of
 

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from placewright.formulations.gang.problem.problem import Problem as Gangs
-from placewright.formulations.geo.compile import Problem
+from placewright.formulations.geo.problem.compile import Problem
 from placewright.formulations.wan.compile import NONE, Bools, Ints
 
 ALL_PINNED = -(2**62)

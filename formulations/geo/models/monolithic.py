@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from math import floor
 from typing import Any
 
-from placewright.formulations.geo.compile import Problem
-from placewright.formulations.geo.ways import Way, Ways, resource_of
-from placewright.formulations.geo.worth import Scale, scale_of
+from placewright.formulations.geo.models.lexicographic_weights import Scale, scale_of
+from placewright.formulations.geo.models.region_options import Way, Ways, resource_of
+from placewright.formulations.geo.problem.compile import Problem
 from placewright.formulations.session import Bound, Candidate, Session, proven_whole
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.geo import Geo

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from placewright.formulations.geo.program import Clusters, Floats, Program
-from placewright.formulations.geo.room import Room
+from placewright.formulations.geo.heuristics.residual import Room
+from placewright.formulations.geo.models.assignment_lp import Clusters, Floats, Program
 from placewright.formulations.wan.compile import NONE, Ints
 from placewright.instances.job import Job
 

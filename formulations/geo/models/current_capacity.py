@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.problem.jobs import Choice
-from placewright.formulations.geo.barring import Barring, Holding, Rows
-from placewright.formulations.geo.kinds import Kinds
-from placewright.formulations.geo.lying import Lying
-from placewright.formulations.geo.sorting import Sorting, together
+from placewright.formulations.geo.models.preemption_rows import Barring, Holding, Rows
+from placewright.formulations.geo.problem.class_arrays import Kinds
+from placewright.formulations.geo.problem.job_classes import Sorting, together
+from placewright.formulations.geo.problem.running_jobs import Lying
 from placewright.formulations.wan.compile import NONE, Bools, Ints
 from placewright.instances.documents import WHOLE_GPU
 

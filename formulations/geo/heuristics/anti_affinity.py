@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from placewright.formulations.geo.compile import Problem
+from placewright.formulations.geo.problem.compile import Problem
 from placewright.formulations.wan.compile import NONE, Bools, Ints
 
 Domain = tuple[str, int]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.geo.kinds import Kinds
+from placewright.formulations.geo.problem.class_arrays import Kinds
 from placewright.formulations.wan.compile import NONE, Bools, Ints
 from placewright.solver import Model
 

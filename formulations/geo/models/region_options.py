@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from placewright.formulations.geo.compile import Problem
+from placewright.formulations.geo.problem.compile import Problem
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.job import Job, Option, Running, TaskGroup
 from placewright.instances.ranges import expand

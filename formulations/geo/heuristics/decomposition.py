@@ -20,22 +20,17 @@ from typing import Protocol
 import numpy as np
 
 from placewright.formulations.gang.problem.quotas import held_by
-from placewright.formulations.geo.choosing import (
-    Chosen,
-    bound_cost,
-    bound_whole,
-    choose,
-)
-from placewright.formulations.geo.compile import Problem
-from placewright.formulations.geo.kinds import Kinds
-from placewright.formulations.geo.labels import Labels
-from placewright.formulations.geo.lying import Lying
-from placewright.formulations.geo.regions import Part, Quotas, Regions, Settled
-from placewright.formulations.geo.room import Room
-from placewright.formulations.geo.sorting import kinds_of
-from placewright.formulations.geo.swapping import nearer
-from placewright.formulations.geo.tight import kinds_left, tight_kinds
-from placewright.formulations.geo.waiting import regions_after, with_data
+from placewright.formulations.geo.heuristics.anti_affinity import Labels
+from placewright.formulations.geo.heuristics.assign import Chosen, bound_cost, bound_whole, choose
+from placewright.formulations.geo.heuristics.data_orders import regions_after, with_data
+from placewright.formulations.geo.heuristics.exchange import nearer
+from placewright.formulations.geo.heuristics.residual import Room
+from placewright.formulations.geo.heuristics.subproblem import Part, Quotas, Regions, Settled
+from placewright.formulations.geo.models.current_capacity import kinds_left, tight_kinds
+from placewright.formulations.geo.problem.class_arrays import Kinds
+from placewright.formulations.geo.problem.compile import Problem
+from placewright.formulations.geo.problem.job_classes import kinds_of
+from placewright.formulations.geo.problem.running_jobs import Lying
 from placewright.formulations.session import Bound, Candidate, Session, near
 from placewright.formulations.wan.compile import NONE, Ints
 

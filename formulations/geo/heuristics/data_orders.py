@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from placewright.formulations.geo.compile import Problem
+from placewright.formulations.geo.problem.compile import Problem
 from placewright.formulations.session import Candidate, DataPlan, Place
 from placewright.formulations.wan.compile import NONE, Bools, Ints
 from placewright.formulations.wan.reach import reachable

@@ -15,7 +15,7 @@ from itertools import combinations
 import numpy as np
 
 from placewright.formulations.gang.problem.problem import Problem as Gangs
-from placewright.formulations.geo.compile import Problem
+from placewright.formulations.geo.problem.compile import Problem
 from placewright.formulations.session import Candidate
 from placewright.formulations.wan.compile import NONE, Bools, Ints
 

@@ -1,0 +1,1 @@
+"""Assign jobs to regions, place each region, exchange and repair."""

@@ -1,0 +1,1 @@
+"""The assignment program of regions, and the round as one program."""

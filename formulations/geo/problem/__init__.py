@@ -1,0 +1,1 @@
+"""A round as arrays: who may run where now, aggregated to job classes."""
