@@ -21,7 +21,7 @@ from benchmarks.lease_rules import RULES
 from benchmarks.measure import Measured, measured
 from benchmarks.report import OURS, SKIPPED, Row
 from placewright import Round
-from placewright.formulations.deadline.compile import compile_admission
+from placewright.formulations.deadline.problem.compile import compile_admission
 
 __all__ = ["Case", "cases", "run"]
 

@@ -11,8 +11,8 @@ from benchmarks.compare import Runs, compared
 from benchmarks.lease_rules import Rule
 from benchmarks.report import ERROR, OURS, Row
 from placewright import Round, solve_round
-from placewright.formulations.deadline.compile import compile_admission
-from placewright.formulations.deadline.problem import NONE
+from placewright.formulations.deadline.problem.compile import compile_admission
+from placewright.formulations.deadline.problem.problem import NONE
 
 __all__ = ["BETTER", "answers", "placewright", "ruled"]
 

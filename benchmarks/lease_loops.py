@@ -27,7 +27,7 @@ from benchmarks.lease_rules import RULES, Rule
 from benchmarks.measure import measured
 from benchmarks.report import OURS, SKIPPED, Row
 from placewright import Plan, Round, verify
-from placewright.formulations.deadline.problem import Ints, Problem
+from placewright.formulations.deadline.problem.problem import Ints, Problem
 from placewright.instances.converters.chronus import chronus_jobs, convert_chronus
 from placewright.instances.converters.trace_jobs import TraceJob, overhead_s
 from placewright.instances.job import Job

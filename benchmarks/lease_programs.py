@@ -2,7 +2,7 @@
 
 That of Chronus's artifact has a 0/1 variable per deadline of a job and lease, so that a job with
 four deadlines has four rows of them. It asks that each job has one of its deadlines; where not all
-jobs find room it has no solution, so here at most one. `formulations/deadline/indexed.py` is the
+jobs find room it has no solution, so here at most one. `formulations/deadline/models/time_indexed.py` is the
 exact model in placewright.
 
 References
@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.baselines import Answer, InvalidPlanError
-from placewright.formulations.deadline.indexed import build, read
-from placewright.formulations.deadline.problem import NONE, Ints, Problem, Schedule
+from placewright.formulations.deadline.models.time_indexed import build, read
+from placewright.formulations.deadline.problem.problem import NONE, Ints, Problem, Schedule
 from placewright.solver import Arrays, Limits, Model, Status, Worker
 
 __all__ = ["Program", "artifact", "artifact_program", "indexed"]

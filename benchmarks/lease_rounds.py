@@ -34,8 +34,8 @@ import numpy as np
 import numpy.typing as npt
 
 from placewright import Round
-from placewright.formulations.deadline.compile import compile_admission
-from placewright.formulations.deadline.problem import Problem
+from placewright.formulations.deadline.problem.compile import compile_admission
+from placewright.formulations.deadline.problem.problem import Problem
 from placewright.instances.cluster import ClusterDocument, HostEntry
 from placewright.instances.converters.chronus import chronus_jobs
 from placewright.instances.converters.trace_jobs import TraceJob, overhead_s

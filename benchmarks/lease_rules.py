@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from placewright.formulations.deadline.problem import NONE, Bools, Ints, Problem, Schedule
+from placewright.formulations.deadline.problem.problem import NONE, Bools, Ints, Problem, Schedule
 
 __all__ = [
     "RULES",

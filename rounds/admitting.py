@@ -8,11 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from placewright.formulations.deadline.arriving import Arrival, arrival, earliest
-from placewright.formulations.deadline.compile import Admission, at_any_time, compile_admission
-from placewright.formulations.deadline.filling import fill
-from placewright.formulations.deadline.problem import NONE, Schedule
-from placewright.formulations.deadline.settle import intervals
+from placewright.formulations.deadline.heuristics.list_scheduling import fill
+from placewright.formulations.deadline.heuristics.repair_promises import intervals
+from placewright.formulations.deadline.online_admission import Arrival, arrival, earliest
+from placewright.formulations.deadline.problem.compile import (
+    Admission,
+    at_any_time,
+    compile_admission,
+)
+from placewright.formulations.deadline.problem.problem import NONE, Schedule
 from placewright.instances.deadline import Due
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.job import Job

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from placewright.formulations.deadline.compile import Admission, compile_admission
+from placewright.formulations.deadline.problem.compile import Admission, compile_admission
 from placewright.formulations.deadline.run import run
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.session import Bound, Candidate, Promise, Session

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placewright.formulations.deadline.indexed import build
-from placewright.formulations.deadline.problem import NONE, Problem, Schedule
+from placewright.formulations.deadline.models.time_indexed import build
+from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule
 from placewright.solver import InProcess, Limits
 
 ROOT = Path(__file__).parents[1]

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from placewright.formulations.deadline.problem import NONE, Problem
+from placewright.formulations.deadline.problem.problem import NONE, Problem
 
 ROOT = Path(__file__).parents[1]
 TRACES = ROOT.parent / "shared/data/traces/elasticflow/deadline"

@@ -22,15 +22,20 @@ from math import floor
 
 import numpy as np
 
-from placewright.formulations.deadline import indexed
-from placewright.formulations.deadline.arranging import arrange, best_of
-from placewright.formulations.deadline.demand import Demands, bounded, possible
-from placewright.formulations.deadline.filling import ORDERS, complete, fill, worth
-from placewright.formulations.deadline.problem import NONE, Bools, Problem, Schedule
-from placewright.formulations.deadline.relaxing import Aim, Program
-from placewright.formulations.deadline.rounding import WHOLE, Choice, floored, searched
-from placewright.formulations.deadline.search import improve
-from placewright.formulations.deadline.steering import mend, steer
+from placewright.formulations.deadline.heuristics.core_mip import WHOLE, Choice, floored, searched
+from placewright.formulations.deadline.heuristics.feasibility_mip import arrange, best_of
+from placewright.formulations.deadline.heuristics.list_scheduling import (
+    ORDERS,
+    complete,
+    fill,
+    worth,
+)
+from placewright.formulations.deadline.heuristics.lns import improve
+from placewright.formulations.deadline.heuristics.path_relinking import mend, steer
+from placewright.formulations.deadline.models import time_indexed
+from placewright.formulations.deadline.models.demand_bound import Demands, bounded, possible
+from placewright.formulations.deadline.models.master_lp import Aim, Program
+from placewright.formulations.deadline.problem.problem import NONE, Bools, Problem, Schedule
 from placewright.formulations.session import Session, near
 
 BROKEN, ADMITTED = "broken", "admitted"
@@ -210,7 +215,7 @@ class _Search:
                 if isinstance(step, _Most):
                     bound = step.value
                 yield step
-            small = indexed.cells(problem) <= LEASE_COLUMNS
+            small = time_indexed.cells(problem) <= LEASE_COLUMNS
             if not small and near(bound, self.best.admitted(problem), CLOSE):
                 return
         # What jobs have is kept as in the best schedule, which shows that it can be.
@@ -221,7 +226,7 @@ class _Search:
         for step in self._by_rows(program):
             if isinstance(step, Schedule) or not self.broken:
                 yield step
-        if indexed.cells(problem) <= LEASE_COLUMNS:
+        if time_indexed.cells(problem) <= LEASE_COLUMNS:
             yield from self._lease_by_lease()
         else:
             for found in improve(problem, self.best, self.session.expired):
@@ -268,14 +273,14 @@ class _Search:
 
     def _lease_by_lease(self) -> Iterator[Schedule | _Most]:
         """Yield what the time-indexed model finds and claims."""
-        model = indexed.build(self.problem)
+        model = time_indexed.build(self.problem)
         arrays = model.second_term(self.broken)
         start = model.point(self.best)
         outcome = self.session.optimise(arrays, share=0.5, gap=0.0, start=start)
         if outcome is None:
             return
         if outcome.values is not None:
-            yield from self._better(indexed.read(model, outcome.values))
+            yield from self._better(time_indexed.read(model, outcome.values))
         if outcome.bound is not None:
             yield _Most(floor(outcome.bound * (1 + WHOLE) + WHOLE), certified=False)
 

@@ -17,12 +17,12 @@ from itertools import islice
 import numpy as np
 
 from placewright.formulations.deadline.admission import ADMITTED, BROKEN, AdmissionBound, admit
-from placewright.formulations.deadline.compile import Admission
-from placewright.formulations.deadline.filling import worth
-from placewright.formulations.deadline.placing import Search, placed
-from placewright.formulations.deadline.problem import NONE, Problem, Schedule
-from placewright.formulations.deadline.resting import resting_bounds
-from placewright.formulations.deadline.whole.run import decide
+from placewright.formulations.deadline.bounds.trivial import resting_bounds
+from placewright.formulations.deadline.heuristics.list_scheduling import worth
+from placewright.formulations.deadline.heuristics.place_current_lease import Search, placed
+from placewright.formulations.deadline.models.whole.solve import decide
+from placewright.formulations.deadline.problem.compile import Admission
+from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule
 from placewright.formulations.session import Bound, Candidate, Session
 
 PLACING = 0.3

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import NamedTuple
 
-from placewright.formulations.deadline.problem import Problem
+from placewright.formulations.deadline.problem.problem import Problem
 
 MAX_STATES = 200_000
 

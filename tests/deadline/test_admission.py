@@ -16,11 +16,11 @@ import pytest
 
 from placewright.formulations.deadline import admission
 from placewright.formulations.deadline.admission import ADMITTED, BROKEN, AdmissionBound, admit
-from placewright.formulations.deadline.demand import Demands, possible
-from placewright.formulations.deadline.filling import fill
-from placewright.formulations.deadline.problem import NONE, Problem, Schedule
-from placewright.formulations.deadline.relaxing import Aim, Program
-from placewright.formulations.deadline.steering import mend, steer
+from placewright.formulations.deadline.heuristics.list_scheduling import fill
+from placewright.formulations.deadline.heuristics.path_relinking import mend, steer
+from placewright.formulations.deadline.models.demand_bound import Demands, possible
+from placewright.formulations.deadline.models.master_lp import Aim, Program
+from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
 

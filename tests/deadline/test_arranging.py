@@ -8,10 +8,10 @@ from types import ModuleType
 
 import numpy as np
 
-from placewright.formulations.deadline.arranging import arrange, best_of
-from placewright.formulations.deadline.demand import possible
-from placewright.formulations.deadline.filling import fill
-from placewright.formulations.deadline.problem import NONE, Ints, Problem
+from placewright.formulations.deadline.heuristics.feasibility_mip import arrange, best_of
+from placewright.formulations.deadline.heuristics.list_scheduling import fill
+from placewright.formulations.deadline.models.demand_bound import possible
+from placewright.formulations.deadline.problem.problem import NONE, Ints, Problem
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from placewright.formulations.deadline.compile import Admission, compile_admission
+from placewright.formulations.deadline.problem.compile import Admission, compile_admission
 from placewright.instances.references import check_round
 from placewright.instances.round import Round
 

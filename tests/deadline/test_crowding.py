@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placewright import Plan, Round, verify
-from placewright.formulations.deadline.crowding import crowded
-from placewright.formulations.deadline.now import FIRST_PRIORITY
+from placewright.formulations.deadline.heuristics.current_lease import FIRST_PRIORITY
+from placewright.formulations.deadline.heuristics.displacement_greedy import crowded
 from placewright.formulations.gang.placement.assignment import candidate
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.references import check_round

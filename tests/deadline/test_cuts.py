@@ -9,11 +9,11 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from placewright.formulations.deadline import indexed
-from placewright.formulations.deadline.cuts import at_prices, fluid_cut, loaded
-from placewright.formulations.deadline.demand import Demands, possible
-from placewright.formulations.deadline.intervals import alike
-from placewright.formulations.deadline.problem import Ints, Problem
+from placewright.formulations.deadline.models import time_indexed
+from placewright.formulations.deadline.models.benders_cuts import at_prices, fluid_cut, loaded
+from placewright.formulations.deadline.models.demand_bound import Demands, possible
+from placewright.formulations.deadline.models.lease_spans import alike
+from placewright.formulations.deadline.problem.problem import Ints, Problem
 from placewright.formulations.session import Session
 from placewright.solver import InProcess, Limits, Model
 
@@ -85,7 +85,7 @@ def test_the_rows_that_choices_break_end_at_the_fluid_relaxation(tiny: ModuleTyp
             if not problem.ways or not (problem.first.any() or "rows" in kind):
                 continue
             strong = loaded(Demands(problem))
-            fluid = indexed.build(strong, alike(strong)).model.arrays("admitted", relax=True)
+            fluid = time_indexed.build(strong, alike(strong)).model.arrays("admitted", relax=True)
             most = InProcess().solve("highs", fluid, Limits(10)).objective
             value, used = rows_of(problem)
             assert value == pytest.approx(most, abs=1e-4), (seed, kind)

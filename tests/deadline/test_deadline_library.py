@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from placewright import Plan, Round, load_round, solve_round, verify
-from placewright.formulations.deadline.compile import compile_admission
+from placewright.formulations.deadline.problem.compile import compile_admission
 from placewright.instances import verify as verification
 from placewright.instances.plan import DecisionKind
 

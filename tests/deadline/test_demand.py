@@ -13,10 +13,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placewright.formulations.deadline.demand import Demands, Row, loads_of, possible, window
-from placewright.formulations.deadline.problem import NONE, Problem
-from placewright.formulations.deadline.relaxing import Aim, Program
-from placewright.formulations.deadline.rounding import searched
+from placewright.formulations.deadline.heuristics.core_mip import searched
+from placewright.formulations.deadline.models.demand_bound import (
+    Demands,
+    Row,
+    loads_of,
+    possible,
+    window,
+)
+from placewright.formulations.deadline.models.master_lp import Aim, Program
+from placewright.formulations.deadline.problem.problem import NONE, Problem
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
 

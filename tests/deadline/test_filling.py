@@ -9,9 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placewright.formulations.deadline.filling import ORDERS, complete, fill, worth
-from placewright.formulations.deadline.problem import NONE, Ints, Problem, Schedule
-from placewright.formulations.deadline.spare import Spare, forced
+from placewright.formulations.deadline.heuristics.list_scheduling import (
+    ORDERS,
+    complete,
+    fill,
+    worth,
+)
+from placewright.formulations.deadline.problem.problem import NONE, Ints, Problem, Schedule
+from placewright.formulations.deadline.problem.slack import Spare, forced
 
 KINDS: tuple[dict[str, Any], ...] = (
     {},

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placewright.formulations.deadline import indexed
-from placewright.formulations.deadline.arranging import read_flow
-from placewright.formulations.deadline.problem import Problem, Schedule
+from placewright.formulations.deadline.heuristics.feasibility_mip import read_flow
+from placewright.formulations.deadline.models import time_indexed
+from placewright.formulations.deadline.problem.problem import Problem, Schedule
 from placewright.formulations.session import Session
 from placewright.solver import InProcess, Limits, Status
 
@@ -30,10 +30,10 @@ KINDS: tuple[dict[str, Any], ...] = (
 
 
 def solved(problem: Problem, backend: str) -> Schedule:
-    model = indexed.build(problem)
+    model = time_indexed.build(problem)
     schedule = None
-    for term in (indexed.BROKEN, indexed.ADMITTED):
-        if term == indexed.BROKEN:
+    for term in (time_indexed.BROKEN, time_indexed.ADMITTED):
+        if term == time_indexed.BROKEN:
             arrays = model.first_term()
         else:
             assert schedule is not None
@@ -43,7 +43,7 @@ def solved(problem: Problem, backend: str) -> Schedule:
         assert outcome.status is Status.OPTIMAL, outcome
         assert outcome.values is not None
         assert outcome.objective is not None
-        schedule = indexed.read(model, outcome.values)
+        schedule = time_indexed.read(model, outcome.values)
         assert np.array_equal(model.point(schedule), outcome.values)
         value = getattr(schedule, term)(problem)
         assert value == pytest.approx(outcome.objective)
@@ -91,7 +91,7 @@ def test_jobs_of_one_gpu_need_no_branching(
     for seed in range(ROUNDS):
         problem = tiny.problem(seed, "any", **kind)
         best = oracle.best(problem)
-        model = indexed.build(problem)
+        model = time_indexed.build(problem)
         arrays = model.flowing(model.second_term(best.broken))
         session = Session(InProcess().solve, time.monotonic() + 60)
         outcome = session.optimise(arrays, gap=0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from placewright.formulations.deadline import problem
+from placewright.formulations.deadline.problem import problem
 
 
 @pytest.mark.parametrize(("ways", "rows"), [(0, 1), (1, 1), (1, 4), (300, 1), (300, 3), (301, 40)])

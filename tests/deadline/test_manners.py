@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from placewright.formulations.deadline.compile import compile_admission
-from placewright.formulations.deadline.whole.plans import NOT_NOW, alike, manners_of
+from placewright.formulations.deadline.models.whole.keepable import NOT_NOW, alike, manners_of
+from placewright.formulations.deadline.problem.compile import compile_admission
 from placewright.instances.deadline import Pace, relative
 from placewright.instances.round import Round
 

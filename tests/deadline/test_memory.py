@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from placewright.formulations.deadline.capacity import Rows
-from placewright.formulations.deadline.compile import compile_admission
-from placewright.formulations.deadline.demand import Demands
-from placewright.formulations.deadline.filling import complete
-from placewright.formulations.deadline.problem import NONE, Problem, Schedule, use_of
-from placewright.formulations.deadline.search import improve
-from placewright.formulations.deadline.spare import Spare, forced
+from placewright.formulations.deadline.heuristics.list_scheduling import complete
+from placewright.formulations.deadline.heuristics.lns import improve
+from placewright.formulations.deadline.models.demand_bound import Demands
+from placewright.formulations.deadline.problem.capacity_rows import Rows
+from placewright.formulations.deadline.problem.compile import compile_admission
+from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule, use_of
+from placewright.formulations.deadline.problem.slack import Spare, forced
 from placewright.instances.plan import Plan
 from placewright.instances.round import Round
 from placewright.instances.verify.lease_room import Room

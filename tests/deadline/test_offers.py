@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placewright.formulations.deadline.compile import Admission, compile_admission
-from placewright.formulations.deadline.filling import fill
-from placewright.formulations.deadline.offers import Offers
-from placewright.formulations.deadline.problem import NONE, Schedule
+from placewright.formulations.deadline.heuristics.earliest_offers import Offers
+from placewright.formulations.deadline.heuristics.list_scheduling import fill
+from placewright.formulations.deadline.problem.compile import Admission, compile_admission
+from placewright.formulations.deadline.problem.problem import NONE, Schedule
 from placewright.formulations.session import Promise
 from placewright.instances.round import Round
 

@@ -8,10 +8,10 @@ from types import ModuleType
 import numpy as np
 
 from placewright import Changes, Engine, Round, verify
-from placewright.formulations.deadline import indexed
 from placewright.formulations.deadline.admission import admit
-from placewright.formulations.deadline.filling import fill
-from placewright.formulations.deadline.problem import NONE, Problem, Schedule
+from placewright.formulations.deadline.heuristics.list_scheduling import fill
+from placewright.formulations.deadline.models import time_indexed
+from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule
 from placewright.formulations.session import Session
 from placewright.solver import InProcess, Limits
 
@@ -28,10 +28,10 @@ def first(problem: Problem, known: Schedule | None) -> Schedule:
 
 def exact(problem: Problem) -> Schedule:
     """A schedule that breaks the least."""
-    model = indexed.build(problem)
+    model = time_indexed.build(problem)
     outcome = InProcess().solve("highs", model.first_term(), Limits(20, gap=0.0))
     assert outcome.values is not None
-    return indexed.read(model, outcome.values)
+    return time_indexed.read(model, outcome.values)
 
 
 def test_the_first_schedule_breaks_no_more_than_the_last_round_left(tiny: ModuleType) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placewright.formulations.deadline.capacity import Rows
-from placewright.formulations.deadline.compile import Admission, compile_admission
+from placewright.formulations.deadline.problem.capacity_rows import Rows
+from placewright.formulations.deadline.problem.compile import Admission, compile_admission
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.files import parse_round
 from placewright.instances.plan import Plan

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placewright.formulations.deadline.filling import complete, worth
-from placewright.formulations.deadline.problem import NONE, Problem, Schedule
-from placewright.formulations.deadline.search import improve
+from placewright.formulations.deadline.heuristics.list_scheduling import complete, worth
+from placewright.formulations.deadline.heuristics.lns import improve
+from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule
 
 KINDS: tuple[dict[str, Any], ...] = (
     {},

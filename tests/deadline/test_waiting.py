@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placewright.formulations.deadline.filling import fill
-from placewright.formulations.deadline.problem import NONE, Ints, Problem, Schedule
-from placewright.formulations.deadline.waiting import latest
+from placewright.formulations.deadline.heuristics.list_scheduling import fill
+from placewright.formulations.deadline.heuristics.right_shift import latest
+from placewright.formulations.deadline.problem.problem import NONE, Ints, Problem, Schedule
 
 KINDS: tuple[dict[str, Any], ...] = (
     {"gangs": False},

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from placewright.formulations.deadline.problem import Problem
+from placewright.formulations.deadline.problem.problem import Problem
 
 Shape = Literal["constant", "rising", "falling", "any"]
 SHAPES: tuple[Shape, ...] = ("constant", "rising", "falling", "any")

@@ -1,0 +1,89 @@
+"""Bounds that need no solver: all promises, and of the later terms the current lease alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+
+from placewright.formulations.deadline.problem.capacity_rows import Rows
+from placewright.formulations.deadline.problem.compile import Admission
+from placewright.formulations.session import Bound
+from placewright.instances.deadline import Pace, gain
+from placewright.instances.job import Job
+from placewright.instances.round import Round
+
+MILLION = 10**6
+
+
+def resting_bounds(admission: Admission) -> Iterator[Bound]:
+    """Yield a bound of each term: no promise is refused, and all jobs get of the current lease.
+
+    `best_effort` is a knapsack of fractions of jobs (Dantzig), as if all jobs may use all GPUs.
+    """
+    round_ = admission.round
+    room = Rows(round_, ()).all_now()
+    for term in round_.policy.terms:
+        if term == "best_effort":
+            yield Bound(term, float(_best_effort(admission, room)), certified=True)
+        elif term == "early":
+            yield Bound(term, float(_early(admission, room)), certified=True)
+        elif term == "admitted":
+            most = np.zeros(admission.problem.jobs, dtype=np.int64)
+            np.maximum.at(most, admission.problem.job, admission.problem.value)
+            yield Bound(term, float(most.sum()), certified=True)
+        else:
+            yield Bound(term, 0.0, certified=True)
+
+
+def _early(admission: Admission, room: int) -> int:
+    """Return the most milli-GPU that jobs with a promise can hold; what is pinned needs no room."""
+    pinned = free = 0
+    for j in admission.jobs:
+        job = admission.round.jobs[j]
+        if not _may_run(admission.round, job):
+            continue
+        most = max(option.milli_gpu for option in job.options)
+        if job.running is not None and job.running.pinned:
+            pinned += most
+        else:
+            free += most
+    return pinned + min(free, room)
+
+
+def _best_effort(admission: Admission, room: int) -> int:
+    """Return the most that the current lease can do of the jobs' work, in weighted millionths."""
+    leases = admission.round.leases
+    total = Fraction(0)
+    items: list[tuple[int, int]] = []
+    for job in admission.round.jobs:
+        if not _may_run(admission.round, job):
+            continue
+        work = 1000 * leases.horizon * leases.length_s
+        if job.deadline is not None:
+            work = job.deadline.work
+        done = 0
+        for number in range(len(job.options)):
+            pace = Pace() if job.deadline is None else job.deadline.pace(number)
+            spread = (1, *(most for most, _ in pace.spanning))
+            done = max(done, *(gain(pace, leases.length_s, hosts) for hosts in spread))
+        least = min(option.milli_gpu for option in job.options)
+        worth = job.weight * min(MILLION, MILLION * done // work)
+        if job.running is not None and job.running.pinned:
+            total += worth  # what is pinned is not part of the room
+        else:
+            items.append((worth, least))
+    items.sort(key=lambda item: Fraction(item[0], item[1]) if item[1] else item[0] * MILLION**3)
+    left = room
+    for worth, size in reversed(items):
+        total += worth * (min(Fraction(1), Fraction(left, size)) if size else 1)
+        left = max(0, left - size)
+    return int(total)
+
+
+def _may_run(round_: Round, job: Job) -> bool:
+    """Say whether a job runs, or could in the current lease as far as it is ready."""
+    if job.running is not None or job.deadline is None:
+        return True
+    return round_.leases.first_usable(job.deadline.ready, round_.now) == 0

@@ -1,0 +1,1 @@
+"""Schedules of leases: constructed, repaired, improved, and placed now."""

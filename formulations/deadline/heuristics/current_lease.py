@@ -1,0 +1,296 @@
+"""The current lease as a round of gangs: who must run now, and who else may.
+
+A job that must run now, since its later leases alone do not keep its promise, comes before all
+others and may take the place of any job that is not pinned. Everybody else takes what is left,
+by the policy's terms and by priority; with `disruption` first, who runs has a small value, so that
+few have to stop.
+Where spreading a job over hosts slows it, it has a second option, on one host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from placewright.formulations.deadline.problem.capacity_rows import largest_of
+from placewright.formulations.deadline.problem.compile import Admission
+from placewright.formulations.deadline.problem.problem import NONE, Bools, Ints, Schedule
+from placewright.formulations.session import Candidate
+from placewright.instances.cluster_references import HOST_LEVEL
+from placewright.instances.deadline import Pace, gain, least_hosts
+from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.health import with_health
+from placewright.instances.job import Job, Option
+from placewright.instances.leases import Leases, away
+from placewright.instances.round import Round
+
+MILLION = 10**6
+FIRST_PRIORITY = 10**9
+"""Of jobs that must run, less one for each time that their GPUs could double: the larger, the
+sooner. That of any other job is its own, and below."""
+MAY_WAIT = FIRST_PRIORITY - 32
+
+MUST_WORTH = 16
+"""Worth of a GPU of a job that must run, more than that of what makes way for it."""
+SIZE_WORTH = 8
+"""Doublings after which a GPU of a larger job is worth twice that of a single one."""
+
+MOST = 10**9
+"""Of what all options together count for `progress`: a solver still tells single ones apart."""
+
+COUNTED = ("best_effort", "early")
+PLACES = ("disruption", "spread", "proximity", "opened")
+"""Terms that the gangs have from the policy."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Current:
+    """The gangs of the current lease.
+
+    Attributes
+    ----------
+    round : Round
+        Of policy `gang`; with the hosts of the whole round, in its order.
+    jobs : tuple of int
+        Index in the whole round of each gang.
+    options : tuple of tuple of int
+        Option in the whole round of each option of each gang.
+    leaving : frozenset of int
+        Indices in the whole round of jobs that run where they cannot stay.
+    """
+
+    admission: Admission
+    round: Round
+    jobs: tuple[int, ...]
+    options: tuple[tuple[int, ...], ...]
+    leaving: frozenset[int]
+
+    def told(self, found: Candidate) -> Candidate:
+        """Tell a plan for the gangs as one for the whole round, without its promises."""
+        starts = {
+            self.jobs[gang]: (self.options[gang][option], places)
+            for gang, (option, places) in found.starts.items()
+        }
+        preempted = {
+            self.jobs[gang]: self.jobs[above] for gang, above in found.preempted.items()
+        } | {job: NONE for job in self.leaving if job not in starts}
+        slots = {self.jobs[gang]: slot for gang, slot in found.slots.items()}
+        return Candidate(starts, found.source, preempted, slots=slots)
+
+
+def current_lease(admission: Admission, schedule: Schedule, must: Bools) -> Current:
+    """Return the gangs of the current lease.
+
+    Parameters
+    ----------
+    schedule
+        Promises, and the leases that keep them.
+    must
+        (jobs,): who is to run now, of the jobs of the admission's problem.
+    """
+    round_, problem = admission.round, admission.problem
+    number = {j: p for p, j in enumerate(admission.jobs)}
+    leaving, gangs = leaving_jobs(round_), _Gangs(admission)
+    for j in range(len(round_.jobs)):
+        position = number.get(j)
+        way = NONE if position is None else int(schedule.way[position])
+        if way == NONE:
+            deadline = round_.jobs[j].deadline
+            ready = None if deadline is None else deadline.ready
+            if round_.leases.first_usable(ready, round_.now) == 0:
+                gangs.add_rest(j, leaves=j in leaving)
+        elif problem.first[way] == 0:
+            gangs.add_promised(j, way, must=bool(must[position]), leaves=j in leaving)
+        elif round_.jobs[j].running and j not in leaving:
+            gangs.add_changing(j)
+    inner = of_gangs(round_, gangs.written(), gangs.terms)
+    return Current(admission, inner, tuple(gangs.jobs), gangs.options, leaving)
+
+
+def leaving_jobs(round_: Round) -> frozenset[int]:
+    """Return the jobs that run where they cannot stay, since a host is away now."""
+    gone = away(round_.leases, round_.now)
+    return frozenset(
+        j
+        for j, job in enumerate(round_.jobs)
+        if job.running and any(task.host in gone for task in job.running.tasks)
+    )
+
+
+def of_gangs(round_: Round, jobs: tuple[Job, ...], terms: tuple[str, ...]) -> Round:
+    """Return the round of gangs with these jobs and terms on the hosts that are there now."""
+    gone = away(round_.leases, round_.now)
+    policy = round_.policy.model_copy(update={"formulation": "gang", "terms": terms})
+    return round_.model_copy(
+        update={
+            "cluster": with_health(round_.cluster, dict.fromkeys(gone, False)),
+            "jobs": jobs,
+            "policy": policy,
+            "leases": Leases(),
+        }
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """A gang's option: the whole round's option, and what it counts for in each term."""
+
+    option: Option
+    number: int
+    value: int
+    best_effort: int
+    early: int
+
+
+class _Gangs:
+    """Gangs being made, and what each counts for in the terms of the round."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission, self._round = admission, admission.round
+        self._largest = largest_of(self._round)
+        self._gangs: list[tuple[Job, list[_Way]]] = []
+        self.jobs: list[int] = []
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """Terms of the gangs: `progress` stands for best effort and early work together."""
+        own = ["progress" if term in COUNTED else term for term in self._round.policy.terms]
+        return ("value", *(t for t in dict.fromkeys(own) if t == "progress" or t in PLACES))
+
+    @property
+    def options(self) -> tuple[tuple[int, ...], ...]:
+        """Option in the whole round of each option of each gang."""
+        return tuple(tuple(way.number for way in ways) for _, ways in self._gangs)
+
+    def add_promised(self, j: int, way: int, *, must: bool, leaves: bool) -> None:
+        """Add a job whose promise lets it run now, with the option of its way."""
+        number = int(self._admission.option[way])
+        job, full = self._round.jobs[j], max(1, int(self._admission.gains[way]))
+        milli = job.options[number].milli_gpu
+        worth, priority = 0 if leaves else self._stays(job), min(job.priority, MAY_WAIT)
+        if must:
+            # Large jobs take the place of small ones, which find other places more easily.
+            gpus = -(-milli // WHOLE_GPU)
+            doublings = gpus.bit_length() - 1
+            worth = MUST_WORTH * max(1, gpus) * (SIZE_WORTH + max(0, doublings))
+            priority = max(MAY_WAIT + 1, FIRST_PRIORITY - 31 + gpus.bit_length())
+        ways = [
+            _Way(option, number, max(min(worth, 1), worth * each // full), 0, milli)
+            for option, each in self._variants(j, number)
+        ]
+        self._add(j, ways, leaves=leaves, priority=min(FIRST_PRIORITY, priority))
+
+    def add_changing(self, j: int) -> None:
+        """Add a job that runs and is promised another option from the next lease on.
+
+        Its promise is kept only if somebody takes its place, and then it is no loss that it stops.
+        """
+        job = self._round.jobs[j]
+        for number in _offered(job):
+            way = _Way(job.options[number], number, value=0, best_effort=0, early=0)
+            self._add(j, [way], leaves=False, priority=min(job.priority, MAY_WAIT))
+
+    def add_rest(self, j: int, *, leaves: bool) -> None:
+        """Add a job without a promise, with all its options."""
+        job = self._round.jobs[j]
+        ways = [
+            _Way(
+                option,
+                number,
+                value=0 if leaves else self._stays(job),
+                best_effort=effort(self._round, job, each),
+                early=0,
+            )
+            for number in _offered(job)
+            for option, each in self._variants(j, number)
+        ]
+        priority = min(self._round.jobs[j].priority, MAY_WAIT)
+        self._add(j, ways, leaves=leaves, priority=priority)
+
+    def _stays(self, job: Job) -> int:
+        """Return what it counts, before all terms, that a job goes on running."""
+        terms = self._round.policy.terms
+        first = next((term for term in terms if term in (*COUNTED, "disruption")), None)
+        return _gpus(job) if first == "disruption" else 0
+
+    def _variants(self, j: int, number: int) -> Iterator[tuple[Option, int]]:
+        """Yield an option with its work per lease; if spreading slows it, first on one host."""
+        job, length = self._round.jobs[j], self._round.leases.length_s
+        option = job.options[number]
+        pace = Pace() if job.deadline is None else job.deadline.pace(number)
+        least = least_hosts(option, self._largest)
+        slowest = min((speed for _, speed in pace.spanning), default=1000)
+        if least == 1 and slowest < 1000:
+            yield option.model_copy(update={"required": HOST_LEVEL}), gain(pace, length, 1)
+            worst = pace.model_copy(update={"spanning": ((2, slowest),)})
+            yield option, gain(worst, length, 2)
+        else:
+            yield option, gain(pace, length, least)
+
+    def _add(self, j: int, ways: list[_Way], *, leaves: bool, priority: int) -> None:
+        job = self._round.jobs[j]
+        running = None if leaves else job.running
+        if running is not None:
+            spread = len({task.host for task in running.tasks}) > 1
+            running = running.model_copy(update={"option": len(ways) - 1 if spread else 0})
+        update = {"running": running, "priority": priority, "deadline": None}
+        self.jobs.append(j)
+        self._gangs.append((job.model_copy(update=update), ways))
+
+    def written(self) -> tuple[Job, ...]:
+        """Return the gangs; of `progress` the first of both terms has the greater part."""
+        own = [term for term in self._round.policy.terms if term in COUNTED]
+        every = [way for _, ways in self._gangs for way in ways]
+        counts = np.array(
+            [[getattr(way, term) for term in own] for way in every], dtype=np.int64
+        ).reshape(len(every), len(own))
+        progress = iter(_weighed(counts).tolist())
+        jobs = []
+        for job, ways in self._gangs:
+            options = tuple(
+                way.option.model_copy(update={"value": way.value, "progress": next(progress)})
+                for way in ways
+            )
+            jobs.append(job.model_copy(update={"options": options}))
+        return tuple(jobs)
+
+
+def effort(round_: Round, job: Job, each: int) -> int:
+    """Return what a job counts for in `best_effort` by so much work in the current lease."""
+    work = round_.leases.horizon * round_.leases.length_s
+    if job.deadline is not None:
+        work = job.deadline.work_s
+    return job.weight * min(MILLION, MILLION * each // (1000 * work))
+
+
+def _weighed(counts: Ints) -> Ints:
+    """Return one number for what each option counts for in the terms, the first before the second.
+
+    Where that makes numbers that a solver cannot tell apart, the second has a hundredth of the
+    whole.
+    """
+    if not counts.shape[1]:
+        return np.zeros(len(counts), dtype=np.int64)
+    counts = counts // np.maximum(1, np.gcd.reduce(counts, axis=0))
+    most = counts.sum(axis=0)
+    factors = [float(most[1] + 1), 1.0] if len(most) > 1 else [1.0]
+    if factors[0] * most[0] > MOST:
+        factors = [MOST * part / max(1, sums) for part, sums in zip((1, 0.01), most, strict=False)]
+    weighed: Ints = np.ceil(counts * factors).sum(axis=1).astype(np.int64)
+    return weighed
+
+
+def _gpus(job: Job) -> int:
+    """Return the GPUs that a job holds now, shares rounded up."""
+    if job.running is None:
+        return 0
+    return -(-job.options[job.running.option].milli_gpu // WHOLE_GPU)
+
+
+def _offered(job: Job) -> range | tuple[int, ...]:
+    """Return the options that a job may run with now: who runs goes on with its own."""
+    if job.running is not None:
+        return (job.running.option,)
+    return range(len(job.options))

@@ -1,0 +1,138 @@
+"""What refused jobs could be promised on top of a plan: the earliest finish that fits beside it.
+
+Each job is offered, on its own, the first leases that have room for it; nobody else moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from placewright.formulations.deadline.heuristics.repair_promises import intervals
+from placewright.formulations.deadline.problem.alternatives import first_with, hosts_of, options_of
+from placewright.formulations.deadline.problem.capacity_rows import Rows, largest_of
+from placewright.formulations.deadline.problem.compile import Admission
+from placewright.formulations.deadline.problem.problem import NONE, Bools, Ints, Schedule
+from placewright.formulations.session import Promise
+from placewright.instances.deadline import Deadline, finish, gain, need
+from placewright.instances.job import Job
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """An option of a job that asks for a promise, by the job's index in the problem.
+
+    It needs so many leases, and the last one is over so many seconds after it has begun.
+    """
+
+    job: int
+    option: int
+    need: int
+    first: int
+    last_s: int
+    demand: tuple[int, ...]
+
+
+class Offers:
+    """What the jobs of a round could be promised, whatever their due times are.
+
+    Parameters
+    ----------
+    admission
+        Its jobs with due times may be refused, and are made offers then. The current lease is not
+        offered in a round in which something runs where nothing new may arrive.
+    """
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+        jobs = admission.round.jobs
+        rows = Rows(admission.round, (jobs[j] for j in admission.jobs))
+        largest = largest_of(admission.round)
+        # Room that only those have who are there already is not to be had by anybody else.
+        self._earliest = 1 if rows.crowded() else 0
+        self._wishes = [
+            wish
+            for number, j in enumerate(admission.jobs)
+            if (deadline := jobs[j].deadline) is not None and deadline.due
+            for wish in self._of(number, jobs[j], deadline, rows, largest)
+        ]
+        demands = np.array([wish.demand for wish in self._wishes], dtype=np.int64)
+        self._asks, kind = np.unique(
+            demands.reshape(len(self._wishes), rows.count), axis=0, return_inverse=True
+        )
+        self._kind: Ints = kind.reshape(-1)
+        self._job = np.array([wish.job for wish in self._wishes], dtype=np.int64)
+        self._need = np.array([wish.need for wish in self._wishes], dtype=np.int64)
+        self._first = np.array([wish.first for wish in self._wishes], dtype=np.int64)
+        self._last_s = np.array([wish.last_s for wish in self._wishes], dtype=np.int64)
+
+    def _of(
+        self, number: int, job: Job, deadline: Deadline, rows: Rows, largest: Mapping[str, int]
+    ) -> Iterator[_Wish]:
+        round_, running = self._admission.round, job.running
+        length = round_.leases.length_s
+        for o in options_of(job):
+            option = job.options[o]
+            pace, hosts = deadline.pace(o), hosts_of(job, option, largest)
+            first = first_with(round_, job, o)
+            if running is None or not running.pinned:
+                first = max(first, self._earliest)
+            count = need(deadline.work, pace, length, hosts)
+            if count is None:
+                continue
+            left = deadline.work - (count - 1) * gain(pace, length, hosts)
+            yield _Wish(
+                job=number,
+                option=o,
+                need=count,
+                first=first,
+                last_s=finish(0, left, pace, hosts),
+                demand=tuple(rows.demand(job, o)),
+            )
+
+    def beside(self, kept: Schedule) -> tuple[Promise, ...]:
+        """Return an offer for each refused job that fits before the horizon, in their order."""
+        admission = self._admission
+        refused = np.flatnonzero(kept.way[self._job] == NONE)
+        if not len(refused):
+            return ()
+        left = admission.problem.capacity - kept.used(admission.problem)
+        room: Bools = np.ones((len(self._asks), left.shape[1]), dtype=np.bool_)
+        for row, have in enumerate(left):
+            room &= self._asks[:, row, None] <= have
+        last = _last(room, self._kind[refused], self._first[refused], self._need[refused])
+        refused, last = refused[last != NONE], last[last != NONE]
+        done = last * admission.round.leases.length_s + self._last_s[refused]
+        # The earliest finish of each job, and of those the option that needs the fewest leases.
+        order = np.lexsort((self._need[refused], done, self._job[refused]))
+        _, best = np.unique(self._job[refused[order]], return_index=True)
+        offers = []
+        for position in order[best].tolist():
+            number = int(refused[position])
+            wish, at = self._wishes[number], admission.round.now + int(done[position])
+            able = room[self._kind[number], wish.first : int(last[position]) + 1]
+            leases = intervals(np.flatnonzero(able) + wish.first)
+            offers.append(Promise(admission.jobs[wish.job], wish.option, at, 0, at, leases))
+        return tuple(offers)
+
+
+def _last(room: Bools, kind: Ints, first: Ints, need: Ints) -> Ints:
+    """Return the lease by which each has had as many leases with room as it needs, or `NONE`.
+
+    Parameters
+    ----------
+    room
+        (kinds, horizon): which leases have room for a kind.
+    kind, first, need
+        (number,): of what kind each is, the first lease that it can use, how many it needs.
+    """
+    horizon = room.shape[1]
+    last = np.full(len(kind), NONE, dtype=np.int64)
+    for one in np.unique(kind):
+        mine = np.flatnonzero((kind == one) & (first < horizon))
+        counted = np.concatenate([[0], np.cumsum(room[one])])
+        end = np.searchsorted(counted, counted[first[mine]] + need[mine])
+        last[mine] = np.where(end <= horizon, end - 1, NONE)
+    return last

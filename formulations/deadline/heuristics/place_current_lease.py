@@ -1,0 +1,75 @@
+"""The current lease of a schedule, placed: plans that keep its promises as far as hosts allow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+
+from placewright.formulations.deadline.heuristics.current_lease import Current, current_lease
+from placewright.formulations.deadline.heuristics.displacement_greedy import crowded
+from placewright.formulations.deadline.heuristics.earliest_offers import Offers
+from placewright.formulations.deadline.heuristics.repair_promises import holding, promises, settled
+from placewright.formulations.deadline.heuristics.right_shift import latest
+from placewright.formulations.deadline.problem.compile import Admission
+from placewright.formulations.deadline.problem.problem import NONE, Ints, Schedule
+from placewright.formulations.gang.placement.assignment import candidate
+from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.session import Candidate, Session
+from placewright.instances.round import Round
+
+Search: TypeAlias = Callable[[Round, Session, Problem], Iterator[Candidate]]
+"""Yields verified plans of a round of gangs, given what it compiles to, each better than before."""
+
+
+def placed(
+    admission: Admission, schedule: Schedule, session: Session, search: Search
+) -> Iterator[Candidate]:
+    """Yield plans that keep a schedule's promises, as far as the current lease can be placed."""
+    problem, offers = admission.problem, Offers(admission)
+    must = schedule
+    if problem.ways:
+        must = latest(problem, schedule, _costs(admission), admission.round.leases.headroom)
+    current = current_lease(admission, must, must.runs[:, 0])
+    for found in _plans(current, session, search):
+        told = current.told(found)
+        now = holding(admission, told.starts, told.preempted)
+        kept = settled(admission, must, now)
+        if _for_nothing(admission, kept, told):
+            continue
+        yield replace(told, promises=promises(admission, kept, now), offers=offers.beside(kept))
+
+
+def _for_nothing(admission: Admission, kept: Schedule, told: Candidate) -> bool:
+    """Whether a job made way for one whose promise could not be kept where it came."""
+    jobs = admission.round.jobs
+    promised = {j for number, j in enumerate(admission.jobs) if kept.way[number] != NONE}
+    return any(
+        above != NONE and above not in promised and jobs[above].priority <= jobs[victim].priority
+        for victim, above in told.preempted.items()
+    )
+
+
+def _plans(current: Current, session: Session, search: Search) -> Iterator[Candidate]:
+    """Yield plans of the gangs: at once one in which large ones come first, then better ones."""
+    gangs = compile_round(current.round)
+    yield candidate(crowded(gangs), "crowding")
+    yield from search(current.round, session, gangs)
+
+
+def _costs(admission: Admission) -> Ints:
+    """Return what it costs that each job must run now: more where it would have to start.
+
+    Whoever runs already is not better off for that: its later leases are free for others only if it
+    runs now as well, and whether it does is for the terms of the policy to say.
+    """
+    costs = []
+    for j in admission.jobs:
+        job = admission.round.jobs[j]
+        running = job.running
+        option = job.options[0 if running is None else running.option]
+        costs.append(option.milli_gpu * (2 if running is None else 1))
+    return np.array(costs, dtype=np.int64)

@@ -1,0 +1,1 @@
+"""The demand-bound program, its cuts, and time-indexed integer programs."""

@@ -1,0 +1,325 @@
+"""Demand-bound rows: what promises force into a set of leases must fit there.
+
+A way w needs n[w] leases of those that it can use, u[w] in all. Of a set A of leases it cannot
+avoid
+
+    forced(w, A) = max(0, n[w] - (leases outside A that it can use))
+
+and for every load f, which says what a way weighs and what one lease holds of it,
+
+    sum_w f[w] forced(w, A) S[w]  <=  sum_{t in A} room_f[t]
+
+is true of every schedule, with S[w] = 1 for the ways that are chosen. With f the GPUs that ways
+ask, and every A, these rows say what the fluid relaxation says (leases shared in fractions), by the
+theorem of maximal flows; for a common first lease and capacity that never falls A = [0, T) is
+enough, for every T.
+
+Fractions of a lease are not to be had, so more loads are true. Of gangs of at least s GPUs a lease
+of C GPUs holds floor(C / s), one of g GPUs counts floor(g / s) times, and what no sum of gangs
+reaches is no room at all.
+
+References
+----------
+Baruah, Mok and Rosier, "Preemptively scheduling hard-real-time sporadic tasks on one processor",
+RTSS'90 (the demand-bound test); Horn, "Some simple scheduling algorithms", Naval Research Logistics
+21, 1974 (flows); Fekete and Schepers, "New classes of fast lower bounds for bin packing problems",
+Mathematical Programming 91, 2001 (dual feasible functions, of which floor(g / s) is one).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from placewright.formulations.deadline.problem.problem import (
+    MOST_CELLS,
+    Bools,
+    Ints,
+    Problem,
+    kinds_of,
+)
+
+Floats = npt.NDArray[np.float64]
+
+MOST_STARTS = 5_000_000
+"""Starts times leases of windows that are looked at."""
+
+MOST_SUMS = 1 << 20
+"""Room in common units up to which it is told which sums of gangs exist."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Load:
+    """What ways weigh (ways,), and what the leases hold of it (horizon,); whole numbers.
+
+    `size` is that of the gangs that it counts, 0 if it counts GPUs.
+    """
+
+    weight: Ints
+    room: Ints
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """The row of a load, by its index, and a set of leases (horizon,)."""
+
+    load: int
+    leases: Bools
+
+
+def loads_of(problem: Problem) -> tuple[Load, ...]:
+    """Return the loads of a problem: of each capacity row its GPUs, and its gangs of each size.
+
+    A size adds nothing, and is left out, where the room of every lease is a multiple of it. The
+    last sizes of too many are left out, too.
+    """
+    loads: list[Load] = []
+    most = MOST_CELLS // max(1, problem.ways) - len(problem.capacity)
+    for demand, capacity in zip(problem.demand.T, problem.capacity, strict=True):
+        sizes = np.unique(demand[demand > 0])
+        if not len(sizes):
+            continue
+        unit = gcd(*sizes.tolist())
+        units, room = demand // unit, _reached(sizes // unit, capacity // unit)
+        loads.append(Load(units, room))
+        counted = [size for size in sizes[1:] // unit if (room % size).any()][: max(0, most)]
+        loads += [Load(units // size, room // size, int(size)) for size in counted]
+        most -= len(counted)
+    return tuple(loads)
+
+
+def _reached(sizes: Ints, room: Ints) -> Ints:
+    """Return the largest sums of sizes within each room."""
+    most = int(room.max(initial=0))
+    if sizes[0] == 1 or most > MOST_SUMS:
+        return room
+    exists = np.zeros(most + 1, dtype=np.bool_)
+    exists[0] = True
+    for size in sizes.tolist():
+        # Doubling: after the sums of k times this size come those of up to 2k times.
+        step = size
+        while step <= most:
+            exists[step:] |= exists[:-step].copy()
+            step *= 2
+    last: Ints = np.maximum.accumulate(np.where(exists, np.arange(most + 1), 0))
+    reached: Ints = last[room]
+    return reached
+
+
+class Demands:
+    """The rows of a problem: their coefficients, and which of them a choice of ways breaks.
+
+    Parameters
+    ----------
+    problem
+        Each of its ways can run alone, as `possible` says.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.loads = loads_of(problem)
+        usable, self._kind = usable_leases(problem)
+        self._before = _counted(usable)
+        self._usable = usable
+        self._total = self._between(self._before)
+
+    def _between(self, counted: Ints) -> Ints:
+        problem, kind = self.problem, self._kind
+        count: Ints = counted[kind, problem.end] - counted[kind, problem.first]
+        return count
+
+    def forced(self, leases: Bools) -> Ints:
+        """Return how many of these leases each way cannot avoid (ways,)."""
+        inside = self._between(_counted(self._usable & leases))
+        forced: Ints = np.maximum(0, self.problem.need - self._total + inside)
+        return forced
+
+    def coefficients(self, row: Row) -> Ints:
+        """Return the coefficients of a row (ways,)."""
+        coefficients: Ints = self.loads[row.load].weight * self.forced(row.leases)
+        return coefficients
+
+    def room(self, row: Row) -> int:
+        """Return the right-hand side of a row."""
+        return int(self.loads[row.load].room[row.leases].sum())
+
+    @cached_property
+    def starts(self) -> Ints:
+        """Where the windows begin that have to be looked at: at 0, and where ways begin to run.
+
+        Capacity that falls makes all later parts of a window scarce, so then every lease at which
+        it has fallen is one. Of too many only some are.
+        """
+        fallen = np.flatnonzero((np.diff(self.problem.capacity, axis=1) < 0).any(axis=0)) + 1
+        starts: Ints = np.unique(np.concatenate([[0], self.problem.first, fallen]))
+        most = max(1, MOST_STARTS // self.problem.horizon)
+        if len(starts) > most:
+            starts = starts[np.linspace(0, len(starts) - 1, most).astype(np.int64)]
+        return starts
+
+    def evenly(self, number: int) -> Iterator[Row]:
+        """Yield rows of so many prefixes of the horizon, of all loads that count GPUs."""
+        horizon = self.problem.horizon
+        for end in np.unique(np.linspace(0, horizon, number + 1).astype(np.int64))[1:]:
+            for at, load in enumerate(self.loads):
+                if not load.size:
+                    yield Row(at, window(horizon, 0, int(end)))
+
+    def broken(self, chosen: Floats, tolerance: float = 1e-6) -> Iterator[Row]:
+        """Yield the rows of windows that a choice of ways breaks most.
+
+        Parameters
+        ----------
+        chosen
+            (ways,): between 0 and 1.
+        tolerance
+            Excess that counts, relative to the room.
+        """
+        horizon = self.problem.horizon
+        active = np.flatnonzero(chosen > 0)
+        before = np.arange(horizon) < self.starts[:, None]
+        for k, load in enumerate(self.loads):
+            work = self._late(active, load.weight[active] * chosen[active])
+            held = np.append(0, np.cumsum(load.room))
+            room = held[1:] - held[self.starts, None]
+            excess = work - room - tolerance * (room + 1)
+            excess[before] = -np.inf
+            # The last of those that are broken alike: it says most about what comes later.
+            here = excess > 0
+            here[:, 1:] &= excess[:, 1:] > excess[:, :-1]
+            here[:, :-1] &= excess[:, :-1] >= excess[:, 1:]
+            for start, end in zip(*np.nonzero(here), strict=True):
+                yield Row(k, window(horizon, int(self.starts[start]), int(end) + 1))
+
+    def _late(self, ways: Ints, weight: Floats) -> Floats:
+        """Return what must run from each start to the end of each lease, all as late as possible.
+
+        (starts, horizon). Times are counted in leases that the kind of demand can use. A way that
+        needs n leases from `first` to `end` runs from end - n on; of what begins at a start later
+        than `first` it has run the more before, the later that start is, until nothing is left.
+        """
+        problem, kind = self.problem, self._kind[ways]
+        work = np.zeros((len(self.starts), problem.horizon))
+        patterns, pattern = np.unique(self._usable, axis=0, return_inverse=True)
+        for one, usable in enumerate(patterns):
+            mine = pattern.reshape(-1)[kind] == one
+            count = np.append(0, np.cumsum(usable))
+            first, end = count[problem.first[ways[mine]]], count[problem.end[ways[mine]]]
+            need, heavy = problem.need[ways[mine]], weight[mine]
+            begin, done, zero = end - need, first + need, np.zeros_like(need)
+            runs = _sums(
+                int(count[-1]) + 2,
+                count[self.starts],
+                upright=[
+                    (zero, begin, heavy),
+                    (first + 1, begin, -heavy),
+                    (zero, end, -heavy),
+                    (done, end, heavy),
+                ],
+                slanted=[(first + 1, begin + 1, heavy), (done, end, -heavy)],
+            )
+            work += runs[:, count[:-1]] * usable
+        running: Floats = np.cumsum(work, axis=1)
+        return running
+
+
+def by_kind(problem: Problem) -> Iterator[tuple[Ints, Bools]]:
+    """Yield the ways of each kind of demand, and the leases that hold it (horizon,)."""
+    kinds, kind = kinds_of(problem.demand)
+    order = np.argsort(kind, kind="stable")
+    ends = np.cumsum(np.bincount(kind, minlength=len(kinds))).tolist()
+    for asks, first, end in zip(kinds, [0, *ends], ends, strict=False):
+        yield order[first:end], (asks[:, None] <= problem.capacity).all(axis=0)
+
+
+def usable_leases(problem: Problem) -> tuple[Bools, Ints]:
+    """Return the leases that hold each kind of demand (kinds, horizon), and the ways' kinds."""
+    usable, kind = list[Bools](), np.zeros(problem.ways, dtype=np.int64)
+    for ways, leases in by_kind(problem):
+        kind[ways] = len(usable)
+        usable.append(leases)
+    return np.array(usable, dtype=np.bool_).reshape(len(usable), problem.horizon), kind
+
+
+def bounded(problem: Problem) -> bool:
+    """Whether there is memory for the rows of a problem."""
+    kinds, _ = kinds_of(problem.demand)
+    cells = (len(kinds) * problem.horizon, problem.ways * len(problem.capacity))
+    return max(cells) <= MOST_CELLS
+
+
+def possible(problem: Problem) -> Bools:
+    """Return which ways have enough leases with room for them (ways,)."""
+    enough = np.zeros(problem.ways, dtype=np.bool_)
+    for ways, leases in by_kind(problem):
+        before = np.append(0, np.cumsum(leases))
+        number = before[problem.end[ways]] - before[problem.first[ways]]
+        enough[ways] = number >= problem.need[ways]
+    return enough & (problem.end > problem.first)
+
+
+def window(horizon: int, start: int, end: int) -> Bools:
+    """Return the leases from `start` to before `end` as a set (horizon,)."""
+    leases = np.zeros(horizon, dtype=np.bool_)
+    leases[start:end] = True
+    return leases
+
+
+def distinct(rows: Iterable[Row], known: set[tuple[int, bytes]]) -> list[Row]:
+    """Return the rows that are not known yet, and know them."""
+    new = []
+    for row in rows:
+        key = row.load, np.packbits(row.leases).tobytes()
+        if key not in known:
+            known.add(key)
+            new.append(row)
+    return new
+
+
+def _counted(leases: Bools) -> Ints:
+    """Return how many leases of each set lie before each time (sets, horizon + 1)."""
+    counted = np.zeros((leases.shape[0], leases.shape[1] + 1), dtype=np.int64)
+    np.cumsum(leases, axis=1, out=counted[:, 1:])
+    return counted
+
+
+Marks: TypeAlias = tuple[Ints, Ints, Floats]
+"""Amounts at some rows and columns of a grid."""
+
+
+def _sums(size: int, rows: Ints, *, upright: list[Marks], slanted: list[Marks]) -> Floats:
+    """Return some rows of a grid, ascending, summed up along each row.
+
+    What is marked stands in its row and in all rows below: in the same column, or slanted, a column
+    further in each. Row by row, for the whole grid would be as large as the square of its size.
+    """
+    each = [(_by_row(upright), np.zeros(size)), (_by_row(slanted), np.zeros(size))]
+    sums, last = np.empty((len(rows), size)), -1
+    for number, row in enumerate(rows.tolist()):
+        for at in range(last + 1, row + 1):
+            each[1][1][1:] = each[1][1][:-1].copy()
+            each[1][1][0] = 0.0
+            for marks, line in each:
+                if at in marks:
+                    np.add.at(line, *marks[at])
+        last = row
+        np.cumsum(each[0][1] + each[1][1], out=sums[number])
+    return sums
+
+
+def _by_row(marks: list[Marks]) -> dict[int, tuple[Ints, Floats]]:
+    """Return columns and amounts of the marks by their row."""
+    row, column, amount = (np.concatenate([mark[i] for mark in marks]) for i in range(3))
+    if not len(row):
+        return {}
+    order = np.argsort(row, kind="stable")
+    rows, begin = np.unique(row[order], return_index=True)
+    parts = np.split(order, begin[1:])
+    return {at: (column[part], amount[part]) for at, part in zip(rows.tolist(), parts, strict=True)}

@@ -1,0 +1,1 @@
+"""One integer program of promises, leases and places, for small rounds."""

@@ -1,0 +1,85 @@
+"""How the promises of a round can be kept, with the current lease or without it.
+
+A **manner** is a way with what it asks of the current lease: to run there on a number of hosts
+within a range in which it is equally fast, or not to run. It says how many leases are needed after
+the current one, and until when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from placewright.formulations.deadline.problem.alternatives import tasks_of
+from placewright.formulations.deadline.problem.compile import Admission
+from placewright.formulations.deadline.problem.problem import Ints
+from placewright.instances.deadline import Pace, relative
+
+NOT_NOW = 0
+"""Hosts of a manner that does not run now."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Manners:
+    """The manners of an admission, as arrays (manners,).
+
+    Attributes
+    ----------
+    way : int64
+        The way of the admission.
+    fewest, most : int64
+        Hosts in the current lease, `NOT_NOW` for none.
+    need, end : int64
+        Leases needed after the current one, and the one after the last that can be used; the first
+        is `first`.
+    first : int64
+    """
+
+    way: Ints
+    fewest: Ints
+    most: Ints
+    need: Ints
+    first: Ints
+    end: Ints
+
+
+def manners_of(admission: Admission, hosts: int) -> Manners:
+    """Return all manners of an admission on a cluster of so many hosts."""
+    rows = [row for way in range(admission.problem.ways) for row in _of(admission, way, hosts)]
+    table = np.array(rows, dtype=np.int64).reshape(-1, 6)
+    return Manners(*table.T)
+
+
+def _of(admission: Admission, way: int, hosts: int) -> Iterator[tuple[int, ...]]:
+    problem = admission.problem
+    job = admission.round.jobs[admission.jobs[problem.job[way]]]
+    option = int(admission.option[way])
+    first, end, need = int(problem.first[way]), int(problem.end[way]), int(problem.need[way])
+    pinned = job.running is not None and job.running.pinned
+    if first == 0:
+        pace = Pace() if job.deadline is None else job.deadline.pace(option)
+        own = int(admission.hosts[way])
+        ranges = [(own, own)] if pinned else alike(pace, min(hosts, tasks_of(job.options[option])))
+        for fewest, most in ranges:
+            later, begin, until, possible = admission.after_now(way, fewest)
+            if possible and until - begin >= later:
+                yield way, fewest, most, later, begin, until
+    later_on = max(1, first)
+    if not pinned and not admission.fast[way] and end - later_on >= need:
+        yield way, NOT_NOW, NOT_NOW, need, later_on, end
+
+
+def alike(pace: Pace, most: int) -> list[tuple[int, int]]:
+    """Return the ranges of numbers of hosts, up to the most, on which a job is equally fast."""
+    ranges: list[tuple[int, int]] = []
+    ends = [1, *(number for number, _ in pace.spanning if number < most), most]
+    for before, last in zip([0, *ends], ends, strict=False):
+        if before >= last:
+            continue
+        if ranges and relative(pace, ranges[-1][1]) == relative(pace, last):
+            ranges[-1] = ranges[-1][0], last
+        else:
+            ranges.append((before + 1, last))
+    return ranges

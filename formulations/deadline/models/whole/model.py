@@ -1,0 +1,242 @@
+r"""The rows that tie promises and their leases to the current lease, placed on hosts.
+
+    S[q] in {0,1}      manner q is promised (`plans.py`)      sum over the manners of a job <= 1
+    X[q,t] in {0,1}    it runs in lease t > 0                 sum_t X[q,t] = need(q) S[q]
+                                                              sum_q demand X[q,t] <= capacity(t)
+    y[g]               gang g runs now (gang/models/host/model.py)
+    u[g,h] in {0,1}    it has a task on host h
+
+    promised gangs     y[g] = sum of S[q] over the manners that run now with its option
+                       fewest(q) S[q] <= sum_h u[g,h] <= most(q) S[q], summed over these q
+    other gangs        sum of y[g] of the job + sum of its S[q] <= 1
+    who stops          1 - (y of the job) <= arrivals on its hosts that precede it
+                       x[t,h] <= room (y of the job), arrivals there that do not
+
+Every plan is a point of the model, with the values of its terms `broken` and `admitted`, and every
+point a plan; but for jobs that are on a host which is away, and jobs kept apart by labels.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+import numpy as np
+
+from placewright.formulations.deadline.admission import ADMITTED, BROKEN
+from placewright.formulations.deadline.heuristics.current_lease import effort
+from placewright.formulations.deadline.models.whole.gangs import Gangs
+from placewright.formulations.deadline.models.whole.keepable import NOT_NOW, Manners, manners_of
+from placewright.formulations.deadline.problem.alternatives import tasks_of
+from placewright.formulations.deadline.problem.capacity_rows import largest_of
+from placewright.formulations.deadline.problem.compile import Admission
+from placewright.formulations.deadline.problem.problem import NONE, Schedule
+from placewright.formulations.gang.models.host.entries import Ints
+from placewright.formulations.gang.models.host.gpus import add_gpus
+from placewright.formulations.gang.models.host.model import Exact, build
+from placewright.formulations.gang.models.host.terms import add_terms
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.jobs import ANY
+from placewright.instances.deadline import Pace, gain, least_hosts
+from placewright.solver.arrays import Floats
+
+
+class Whole:
+    """The model of a round.
+
+    Attributes
+    ----------
+    exact, slots
+        Its current lease.
+    manners
+        How promises can be kept.
+    """
+
+    def __init__(self, admission: Admission, gangs: Gangs) -> None:
+        self.admission, self.gangs = admission, gangs
+        problem = gangs.problem
+        cleared = Placement(problem, cleared=True)
+        everywhere = np.arange(problem.cluster.num_hosts)
+        self.exact: Exact = build(
+            problem, cleared, everywhere, problem.pending, list(problem.running), apart=True
+        )
+        self.slots = add_gpus(self.exact)
+        add_terms(self.exact)
+        self.model = self.exact.model
+        self.manners: Manners = manners_of(admission, len(everywhere))
+        # The gang of each entry, and the entries of each job of the round.
+        self._gang = [
+            problem.classes[entry.job_class].jobs[0] if entry.job == ANY else entry.job
+            for entry in self.exact.entries
+        ]
+        self._entries: defaultdict[int, list[int]] = defaultdict(list)
+        for e, gang in enumerate(self._gang):
+            self._entries[gangs.each[gang].job].append(e)
+        self._promises()
+        self._now()
+        self._stops()
+        self._terms()
+
+    def _option(self, entry: int) -> int:
+        """Return the option in the whole round of an entry."""
+        options = self.gangs.each[self._gang[entry]].options
+        return options[self.exact.choice(self.exact.entries[entry]).index]
+
+    def _promises(self) -> None:
+        """Manners, at most one for each job, and the leases of each."""
+        model, manners, problem = self.model, self.manners, self.admission.problem
+        self._chosen = model.variables("promised", len(manners.way), upper=1)
+        one = model.rows("one promise", problem.jobs, upper=1)
+        model.add(one[problem.job[manners.way]], self._chosen, 1.0)
+        leases = np.arange(problem.horizon)
+        can = (manners.first[:, None] <= leases) & (leases < manners.end[:, None])
+        can &= (manners.need > 0)[:, None]
+        self._manner, self._lease = np.nonzero(can)
+        self._runs = model.variables("runs", len(self._manner), upper=1)
+        done = model.rows("done", len(manners.way), lower=0, upper=0)
+        model.add(done[self._manner], self._runs, 1.0)
+        model.add(done, self._chosen, -manners.need)
+        inside = model.rows("inside", len(self._manner), upper=0)
+        model.add(inside, self._runs, 1.0)
+        model.add(inside, self._chosen[self._manner], -1.0)
+        for row, asked in enumerate(problem.demand[manners.way].T):
+            unit = max(1, int(np.gcd.reduce(asked)))
+            rows = model.rows(f"later {row}", problem.horizon, upper=problem.capacity[row] // unit)
+            model.add(rows[self._lease], self._runs, asked[self._manner] // unit)
+
+    def _now(self) -> None:
+        """Tie who runs now to its promise."""
+        model, exact, admission, manners = self.model, self.exact, self.admission, self.manners
+        number = {j: p for p, j in enumerate(admission.jobs)}
+        for j, entries in self._entries.items():
+            mine = np.zeros(0, dtype=np.int64)
+            if j in number:
+                mine = np.flatnonzero(admission.problem.job[manners.way] == number[j])
+            rest = [e for e in entries if not self.gangs.each[self._gang[e]].promised]
+            if len(mine):
+                row = model.rows("no promise", 1, upper=1)
+                model.add(row[[0] * len(rest)], exact.y[rest], 1.0)
+                model.add(row[[0] * len(mine)], self._chosen[mine], 1.0)
+            for e in entries:
+                if not self.gangs.each[self._gang[e]].promised:
+                    continue
+                now = mine[
+                    (admission.option[manners.way[mine]] == self._option(e))
+                    & (manners.fewest[mine] != NOT_NOW)
+                ]
+                row = model.rows("promised now", 1, lower=0, upper=0)
+                model.add(row, exact.y[[e]], 1.0)
+                model.add(row[[0] * len(now)], self._chosen[now], -1.0)
+                tasks = tasks_of(admission.round.jobs[j].options[self._option(e)])
+                everywhere = manners.most[now] >= min(tasks, len(exact.hosts))
+                if not (everywhere & (manners.fewest[now] == 1)).all():
+                    self._on_hosts(e, now)
+
+    def _on_hosts(self, entry: int, now: Ints) -> None:
+        """Let an entry be on as many hosts as its manners say."""
+        model, exact, manners = self.model, self.exact, self.manners
+        mine = [t for t, task_set in enumerate(exact.sets) if task_set.users[0][0] == entry]
+        comes = np.flatnonzero(np.isin(exact.x_set, mine))
+        stays = np.flatnonzero(exact.stays.entry == entry)
+        host = np.append(exact.x_host[comes], exact.stays.host[stays])
+        column = np.append(exact.x[comes], exact.stays.s[stays])
+        room = np.append(
+            exact.room[exact.x_set[comes], exact.x_host[comes]],
+            np.ones(len(stays), dtype=np.int64),
+        )
+        hosts, at = np.unique(host, return_inverse=True)
+        used = model.variables("hosts", len(hosts), upper=1)
+        rows = model.rows("on host", len(column), upper=0)
+        model.add(rows, column, 1.0)
+        model.add(rows, used[at], -room)
+        rows = model.rows("off host", len(hosts), upper=0)
+        model.add(rows, used, 1.0)
+        model.add(rows[at], column, -1.0)
+        for bound, sign in ((manners.most, 1.0), (manners.fewest, -1.0)):
+            row = model.rows("number of hosts", 1, upper=0)
+            model.add(row[[0] * len(used)], used, sign)
+            model.add(row[[0] * len(now)], self._chosen[now], -sign * bound[now])
+
+    def _stops(self) -> None:
+        """Let running jobs stop only for arrivals that precede them, and make way for no others."""
+        exact, model, problem = self.exact, self.model, self.gangs.problem
+        rank = problem.shape_rank[exact.x_shape]
+        homes = set(zip(exact.stays.set.tolist(), exact.stays.host.tolist(), strict=True))
+        pairs = zip(exact.x_set.tolist(), exact.x_host.tolist(), strict=True)
+        at_home = np.array([pair in homes for pair in pairs], dtype=np.bool_)
+        for entries in self._entries.values():
+            mine = [e for e in entries if exact.entries[e].job != ANY]
+            if not mine:
+                continue
+            level = min(problem.running[exact.entries[e].job].level for e in mine)
+            places = exact.stays.host[exact.stays.entry == mine[0]]
+            there = np.isin(exact.x_host, places)
+            below = np.flatnonzero(there & (rank <= level))
+            rows = model.rows("no profit", len(below), upper=0.0)
+            model.add(rows, exact.x[below], 1.0)
+            room = exact.room[exact.x_set[below], exact.x_host[below]]
+            for e in mine:
+                model.add(rows, exact.y[[e] * len(below)], -room)
+            above = np.flatnonzero(there & (rank > level) & ~at_home)
+            row = model.rows("victim", 1, lower=1.0)
+            model.add(row[[0] * len(mine)], exact.y[mine], 1.0)
+            model.add(row[[0] * len(above)], exact.x[above], 1.0)
+
+    def _terms(self) -> None:
+        """Append the terms of promises, and those of running jobs."""
+        model, exact, problem = self.model, self.exact, self.admission.problem
+        ways = self.manners.way
+        kept = (problem.loss[problem.job] - problem.lost)[ways]
+        lost = float(problem.loss.sum())
+        model.term(BROKEN, self._chosen, -kept, sense="min", constant=lost)
+        model.term(ADMITTED, self._chosen, problem.value[ways], sense="max")
+        constant = 0
+        for entries in self._entries.values():
+            for e in (e for e in entries if exact.entries[e].job != ANY):
+                running = self.gangs.problem.running[exact.entries[e].job]
+                stays = np.flatnonzero(exact.stays.entry == e)
+                milli = self.gangs.problem.shape_gpu[exact.stay_shape[stays]]
+                model.term("disruption", exact.stays.s[stays], -milli, sense="min")
+                saved = running.migrate_cost - running.preempt_cost
+                model.term("disruption", exact.y[[e]], [saved], sense="min")
+                model.term("disruption", exact.kept[[e]], [-running.migrate_cost], sense="min")
+                if not self.gangs.each[self._gang[e]].promised:
+                    constant += running.preempt_cost + int(milli.sum())
+        none = exact.y[:0]
+        model.term("disruption", none, np.zeros(0), sense="min", constant=float(constant))
+        worth = self._worth()
+        for term in ("best_effort", "early"):
+            model.term(term, exact.y, worth[term], sense="max")
+
+    def _worth(self) -> Mapping[str, Ints]:
+        """Return what each entry counts for in the terms of the current lease.
+
+        A job without a promise counts there as on the fewest hosts.
+        """
+        round_, largest = self.admission.round, largest_of(self.admission.round)
+        worth = {
+            term: np.zeros(len(self._gang), dtype=np.int64) for term in ("best_effort", "early")
+        }
+        for e, gang in enumerate(self._gang):
+            told, o = self.gangs.each[gang], self._option(e)
+            job = round_.jobs[told.job]
+            if told.promised:
+                worth["early"][e] = job.options[o].milli_gpu
+                continue
+            pace = Pace() if job.deadline is None else job.deadline.pace(o)
+            hosts = least_hosts(job.options[o], largest)
+            worth["best_effort"][e] = effort(round_, job, gain(pace, round_.leases.length_s, hosts))
+        return worth
+
+    def schedule(self, values: Floats) -> Schedule:
+        """Return the promises at a point, with their leases; the current one where they run now."""
+        problem = self.admission.problem
+        way = np.full(problem.jobs, NONE, dtype=np.int64)
+        runs = np.zeros((problem.jobs, problem.horizon), dtype=np.bool_)
+        for q in np.flatnonzero(values[self._chosen] > 0.5).tolist():
+            job = int(problem.job[self.manners.way[q]])
+            way[job] = self.manners.way[q]
+            mine = self._manner == q
+            runs[job, self._lease[mine & (values[self._runs] > 0.5)]] = True
+            runs[job, 0] = self.manners.fewest[q] != NOT_NOW
+        return Schedule(way, runs)

@@ -1,0 +1,97 @@
+"""The best plan of a small round, and that it is: promises, leases and places decided at once.
+
+Admission counts the GPUs of the current lease, and places are then found for what it has chosen. In
+a small round it is also asked what other choice can be placed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from placewright.formulations.deadline.admission import ADMITTED, BROKEN
+from placewright.formulations.deadline.heuristics.current_lease import PLACES
+from placewright.formulations.deadline.heuristics.earliest_offers import Offers
+from placewright.formulations.deadline.heuristics.repair_promises import holding, promises, settled
+from placewright.formulations.deadline.models.whole.gangs import Gangs, gangs_of
+from placewright.formulations.deadline.models.whole.model import Whole
+from placewright.formulations.deadline.problem.compile import Admission
+from placewright.formulations.deadline.problem.problem import NONE
+from placewright.formulations.gang.models.host.expand import expand_into
+from placewright.formulations.gang.models.host.model import size_of
+from placewright.formulations.gang.placement.assignment import displacing, named
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.terms import SENSE
+from placewright.formulations.session import (
+    HOLD_SLACK,
+    Bound,
+    Candidate,
+    Session,
+    proven_whole,
+)
+from placewright.solver.arrays import Floats
+
+MOST_COLUMNS = 4_000
+"""Variables up to which a round is decided as a whole: places, and manners times leases."""
+
+SHARE = 0.4
+"""Of the time that is left, for each term."""
+
+
+def decide(admission: Admission, session: Session) -> Iterator[Candidate | Bound]:
+    """Yield plans of a small round that promise ever more, and bounds of what can be promised."""
+    terms = admission.round.policy.terms
+    gangs = gangs_of(admission, ("value", *(t for t in terms if t in PLACES[1:])))
+    leases = admission.problem.ways * admission.problem.horizon
+    if gangs.problem.labels or size_of(gangs.problem) + 2 * leases > MOST_COLUMNS:
+        return
+    whole = Whole(admission, gangs)
+    offers, held = Offers(admission), list[tuple[str, int]]()
+    start: Floats | None = None
+    for term in terms:
+        if term == BROKEN and not admission.problem.loss.any():
+            continue
+        arrays = whole.model.arrays(term)
+        outcome = session.optimise(arrays, share=SHARE, gap=0.0, start=start)
+        if outcome is None:
+            return
+        bound = outcome.bound
+        if bound is not None and term in (BROKEN, ADMITTED) and not gangs.leaving:
+            yield Bound(term, proven_whole(bound, SENSE[term]), tuple(held))
+        if outcome.values is None or outcome.objective is None:
+            return
+        start = outcome.values
+        held.append((term, round(outcome.objective)))
+        whole.model.hold(term, held[-1][1], HOLD_SLACK)
+        if term != BROKEN:
+            yield _plan(whole, gangs, start, offers)
+
+
+def _plan(whole: Whole, gangs: Gangs, values: Floats, offers: Offers) -> Candidate:
+    """Return the plan at a point."""
+    admission, problem = whole.admission, gangs.problem
+    placement = Placement(problem, cleared=True)
+    expand_into(whole.exact, whole.slots, values, placement)
+    found = named(placement)
+    runs = {gangs.each[g].job for g in found.starts}
+    runs |= {gangs.each[g].job for g in problem.running if placement.runs(g)}
+    starts = {
+        gangs.each[g].job: (gangs.each[g].options[option], places)
+        for g, (option, places) in found.starts.items()
+    }
+    slots = {gangs.each[g].job: slot for g, slot in found.slots.items()}
+    preempted = {
+        gangs.each[g].job: gangs.each[displacing(problem, g, found.arrived)].job
+        for g in problem.running
+        if gangs.each[g].job not in runs
+    }
+    preempted |= {j: NONE for j in gangs.leaving if j not in starts}
+    now = holding(admission, starts, preempted)
+    kept = settled(admission, whole.schedule(values), now)
+    return Candidate(
+        starts,
+        "whole",
+        preempted,
+        slots=slots,
+        promises=promises(admission, kept, now),
+        offers=offers.beside(kept),
+    )

@@ -1,0 +1,191 @@
+"""The ways to give a job of a round a promise, and what each of them asks of which leases.
+
+Which plans exist is said in docs/formulations/deadline.md; each of them gives its promises by some
+of these ways. Most ways are *steady*: their promise is kept by counted leases while the job runs on
+as it does. The others need more from the current lease than counting knows:
+
+- a running job changes to another option from the next lease on, so that somebody must take its
+  place now (nobody need where its host is away: such ways are steady);
+- a job runs now on more hosts than it needs, because it is faster there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from placewright.formulations.deadline.problem.capacity_rows import largest_of
+from placewright.instances.deadline import (
+    Due,
+    Pace,
+    finish,
+    gain,
+    least_hosts,
+    need,
+    relative,
+)
+from placewright.instances.job import Job, Option
+from placewright.instances.leases import away
+from placewright.instances.ranges import expand
+from placewright.instances.round import Round
+
+
+class Way(NamedTuple):
+    """A due time of a job and one of its options: what `problem.Problem` says of it, and more.
+
+    `job` is its number among those that are asked about. Of its leases each gains `each`
+    thousandths of a second of work on `hosts` hosts. `fast`: the current lease counts on more
+    hosts, where the job is faster.
+    """
+
+    job: int
+    need: int
+    first: int
+    end: int
+    value: int
+    option: int
+    each: int
+    hosts: int
+    due: Due
+    fast: bool
+    steady: bool
+
+
+class Ways:
+    """The ways of the jobs of a round that deadlines and the horizon allow."""
+
+    def __init__(self, round_: Round) -> None:
+        self._round, self._largest = round_, largest_of(round_)
+        self._away = away(round_.leases, round_.now)
+        self._all_hosts = sum(len(expand(entry.name)) for entry in round_.cluster.hosts)
+
+    def of(self, jobs: Sequence[int]) -> Iterator[Way]:
+        """Yield the ways of some jobs of the round, those of one job together."""
+        for number, j in enumerate(jobs):
+            job = self._round.jobs[j]
+            for o in options_of(job):
+                yield from self._with_option(number, job, o)
+
+    def _with_option(self, number: int, job: Job, o: int) -> Iterator[Way]:
+        leases, deadline, option = self._round.leases, job.deadline, job.options[o]
+        if deadline is None:
+            return
+        pace, hosts = deadline.pace(o), hosts_of(job, option, self._largest)
+        first = first_with(self._round, job, o)
+        steady = job.running is None or job.running.option == o or self._leaves(job)
+        each = gain(pace, leases.length_s, hosts)
+        count = need(deadline.work, pace, leases.length_s, hosts)
+        counted: list[tuple[int, Due]] = []
+        if count is not None:
+            # The last lease need not be over when the job is done.
+            left = deadline.work - (count - 1) * each
+            last = finish(self._round.now, left, pace, hosts)
+            counted = self._ends(job, o, count, first, last)
+            for end, due in counted:
+                yield Way(number, count, first, end, due.value, o, each, hosts, due, False, steady)
+        if first == 0 and not (job.running and job.running.pinned):
+            for fewer, end, due in self._faster_now(job, o, pace, hosts):
+                if count is None or fewer < count or due.value > _best(counted, end):
+                    yield Way(number, fewer, 0, end, due.value, o, each, hosts, due, True, False)
+
+    def _faster_now(
+        self, job: Job, o: int, pace: Pace, hosts: int
+    ) -> Iterator[tuple[int, int, Due]]:
+        """Yield leases needed, end and due time of a job that is on more hosts now, if it gains."""
+        leases, now, deadline = self._round.leases, self._round.now, job.deadline
+        fastest = fastest_hosts(pace, hosts, min(tasks_of(job.options[o]), self._all_hosts))
+        each = gain(pace, leases.length_s, hosts)
+        most = gain(pace, leases.length_s, fastest)
+        if deadline is None or most <= each:
+            return
+        if deadline.work <= most:
+            done = finish(now, deadline.work, pace, fastest)
+            if in_time := [due for due in dues_of(job) if done <= due.at]:
+                yield 1, 1, max(in_time, key=lambda due: due.value)
+        elif each:
+            later = -(-(deadline.work - most) // each)
+            last = finish(now, deadline.work - most - (later - 1) * each, pace, hosts)
+            for end, due in self._ends(job, o, later + 1, 0, last):
+                yield later + 1, end, due
+
+    def _ends(self, job: Job, o: int, count: int, first: int, last: int) -> list[tuple[int, Due]]:
+        """Return the due times that so many leases from `first` on can meet, each with their end.
+
+        `last`: when the job is done if its last lease is the current one. Of due times that never
+        differ in their leases the best counts; in the current lease a job may be slower than here.
+        """
+        leases, found = self._round.leases, dict[tuple[int, int], tuple[int, Due]]()
+        pinned = job.running is not None and job.running.pinned
+        pace = Pace() if job.deadline is None else job.deadline.pace(o)
+        differs = bool(pace.spanning) and not pinned and tasks_of(job.options[o]) > 1
+        horizon = leases.start(self._round.now, leases.horizon)
+        for due in dues_of(job):
+            end = min((due.at - last) // leases.length_s + 1, leases.horizon)
+            if pinned:
+                end = min(end, count)
+            key = (due.at, 0) if differs and due.at < horizon else (0, end)
+            if end - first >= count and (key not in found or found[key][1].value < due.value):
+                found[key] = end, due
+        return list(found.values())
+
+    def _leaves(self, job: Job) -> bool:
+        """Whether a running job is on a host that is away, so that it may stop for nobody."""
+        running = job.running
+        return running is not None and any(task.host in self._away for task in running.tasks)
+
+
+def _best(known: Sequence[tuple[int, Due]], end: int) -> int:
+    """Return the most that a way with as much time is worth."""
+    return max((due.value for other, due in known if other >= end), default=0)
+
+
+def tasks_of(option: Option) -> int:
+    """Return the number of tasks of an option."""
+    return sum(group.count for group in option.groups)
+
+
+def options_of(job: Job) -> range | tuple[int, ...]:
+    """Return the options with which a job may be promised something: if it is pinned its own."""
+    if job.running is not None and job.running.pinned:
+        return (job.running.option,)
+    return range(len(job.options))
+
+
+def first_with(round_: Round, job: Job, option: int) -> int:
+    """Return the first lease that a job can use with an option.
+
+    A job that runs goes on with the option that it runs, and may change to another one with the
+    next lease.
+    """
+    ready = None if job.deadline is None else job.deadline.ready
+    first = round_.leases.first_usable(ready, round_.now)
+    changes = job.running is not None and job.running.option != option
+    return max(first, 1) if changes else first
+
+
+def fastest_hosts(pace: Pace, least: int, most: int) -> int:
+    """Return on how many hosts, from `least` to `most`, a job is fastest; of equal ones fewest."""
+    numbers = [least] + [max(least, before + 1) for before in (1, *(m for m, _ in pace.spanning))]
+    return max(
+        (number for number in numbers if number == least or number <= most),
+        key=lambda number: (relative(pace, number), -number),
+    )
+
+
+def hosts_of(job: Job, option: Option, largest: Mapping[str, int]) -> int:
+    """Return on how many hosts a job is counted: the fewest, or those where it is pinned."""
+    if job.running is not None and job.running.pinned:
+        return len({task.host for task in job.running.tasks})
+    return least_hosts(option, largest)
+
+
+def dues_of(job: Job) -> list[Due]:
+    """Return the times that a job may be promised, the earliest first: its own, and its promise."""
+    deadline = job.deadline
+    if deadline is None:
+        return []
+    times = {due.at: due for due in deadline.due}
+    promise = deadline.promise
+    if promise is not None and (promise.at not in times or times[promise.at].value < promise.value):
+        times[promise.at] = promise
+    return [times[at] for at in sorted(times)]

@@ -1,0 +1,216 @@
+"""Rows of capacity: what sets of GPU models, and tenants with a quota, have in each lease.
+
+Unhealthy hosts have nothing, hosts that are away nothing while they are, and what pinned jobs hold
+is not there for others until their work is done. Reservations are of the current lease; it also has
+what jobs hold already where nothing new may arrive.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from placewright.formulations.deadline.problem.problem import Ints
+from placewright.formulations.gang.problem.quotas import held_by
+from placewright.instances.deadline import need
+from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.job import Job
+from placewright.instances.lease_references import unions
+from placewright.instances.ranges import expand
+from placewright.instances.references import hosts_by_name
+from placewright.instances.round import Round
+
+Models = frozenset[str]
+Leases = tuple[int, int]
+"""An interval of leases: the first one, and the one after the last."""
+
+
+class Rows:
+    """The rows of a round.
+
+    Parameters
+    ----------
+    asking
+        Jobs that may ask for leases.
+    """
+
+    def __init__(self, round_: Round, asking: Iterable[Job]) -> None:
+        self._round = round_
+        self._hosts = hosts_by_name(round_.cluster)
+        self._every = Models(one.gpu_model for one in self._hosts.values() if one.gpu_model)
+        asking = list(asking)
+        sets = unions(
+            {
+                self._allowed(group.gpu_models)
+                for job in asking
+                for option in job.options
+                for group in option.groups
+                if group.gpu
+            }
+        )
+        self._sets = sorted(sets, key=lambda one: (len(one), sorted(one)))
+        owners = {job.tenant for job in asking}
+        self._quotas = {
+            tenant.name: tenant.quota["gpu"]
+            for tenant in round_.tenants
+            if "gpu" in tenant.quota and tenant.name in owners
+        }
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return len(self._sets) + len(self._quotas)
+
+    def demand(self, job: Job, option: int) -> list[int]:
+        """Return the milli-GPU that a job asks of each row with an option; if pinned, nothing."""
+        if job.running is not None and job.running.pinned:
+            return [0] * self.count
+        asked = [0] * len(self._sets)
+        for group in job.options[option].groups:
+            models = self._allowed(group.gpu_models)
+            for r, row in enumerate(self._sets):
+                if models <= row:
+                    asked[r] += group.milli_gpu
+        held = held_by(job.options[option])["gpu"]
+        return asked + [held if job.tenant == tenant else 0 for tenant in self._quotas]
+
+    def capacity(self) -> Ints:
+        """Return what each row has in each lease (rows, horizon)."""
+        there = self._there()
+        none = np.zeros(self._round.leases.horizon, dtype=np.int64)
+        rows = [sum((there[model] for model in sorted(row)), none) for row in self._sets]
+        for tenant, quota in self._quotas.items():
+            left = np.full_like(none, quota)
+            mine = [job for job in self._round.jobs if job.tenant == tenant and job.running]
+            left[0] = max(quota, sum(_held(job) for job in mine))
+            for job in mine:
+                if job.running is not None and job.running.pinned:
+                    left[: self._until(job)] -= _held(job)
+            rows.append(np.maximum(left, 0))
+        return np.array(rows, dtype=np.int64).reshape(self.count, len(none))
+
+    def all_now(self) -> int:
+        """Return the milli-GPU of all models in the current lease, which other jobs use as well."""
+        return sum(int(row[0]) for row in self._there().values())
+
+    def crowded(self) -> bool:
+        """Whether something runs on GPUs on which nothing new may arrive now."""
+        closed, away = self._closed(), _away(self._round)
+        return any(
+            gpu in closed.get(task.host, ()) and not _is_gone(away, task.host)
+            for job in self._round.jobs
+            if job.running is not None
+            for task in job.running.tasks
+            for gpu in task.gpus
+        )
+
+    def _allowed(self, models: Sequence[str] | None) -> Models:
+        return self._every if models is None else self._every & Models(models)
+
+    def _there(self) -> dict[str, Ints]:
+        """Return the milli-GPU of each model in each lease (horizon,)."""
+        horizon, away, closed = self._round.leases.horizon, _away(self._round), self._closed()
+        healthy = {
+            host: entry.healthy
+            for entry in self._round.cluster.hosts
+            for host in expand(entry.name)
+        }
+        change = {model: np.zeros(horizon + 1, dtype=np.int64) for model in self._every}
+        for host, one in self._hosts.items():
+            if one.gpu_model is None or not healthy[host]:
+                continue
+            mine, kept = change[one.gpu_model], WHOLE_GPU * len(closed.get(host, ()))
+            _add(mine, 0, horizon, WHOLE_GPU * one.gpus)
+            for first, end in away.get(host, ()):
+                _add(mine, first, end, -WHOLE_GPU * one.gpus)
+            if not _is_gone(away, host):
+                _add(mine, 0, 1, -kept)
+        for job in self._round.jobs:
+            running = job.running
+            for task in () if running is None else running.tasks:
+                model = self._hosts[task.host].gpu_model
+                if model is None or running is None:
+                    continue
+                each = min(WHOLE_GPU, job.options[running.option].groups[task.group].gpu)
+                stays = sum(gpu in closed.get(task.host, ()) for gpu in task.gpus)
+                if not _is_gone(away, task.host):
+                    _add(change[model], 0, 1, each * stays)
+                if running.pinned:
+                    until, held = self._until(job), each * len(task.gpus)
+                    until = until if healthy[task.host] else min(until, 1)
+                    _add(change[model], 0, until, -held)
+                    for first, end in away.get(task.host, ()):
+                        _add(change[model], min(first, until), min(end, until), held)
+        return {model: each[:-1].cumsum() for model, each in change.items()}
+
+    def _closed(self) -> dict[str, set[int]]:
+        """Return the GPUs of each host on which nothing new may arrive now."""
+        closed = {
+            host: set(range(self._hosts[host].gpus))
+            for entry in self._round.cluster.hosts
+            if not entry.healthy
+            for host in expand(entry.name)
+        }
+        for reservation in self._round.reservations:
+            for host in expand(reservation.host):
+                every = tuple(range(self._hosts[host].gpus))
+                closed.setdefault(host, set()).update(reservation.gpus or every)
+        return closed
+
+    def _until(self, job: Job) -> int:
+        """Return how many leases a pinned job still needs, at most the horizon."""
+        leases, count = self._round.leases, None
+        if job.deadline is not None and job.running is not None:
+            hosts = len({task.host for task in job.running.tasks})
+            pace = job.deadline.pace(job.running.option)
+            count = need(job.deadline.work, pace, leases.length_s, hosts)
+        return leases.horizon if count is None else min(count, leases.horizon)
+
+
+def largest_of(round_: Round) -> dict[str, int]:
+    """Return the GPUs of the largest host of each GPU model."""
+    largest: dict[str, int] = {}
+    for one in hosts_by_name(round_.cluster).values():
+        if one.gpu_model is not None:
+            largest[one.gpu_model] = max(one.gpus, largest.get(one.gpu_model, 0))
+    return largest
+
+
+def _held(job: Job) -> int:
+    """Return the milli-GPU that a running job holds."""
+    return 0 if job.running is None else held_by(job.options[job.running.option])["gpu"]
+
+
+def _away(round_: Round) -> Mapping[str, list[Leases]]:
+    """Return when each host is away, for hosts that ever are: sorted, and none overlaps another."""
+    every: defaultdict[str, list[Leases]] = defaultdict(list)
+    for outage in round_.leases.outages:
+        first, end = round_.leases.overlapped(outage, round_.now)
+        for host in expand(outage.host) if first < end else ():
+            every[host].append((first, end))
+    return {host: _joined(sorted(leases)) for host, leases in every.items()}
+
+
+def _joined(sorted_: list[Leases]) -> list[Leases]:
+    """Return intervals of leases with those joined that touch."""
+    joined = sorted_[:1]
+    for first, end in sorted_[1:]:
+        start, so_far = joined[-1]
+        if first > so_far:
+            joined.append((first, end))
+        else:
+            joined[-1] = start, max(so_far, end)
+    return joined
+
+
+def _is_gone(away: Mapping[str, list[Leases]], host: str) -> bool:
+    """Whether a host is away in the current lease."""
+    return host in away and away[host][0][0] == 0
+
+
+def _add(change: Ints, first: int, end: int, amount: int) -> None:
+    """Add an amount from one lease to before another, in the changes from lease to lease."""
+    change[first] += amount
+    change[end] -= amount

@@ -1,0 +1,107 @@
+"""What promises leave of the time until each lease: a quick no to ways that cannot fit.
+
+Until time T a way needs at least the leases that it cannot have after T, whatever runs when. So the
+promises of a schedule together never need more than all leases before T have, and a way that would
+is turned down without a look at single leases.
+
+A way that needs n leases before `end` must have begun by end - n: until then nothing is forced, a
+lease more in each lease from there to `end`, and all n afterwards. So the leases that it forces are
+told by two numbers, and nothing here is as large as ways times leases.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placewright.formulations.deadline.problem.problem import NONE, Bools, Ints, Problem
+
+
+def forced(problem: Problem, ways: Ints, leases: Ints) -> Ints:
+    """Return how many leases each way needs before each of these is over (ways, leases)."""
+    late = problem.end[ways] - problem.need[ways]
+    needed: Ints = np.clip(leases + 1 - late[:, None], 0, problem.need[ways, None])
+    return needed
+
+
+class Spare:
+    """Milli-GPU leases that promises leave before each T.
+
+    Attributes
+    ----------
+    left
+        (rows, horizon): for T of 1 to the horizon; negative where the promises cannot all be kept.
+    """
+
+    def __init__(self, problem: Problem, way: Ints) -> None:
+        self.problem = problem
+        self._steps = np.arange(1, problem.horizon + 1)
+        ways = way[way != NONE]
+        # What is forced rises by the demand from one lease to the next while a way runs late.
+        rise = np.zeros((problem.horizon + 1, len(problem.capacity)), dtype=np.int64)
+        np.add.at(rise, problem.end[ways] - problem.need[ways], problem.demand[ways])
+        np.subtract.at(rise, problem.end[ways], problem.demand[ways])
+        taken = rise[:-1].cumsum(axis=0).cumsum(axis=0).T
+        self.left: Ints = problem.capacity.cumsum(axis=1) - taken
+
+    def add(self, way: int) -> None:
+        """Count one more promise."""
+        self._count(way, -1)
+
+    def drop(self, way: int) -> None:
+        """Count a promise no longer."""
+        self._count(way, 1)
+
+    def has(self, way: int) -> bool:
+        """Whether one more promise may fit; False is certain."""
+        late, end, need = self._late(way)
+        ask = self.problem.demand[way][:, None]
+        return bool(
+            late >= self.problem.first[way]
+            and (self.left[:, :late] >= 0).all()
+            and (self.left[:, late:end] >= ask * self._steps[:need]).all()
+            and (self.left[:, end:] >= ask * need).all()
+        )
+
+    def have(self, ways: Ints) -> Bools:
+        """Whether each of the ways alone may fit beside the promises (ways,)."""
+        problem = self.problem
+        need, end = problem.need[ways], problem.end[ways]
+        late = end - need
+        fits: Bools = late >= problem.first[ways]
+        for row, left in enumerate(self.left):
+            ask = problem.demand[ways, row]
+            before = np.append(0, np.minimum.accumulate(left))
+            after = np.append(np.minimum.accumulate(left[::-1])[::-1], np.iinfo(np.int64).max)
+            fits &= (before[np.maximum(0, late)] >= 0) & (after[end] >= ask * need)
+            for each in np.unique(ask[fits]).tolist():
+                mine = np.flatnonzero(fits & (ask == each))
+                ramp = left - each * self._steps
+                least = _least(ramp, late[mine], end[mine])
+                fits[mine] = least >= -each * late[mine]
+        return fits
+
+    def _late(self, way: int) -> tuple[int, int, int]:
+        end, need = int(self.problem.end[way]), int(self.problem.need[way])
+        return end - need, end, need
+
+    def _count(self, way: int, sign: int) -> None:
+        late, end, need = self._late(way)
+        ask = sign * self.problem.demand[way][:, None]
+        self.left[:, late:end] += ask * self._steps[:need]
+        self.left[:, end:] += ask * need
+
+
+def _least(values: Ints, first: Ints, end: Ints) -> Ints:
+    """Return the least of the values in each interval from first to before end, none empty.
+
+    The minima of all runs of 1, 2, 4, ... values are made once; two of them cover an interval.
+    """
+    runs, length = [values], end - first
+    for step in range(int(length.max(initial=1)).bit_length() - 1):
+        runs.append(np.minimum(runs[-1][: -(1 << step)], runs[-1][1 << step :]))
+    level = np.frexp(length.astype(np.float64))[1] - 1
+    least = np.empty(len(length), dtype=np.int64)
+    for step, run in enumerate(runs):
+        of = np.flatnonzero(level == step)
+        least[of] = np.minimum(run[first[of]], run[end[of] - (1 << step)])
+    return least

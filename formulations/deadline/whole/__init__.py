@@ -1,1 +1,0 @@
-"""The whole decision in one exact model: promises, their leases, and the current lease placed."""
