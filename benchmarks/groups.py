@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from placewright import Plan, Round
-from placewright.formulations.interleaving.period import best_offsets, contended
+from placewright.formulations.interleaving.problem.period import best_offsets, contended
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.plan import Decision, DecisionKind, Reason, Task
 from placewright.instances.ranges import expand

@@ -9,8 +9,8 @@ from typing import Any
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.quotas import held_by
-from placewright.formulations.interleaving.compile import Interleaving
-from placewright.formulations.interleaving.room import quota_left
+from placewright.formulations.interleaving.problem.compile import Interleaving
+from placewright.formulations.interleaving.problem.residual_capacity import quota_left
 from placewright.formulations.interleaving.run import apart, keeping, run
 from placewright.formulations.session import Bound, Candidate, Session
 from placewright.instances.plan import Decision, DecisionKind, Reason

@@ -22,27 +22,27 @@ from typing import TypeAlias
 import numpy as np
 
 from placewright.formulations.gang.problem.quotas import held_by
-from placewright.formulations.interleaving.choices import teams_in
-from placewright.formulations.interleaving.compile import (
+from placewright.formulations.interleaving.heuristics.group_matching import sticking
+from placewright.formulations.interleaving.heuristics.insertion import joined
+from placewright.formulations.interleaving.models.as_gangs import Gangs, gangs_of, offered
+from placewright.formulations.interleaving.models.cpu_memory_knapsack import all_alone, run_alone
+from placewright.formulations.interleaving.problem.compile import (
     OBJECTIVES,
     Interleaving,
     compile_interleaving,
 )
-from placewright.formulations.interleaving.gangs import Gangs, gangs_of, offered
-from placewright.formulations.interleaving.grouping.pool import (
+from placewright.formulations.interleaving.problem.frozen_groups import lawful
+from placewright.formulations.interleaving.problem.option_classes import teams_in
+from placewright.formulations.interleaving.problem.residual_capacity import quota_left
+from placewright.formulations.interleaving.problem.teams import teams_of, worth
+from placewright.formulations.interleaving.set_packing.problem import (
     MILLION,
     Bools,
     Grouping,
     GroupingBound,
     Pool,
 )
-from placewright.formulations.interleaving.grouping.search import group
-from placewright.formulations.interleaving.joining import joined
-from placewright.formulations.interleaving.room import quota_left
-from placewright.formulations.interleaving.standing import lawful
-from placewright.formulations.interleaving.sticking import sticking
-from placewright.formulations.interleaving.teams import teams_of, worth
-from placewright.formulations.interleaving.tuning import all_alone, run_alone
+from placewright.formulations.interleaving.set_packing.solve import group
 from placewright.formulations.session import Bound, Candidate, Group, Session
 from placewright.instances.job import Job
 from placewright.instances.round import Round

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from placewright.formulations.interleaving.grouping.pool import ALONE, Ints, Pool, Rules
+from placewright.formulations.interleaving.set_packing.problem import ALONE, Ints, Pool, Rules
 
 TRACES = Path(__file__).parents[3] / "shared" / "data" / "traces" / "muri"
 OBJECTIVES = ("throughput", "weighted_throughput", "efficiency")

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placewright.formulations.interleaving.conflicts import conflicting, size_in_group
+from placewright.formulations.interleaving.problem.conflicts import conflicting, size_in_group
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.files import parse_round
 from placewright.instances.job import Job

@@ -11,23 +11,23 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from placewright.formulations.interleaving.grouping import filling, search
-from placewright.formulations.interleaving.grouping.classes import coarser, merged
-from placewright.formulations.interleaving.grouping.columns import enumerated, valued
-from placewright.formulations.interleaving.grouping.filling import (
-    Duals,
-    certified,
-    fill,
-    generated,
-)
-from placewright.formulations.interleaving.grouping.packing import pack
-from placewright.formulations.interleaving.grouping.pool import (
+from placewright.formulations.interleaving.set_packing import solve, template_columns
+from placewright.formulations.interleaving.set_packing.columns import enumerated, valued
+from placewright.formulations.interleaving.set_packing.integer_program import pack
+from placewright.formulations.interleaving.set_packing.job_classes import coarser, merged
+from placewright.formulations.interleaving.set_packing.problem import (
     ALONE,
     Grouping,
     GroupingBound,
     Pool,
 )
-from placewright.formulations.interleaving.grouping.templates import Profiles, Templates
+from placewright.formulations.interleaving.set_packing.template_columns import (
+    Duals,
+    certified,
+    fill,
+    generated,
+)
+from placewright.formulations.interleaving.set_packing.templates import Profiles, Templates
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
 
@@ -161,7 +161,7 @@ def test_jobs_of_close_weights_share_a_class_and_weights_keep_their_mean(
 def test_pools_of_many_weights_and_tenants_end_near_their_bound(
     pools: ModuleType, tenants: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filling, "SECONDS", 0.1)
+    monkeypatch.setattr(template_columns, "SECONDS", 0.1)
     if not pools.TRACES.exists():
         pytest.skip("the traces are not here")
     jobs = 80
@@ -178,7 +178,7 @@ def test_pools_of_many_weights_and_tenants_end_near_their_bound(
         )
     session = a_session()
     session.deterministic = True
-    found = list(search.group(pool, session))
+    found = list(solve.group(pool, session))
     best = max(f.value for f in found if isinstance(f, Grouping))
     bound = min(f.value for f in found if isinstance(f, GroupingBound))
     assert best <= bound <= 1.02 * best
@@ -199,7 +199,7 @@ def test_without_time_a_large_pool_has_a_greedy_grouping(pools: ModuleType) -> N
 def test_filling_comes_close_to_all_columns(pools: ModuleType, objective: str) -> None:
     for seed in range(8):
         pool = pools.random_pool(seed, 24, objective, kinds=4)
-        every = [f.value for f in search.group(pool, a_session())]
+        every = [f.value for f in solve.group(pool, a_session())]
         groupings, bounds = filled(pool)
         if not groupings:
             continue

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from placewright.formulations.interleaving.grouping.pool import (
+from placewright.formulations.interleaving.set_packing.problem import (
     ALONE,
     Grouping,
     GroupingBound,
     Pool,
     Rules,
 )
-from placewright.formulations.interleaving.grouping.search import group
+from placewright.formulations.interleaving.set_packing.solve import group
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
 

@@ -8,14 +8,14 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from placewright.formulations.interleaving.grouping.classes import merged
-from placewright.formulations.interleaving.grouping.columns import (
+from placewright.formulations.interleaving.set_packing.columns import (
     alone,
     enumerated,
     number_of_columns,
     valued,
 )
-from placewright.formulations.interleaving.grouping.pool import ALONE, FOREVER, Rules
+from placewright.formulations.interleaving.set_packing.job_classes import merged
+from placewright.formulations.interleaving.set_packing.problem import ALONE, FOREVER, Rules
 
 
 def test_eight_kinds_of_jobs_make_494_columns(pools: ModuleType) -> None:

@@ -11,26 +11,32 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from placewright.formulations.interleaving.grouping.columns import (
+from placewright.formulations.interleaving.set_packing.column_generation.column_value import (
+    Hope,
+    judged,
+)
+from placewright.formulations.interleaving.set_packing.column_generation.dual_repair import raised
+from placewright.formulations.interleaving.set_packing.column_generation.duals import (
+    groups_that_fit,
+    prices_of,
+)
+from placewright.formulations.interleaving.set_packing.column_generation.pricing import priced
+from placewright.formulations.interleaving.set_packing.column_generation.solve import pack_distinct
+from placewright.formulations.interleaving.set_packing.columns import (
     Columns,
     enumerated,
     number_of_columns,
     valued,
 )
-from placewright.formulations.interleaving.grouping.distinct import pack_distinct
-from placewright.formulations.interleaving.grouping.packing import pack
-from placewright.formulations.interleaving.grouping.pool import (
+from placewright.formulations.interleaving.set_packing.integer_program import pack
+from placewright.formulations.interleaving.set_packing.pairwise_exchange import repacked
+from placewright.formulations.interleaving.set_packing.problem import (
     ALONE,
     Grouping,
     GroupingBound,
     Pool,
 )
-from placewright.formulations.interleaving.grouping.prices import groups_that_fit, prices_of
-from placewright.formulations.interleaving.grouping.pricing import priced
-from placewright.formulations.interleaving.grouping.raising import raised
-from placewright.formulations.interleaving.grouping.repacking import repacked
-from placewright.formulations.interleaving.grouping.search import ENUMERATED, group
-from placewright.formulations.interleaving.grouping.valuing import Hope, judged
+from placewright.formulations.interleaving.set_packing.solve import ENUMERATED, group
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
 

@@ -9,13 +9,13 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from placewright.formulations.interleaving.grouping.classes import merged
-from placewright.formulations.interleaving.grouping.columns import enumerated
-from placewright.formulations.interleaving.grouping.distinct import pack_distinct
-from placewright.formulations.interleaving.grouping.filling import fill
-from placewright.formulations.interleaving.grouping.packing import pack
-from placewright.formulations.interleaving.grouping.pool import Grouping, GroupingBound, Pool
-from placewright.formulations.interleaving.grouping.templates import Profiles
+from placewright.formulations.interleaving.set_packing.column_generation.solve import pack_distinct
+from placewright.formulations.interleaving.set_packing.columns import enumerated
+from placewright.formulations.interleaving.set_packing.integer_program import pack
+from placewright.formulations.interleaving.set_packing.job_classes import merged
+from placewright.formulations.interleaving.set_packing.problem import Grouping, GroupingBound, Pool
+from placewright.formulations.interleaving.set_packing.template_columns import fill
+from placewright.formulations.interleaving.set_packing.templates import Profiles
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
 

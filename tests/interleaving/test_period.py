@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from placewright.formulations.interleaving.period import best_offsets, contended, slots_of
+from placewright.formulations.interleaving.problem.period import best_offsets, contended, slots_of
 from placewright.instances.sharing import Sharing
 from placewright.instances.verify.periods import period_of
 from placewright.solver import InProcess, Limits, Model

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from placewright.formulations.interleaving.choices import teams_in
-from placewright.formulations.interleaving.compile import compile_interleaving
-from placewright.formulations.interleaving.grouping.pool import Grouping
-from placewright.formulations.interleaving.grouping.search import group
+from placewright.formulations.interleaving.problem.compile import compile_interleaving
+from placewright.formulations.interleaving.problem.option_classes import teams_in
+from placewright.formulations.interleaving.set_packing.problem import Grouping
+from placewright.formulations.interleaving.set_packing.solve import group
 from placewright.formulations.session import Session
 from placewright.instances.converters import convert_synergy
 from placewright.instances.files import parse_round

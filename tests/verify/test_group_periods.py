@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placewright.formulations.interleaving.period import best_offsets
+from placewright.formulations.interleaving.problem.period import best_offsets
 from placewright.instances.sharing import Sharing
 from placewright.instances.verify.periods import period_of
 

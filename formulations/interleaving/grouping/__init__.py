@@ -1,1 +1,0 @@
-"""Grouping: which jobs share GPUs, as set packing over columns."""

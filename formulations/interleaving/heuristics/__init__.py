@@ -1,0 +1,1 @@
+"""Groups kept in place, matched and joined."""

@@ -1,0 +1,150 @@
+"""What teams hold of hosts where they are, and whether one of more members may be there."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+
+from placewright.formulations.gang.problem.quotas import held_by
+from placewright.formulations.interleaving.problem.capacity_rows import Bools, allowed_hosts
+from placewright.formulations.interleaving.problem.compile import Interleaving
+from placewright.formulations.interleaving.problem.residual_capacity import quota_left
+from placewright.formulations.session import Place
+from placewright.instances.job import Job, Running, TaskGroup
+from placewright.instances.references import hosts_by_name
+from placewright.topology import Cluster
+
+
+def running_of(job: Job) -> Running:
+    """Return where a job runs; it must."""
+    if job.running is None:
+        raise AssertionError(f"job {job.name} does not run; expected one that does")
+    return job.running
+
+
+def places_of(problem: Interleaving, job: int) -> tuple[Place, ...]:
+    """Return where a running job of the round is."""
+    index = problem.cluster.host_index
+    tasks = running_of(problem.round.jobs[job]).tasks
+    return tuple((t.group, t.index, index[t.host], tuple(t.gpus)) for t in tasks)
+
+
+def within_quotas(
+    problem: Interleaving,
+    starts: Mapping[int, tuple[int, tuple[Place, ...]]],
+    preempted: Collection[int],
+) -> bool:
+    """Whether each tenant holds no more than its quota, or than it held before, after a plan."""
+    left = quota_left(problem.round, ())
+    for j, job in enumerate(problem.round.jobs) if left else ():
+        option = starts[j][0] if j in starts else None
+        if job.running is not None:
+            option = None if j in preempted else job.running.option
+        if option is None:
+            continue
+        for name, amount in held_by(job.options[option]).items():
+            if (job.tenant or "", name) in left:
+                left[job.tenant or "", name] -= amount
+    return all(amount >= 0 for amount in left.values())
+
+
+class Held:
+    """What teams hold of hosts besides whole GPUs."""
+
+    def __init__(self, problem: Interleaving) -> None:
+        self._cluster, self._opened = problem.cluster, problem.opened
+        by_name = hosts_by_name(problem.round.cluster)
+        self._hosts = [by_name[name] for name in problem.cluster.hosts]
+        self._held: defaultdict[tuple[int, str], int] = defaultdict(int)
+        self._masks: dict[Hashable, Bools] = {}
+
+    def add(self, groups: Sequence[TaskGroup], places: Sequence[Place], times: int = 1) -> None:
+        """Add what groups take in some places, or with -1 give it back."""
+        for host, name, amount in _amounts(groups, places):
+            self._held[host, name] += times * amount
+
+    def admits(
+        self, required: str | None, groups: Sequence[TaskGroup], places: Sequence[Place]
+    ) -> bool:
+        """Whether an option may arrive, and fits, in some places, of which GPUs are theirs.
+
+        A running job may be where its option would not let it arrive.
+
+        Parameters
+        ----------
+        required
+            The level of which all tasks of the option share one domain.
+        groups
+            Its task groups.
+        places
+            Where its tasks are, each of them.
+        """
+        if not _arranged(self._cluster, required, groups, places):
+            return False
+        for number, _, host, gpus in places:
+            group, has = groups[number], self._hosts[host].gpu_memory
+            if group.gpu_memory and (has is None or group.gpu_memory > has):
+                return False
+            name = self._cluster.hosts[host]
+            if not (self._allows(group, host) and all(self._opened(name, gpu) for gpu in gpus)):
+                return False
+        more: defaultdict[tuple[int, str], int] = defaultdict(int)
+        for host, name, amount in _amounts(groups, places):
+            more[host, name] += amount
+        return all(
+            self._held[host, name] + amount <= self._hosts[host].capacity.get(name, 0)
+            for (host, name), amount in more.items()
+        )
+
+    def _allows(self, group: TaskGroup, host: int) -> bool:
+        key = group.gpu_models, group.hosts
+        if key not in self._masks:
+            self._masks[key] = allowed_hosts(group, self._cluster)
+        return bool(self._masks[key][host])
+
+
+def _arranged(
+    cluster: Cluster,
+    required: str | None,
+    groups: Sequence[TaskGroup],
+    places: Sequence[Place],
+) -> bool:
+    """Whether tasks lie to each other as those of an option must that arrives.
+
+    Per option, group and slice the tasks share a domain, and groups keep their tasks `apart`.
+    """
+    shared: dict[Hashable, int] = {}
+    near: Counter[tuple[int, int]] = Counter()
+    for number, index, host, _ in places:
+        group, slices = groups[number], groups[number].slices
+        joint: list[tuple[Hashable, str | None]] = [((), required), (number, group.required)]
+        if slices is not None:
+            joint.append(((number, index // slices.size), slices.required))
+        for key, level in joint:
+            if level is not None:
+                domain = _domain(cluster, level, host)
+                if shared.setdefault(key, domain) != domain:
+                    return False
+        if group.apart is not None:
+            part = number, _domain(cluster, group.apart.level, host)
+            near[part] += 1
+            if near[part] > group.apart.most:
+                return False
+    return True
+
+
+def _domain(cluster: Cluster, level: str, host: int) -> int:
+    return int(cluster.domain[cluster.level_index(level), host])
+
+
+def _amounts(
+    groups: Sequence[TaskGroup], places: Sequence[Place]
+) -> Iterator[tuple[int, str, int]]:
+    for number, _, host, _ in places:
+        group = groups[number]
+        for name, amount in (("cpu", group.cpu), ("memory", group.memory)):
+            if amount:
+                yield host, name, amount
+        for name, amount in group.resources.items():
+            if amount:
+                yield host, name, amount

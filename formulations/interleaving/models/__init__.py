@@ -1,0 +1,1 @@
+"""Programs of gangs and of CPU and memory, once groups are chosen."""

@@ -1,0 +1,244 @@
+"""A round of gangs in which each team is one job, and what its plans say of the round.
+
+A team that keeps the place of running members is a running job there. Its priority is that of its
+highest member then, and that of its lowest if it comes to a place: so whoever preempts is of
+strictly higher priority than whoever is preempted.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import le
+
+from placewright.formulations.gang.problem.quotas import held_by
+from placewright.formulations.interleaving.heuristics.kept_places import (
+    at_home,
+    homes_of,
+    stop_cost,
+)
+from placewright.formulations.interleaving.heuristics.usage_in_place import (
+    places_of,
+    running_of,
+    within_quotas,
+)
+from placewright.formulations.interleaving.problem.compile import OBJECTIVES, Interleaving
+from placewright.formulations.interleaving.problem.merged_groups import merged
+from placewright.formulations.interleaving.problem.teams import worth
+from placewright.formulations.session import Candidate, Group, Place, Slots
+from placewright.instances.job import Job, Option, Running
+from placewright.instances.round import Round
+from placewright.instances.sharing import Sharing
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gangs:
+    """Teams, and the round in which they are gangs.
+
+    Attributes
+    ----------
+    teams : tuple of Group
+        Jobs that share GPUs or have theirs alone; no job twice.
+    homes : tuple of int or None
+        For each team a running member whose place it keeps.
+    staying : tuple of Group
+        Groups of jobs that stay as they are.
+    round : Round
+        Of policy `gang`: a job per team in their order, then one per place that stays.
+    """
+
+    problem: Interleaving
+    teams: tuple[Group, ...]
+    homes: tuple[int | None, ...]
+    staying: tuple[Group, ...]
+    round: Round
+
+    def told(self, found: Candidate) -> Candidate | None:
+        """Tell a plan for the gangs as one for the round; None if it is none.
+
+        So it is if a running job finds no place, if who preempts is not of higher priority, or if a
+        tenant would hold more than its quota.
+        """
+        starts: dict[int, tuple[int, tuple[Place, ...]]] = {}
+        slots: dict[int, Slots] = {}
+        groups = list(self.staying)
+        for number, (team, home) in enumerate(zip(self.teams, self.homes, strict=True)):
+            start = found.starts.get(number)
+            here = () if home is None else at_home(self.problem, team, home)
+            if number in found.preempted or (start is None and home is None):
+                if any(j in self.problem.together and j not in here for j in team.members):
+                    return None
+                continue
+            option, places = self._at(home) if start is None else start
+            if len(team.members) == 1:
+                option = offered(self.problem.round, self.problem.round.jobs[team.members[0]])[
+                    option
+                ]
+            for j in team.members:
+                running = self.problem.round.jobs[j].running
+                if start is None and j in here:
+                    continue
+                if running and _same(self.problem, j, places, found.slots.get(number, ())):
+                    continue
+                starts[j] = option, tuple(places)
+                if number in found.slots:
+                    slots[j] = found.slots[number]
+            if len(team.members) > 1:
+                groups.append(team)
+        preempted = self._preempted(found, starts)
+        if preempted is None or not within_quotas(self.problem, starts, preempted):
+            return None
+        return Candidate(starts, found.source, preempted, slots=slots, groups=tuple(groups))
+
+    def _at(self, home: int | None) -> tuple[int, tuple[Place, ...]]:
+        """Return where a running job is, as a gang with the one option that it runs."""
+        if home is None:
+            raise AssertionError("a team without a home has no place; expected one with a home")
+        return 0, places_of(self.problem, home)
+
+    def _preempted(
+        self, found: Candidate, starts: dict[int, tuple[int, tuple[Place, ...]]]
+    ) -> dict[int, int] | None:
+        """Return who displaces each preempted job; None if that is against its priority."""
+        if not found.preempted:
+            return {}
+        jobs = self.problem.round.jobs
+        arrivals: defaultdict[int, set[int]] = defaultdict(set)
+        for j, (_, places) in starts.items():
+            before = set() if jobs[j].running is None else set(places_of(self.problem, j))
+            for place in set(places) - before:
+                arrivals[place[2]].add(j)
+        preempted: dict[int, int] = {}
+        for number in found.preempted:
+            home = self.homes[number]
+            here = () if home is None else at_home(self.problem, self.teams[number], home)
+            for j in here:
+                hosts = {place[2] for place in places_of(self.problem, j)}
+                comes = {one for host in hosts for one in arrivals[host]}
+                newly = [one for one in comes if jobs[one].running is None]
+                if not newly or min(jobs[one].priority for one in comes) <= jobs[j].priority:
+                    return None
+                preempted[j] = max(newly, key=lambda one: (jobs[one].priority, -one))
+        return preempted
+
+
+def gangs_of(problem: Interleaving, teams: Sequence[Group], staying: Sequence[Group]) -> Gangs:
+    """Return the round in which teams are gangs.
+
+    Parameters
+    ----------
+    teams
+        Teams of jobs of the pool; jobs in none of them wait, so all that run should be in one.
+    staying
+        Groups of the jobs that stay, and those of them that have their GPUs alone.
+    """
+    homes = homes_of(problem, teams)
+    jobs = [_job(problem, n, homes[n], team) for n, team in enumerate(teams)]
+    jobs += [_fixed(problem, len(teams) + n, team) for n, team in enumerate(staying)]
+    policy = problem.round.policy.model_copy(
+        update={"formulation": "gang", "terms": _terms(problem)}
+    )
+    update = {"jobs": tuple(jobs), "policy": policy, "tenants": (), "sharing": Sharing()}
+    shared = tuple(team for team in staying if len(team.members) > 1)
+    round_ = problem.round.model_copy(update=update)
+    return Gangs(problem, tuple(teams), tuple(homes), shared, round_)
+
+
+def _terms(problem: Interleaving) -> tuple[str, ...]:
+    """Return the terms of the gangs: what teams are worth is their value."""
+    terms = problem.round.policy.terms
+    return tuple(
+        "value" if term == problem.objective else term
+        for term in terms
+        if term == problem.objective or term not in OBJECTIVES
+    )
+
+
+def _job(problem: Interleaving, number: int, home: int | None, team: Group) -> Job:
+    """Return a team as a job, which runs if it has a home."""
+    jobs = [problem.round.jobs[j] for j in team.members]
+    priorities = [job.priority for job in jobs]
+    running = None if home is None else _running(problem, team, home)
+    return jobs[0].model_copy(
+        update={
+            "name": f"team-{number}",
+            "tenant": None,
+            "priority": min(priorities) if running is None else max(priorities),
+            "options": _options(problem, team),
+            "running": running,
+            "profile": None,
+        }
+    )
+
+
+def _options(problem: Interleaving, team: Group) -> tuple[Option, ...]:
+    jobs = [problem.round.jobs[j] for j in team.members]
+    first = jobs[0].options[0]
+    if len(jobs) > 1:
+        update = {"groups": merged(jobs, problem.sharing), "value": worth(problem, team)}
+        return (first.model_copy(update=update),)
+    return tuple(
+        jobs[0].options[index].model_copy(update={"value": worth(problem, team, index)})
+        for index in offered(problem.round, jobs[0])
+    )
+
+
+def offered(round_: Round, job: Job) -> Sequence[int]:
+    """Return the options that a job has on its own, those within what the rows count of quotas."""
+    if job.running is not None:
+        return (job.running.option,)
+    tenant = next((t for t in round_.tenants if t.name == job.tenant), None)
+    if tenant is None or not tenant.quota or len(job.options) == 1:
+        return range(len(job.options))
+    held = [[held_by(option).get(name, 0) for name in tenant.quota] for option in job.options]
+    return [o for o, mine in enumerate(held) if all(map(le, mine, map(min, *held)))]
+
+
+def _running(problem: Interleaving, team: Group, home: int) -> Running:
+    """Return a team in the place of a member; moving it costs what moving those there costs."""
+    jobs = [problem.round.jobs[j] for j in at_home(problem, team, home)]
+    running = running_of(problem.round.jobs[home])
+    if team.members in problem.standing:
+        running = running.model_copy(update={"pinned": True})
+    migrate, preempt = 0, 0
+    for number, job in enumerate(jobs):
+        mine = running_of(job)
+        # The milli-GPU of one of them is counted as the team's own.
+        besides = job.options[mine.option].milli_gpu if number else 0
+        migrate += stop_cost(problem, job, mine.migrate_cost) + besides
+        preempt += stop_cost(problem, job, mine.preempt_cost) + besides
+    return running.model_copy(
+        update={"option": 0, "migrate_cost": migrate, "preempt_cost": preempt, "checkpoint": None}
+    )
+
+
+def _fixed(problem: Interleaving, number: int, team: Group) -> Job:
+    """Return jobs that stay as one pinned job."""
+    jobs = [problem.round.jobs[j] for j in team.members]
+    running = running_of(jobs[0])
+    option = jobs[0].options[running.option]
+    if len(jobs) > 1:
+        option = option.model_copy(update={"groups": merged(jobs, problem.sharing)})
+    return jobs[0].model_copy(
+        update={
+            "name": f"team-{number}",
+            "tenant": None,
+            "options": (option,),
+            "running": running.model_copy(update={"option": 0, "pinned": True}),
+            "profile": None,
+        }
+    )
+
+
+def _same(problem: Interleaving, job: int, places: Sequence[Place], slots: Slots) -> bool:
+    """Whether these are the places, GPUs in any order, in which a job runs."""
+    tasks = running_of(problem.round.jobs[job]).tasks
+    before = _spots(places_of(problem, job), tuple(task.slot for task in tasks))
+    return before == _spots(places, slots or (None,) * len(places))
+
+
+def _spots(places: Sequence[Place], slots: Slots) -> set[tuple[object, ...]]:
+    return {
+        (*place[:3], frozenset(place[3]), slot) for place, slot in zip(places, slots, strict=True)
+    }

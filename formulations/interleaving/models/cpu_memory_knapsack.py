@@ -1,0 +1,116 @@
+"""Rounds in which nobody can share GPUs: what is left to decide is CPU and memory, and places.
+
+Each job is a gang with its options, and an option is worth the speed that its cores and memory
+give. That is a multiple-choice knapsack over all hosts' CPU and memory,
+
+    max  sum_j sum_o worth(j, o) y[j,o]
+    s.t. sum_o y[j,o] <= 1                             for each job j
+         sum_j sum_o demand(j, o, r) y[j,o] <= total   for each resource r
+
+which the count models of the gang formulation hold, with one integer per kind of jobs and option,
+and tighten by what one host holds together. So all that they prove is proven with places.
+
+References
+----------
+Mohan et al., "Looking Beyond GPUs for DNN Scheduling on Multi-Tenant Clusters", OSDI'22: the
+knapsack is the first of the two programs of Synergy-OPT; the second one places its choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from placewright.formulations.gang.placement.assignment import candidate
+from placewright.formulations.gang.placement.fair_share import fill
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.gang.problem.terms import VALUE
+from placewright.formulations.gang.run import run as run_gangs
+from placewright.formulations.interleaving.models.as_gangs import Gangs, gangs_of
+from placewright.formulations.interleaving.problem.compile import Interleaving, compile_interleaving
+from placewright.formulations.interleaving.problem.option_classes import with_one_option
+from placewright.formulations.interleaving.problem.teams import teams_of, worth
+from placewright.formulations.interleaving.set_packing.problem import ALONE
+from placewright.formulations.session import Bound, Candidate, Group, Session
+from placewright.instances.round import Round
+
+
+def all_alone(round_: Round) -> Gangs | None:
+    """Return each job as a gang if nobody can share GPUs, else None.
+
+    Nor does it if tenants have quotas: what gangs hold of them is not told.
+    """
+    problem = compile_interleaving(round_)
+    sharing = any(len(mine) > 1 for mine in problem.together.values())
+    if sharing or any(tenant.quota for tenant in round_.tenants):
+        return None
+    bucket = problem.pool.bucket[problem.pool.bucket != ALONE]
+    if problem.pool.most > 1 and int(np.bincount(bucket).max(initial=0)) > 1:
+        return None
+    staying = teams_of(problem, ((j,) for j in sorted(problem.stays)))
+    return gangs_of(problem, teams_of(problem, ((j,) for j in problem.jobs)), staying)
+
+
+def run_alone(gangs: Gangs, session: Session) -> Iterator[Candidate | Bound]:
+    """Yield a plan of proportional shares, then what the gang formulation finds and proves."""
+    shares = _shares(gangs)
+    if shares is not None:
+        yield shares
+    problem = gangs.problem
+    shift = sum(_worth(problem, j) for j in problem.together)
+    inner = replace(session, best=None, first_bound=None, proven=False)
+    for step in run_gangs(compile_round(gangs.round), inner):
+        if isinstance(step, Bound):
+            yield _told(problem, step, shift)
+        elif (told := gangs.told(step)) is not None:
+            yield told
+        session.wall_stopped |= inner.wall_stopped
+        inner.deadline, inner.proven = session.deadline, session.proven
+        if session.best is not None:
+            inner.best = _of_gangs(gangs, session.best, shift)
+            first = next(iter(session.best))
+            moved = shift if first == problem.objective else 0
+            known = session.first_bound
+            inner.first_bound = None if known is None else known - moved
+
+
+def _shares(gangs: Gangs) -> Candidate | None:
+    """Return the plan in which whoever starts has its first option; a greedy start wants more.
+
+    None if there is no job of several options.
+    """
+    jobs = tuple(with_one_option(job, 0) for job in gangs.round.jobs)
+    if jobs == gangs.round.jobs:
+        return None
+    placement = Placement(compile_round(gangs.round.model_copy(update={"jobs": jobs})))
+    fill(placement)
+    return gangs.told(candidate(placement, "shares"))
+
+
+def _worth(problem: Interleaving, job: int) -> int:
+    """Return what a running job adds to the term: in the gangs' value only what comes counts."""
+    running = problem.round.jobs[job].running
+    option = 0 if running is None else running.option
+    return worth(problem, Group((job,), (0,), 0), option)
+
+
+def _told(problem: Interleaving, bound: Bound, shift: int) -> Bound:
+    """Return a bound of the gangs' terms as one of the round's."""
+    name = {VALUE: problem.objective}
+    holds = tuple(
+        (name.get(term, term), value + shift * (term == VALUE)) for term, value in bound.holds
+    )
+    value = bound.value + shift * (bound.term == VALUE)
+    return Bound(name.get(bound.term, bound.term), value, holds, bound.certified)
+
+
+def _of_gangs(gangs: Gangs, best: Mapping[str, int], shift: int) -> dict[str, int]:
+    """Return the round's values as those of the gangs."""
+    objective = gangs.problem.objective
+    return {
+        term: best[objective] - shift if term == VALUE else best[term]
+        for term in gangs.round.policy.terms
+    }

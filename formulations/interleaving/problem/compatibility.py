@@ -1,0 +1,66 @@
+"""Who may share GPUs with whom, by what the jobs are: buckets of jobs that ask alike tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.interleaving.problem.capacity_rows import hosts_of
+from placewright.formulations.interleaving.problem.conflicts import size_in_group
+from placewright.formulations.interleaving.set_packing.problem import ALONE
+from placewright.instances.alike import likeness
+from placewright.instances.job import Job
+from placewright.instances.sharing import Sharing
+from placewright.topology import Cluster
+
+Ints = NDArray[np.int64]
+
+
+def buckets_of(jobs: Sequence[Job]) -> Ints:
+    """Return the bucket of each job, `ALONE` for those that share with nobody, (jobs,).
+
+    Jobs of one bucket ask tasks that are alike but for CPU, memory and other amounts. Whoever has
+    no stages, takes parts of GPUs or must keep away from others shares with nobody; nor does a job
+    that runs another option than its first.
+    """
+    numbers: dict[Hashable, int] = {}
+    of = [_likeness(job) for job in jobs]
+    bucket = [ALONE if key is None else numbers.setdefault(key, len(numbers)) for key in of]
+    return np.array(bucket, dtype=np.int64)
+
+
+def memory_of_gpus(
+    jobs: Sequence[Job], cluster: Cluster, bucket: Ints, sharing: Sharing
+) -> tuple[Ints, Ints]:
+    """Return the MiB that each job takes of a GPU in a group, and those that its bucket can have.
+
+    Of a bucket with several task groups the one is looked at that is the most crowded.
+
+    Returns
+    -------
+    int64 (jobs,)
+        MiB of each GPU.
+    int64 (buckets,)
+        Most MiB of a GPU where such tasks may be, 0: no limit.
+    """
+    memory = np.zeros(len(jobs), dtype=np.int64)
+    room = np.zeros(int(bucket.max(initial=ALONE)) + 1, dtype=np.int64)
+    for b in range(len(room)):
+        at = np.flatnonzero(bucket == b)
+        mine = [jobs[c] for c in at.tolist()]
+        crowded = -1.0
+        for number in range(len(mine[0].options[0].groups)):
+            groups = [job.options[0].groups[number] for job in mine]
+            pairs = list(zip(mine, groups, strict=True))
+            reached = np.any([hosts_of(job, group, cluster) for job, group in pairs], axis=0)
+            most = int(cluster.gpu_memory[reached].max(initial=0))
+            sizes = [size_in_group(job, group, sharing) for job, group in pairs]
+            if most and sum(sizes) / most > crowded:
+                crowded, room[b], memory[at] = sum(sizes) / most, most, sizes
+    return memory, room
+
+
+def _likeness(job: Job) -> Hashable | None:
+    return None if job.running is not None and job.running.option != 0 else likeness(job)

@@ -1,0 +1,241 @@
+"""From a checked round to the pool of jobs that may share GPUs, a class per job and option."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.interleaving.problem.capacity_rows import (
+    Row,
+    amount_rows,
+    block_rows,
+    fitting,
+    quota_rows,
+)
+from placewright.formulations.interleaving.problem.compatibility import buckets_of, memory_of_gpus
+from placewright.formulations.interleaving.problem.conflicts import conflicting
+from placewright.formulations.interleaving.problem.frozen_groups import standing
+from placewright.formulations.interleaving.problem.option_classes import (
+    choices_of,
+    one_of_each,
+    with_one_option,
+)
+from placewright.formulations.interleaving.problem.residual_capacity import (
+    Open,
+    Room,
+    open_to,
+    quota_left,
+    running_together,
+)
+from placewright.formulations.interleaving.set_packing.problem import ALONE, Objective, Pool, Rules
+from placewright.instances.arrays import build_cluster
+from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.job import Job
+from placewright.instances.round import Round
+from placewright.instances.sensitivity import speed
+from placewright.instances.sharing import Sharing
+from placewright.topology import Cluster
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
+"""Terms that say what sharing is worth."""
+
+
+@dataclass(frozen=True, eq=False)
+class Interleaving:
+    """What there is to decide of a round.
+
+    Attributes
+    ----------
+    jobs : tuple of int
+        Indices in the round of the jobs of the pool: those that are pending or may move.
+    pool : Pool
+        One class per job, in the order of `jobs`, then one for each other option of a job.
+    of_class : tuple of int
+        The job of each class, by its index in the round.
+    kind : dict of int to int
+        Equal for alike jobs; of those with several classes.
+    objective
+        The term by which groups are chosen, the first of its kind in the policy; if it has none,
+        what it has by default.
+    together : dict of int to tuple of int
+        For each running job who runs on its GPUs, itself too, by indices in the round.
+    stays : frozenset of int
+        Running jobs that stay as they are, with whom they are.
+    opened : Open
+        Where tasks may arrive.
+    """
+
+    round: Round
+    sharing: Sharing
+    cluster: Cluster
+    jobs: tuple[int, ...]
+    pool: Pool
+    of_class: tuple[int, ...]
+    kind: Mapping[int, int]
+    objective: Objective
+    together: Mapping[int, tuple[int, ...]]
+    stays: frozenset[int]
+    opened: Open
+
+    @cached_property
+    def standing(self) -> frozenset[tuple[int, ...]]:
+        """Groups that may only stay as they are, by the indices of their jobs in the round."""
+        rows = self.pool.standing.tolist()
+        return frozenset(tuple(self.jobs[c] for c in row if c != ALONE) for row in rows)
+
+
+def compile_interleaving(round_: Round, more: Collection[int] = ()) -> Interleaving:
+    """Return what there is to decide if pinned jobs, and `more` running jobs, stay as they are.
+
+    Whoever shares GPUs with a job that stays stays, too.
+
+    Parameters
+    ----------
+    round_
+        A round of policy `interleaving` that `references.check_round` accepts.
+    """
+    sharing, terms = round_.sharing, round_.policy.terms
+    together = running_together(round_)
+    fixed = {j for j in together if j in more or _pinned(round_.jobs[j])}
+    stays = frozenset(one for j in fixed for one in together[j])
+    cluster = build_cluster(round_.cluster)
+    opened = open_to(round_, cluster)
+    indices = tuple(j for j in range(len(round_.jobs)) if j not in stays)
+    whole = [round_.jobs[j] for j in indices]
+    named = [o for o in OBJECTIVES if o in terms]
+    objective = min(named, key=terms.index) if named else "weighted_throughput"
+    room = Room(round_, cluster, together, stays, opened)
+
+    def pool_of(jobs: Sequence[Job]) -> Pool:
+        """Return the pool of which these jobs are the classes, those of `jobs` first."""
+        bucket = np.full(len(jobs), ALONE, dtype=np.int64)
+        bucket[: len(whole)] = buckets_of(whole)
+        rows = [
+            *block_rows(jobs, cluster, room.hosts, room.gpus, room.parts),
+            *amount_rows(jobs, cluster, room.hosts, room.held, bucket),
+            *quota_rows(jobs, quota_left(round_, stays)),
+            *_saving_row(round_, sharing, together, stays, opened, jobs, bucket),
+        ]
+        # Only a job of higher priority can stop one that runs.
+        highest = max((job.priority for job in jobs), default=0)
+        must = [job.running is not None and job.priority == highest for job in jobs]
+        memory, gpu_memory = memory_of_gpus(jobs, cluster, bucket, sharing)
+        stages = [_stages(job, len(sharing.resources)) for job in jobs]
+        return Pool(
+            rules=Rules(objective, sharing.spanning, sharing.contention, sharing.most),
+            stages=np.array(stages, dtype=np.int64).reshape(-1, len(sharing.resources)),
+            iteration=_array(_alone(job) for job in jobs),
+            slowdown=_array((job.profile and job.profile.slowdown) or 0 for job in jobs),
+            speed=_array(speed(job, 0) for job in jobs),
+            best=_array(max(speed(job, o) for o in range(len(job.options))) for job in jobs),
+            weight=_array(job.weight for job in jobs),
+            memory=memory,
+            bucket=bucket,
+            count=fitting(jobs, cluster, opened.hosts).astype(np.int64),
+            must=np.array(must, dtype=bool),
+            conflicts=conflicting(whole, sharing),
+            gpu_memory=gpu_memory,
+            per_group=_per_group(rows, bucket),
+            per_member=_per_member(rows, bucket),
+            peak=_peak(rows, bucket),
+            limit=_array(row.limit for row in rows),
+        )
+
+    choices = choices_of(round_, indices)
+    of_class = tuple(j for j, _ in choices)
+    pool = pool_of([with_one_option(round_.jobs[j], option) for j, option in choices])
+    kind: Mapping[int, int] = {}
+    if of_class != indices:
+        split = one_of_each(pool, of_class)
+        if split is None:
+            pool, of_class = pool_of(whole), indices
+        else:
+            pool, kind = split
+    position = {j: i for i, j in enumerate(indices)}
+    groups = {mine for mine in together.values() if len(mine) > 1 and mine[0] in position}
+    classes = (_array(position[j] for j in mine) for mine in sorted(groups))
+    pool = replace(pool, standing=standing(pool, classes))
+    return Interleaving(
+        round_,
+        sharing,
+        cluster,
+        indices,
+        pool,
+        of_class,
+        kind,
+        objective,
+        together,
+        stays,
+        opened,
+    )
+
+
+def _saving_row(
+    round_: Round,
+    sharing: Sharing,
+    together: Mapping[int, tuple[int, ...]],
+    stays: Collection[int],
+    opened: Open,
+    jobs: Sequence[Job],
+    bucket: Ints,
+) -> Iterator[Row]:
+    """Yield what groups may save of GPUs, if they are formed as needed: what lacks, about."""
+    if not sharing.as_needed:
+        return
+    asked = sum(job.options[0].milli_gpu for job in round_.jobs)
+    lack = asked - WHOLE_GPU * opened.gpus
+    largest = max((j.options[0].milli_gpu for j in round_.jobs if j.profile), default=0)
+    groups = {mine for mine in together.values() if len(mine) > 1}
+    saves = {mine: (len(mine) - 1) * round_.jobs[mine[0]].options[0].milli_gpu for mine in groups}
+    most = max(sum(saves.values()), lack + largest - WHOLE_GPU if lack > 0 else 0)
+    fixed = sum(amount for mine, amount in saves.items() if mine[0] in stays)
+    gpus = np.where(bucket == ALONE, 0, _array(job.options[0].milli_gpu for job in jobs))
+    yield Row(-gpus, gpus, most - fixed)
+
+
+def _pinned(job: Job) -> bool:
+    return job.running is not None and job.running.pinned
+
+
+def _stages(job: Job, number: int) -> tuple[int, ...]:
+    return (0,) * number if job.profile is None else job.profile.stages
+
+
+def _alone(job: Job) -> int:
+    return 0 if job.profile is None else job.profile.alone
+
+
+def _array(values: Iterable[int]) -> Ints:
+    return np.fromiter(values, dtype=np.int64)
+
+
+def _per_group(rows: Sequence[Row], bucket: Ints) -> Ints:
+    """Return what a column of each bucket takes: the least that its jobs share, (rows, buckets)."""
+    least = np.full((len(rows), int(bucket.max(initial=ALONE)) + 1), np.iinfo(np.int64).max)
+    inside = bucket != ALONE
+    for r, row in enumerate(rows):
+        np.minimum.at(least[r], bucket[inside], row.shared[inside])
+    return least
+
+
+def _per_member(rows: Sequence[Row], bucket: Ints) -> Ints:
+    """Return what each job takes besides, (rows, jobs)."""
+    own = [row.own + np.where(bucket == ALONE, row.shared, 0) for row in rows]
+    return np.array(own, dtype=np.int64).reshape(len(rows), len(bucket))
+
+
+def _peak(rows: Sequence[Row], bucket: Ints) -> Ints:
+    """Return what each job shares beyond the least of its bucket, (rows, jobs)."""
+    least = np.pad(_per_group(rows, bucket), ((0, 0), (0, 1)))
+    more = [
+        np.where(bucket == ALONE, 0, row.shared - least[r, bucket]) for r, row in enumerate(rows)
+    ]
+    return np.array(more, dtype=np.int64).reshape(len(rows), len(bucket))

@@ -1,0 +1,36 @@
+"""What several jobs that share GPUs ask together, as task groups of one job."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from placewright.formulations.interleaving.problem.conflicts import size_in_group
+from placewright.instances.job import Job, TaskGroup
+from placewright.instances.sharing import Sharing
+
+
+def merged(jobs: Sequence[Job], sharing: Sharing) -> tuple[TaskGroup, ...]:
+    """Return the task groups of a job that takes what these jobs take of hosts and GPUs together.
+
+    CPU is taken in turns, so that the most that one of them asks is enough; everything else adds
+    up. Their first options ask alike tasks; one job is returned as it is.
+    """
+    if len(jobs) == 1:
+        return jobs[0].options[0].groups
+    options = [job.options[0].groups for job in jobs]
+    groups = []
+    for number, first in enumerate(options[0]):
+        mine = [groups_[number] for groups_ in options]
+        sizes = (size_in_group(job, group, sharing) for job, group in zip(jobs, mine, strict=True))
+        resources: Counter[str] = Counter()
+        for group in mine:
+            resources.update(group.resources)
+        asked = {
+            "cpu": max(group.cpu for group in mine),
+            "memory": sum(group.memory for group in mine),
+            "resources": dict(resources),
+            "gpu_memory": sum(sizes),
+        }
+        groups.append(first.model_copy(update=asked))
+    return tuple(groups)

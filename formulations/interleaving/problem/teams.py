@@ -1,0 +1,72 @@
+"""Teams: groups, and jobs on their own; when each member is at which stage, and what that is worth.
+
+References
+----------
+Zhao et al., "Multi-resource interleaving for deep learning training", SIGCOMM'22, section 4.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from itertools import chain
+
+import numpy as np
+
+from placewright.formulations.interleaving.problem.compile import Interleaving
+from placewright.formulations.interleaving.problem.period import best_offsets, contended
+from placewright.formulations.interleaving.set_packing.problem import MILLION
+from placewright.formulations.session import Group
+from placewright.instances.sensitivity import speed
+
+
+def teams_of(problem: Interleaving, sets: Iterable[tuple[int, ...]]) -> list[Group]:
+    """Return teams with the best offsets; one job on its own has offset 0.
+
+    Parameters
+    ----------
+    sets
+        Members of each team, by their indices in the round.
+    """
+    by_size: defaultdict[int, list[tuple[int, ...]]] = defaultdict(list)
+    for members in sets:
+        by_size[len(members)].append(tuple(sorted(members)))
+    alone = (Group(members, (0,), 0) for members in by_size.pop(1, ()))
+    shared = (_timed(problem, size, sets_) for size, sets_ in sorted(by_size.items()))
+    return sorted(chain(alone, *shared), key=lambda team: team.members)
+
+
+def _timed(problem: Interleaving, size: int, sets: list[tuple[int, ...]]) -> list[Group]:
+    jobs, sharing = problem.round.jobs, problem.sharing
+    known = {j: p.stages for members in sets for j in members if (p := jobs[j].profile)}
+    stages = np.array([[known[j] for j in members] for members in sets], dtype=np.int64)
+    bare, offsets = best_offsets(stages, spanning=sharing.spanning)
+    period = contended(bare, sharing.contention[size - 2])
+    return [
+        Group(members, tuple(mine), length)
+        for members, mine, length in zip(sets, offsets.tolist(), period.tolist(), strict=True)
+    ]
+
+
+def worth(problem: Interleaving, team: Group, option: int = 0) -> int:
+    """Return what a team adds to the term that groups are chosen by.
+
+    Parameters
+    ----------
+    option
+        Of a job on its own; in a group all run their first option.
+    """
+    jobs = [problem.round.jobs[j] for j in team.members]
+    alone = len(jobs) == 1
+    if problem.objective == "efficiency":
+        profiles = [job.profile for job in jobs if job.profile is not None]
+        period = profiles[0].alone if alone and profiles else team.period
+        busy = sum(sum(profile.stages) for profile in profiles)
+        return MILLION * busy // (problem.sharing.slots * period) if profiles else 0
+    total = 0
+    for job in jobs:
+        rate = speed(job, option)
+        if not alone and job.profile is not None:
+            rate = rate * job.profile.alone // team.period
+        total += rate * (job.weight if problem.objective == "weighted_throughput" else 1)
+    return total

@@ -1,0 +1,1 @@
+"""Which jobs share GPUs: set packing over groups, with proven bounds."""

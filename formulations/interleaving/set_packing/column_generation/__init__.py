@@ -1,0 +1,1 @@
+"""Column generation over groups of distinct jobs, with exact pricing."""

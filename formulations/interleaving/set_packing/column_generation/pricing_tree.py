@@ -1,0 +1,158 @@
+"""Clusters of the classes of a bucket, each with what bounds every group that its classes are in.
+
+A binary tree: all classes of a bucket, halved again and again along the measure in which they
+differ most, down to single classes. What a group of members i at a period T is worth, less prices,
+is at most
+
+    sum over i of (reach(i) / T - price(i)) - price of the bucket
+
+and a period never falls when a stage grows. So the period of the least stages in some clusters is a
+lower bound of T for all members from them, and at a lower bound of T the largest summand of each
+cluster is an upper bound. These are tabulated for a geometric grid of periods.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from placewright.formulations.interleaving.set_packing.column_generation.duals import (
+    Floats,
+    Prices,
+    reach,
+)
+from placewright.formulations.interleaving.set_packing.problem import MILLION, Ints, Pool
+
+PERIODS = 2048
+"""Periods in the grid at most, in steps of a few thousandths."""
+
+ENTRIES = 1 << 22
+"""Entries of a table at most: where clusters are many, the grid is coarser."""
+
+NET = 0.2
+"""How much a difference of net worth counts beside one of stages, where clusters are halved."""
+
+UPWARDS = 1 + 1e-12
+"""More than what rounding can take from a quotient of floating-point numbers."""
+
+WIDEST = 32.0
+"""Ratio of the last period of the grid to the longest iteration; beyond it the last one counts."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Clusters:
+    """The tree of one bucket; the root is cluster 0, children come after their parent.
+
+    Attributes
+    ----------
+    left, right : int64 (clusters,)
+        The halves of a cluster, -1 for a single class.
+    jobs : int64 (clusters,)
+        How many jobs its classes have.
+    of : int64 (clusters,)
+        Its class if it is a single one, else one of its classes.
+    width : float64 (clusters,)
+        How much its classes differ; -1 for a single class.
+    stages : int64 (clusters, resources)
+        The least of each stage.
+    own : int64 (clusters,)
+        The least sum of all stages of a class.
+    iteration, longest : int64 (clusters,)
+        The most of any class.
+    memory : int64 (clusters,)
+        The least of any class.
+    grid : int64 (periods,)
+        Ascending; the first is a lower bound of all periods.
+    most : int64 (clusters, periods)
+        The most that reach over period less price is for any class, scaled as the prices are.
+    """
+
+    left: Ints
+    right: Ints
+    jobs: Ints
+    of: Ints
+    width: Floats
+    stages: Ints
+    own: Ints
+    iteration: Ints
+    longest: Ints
+    memory: Ints
+    grid: Ints
+    most: Ints
+
+
+def clusters_of(pool: Pool, prices: Prices, bucket: int) -> Clusters:
+    """Return the tree of a bucket, which has at least one class with a job."""
+    classes = np.flatnonzero((pool.bucket == bucket) & (pool.count > 0))
+    own = pool.stages[classes].sum(axis=1)
+    typical = float(own.mean())
+    value = reach(pool)[classes]
+    # At twice the typical iteration, in what a typical job is worth at the speed it has alone.
+    unit = max(float(value.mean()), 1.0) / typical
+    net = value / (2 * typical) - prices.member[classes] / prices.scale
+    measures = np.column_stack([pool.stages[classes] / typical, NET * net / unit])
+    left, right, parts, widths = _halved(measures)
+    order = np.concatenate(parts)
+    start = np.cumsum([0, *(len(part) for part in parts)])[:-1]
+
+    def least(of: Ints) -> Ints:
+        return np.minimum.reduceat(of[classes][order], start, axis=0)
+
+    def greatest(of: Ints) -> Ints:
+        return np.maximum.reduceat(of[classes][order], start, axis=0)
+
+    # No period is below a member's own stages.
+    factor = min(pool.rules.contention) / MILLION
+    first = max(int(own.min() * factor * 0.999), 1)
+    last = max(first + 1, int(WIDEST * pool.iteration[classes].max()))
+    length = max(min(PERIODS, ENTRIES // len(parts)), 2)
+    grid = np.unique(np.geomspace(first, last, length).astype(np.int64))
+    grid[0] = first
+    paid = prices.member[classes]
+    most = np.empty((len(parts), len(grid)), dtype=np.int64)
+    for cluster in range(len(parts))[::-1]:
+        if left[cluster] < 0:
+            job = parts[cluster][0]
+            gained = np.ceil(value[job] * prices.scale / grid * UPWARDS) + 1
+            most[cluster] = gained.astype(np.int64) - paid[job]
+        else:
+            np.maximum(most[left[cluster]], most[right[cluster]], out=most[cluster])
+    return Clusters(
+        left=left,
+        right=right,
+        jobs=np.add.reduceat(pool.count[classes][order], start),
+        of=classes[order[start]],
+        width=widths,
+        stages=least(pool.stages),
+        own=np.minimum.reduceat(own[order], start),
+        iteration=greatest(pool.iteration),
+        longest=greatest(pool.longest()),
+        memory=least(pool.memory),
+        grid=grid,
+        most=most,
+    )
+
+
+def _halved(measures: Floats) -> tuple[Ints, Ints, list[Ints], Floats]:
+    """Return both halves of each cluster, its classes by position, and how much they differ."""
+    left, right, widths = [-1], [-1], [-1.0]
+    parts = [np.arange(len(measures))]
+    for cluster, part in enumerate(parts):
+        if len(part) == 1:
+            continue
+        there = measures[part]
+        spread = there.max(axis=0) - there.min(axis=0)
+        widths[cluster] = float(spread.sum())
+        along = there[:, spread.argmax()]
+        order = np.argsort(along, kind="stable")
+        # In the middle of the range, so that clusters far apart separate first.
+        middle = np.searchsorted(along[order], (along.min() + along.max()) / 2, side="right")
+        cut = int(middle.clip(1, len(part) - 1))
+        left[cluster], right[cluster] = len(parts), len(parts) + 1
+        for half in (part[order[:cut]], part[order[cut:]]):
+            parts.append(half)
+            left.append(-1)
+            right.append(-1)
+            widths.append(-1.0)
+    return np.array(left), np.array(right), parts, np.array(widths)

@@ -1,0 +1,142 @@
+"""Jobs that the grouping problem cannot tell apart become one class, and classes jobs again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from placewright.formulations.interleaving.set_packing.columns import (
+    periods,
+    rates,
+    valued,
+    weights,
+)
+from placewright.formulations.interleaving.set_packing.problem import (
+    ALONE,
+    MOST,
+    Grouping,
+    Ints,
+    Pool,
+    ascending,
+)
+
+FEWEST_WEIGHTS = 3
+"""Weights that a kind of jobs keeps at least."""
+
+LARGEST_WEIGHT = 1_000_000
+"""Means of weights are scaled to be about as large, so that little is lost when they are rounded.
+
+Then what a column is worth has at most 53 binary digits, and is exact in solvers.
+"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Merged:
+    """A pool in which no two classes are alike, but for those in conflicts and standing groups.
+
+    Attributes
+    ----------
+    pool
+        The classes that are left, those of one kind next to each other.
+    kind : int64 (classes of `pool`,)
+        Classes of one kind differ in nothing but weight; kinds ascend.
+    original
+        The pool of which they were made.
+    of : int64 (classes of `original`,)
+        The class in `pool` of each.
+    unit
+        A weight of 1 is so much in `pool`.
+    """
+
+    pool: Pool
+    kind: Ints
+    original: Pool
+    of: Ints
+    unit: int = 1
+
+    def expanded(self, grouping: Grouping) -> Grouping:
+        """Return a grouping of the original classes: of each kind the heaviest get on fastest.
+
+        The value is that of the original weights.
+        """
+        column, place = np.nonzero(grouping.members != ALONE)
+        taken = grouping.members[column, place]
+        wanted = self.kind[taken]
+        order = np.lexsort((-_rates(self.pool, grouping.members)[column, place], wanted))
+        jobs = np.repeat(np.arange(self.original.classes), self.original.count)
+        kind = self.kind[self.of][jobs]
+        jobs = jobs[np.lexsort((-self.original.weight[jobs], kind))]
+        # The first place of a kind is for the first job of the kind, the second for the second ...
+        rank = np.arange(len(order)) - np.searchsorted(wanted[order], wanted[order])
+        chosen = np.full_like(grouping.members, ALONE)
+        chosen[column[order], place[order]] = jobs[
+            np.searchsorted(np.sort(kind), wanted[order]) + rank
+        ]
+        members = ascending(chosen)
+        value = int(valued(self.original, members).worth.sum())
+        return Grouping(members, value, grouping.source)
+
+
+def merged(pool: Pool) -> Merged:
+    """Merge the classes that are alike in all that the rules of the pool look at."""
+    kinds = [pool.apart(), pool.bucket, pool.must, pool.iteration, pool.memory]
+    kinds += [pool.longest(), *pool.stages.T, *pool.per_member, *pool.peak]
+    if pool.rules.objective != "efficiency":
+        kinds += [pool.speed, pool.best]
+    weight = weights(pool)
+    keys = np.vstack([*kinds, weight]).T
+    unique, first, of = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    of = of.reshape(-1)
+    new_kind = (unique[1:, :-1] != unique[:-1, :-1]).any(axis=1)
+    kind = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(new_kind)])[: len(unique)]
+    smaller = replace(pool.represented(first, of), weight=weight[first])
+    return Merged(smaller, kind, pool, of)
+
+
+def coarser(fine: Merged, most: int) -> Merged:
+    """Let classes of one kind share weights until there are about so many classes.
+
+    A weight is then the mean of the jobs'. No kind has more than as many classes as another may
+    have, and where all have so few, everything stays as it is.
+    """
+    pool = fine.pool
+    per_kind = np.bincount(fine.kind)
+    weights_of = max(most // max(len(per_kind), 1), FEWEST_WEIGHTS)
+    while np.minimum(per_kind, weights_of + 1).sum() <= most and weights_of < per_kind.max(
+        initial=0
+    ):
+        weights_of += 1
+    if per_kind.max(initial=0) <= weights_of:
+        return fine
+    first_of_kind = np.searchsorted(fine.kind, fine.kind)
+    before = np.cumsum(pool.count) - pool.count
+    before -= before[first_of_kind]
+    jobs = np.bincount(fine.kind, weights=pool.count)[fine.kind].astype(np.int64)
+    # Of many weights each part has about as many jobs, of few each is a part.
+    part = np.where(
+        per_kind[fine.kind] > weights_of,
+        before * weights_of // jobs.clip(min=1),
+        np.arange(pool.classes) - first_of_kind,
+    )
+    keys = np.column_stack([fine.kind, part])
+    _, first, of = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    of = of.reshape(-1)
+    unit = max(LARGEST_WEIGHT // int(pool.weight.max(initial=1)), 1)
+    total = np.zeros(len(first), dtype=np.int64)
+    np.add.at(total, of, pool.weight * pool.count)
+    smaller = pool.represented(first, of)
+    mean = total * unit // smaller.count.clip(min=1)
+    return Merged(replace(smaller, weight=mean), fine.kind[first], fine.original, of[fine.of], unit)
+
+
+def _rates(pool: Pool, members: Ints) -> Ints:
+    """Return the normalised throughput of each member of columns, int64 (columns, 4)."""
+    size = (members != ALONE).sum(axis=1)
+    result = np.where(members != ALONE, pool.best[members], 0)
+    for number in range(2, MOST + 1):
+        some = np.flatnonzero(size == number)
+        if len(some):
+            group = members[some, :number]
+            result[some, :number] = rates(pool, group, periods(pool, group))
+    return result

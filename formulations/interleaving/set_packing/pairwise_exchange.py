@@ -1,0 +1,133 @@
+"""Better groups from given ones: two at a time are put together anew, and idle jobs step in.
+
+Two groups of a bucket have at most eight members, which make two groups in at most 35 ways. All of
+them are tried for all pairs of groups; most are refused by an optimistic period, the rest are
+valued exactly. Likewise each idle job is tried in the place of each member. The best changes that
+do not touch each other are made at once, until there is none.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+
+from placewright.formulations.interleaving.set_packing.column_generation.column_value import (
+    Hope,
+    judged,
+)
+from placewright.formulations.interleaving.set_packing.columns import NOTHING, Columns
+from placewright.formulations.interleaving.set_packing.problem import (
+    ALONE,
+    MOST,
+    Bools,
+    Ints,
+    Pool,
+    ascending,
+)
+from placewright.formulations.session import Session
+
+CHUNK = 1 << 11
+"""Pairs of groups that are looked at together."""
+
+SPLITS = np.array([[0, *rest] for rest in combinations(range(1, 2 * MOST), MOST - 1)])
+"""Which of eight places make the first group: all ways in which the first place is among them."""
+
+OTHERS = np.array([[p for p in range(2 * MOST) if p not in split] for split in SPLITS.tolist()])
+
+
+def repacked(pool: Pool, columns: Columns, session: Session) -> Columns:
+    """Return columns worth at least as much as these together, which respect all rows too."""
+    state = _State(pool, columns)
+    changed = np.ones(len(columns), dtype=np.bool_)
+    while changed.any() and not session.expired():
+        before = state.members.copy()
+        for bucket in range(pool.buckets):
+            state.pair_up(bucket, changed)
+            state.step_in(bucket)
+        changed = (state.members != before).any(axis=1)
+    used = state.members[:, 0] != ALONE
+    return Columns(state.members[used], state.worth[used])
+
+
+class _State:
+    """Columns that change, what they leave of the rows, and who is idle."""
+
+    def __init__(self, pool: Pool, columns: Columns) -> None:
+        self.pool, self.hope = pool, Hope(pool)
+        self.members, self.worth = columns.members.copy(), columns.worth.copy()
+        self.bucket = pool.bucket[self.members[:, 0]]
+        used = self.members[self.members != ALONE]
+        self.idle = pool.count - np.bincount(used, minlength=pool.classes)
+        self.room = pool.limit - self._use(self.members)
+
+    def pair_up(self, bucket: int, changed: Bools) -> None:
+        """Put pairs of columns of a bucket together anew, of which at least one has changed."""
+        used = np.flatnonzero((self.bucket == bucket) & (self.members[:, 0] != ALONE))
+        pairs = used[np.column_stack(np.triu_indices(len(used), 1))]
+        pairs = pairs[changed[pairs].any(axis=1)]
+        parts = [self._splits(pairs[at : at + CHUNK]) for at in range(0, len(pairs), CHUNK)]
+        if not parts:
+            return
+        places, new, gain = (np.concatenate(part) for part in zip(*parts, strict=True))
+        touched = np.zeros(len(self.members), dtype=np.bool_)
+        for best in np.argsort(-gain, kind="stable"):
+            if not touched[places[best]].any() and self._replace(places[best], new[best]):
+                touched[places[best]] = True
+
+    def _splits(self, pairs: Ints) -> tuple[Ints, Ints, Ints]:
+        """Return pairs that gain by another split, the groups of the best one, and the gain."""
+        members = self.members[pairs].reshape(len(pairs), -1)
+        now = self.worth[pairs].sum(axis=1)
+        hope = self.hope.of(members[:, SPLITS].reshape(-1, MOST))
+        hope += self.hope.of(members[:, OTHERS].reshape(-1, MOST))
+        pair, split = np.nonzero(hope.reshape(len(pairs), -1) > now[:, None])
+        new = np.stack([members[pair[:, None], of[split]] for of in (SPLITS, OTHERS)], axis=1)
+        new = ascending(new.reshape(-1, MOST))
+        worth = judged(self.pool, new).reshape(-1, 2)
+        gain = np.where((worth == NOTHING).any(axis=1), NOTHING, worth.sum(axis=1) - now[pair])
+        good = np.flatnonzero(gain > 0)
+        good = good[np.lexsort((-gain[good], pair[good]))]
+        _, first = np.unique(pair[good], return_index=True)
+        best = good[first]
+        return pairs[pair[best]], new.reshape(-1, 2, MOST)[best], gain[best]
+
+    def step_in(self, bucket: int) -> None:
+        """Let idle jobs of a bucket take the places of members, or places that are free."""
+        pool = self.pool
+        used = np.flatnonzero((self.bucket == bucket) & (self.members[:, 0] != ALONE))
+        idle = np.flatnonzero((pool.bucket == bucket) & (self.idle > 0))
+        grid = np.meshgrid(used, idle, np.arange(pool.most), indexing="ij")
+        where, who, place = (axis.ravel() for axis in grid)
+        new = self.members[where]
+        left = new[np.arange(len(new)), place]
+        new[np.arange(len(new)), place] = who
+        better = self.hope.of(new) > self.worth[where]
+        better &= (left == ALONE) | ~pool.must[left]
+        where, who, left, new = where[better], who[better], left[better], ascending(new[better])
+        gain = judged(pool, new) - self.worth[where]
+        touched = np.zeros(len(self.members), dtype=np.bool_)
+        order = np.argsort(-gain, kind="stable")
+        for best in order[gain[order] > 0].tolist():
+            group, job = where[best], who[best]
+            if touched[group] or not self.idle[job]:
+                continue
+            if self._replace(where[best : best + 1], new[best : best + 1]):
+                touched[group] = True
+                self.idle[job] -= 1
+                if left[best] != ALONE:
+                    self.idle[left[best]] += 1
+
+    def _replace(self, places: Ints, new: Ints) -> bool:
+        """Put other columns in these places, if the rows allow."""
+        room = self.room + self._use(self.members[places]) - self._use(new)
+        if (room < 0).any():
+            return False
+        self.members[places], self.worth[places] = new, judged(self.pool, new)
+        self.room = room
+        return True
+
+    def _use(self, members: Ints) -> Ints:
+        """Return what columns take of each row together; none where there are no members."""
+        used: Ints = self.pool.use(members[members[:, 0] != ALONE]).sum(axis=0)
+        return used

@@ -1,0 +1,248 @@
+"""The grouping problem as arrays: classes of jobs, who may share GPUs, and what columns take.
+
+    max  sum_q worth(q) x_q
+    s.t. sum_q n(q, c) x_q <= count(c)        for each class c,  = where the class must be covered
+         sum_q use(r, q) x_q <= limit(r)      for each row r
+         x_q >= 0 and whole
+
+A column q is a multiset of 1 to `most` classes: a job on its own, or a group of one bucket. Its use
+of a row is linear in its members but for a peak, and all columns of a bucket take one more amount:
+
+    use(r, q) = per_group[r, bucket] + sum over members c of per_member[r, c]
+              + max over members c of peak[r, c]
+
+So GPUs are per_group (members share them), a tenant's quota is per_member, what groups save of
+GPUs (members - 1 times what a job of the bucket asks) is per_member less per_group, and CPU that
+members ask beyond the least of their bucket is peak.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.interleaving.problem.period import slots_of
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Objective: TypeAlias = Literal["throughput", "weighted_throughput", "efficiency"]
+
+MILLION = 1_000_000
+"""One, of worth, speeds and contention."""
+
+THOUSAND = 1_000
+"""One, of slowdown caps."""
+
+ALONE = -1
+"""The bucket of classes that share with nobody, and the class where a column has fewer members."""
+
+MOST = 4
+"""Members of a group at most."""
+
+FOREVER = 10**14
+"""Microseconds that no group takes: 16 stages of 10^9, contention of a thousand times at most."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rules:
+    """What holds for all groups.
+
+    Attributes
+    ----------
+    objective
+        The term that columns are worth.
+    spanning
+        Whether the first of three stages may span two of four slots.
+    contention
+        Millionths by which the period of 2, 3, 4 members is longer.
+    most
+        Members of a group, 1 to 4.
+    """
+
+    objective: Objective = "weighted_throughput"
+    spanning: bool = False
+    contention: tuple[int, int, int] = (MILLION, MILLION, MILLION)
+    most: int = MOST
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pool:
+    """Classes of interchangeable jobs, buckets of classes that may share GPUs, and linear rows.
+
+    Attributes
+    ----------
+    rules
+        What holds for all groups.
+    stages : int64 (classes, resources)
+        Microseconds of one iteration on each resource; all 0 without a profile.
+    iteration : int64 (classes,)
+        Microseconds of one iteration alone; 1 or more where there is a profile.
+    slowdown : int64 (classes,)
+        Cap of the period in thousandths of `iteration`; 0: none.
+    speed, best : int64 (classes,)
+        Millionths: speed of the first option, with which a job is in groups, and the greatest of
+        any option, for a job on its own.
+    weight : int64 (classes,)
+        What one unit of throughput counts in `weighted_throughput`.
+    memory : int64 (classes,)
+        MiB of each GPU in a group.
+    bucket : int64 (classes,)
+        Classes of one bucket may share GPUs; `ALONE`: with nobody.
+    count : int64 (classes,)
+        Jobs of the class.
+    must : bool (classes,)
+        Whether all of them have to be in a column: running jobs that cannot stop.
+    conflicts : int64 (pairs, 2)
+        Classes that may not be in one group; each of them has one job.
+    gpu_memory : int64 (buckets,)
+        MiB that a group of the bucket can have of each GPU; 0: no limit.
+    per_group : int64 (rows, buckets)
+        What each column of a bucket takes, a job on its own too.
+    per_member : int64 (rows, classes)
+        What each member takes on top; all that a class of the bucket `ALONE` takes.
+    limit : int64 (rows,)
+        Of each row at most so much.
+    peak : int64 (rows, classes)
+        A column takes the most of these of its members on top, 0 or more: members take turns at
+        CPU. Without rows nothing is taken so. Prices leave it out, which is a relaxation.
+    standing : int64 (groups, 4)
+        Groups that run and may stay as they are although they are not allowed otherwise: ascending
+        classes, each of one job and in one such group at most, `ALONE` after the last one.
+    """
+
+    rules: Rules
+    stages: Ints
+    iteration: Ints
+    slowdown: Ints
+    speed: Ints
+    best: Ints
+    weight: Ints
+    memory: Ints
+    bucket: Ints
+    count: Ints
+    must: Bools
+    conflicts: Ints
+    gpu_memory: Ints
+    per_group: Ints
+    per_member: Ints
+    limit: Ints
+    peak: Ints = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
+    standing: Ints = field(default_factory=lambda: np.full((0, MOST), ALONE, dtype=np.int64))
+
+    @property
+    def classes(self) -> int:
+        """The number of classes."""
+        return len(self.count)
+
+    @property
+    def buckets(self) -> int:
+        """The number of buckets."""
+        return len(self.gpu_memory)
+
+    @property
+    def slots(self) -> int:
+        """Slots of a period."""
+        return slots_of(self.stages.shape[1], spanning=self.rules.spanning)
+
+    @property
+    def most(self) -> int:
+        """Members of a group at most: each has a slot of its own to begin in."""
+        return min(self.rules.most, self.slots)
+
+    def represented(self, first: Ints, of: Ints) -> Pool:
+        """Return the pool in which each class stands for several of this one.
+
+        Parameters
+        ----------
+        first : int64 (fewer classes,)
+            A class of this pool that looks like each new one.
+        of : int64 (classes,)
+            The new class of each; one that is `apart` is alone in its own.
+        """
+        count = np.zeros(len(first), dtype=np.int64)
+        np.add.at(count, of, self.count)
+        return replace(
+            self,
+            stages=self.stages[first],
+            iteration=self.iteration[first],
+            slowdown=self.slowdown[first],
+            speed=self.speed[first],
+            best=self.best[first],
+            weight=self.weight[first],
+            memory=self.memory[first],
+            bucket=self.bucket[first],
+            count=count,
+            must=self.must[first],
+            conflicts=of[self.conflicts],
+            per_member=self.per_member[:, first],
+            peak=self.peak[:, first] if self.peak.size else self.peak,
+            standing=ascending(np.where(self.standing == ALONE, ALONE, of[self.standing])),
+        )
+
+    def apart(self) -> Ints:
+        """Return a number per class that only classes of no conflict and no standing group share.
+
+        Shape (classes,).
+        """
+        named = np.concatenate([self.conflicts.ravel(), self.standing[self.standing != ALONE]])
+        number = np.zeros(self.classes, dtype=np.int64)
+        number[named] = 1 + named
+        return number
+
+    def longest(self) -> Ints:
+        """Return the longest period that each class's slowdown cap allows, shape (classes,)."""
+        within = np.minimum(self.slowdown, FOREVER * THOUSAND // self.iteration.clip(min=1))
+        capped = within * self.iteration // THOUSAND
+        return np.where(self.slowdown > 0, capped, FOREVER)
+
+    def use(self, members: Ints) -> Ints:
+        """Return what columns take of each row, int64 (columns, rows).
+
+        `members` are ascending classes padded with `ALONE`, int64 (columns, up to 4).
+        """
+        present = members != ALONE
+        taken = np.where(present[:, :, None], self.per_member.T[members], 0).sum(axis=1)
+        bucket = self.bucket[members.max(axis=1)]
+        own = self.per_group.T[bucket] if self.buckets else np.zeros_like(taken)
+        result: Ints = taken + np.where(bucket[:, None] != ALONE, own, 0)
+        if self.peak.size:
+            result += np.where(present[:, :, None], self.peak.T[members], 0).max(axis=1)
+        return result
+
+
+def ascending(members: Ints) -> Ints:
+    """Return columns with their classes in ascending order and `ALONE` last."""
+    last = np.iinfo(np.int64).max
+    order = np.sort(np.where(members == ALONE, last, members), axis=1)
+    return np.where(order == last, ALONE, order)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grouping:
+    """Columns that respect every row, and what they are worth.
+
+    Attributes
+    ----------
+    members : int64 (columns, 4)
+        Classes of the pool in ascending order, `ALONE` after the last one. A column that is used
+        twice stands here twice.
+    value
+        Sum of the worth of the columns.
+    source
+        Which search found it.
+    """
+
+    members: Ints
+    value: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupingBound:
+    """No choice of columns is worth more; `certified`: recomputed in whole numbers."""
+
+    value: int
+    certified: bool

@@ -1,0 +1,209 @@
+"""Templates: groups of profiles, whose places are filled by any classes of these profiles.
+
+A group's period depends on profiles alone. Its members may differ in all else: weight, speed, what
+they take of rows, whether they must be covered. So few profiles have few templates, however many
+classes there are, and at given costs of the classes a template is filled best by the best class in
+each of its places.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.formulations.interleaving.set_packing.columns import (
+    enumerated,
+    number_of_columns,
+    periods,
+    weights,
+)
+from placewright.formulations.interleaving.set_packing.problem import (
+    ALONE,
+    MOST,
+    Ints,
+    Pool,
+    ascending,
+)
+
+MOST_TEMPLATES = 50_000
+"""Most templates whose places are filled."""
+
+Number = TypeVar("Number", np.int64, np.float64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Profiles:
+    """The profiles of a pool.
+
+    Attributes
+    ----------
+    pool
+        Profiles as classes; weight, speed and rows are those of some class of the profile.
+    of : int64 (classes,)
+        The profile of each class.
+    """
+
+    pool: Pool
+    of: Ints
+
+    @classmethod
+    def of_pool(cls, pool: Pool) -> Profiles:
+        """Find the profiles.
+
+        Classes that are `apart` have one of their own. So have those that must be covered, unless
+        that makes too many templates: they are the ones that are worth less than nothing where
+        others pay more, and a bound that puts one of them in several places of a template is poor.
+        """
+        apart = pool.apart()
+        alone = np.where(pool.must, pool.classes + 1 + np.arange(pool.classes), apart)
+        profiles = cls._apart(pool, alone)
+        return profiles if profiles.templates <= MOST_TEMPLATES else cls._apart(pool, apart)
+
+    @classmethod
+    def _apart(cls, pool: Pool, apart: Ints) -> Profiles:
+        """Let classes of one profile and one number share a profile."""
+        keys = [apart, pool.bucket, pool.iteration, pool.memory, pool.longest(), *pool.stages.T]
+        _, first, of = np.unique(np.vstack(keys).T, axis=0, return_index=True, return_inverse=True)
+        return cls(pool.represented(first, of.reshape(-1)), of.reshape(-1))
+
+    @property
+    def templates(self) -> int:
+        """How many templates there are at most."""
+        return number_of_columns(self.pool) - self.pool.classes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Places:
+    """The places for one profile, and who may fill them.
+
+    Attributes
+    ----------
+    template, place, turn : int64 (places,)
+        Where they are; the turn of the second place for a profile in its template is 1.
+    period : int64 (places,)
+        Index of the template's period among the different ones.
+    candidates : int64 (candidates,)
+        Classes of the profile, each as often as a template could hold it.
+    worth : int64 (different periods, candidates)
+    """
+
+    template: Ints
+    place: Ints
+    turn: Ints
+    period: Ints
+    candidates: Ints
+    worth: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Templates:
+    """All templates of a pool.
+
+    Attributes
+    ----------
+    members : int64 (templates, 4)
+        Profiles in ascending order, `ALONE` after the last one.
+    bucket, size, worth : int64 (templates,)
+        Bucket, number of places, and what a template is worth whoever fills it.
+    """
+
+    members: Ints
+    bucket: Ints
+    size: Ints
+    worth: Ints
+    places: tuple[_Places, ...]
+
+    @classmethod
+    def of_pool(cls, pool: Pool, profiles: Profiles) -> Templates:
+        """Find the templates of a pool's profiles, and what each class is worth in each place."""
+        kinds = profiles.pool
+        # If every profile must be covered, no group is left out for being worth too little.
+        columns = enumerated(replace(kinds, must=np.ones(kinds.classes, dtype=np.bool_)))
+        columns = columns.take(columns.members[:, 1] != ALONE)
+        members = columns.members
+        present = members != ALONE
+        size = present.sum(axis=1)
+        period = np.zeros(len(members), dtype=np.int64)
+        for number in range(2, MOST + 1):
+            some = np.flatnonzero(size == number)
+            if len(some):
+                period[some] = periods(kinds, members[some, :number])
+        turn = np.zeros_like(members)
+        for k in range(1, MOST):
+            again = members[:, k] == members[:, k - 1]
+            turn[:, k] = np.where(again, turn[:, k - 1] + 1, 0)
+        shared = pool.rules.objective == "efficiency"
+        speed = (0 if shared else 1) * pool.speed * pool.iteration
+        places = []
+        for profile in range(kinds.classes):
+            template, place = np.nonzero(members == profile)
+            classes = np.flatnonzero(profiles.of == profile)
+            candidates = np.repeat(classes, pool.count[classes].clip(max=MOST))
+            different, index = np.unique(period[template], return_inverse=True)
+            worth = speed[candidates] // different[:, None] * weights(pool)[candidates]
+            places.append(_Places(template, place, turn[template, place], index, candidates, worth))
+        fixed = columns.worth if shared else np.zeros(len(members), dtype=np.int64)
+        return cls(members, kinds.bucket[members[:, 0]], size, fixed, tuple(places))
+
+    def __len__(self) -> int:
+        return len(self.size)
+
+    def filled(self, cost: NDArray[Number]) -> tuple[NDArray[Number], Ints]:
+        """Fill each place with the class that earns most there beyond its cost.
+
+        Parameters
+        ----------
+        cost : (classes,)
+
+        Returns
+        -------
+        earned : (templates, 4)
+            What each place earns so, 0 where there is none.
+        chosen : int64 (templates, 4)
+            Who fills it: no class more often than it has jobs, ascending, `ALONE` last.
+        """
+        earned = np.zeros(self.members.shape, dtype=cost.dtype)
+        chosen = np.full_like(self.members, ALONE)
+        for at in self.places:
+            if not len(at.template):
+                continue
+            gain = at.worth - cost[at.candidates]
+            best = np.argsort(-gain, axis=1, kind="stable")[:, :MOST]
+            who = best[at.period, at.turn]
+            earned[at.template, at.place] = gain[at.period, who]
+            chosen[at.template, at.place] = at.candidates[who]
+        return earned, ascending(chosen)
+
+    def most_earned(self, cost: Ints) -> Ints:
+        """Return what the best class for each place earns there, int64 (templates, 4).
+
+        Whether it is in another place of the template, too, is not asked.
+        """
+        earned = np.zeros(self.members.shape, dtype=np.int64)
+        for at in self.places:
+            if len(at.template):
+                gain = (at.worth - cost[at.candidates]).max(axis=1)
+                earned[at.template, at.place] = gain[at.period]
+        return earned
+
+    def fair_costs(self, price: Ints, own: Ints) -> Ints:
+        """Return the least costs at which no class earns more than a place asks for.
+
+        Parameters
+        ----------
+        price : int64 (templates, 4)
+            What each place asks for.
+        own : int64 (classes,)
+            What each class earns elsewhere: the least cost there is.
+        """
+        cost = own.copy()
+        for at in self.places:
+            if not len(at.template):
+                continue
+            least = np.full(len(at.worth), np.iinfo(np.int64).max)
+            np.minimum.at(least, at.period, price[at.template, at.place])
+            np.maximum.at(cost, at.candidates, (at.worth - least[:, None]).max(axis=0))
+        return cost
