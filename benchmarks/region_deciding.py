@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from benchmarks.region_hosts import Hosts, Need, Placed
-from placewright.formulations.wan.compile import Bools, Ints, Wan
+from placewright.formulations.common.wan.arrays import Bools, Ints, Wan
 from placewright.instances.job import Job
 
 __all__ = ["Deciding", "Holding", "Site", "prepared"]

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from placewright import Round
-from placewright.formulations.wan.compile import NONE, Wan
+from placewright.formulations.common.wan.arrays import NONE, Wan
 from placewright.instances.arrays import build_cluster, build_state
 from placewright.instances.documents import WHOLE_GPU
 from placewright.instances.job import Job

@@ -10,7 +10,7 @@ from benchmarks.region_deciding import Deciding, Holding, prepared
 from benchmarks.region_hosts import need_of
 from benchmarks.region_rules import Rule
 from placewright import Plan, Round
-from placewright.formulations.wan.compile import NONE, compile_wan
+from placewright.formulations.common.wan.arrays import NONE, compile_wan
 from placewright.instances.geo_section import Reader, ReadsSection, RemoteRead
 from placewright.instances.plan import Decision, Task
 

@@ -6,11 +6,11 @@ import numpy as np
 
 from benchmarks.replica_rules import Planner, at_home
 from placewright import Plan, Round
+from placewright.formulations.common.wan.arrays import NONE, compile_wan
+from placewright.formulations.common.wan.scheduler import schedule
 from placewright.formulations.replicas.problem.compile import problem_of
 from placewright.formulations.replicas.problem.problem import Layout
 from placewright.formulations.session import DataPlan
-from placewright.formulations.wan.compile import NONE, compile_wan
-from placewright.formulations.wan.transfers import schedule
 from placewright.instances.plan import Decision
 from placewright.rounds.data import flow_section, replica_section
 

@@ -26,8 +26,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from placewright.formulations.common.wan.arrays import NONE, Bools, Ints
 from placewright.formulations.replicas.problem.problem import Layout, Problem
-from placewright.formulations.wan.compile import NONE, Bools, Ints
 
 __all__ = ["RULES", "Climber", "Planner", "at_home", "climb", "leave", "stay"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from placewright.formulations.common.wan.arrays import Wan
 from placewright.formulations.session import DataPlan
-from placewright.formulations.wan.compile import Wan
 
 
 def replica_section(wan: Wan, data: DataPlan) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from placewright.formulations.common.wan.arrays import Bools
 from placewright.formulations.replicas.bounds.minimum_remote_reads import only_ways
 from placewright.formulations.replicas.bounds.prove import bounds, places_of, relaxed_replicas
 from placewright.formulations.replicas.heuristics.drop_replicas import balanced
@@ -19,14 +20,13 @@ from placewright.formulations.replicas.heuristics.home_exchange import evened
 from placewright.formulations.replicas.heuristics.lns import Neighbours
 from placewright.formulations.replicas.heuristics.relax_and_fix import guide
 from placewright.formulations.replicas.heuristics.transfer_repair import carry, too_large
-from placewright.formulations.replicas.machine_code import MACHINE_CODE
 from placewright.formulations.replicas.models.integer_program import MOST_COPIES
 from placewright.formulations.replicas.models.lexicographic import exact, is_small
 from placewright.formulations.replicas.problem.problem import DATA, Problem
 from placewright.formulations.replicas.solution import Draft
 from placewright.formulations.session import Bound, Candidate, Session
-from placewright.formulations.wan.compile import Bools
 from placewright.solver.arrays import Floats
+from placewright.solver.machine_code import MACHINE_CODE
 
 if TYPE_CHECKING:
     from placewright.formulations.replicas.bounds.replica_tree import Places

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from placewright.formulations.common.wan.arrays import NONE, Bools, Ints
 from placewright.formulations.replicas.problem.objective import overload_of
 from placewright.formulations.replicas.problem.problem import HOMELESS, Layout, Problem
-from placewright.formulations.wan.compile import NONE, Bools, Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -38,11 +38,11 @@ def flow_replay(helper: Helper) -> ModuleType:
 @pytest.fixture(scope="session")
 def machine_code() -> None:
     """Make the machine code that annealing needs; whoever has this need not wait for it."""
-    from placewright.formulations.replicas import descent
     from placewright.formulations.replicas.heuristics import annealing_kernel
+    from placewright.solver import batched_pdhg
 
     annealing_kernel.prepare()
-    descent.prepare()
+    batched_pdhg.prepare()
 
 
 @pytest.fixture(scope="session")

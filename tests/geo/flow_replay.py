@@ -8,8 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from placewright.formulations.wan.compile import Wan, compile_wan
-from placewright.formulations.wan.transfers import Transfers
+from placewright.formulations.common.wan.arrays import Wan, compile_wan
+from placewright.formulations.common.wan.scheduler import Transfers
 from placewright.instances.round import Round
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from placewright.formulations.common.wan.arrays import Ints
 from placewright.formulations.replicas.heuristics import annealing, annealing_kernel
 from placewright.formulations.replicas.heuristics.annealing import (
     FULL,
@@ -24,7 +25,6 @@ from placewright.formulations.replicas.problem.objective import overload_of
 from placewright.formulations.replicas.problem.problem import Problem
 from placewright.formulations.replicas.solution import Draft
 from placewright.formulations.session import Session
-from placewright.formulations.wan.compile import Ints
 from placewright.instances.geo_generator import generate
 from placewright.solver import InProcess
 

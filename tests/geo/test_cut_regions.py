@@ -7,11 +7,11 @@ from dataclasses import fields, is_dataclass
 import numpy as np
 import pytest
 
+from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem as Gangs
 from placewright.formulations.geo.heuristics.subproblem import Regions, Settled
 from placewright.formulations.geo.problem.compile import Problem, compile_geo
-from placewright.formulations.wan.compile import NONE
 from placewright.instances.geo import Geo
 from placewright.instances.geo_generator import generate
 from placewright.instances.job import AntiAffinity

@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from placewright.formulations.common.wan.arrays import Ints
 from placewright.formulations.geo.bounds.lagrangian import most_value, price
 from placewright.formulations.geo.models.lexicographic_weights import Scale
 from placewright.formulations.geo.models.monolithic import United
@@ -18,7 +19,6 @@ from placewright.formulations.replicas.heuristics.greedy import greedy
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.objective import values
 from placewright.formulations.session import Bound, outward, proven_whole
-from placewright.formulations.wan.compile import Ints
 from placewright.instances.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round

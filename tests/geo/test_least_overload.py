@@ -11,13 +11,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from placewright.formulations.common.wan.arrays import Ints
 from placewright.formulations.replicas.heuristics.greedy import greedy
 from placewright.formulations.replicas.heuristics.lns import Neighbours
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.objective import overload_of
 from placewright.formulations.replicas.problem.overload_curve import least_overload, pieces
 from placewright.formulations.session import Session
-from placewright.formulations.wan.compile import Ints
 from placewright.instances.round import Round
 from placewright.rounds import solve_round
 from placewright.solver import InProcess

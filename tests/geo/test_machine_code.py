@@ -15,13 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placewright.formulations.replicas import compiled, descent, machine_code, run
+from placewright.formulations.replicas import run
 from placewright.formulations.replicas.bounds import target
-from placewright.formulations.replicas.descent import Descent
 from placewright.formulations.replicas.heuristics import annealing_kernel
 from placewright.formulations.replicas.heuristics.annealing import Annealing
 from placewright.formulations.replicas.heuristics.greedy import greedy
-from placewright.formulations.replicas.machine_code import MachineCode
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.session import Session
 from placewright.instances.geo_generator import generate
@@ -29,7 +27,9 @@ from placewright.instances.plan import Certificate, Plan
 from placewright.instances.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
-from placewright.solver import InProcess, Model
+from placewright.solver import InProcess, Model, batched_pdhg, compiled, machine_code
+from placewright.solver.batched_pdhg import Descent
+from placewright.solver.machine_code import MachineCode
 
 NEVER = "import time; time.sleep(600)"
 """What a process does that makes machine code for longer than any test takes."""
@@ -158,7 +158,7 @@ def test_it_is_given_up_where_no_process_can_be_started(monkeypatch: pytest.Monk
 
 SCRIPT = """
 import sys, time
-from placewright.formulations.replicas.machine_code import MACHINE_CODE
+from placewright.solver.machine_code import MACHINE_CODE
 from placewright.formulations.session import Session
 assert not MACHINE_CODE.available(Session(None, time.monotonic() + 60))
 print(MACHINE_CODE._maker.pid, flush=True)
@@ -223,7 +223,12 @@ def test_all_that_is_called_is_there_then(drawn: Round) -> None:
         descents = Descent(arrays)
         start = descents.start(np.zeros(2), np.zeros(1))
         descents.run([{}], [start], 50, np.inf)
-    for function in (annealing_kernel.sweep, annealing_kernel.put, descent.step, descent.value):
+    for function in (
+        annealing_kernel.sweep,
+        annealing_kernel.put,
+        batched_pdhg.step,
+        batched_pdhg.value,
+    ):
         assert len(function.signatures) == 1  # type: ignore[attr-defined]
 
 

@@ -15,7 +15,6 @@ from placewright.formulations.replicas.bounds import target
 from placewright.formulations.replicas.bounds.branch_and_bound import Relaxed, relaxed
 from placewright.formulations.replicas.bounds.minimum_remote_reads import among
 from placewright.formulations.replicas.bounds.replica_tree import Places
-from placewright.formulations.replicas.descent import WIDTH, Descent
 from placewright.formulations.replicas.models.relaxation import Program, program_of
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.job_classes import pool_of
@@ -25,6 +24,7 @@ from placewright.formulations.session import Session
 from placewright.instances.geo_generator import generate
 from placewright.instances.round import Round
 from placewright.solver import Arrays, InProcess
+from placewright.solver.batched_pdhg import WIDTH, Descent
 
 TERMS = ("overload", "remote_reads", "copies", "imbalance", "hottest")
 ROUNDS = int(os.environ.get("PLACEWRIGHT_BOUNDED_ROUNDS", "40"))

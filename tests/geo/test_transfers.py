@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from placewright.formulations.common.wan.arrays import Wan
+from placewright.formulations.common.wan.reachability import reachable
+from placewright.formulations.common.wan.scheduler import Transfers, schedule
 from placewright.formulations.session import DataPlan
-from placewright.formulations.wan.compile import Wan
-from placewright.formulations.wan.reach import reachable
-from placewright.formulations.wan.transfers import Transfers, schedule
 from placewright.instances.plan import Plan
 from placewright.instances.verify import verify
 from placewright.rounds.data import flow_section, replica_section

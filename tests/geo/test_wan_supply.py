@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placewright.formulations.wan.compile import compile_wan
+from placewright.formulations.common.wan.arrays import compile_wan
 from placewright.instances.round import Round
 from placewright.instances.verify.data_facts import read_geo
 from placewright.instances.verify.facts import read_cluster

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import permutations
 
-from placewright.formulations.wan.compile import Wan
+from placewright.formulations.common.wan.arrays import Wan
 
 Replica = tuple[int, int]
 

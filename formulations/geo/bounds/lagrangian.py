@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.common.wan.arrays import NONE, Ints
 from placewright.formulations.geo.problem.class_arrays import Kinds
 from placewright.formulations.session import outward
-from placewright.formulations.wan.compile import NONE, Ints
 
 Floats = NDArray[np.float64]
 

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from placewright.formulations.common.wan.arrays import NONE, Bools, Ints
 from placewright.formulations.geo.problem.compile import Problem
-from placewright.formulations.wan.compile import NONE, Bools, Ints
 
 Domain = tuple[str, int]
 """A label and a domain of its level."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placewright.formulations.common.wan.arrays import NONE, Ints
 from placewright.formulations.geo.bounds.lagrangian import most_value, price
 from placewright.formulations.geo.heuristics.core_mip import whole_point
 from placewright.formulations.geo.heuristics.deal_jobs import whole_jobs
@@ -17,7 +18,6 @@ from placewright.formulations.geo.models.assignment_lp import (
 )
 from placewright.formulations.geo.problem.class_arrays import Kinds
 from placewright.formulations.session import HOLD_SLACK, Session
-from placewright.formulations.wan.compile import NONE, Ints
 
 COST_SHARE = 0.5
 """Of the least worth of a job, what the dearest region costs more than none: value comes first."""

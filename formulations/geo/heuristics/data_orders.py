@@ -13,11 +13,11 @@ from functools import cached_property
 
 import numpy as np
 
+from placewright.formulations.common.wan.arrays import NONE, Bools, Ints
+from placewright.formulations.common.wan.reachability import reachable
+from placewright.formulations.common.wan.scheduler import Transfers, schedule
 from placewright.formulations.geo.problem.compile import Problem
 from placewright.formulations.session import Candidate, DataPlan, Place
-from placewright.formulations.wan.compile import NONE, Bools, Ints
-from placewright.formulations.wan.reach import reachable
-from placewright.formulations.wan.transfers import Transfers, schedule
 
 NEVER = 2**62
 """When data arrives that never does."""

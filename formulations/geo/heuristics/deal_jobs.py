@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from placewright.formulations.common.wan.arrays import NONE, Ints
 from placewright.formulations.geo.heuristics.residual import Room
 from placewright.formulations.geo.models.assignment_lp import Clusters, Floats, Program
-from placewright.formulations.wan.compile import NONE, Ints
 from placewright.instances.job import Job
 
 ROUNDING = 1e-6

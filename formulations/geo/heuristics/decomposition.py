@@ -19,6 +19,7 @@ from typing import Protocol
 
 import numpy as np
 
+from placewright.formulations.common.wan.arrays import NONE, Ints
 from placewright.formulations.gang.problem.quotas import held_by
 from placewright.formulations.geo.heuristics.anti_affinity import Labels
 from placewright.formulations.geo.heuristics.assign import Chosen, bound_cost, bound_whole, choose
@@ -32,7 +33,6 @@ from placewright.formulations.geo.problem.compile import Problem
 from placewright.formulations.geo.problem.job_classes import kinds_of
 from placewright.formulations.geo.problem.running_jobs import Lying
 from placewright.formulations.session import Bound, Candidate, Session, near
-from placewright.formulations.wan.compile import NONE, Ints
 
 PASSES = 3
 """How often jobs that found no room are offered to other regions."""

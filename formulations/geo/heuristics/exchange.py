@@ -14,10 +14,10 @@ from itertools import combinations
 
 import numpy as np
 
+from placewright.formulations.common.wan.arrays import NONE, Bools, Ints
 from placewright.formulations.gang.problem.problem import Problem as Gangs
 from placewright.formulations.geo.problem.compile import Problem
 from placewright.formulations.session import Candidate
-from placewright.formulations.wan.compile import NONE, Bools, Ints
 
 ROUNDS = 5
 """How often all pairs of regions are gone through."""

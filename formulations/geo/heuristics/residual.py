@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
+from placewright.formulations.common.wan.arrays import Ints
 from placewright.formulations.geo.problem.class_arrays import Kinds
-from placewright.formulations.wan.compile import Ints
 
 
 class Room:

@@ -9,13 +9,13 @@ from functools import cached_property
 
 import numpy as np
 
+from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem as Gangs
 from placewright.formulations.gang.problem.subproblem import cut
 from placewright.formulations.geo.models.monolithic import PLACES
 from placewright.formulations.geo.problem.compile import Problem
 from placewright.formulations.session import Candidate, Place, Slots
-from placewright.formulations.wan.compile import NONE
 from placewright.instances.cluster import ClusterDocument, DomainEntry, HostEntry
 from placewright.instances.cluster_references import HOST_LEVEL
 from placewright.instances.geo import Geo

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.common.wan.arrays import NONE, Bools, Ints
 from placewright.formulations.geo.problem.class_arrays import Kinds
-from placewright.formulations.wan.compile import NONE, Bools, Ints
 from placewright.solver import Model
 
 Floats = NDArray[np.float64]

@@ -18,12 +18,12 @@ from collections.abc import Collection, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.common.wan.arrays import NONE, Bools, Ints
 from placewright.formulations.gang.problem.jobs import Choice
 from placewright.formulations.geo.models.preemption_rows import Barring, Holding, Rows
 from placewright.formulations.geo.problem.class_arrays import Kinds
 from placewright.formulations.geo.problem.job_classes import Sorting, together
 from placewright.formulations.geo.problem.running_jobs import Lying
-from placewright.formulations.wan.compile import NONE, Bools, Ints
 from placewright.instances.documents import WHOLE_GPU
 
 MAX_SIZES = 6

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from placewright.formulations.common.wan.arrays import Bools, Ints
 from placewright.formulations.gang.problem.problem import Problem as Gangs
-from placewright.formulations.wan.compile import Bools, Ints
 from placewright.instances.documents import WHOLE_GPU
 
 MAX_LEVELS = 4

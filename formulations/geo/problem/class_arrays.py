@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from placewright.formulations.common.wan.arrays import Bools, Ints
 from placewright.formulations.geo.problem.compile import Problem
-from placewright.formulations.wan.compile import Bools, Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placewright.formulations.common.wan.arrays import NONE, Bools, Ints, Wan, compile_wan
 from placewright.formulations.session import Candidate
-from placewright.formulations.wan.compile import NONE, Bools, Ints, Wan, compile_wan
 from placewright.instances.round import Round
 from placewright.topology import Cluster
 

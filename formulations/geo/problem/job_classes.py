@@ -7,12 +7,12 @@ from itertools import chain
 
 import numpy as np
 
+from placewright.formulations.common.wan.arrays import NONE, Bools, Ints
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Choice, Group
 from placewright.formulations.geo.models.preemption_rows import Asked, Barring, Holding, Rows
 from placewright.formulations.geo.problem.class_arrays import Kinds
 from placewright.formulations.geo.problem.running_jobs import Lying
-from placewright.formulations.wan.compile import NONE, Bools, Ints
 
 MAX_SETS = 24
 """Most sets of GPU models that have rows of their own."""

@@ -12,9 +12,9 @@ from functools import cached_property
 
 import numpy as np
 
+from placewright.formulations.common.wan.arrays import NONE, Bools, Ints
 from placewright.formulations.gang.problem.problem import Problem as Gangs
 from placewright.formulations.geo.problem.compile import Problem
-from placewright.formulations.wan.compile import NONE, Bools, Ints
 
 ALL_PINNED = -(2**62)
 """Below the rank of any job."""

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from placewright.formulations.common.wan.arrays import Bools, Ints
 from placewright.formulations.replicas.problem.job_classes import Pool
 from placewright.formulations.replicas.problem.problem import Problem
-from placewright.formulations.wan.compile import Bools, Ints
 
 
 def unavoidable(pool: Pool) -> int:

@@ -29,6 +29,7 @@ from threading import Event
 
 import numpy as np
 
+from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.replicas.bounds.branch_and_bound import (
     Proven,
     Relaxed,
@@ -36,12 +37,11 @@ from placewright.formulations.replicas.bounds.branch_and_bound import (
     doubt_of,
 )
 from placewright.formulations.replicas.bounds.tree_node import Leaf, Said, descended, growth
-from placewright.formulations.replicas.descent import WIDTH, Descent, Start
 from placewright.formulations.replicas.models.relaxation import Program
 from placewright.formulations.session import Session
-from placewright.formulations.wan.compile import NONE
 from placewright.solver import Arrays
 from placewright.solver.arrays import Floats
+from placewright.solver.batched_pdhg import WIDTH, Descent, Start
 
 THREADS = 2
 """Relaxations are solved by so many threads, `WIDTH` at once in each."""

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from placewright.formulations.common.wan.arrays import Bools
 from placewright.formulations.replicas.bounds.branch_and_bound import (
     Proven,
     Relaxed,
     branched,
     copies_of,
 )
-from placewright.formulations.replicas.machine_code import MACHINE_CODE
 from placewright.formulations.replicas.models.integer_program import MOST_COPIES, Whole
 from placewright.formulations.replicas.models.relaxation import Program
 from placewright.formulations.replicas.problem.job_classes import Pool
 from placewright.formulations.replicas.problem.problem import TOGETHER
 from placewright.formulations.session import Bound, Session, proven_whole
-from placewright.formulations.wan.compile import Bools
 from placewright.solver import Arrays
+from placewright.solver.machine_code import MACHINE_CODE
 
 if TYPE_CHECKING:
     from placewright.formulations.replicas.bounds.replica_tree import Places

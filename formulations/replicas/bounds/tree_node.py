@@ -10,9 +10,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from placewright.formulations.replicas.descent import WIDTH, Descent, Start
 from placewright.formulations.session import proven_whole
 from placewright.solver.arrays import Floats
+from placewright.solver.batched_pdhg import WIDTH, Descent, Start
 
 Said: TypeAlias = Mapping[int, float]
 """Columns of copies, and whether they are made."""

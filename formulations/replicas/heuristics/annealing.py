@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from placewright.formulations.common.wan.arrays import Bools, Ints
 from placewright.formulations.replicas.heuristics.annealing_kernel import NOWHERE, State, put, sweep
 from placewright.formulations.replicas.problem.problem import Problem
 from placewright.formulations.replicas.solution import Draft
 from placewright.formulations.session import Session
-from placewright.formulations.wan.compile import Bools, Ints
 
 LARGE = 0.05
 """Jobs of a workload move one by one where one is more than this part of a usual cell."""

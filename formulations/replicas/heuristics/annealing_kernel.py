@@ -17,9 +17,9 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from placewright.formulations.replicas.compiled import compiled, inlined
-from placewright.formulations.wan.compile import Bools, Ints
+from placewright.formulations.common.wan.arrays import Bools, Ints
 from placewright.solver.arrays import Floats
+from placewright.solver.compiled import compiled, inlined
 
 EXCESS = 4.0
 """Price of a GiB more than storage or links take."""

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from placewright.formulations.common.wan.arrays import Bools, Ints
 from placewright.formulations.replicas.problem.problem import Problem
 from placewright.formulations.replicas.solution import Draft
-from placewright.formulations.wan.compile import Bools, Ints
 
 NEVER = np.iinfo(np.int64).max
 

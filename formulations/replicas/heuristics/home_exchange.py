@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placewright.formulations.common.wan.arrays import NONE, Bools, Ints
 from placewright.formulations.replicas.heuristics.greedy import readable
 from placewright.formulations.replicas.problem.problem import Problem
 from placewright.formulations.replicas.solution import Draft
-from placewright.formulations.wan.compile import NONE, Bools, Ints
 
 WORK = 10_000_000
 """Pairs of jobs, or of jobs and places, that are looked at in all; about, and at most."""

@@ -16,13 +16,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from placewright.formulations.common.wan.arrays import Bools, Ints
 from placewright.formulations.replicas.bounds.minimum_remote_reads import frugal_homes
 from placewright.formulations.replicas.models.mip import Part, PartModel, everything
 from placewright.formulations.replicas.problem.overload_curve import least_of_all, unit_of
 from placewright.formulations.replicas.problem.problem import Problem
 from placewright.formulations.replicas.solution import Draft
 from placewright.formulations.session import HOLD_SLACK, SHARPNESS, Session
-from placewright.formulations.wan.compile import Bools, Ints
 from placewright.solver.arrays import Floats
 
 SECONDS = 8.0

@@ -22,6 +22,7 @@ from itertools import count, takewhile
 
 import numpy as np
 
+from placewright.formulations.common.wan.arrays import Bools
 from placewright.formulations.replicas.bounds.branch_and_bound import (
     Relaxed,
     copies_of,
@@ -35,7 +36,6 @@ from placewright.formulations.replicas.problem.problem import Problem
 from placewright.formulations.replicas.problem.restriction import largest, making_up
 from placewright.formulations.replicas.solution import Draft
 from placewright.formulations.session import Session
-from placewright.formulations.wan.compile import Bools
 from placewright.solver import Arrays
 
 LARGER = 0.96

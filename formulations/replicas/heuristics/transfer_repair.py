@@ -8,13 +8,13 @@ from itertools import count
 
 import numpy as np
 
+from placewright.formulations.common.wan.arrays import NONE, UNLIMITED, Bools, Wan
+from placewright.formulations.common.wan.scheduler import Transfers, never, schedule
 from placewright.formulations.replicas.heuristics.greedy import Placing, housed, usual_order
 from placewright.formulations.replicas.heuristics.home_exchange import evened
 from placewright.formulations.replicas.problem.problem import Layout, Problem
 from placewright.formulations.replicas.solution import Draft
 from placewright.formulations.session import DataPlan, Flow
-from placewright.formulations.wan.compile import NONE, UNLIMITED, Bools, Wan
-from placewright.formulations.wan.transfers import Transfers, never, schedule
 
 ANEW = 6
 """Attempts in which those whose copy is refused may have others made."""

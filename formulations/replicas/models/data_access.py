@@ -19,6 +19,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from placewright.formulations.common.wan.arrays import Bools
 from placewright.formulations.replicas.bounds.branch_and_bound import relaxed_if_any
 from placewright.formulations.replicas.models.relaxation import program_of
 from placewright.formulations.replicas.models.remote_read_rows import least_read, remotely_read
@@ -26,7 +27,6 @@ from placewright.formulations.replicas.problem.job_classes import Pool
 from placewright.formulations.replicas.problem.problem import TOGETHER
 from placewright.formulations.replicas.problem.restriction import largest, making_up
 from placewright.formulations.session import Session
-from placewright.formulations.wan.compile import Bools
 
 TIGHT = 0.75
 """Part of what a region can store from which on that may matter."""

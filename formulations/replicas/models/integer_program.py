@@ -18,10 +18,10 @@ from typing import Self
 
 import numpy as np
 
+from placewright.formulations.common.wan.arrays import Bools, Ints
 from placewright.formulations.replicas.bounds.branch_and_bound import Relaxed
 from placewright.formulations.replicas.models.relaxation import Program, program_of
 from placewright.formulations.replicas.problem.job_classes import Pool
-from placewright.formulations.wan.compile import Bools, Ints
 from placewright.solver import Arrays
 from placewright.solver.arrays import Floats
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from placewright.formulations.common.wan.arrays import Bools
 from placewright.formulations.replicas.models.mip import PartModel, everything
 from placewright.formulations.replicas.problem.problem import DATA, Problem
 from placewright.formulations.replicas.solution import Draft
 from placewright.formulations.session import HOLD_SLACK, Bound, Session, proven_whole
-from placewright.formulations.wan.compile import Bools
 from placewright.solver import Arrays, Status
 
 MOST_COLUMNS = 600

@@ -32,11 +32,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placewright.formulations.common.wan.arrays import UNLIMITED, Bools, Ints
 from placewright.formulations.replicas.models.capacity_rows import add_hottest, add_load
 from placewright.formulations.replicas.models.remote_read_rows import FINE, Data, add_afar, data_of
 from placewright.formulations.replicas.problem.job_classes import Pool
 from placewright.formulations.replicas.problem.problem import TOGETHER
-from placewright.formulations.wan.compile import UNLIMITED, Bools, Ints
 from placewright.solver import Arrays, Model
 from placewright.solver.arrays import Floats
 

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placewright.formulations.common.wan.arrays import Bools, Ints
 from placewright.formulations.replicas.problem.job_classes import Pool
 from placewright.formulations.replicas.problem.problem import TOGETHER
-from placewright.formulations.wan.compile import Bools, Ints
 from placewright.solver import Model
 from placewright.solver.arrays import Floats
 

@@ -6,9 +6,9 @@ from collections import defaultdict
 
 import numpy as np
 
+from placewright.formulations.common.wan.arrays import Bools, Ints, Wan, compile_wan
+from placewright.formulations.common.wan.reachability import within_reach
 from placewright.formulations.replicas.problem.problem import Problem, dense
-from placewright.formulations.wan.compile import Bools, Ints, Wan, compile_wan
-from placewright.formulations.wan.reach import within_reach
 from placewright.instances.round import Round
 
 FEW = 40

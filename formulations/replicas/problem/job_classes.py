@@ -12,9 +12,9 @@ from typing import Self
 
 import numpy as np
 
+from placewright.formulations.common.wan.arrays import UNLIMITED, Bools, Ints, Wan
+from placewright.formulations.common.wan.reachability import within_reach
 from placewright.formulations.replicas.problem.problem import HOMELESS
-from placewright.formulations.wan.compile import UNLIMITED, Bools, Ints, Wan
-from placewright.formulations.wan.reach import within_reach
 
 
 @dataclass(frozen=True, slots=True, eq=False)

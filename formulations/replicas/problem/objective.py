@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from placewright.formulations.common.wan.arrays import NONE, UNLIMITED, Ints, Wan
 from placewright.formulations.replicas.problem.problem import HOMELESS, Layout
-from placewright.formulations.wan.compile import NONE, UNLIMITED, Ints, Wan
 from placewright.instances.documents import WHOLE_GPU
 
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placewright.formulations.common.wan.arrays import Bools, Ints
 from placewright.formulations.replicas.problem.problem import HOMELESS
-from placewright.formulations.wan.compile import Bools, Ints
 
 
 class Least(NamedTuple):

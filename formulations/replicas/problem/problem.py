@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placewright.formulations.wan.compile import Bools, Ints, Wan
+from placewright.formulations.common.wan.arrays import Bools, Ints, Wan
 
 DATA = ("remote_reads", "copies")
 """Terms of what data costs, which matter one after the other."""

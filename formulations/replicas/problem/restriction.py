@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from placewright.formulations.common.wan.arrays import Bools, Ints
 from placewright.formulations.replicas.problem.job_classes import Pool, steps
 from placewright.formulations.replicas.problem.problem import dense
-from placewright.formulations.wan.compile import Bools, Ints
 
 
 def largest_first(pool: Pool) -> Ints:

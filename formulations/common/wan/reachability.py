@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from placewright.formulations.wan.compile import Bools, Wan
+from placewright.formulations.common.wan.arrays import Bools, Wan
 
 
 def reachable(wan: Wan, dataset: int) -> Bools:

@@ -91,7 +91,7 @@ atexit.register(MACHINE_CODE.end)
 def _is_loaded() -> bool:
     """Load what is kept; say whether that is all there is. It loads a compiler, too."""
     try:
-        from placewright.formulations.replicas.compiled import only_kept
+        from placewright.solver.compiled import only_kept
 
         with only_kept():
             _call_all()
@@ -103,11 +103,11 @@ def _is_loaded() -> bool:
 
 def _call_all() -> None:
     """Call every compiled function that Python calls, so that its machine code is there."""
-    from placewright.formulations.replicas import descent
     from placewright.formulations.replicas.heuristics import annealing_kernel
+    from placewright.solver import batched_pdhg
 
     annealing_kernel.prepare()
-    descent.prepare()
+    batched_pdhg.prepare()
 
 
 def _maker() -> subprocess.Popen[bytes]:
@@ -118,7 +118,7 @@ def _maker() -> subprocess.Popen[bytes]:
     ImportError, OSError
         If there is no compiler, or no process can be started.
     """
-    from placewright.formulations.replicas.compiled import own_folder
+    from placewright.solver.compiled import own_folder
 
     folder = own_folder()
     # The process imports exactly what this one would, and nothing from its own folder (-P).

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.wan.compile import Ints
+from placewright.formulations.common.wan.arrays import Ints
 from placewright.solver import Arrays
 from placewright.solver.arrays import Floats
 

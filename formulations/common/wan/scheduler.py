@@ -14,10 +14,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from placewright.formulations.session import Flow
-from placewright.formulations.wan.compile import UNLIMITED, Bools, Wan
-from placewright.formulations.wan.routing import Floats, Part, Roads, route
-from placewright.formulations.wan.timing import (
+from placewright.formulations.common.wan.arrays import UNLIMITED, Bools, Wan
+from placewright.formulations.common.wan.min_cost_flow import Floats, Part, Roads, route
+from placewright.formulations.common.wan.timetable import (
     Replica,
     Timetable,
     crowded_links,
@@ -26,6 +25,7 @@ from placewright.formulations.wan.timing import (
     room_left,
     spare_room,
 )
+from placewright.formulations.session import Flow
 
 _ATTEMPTS = 6
 _COMPETED = 0.75

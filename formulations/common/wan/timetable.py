@@ -15,10 +15,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from placewright.formulations.session import Flow
-from placewright.formulations.wan.compile import Ints, Wan
-from placewright.formulations.wan.routing import Part
-from placewright.formulations.wan.steps import (
+from placewright.formulations.common.wan.arrays import Ints, Wan
+from placewright.formulations.common.wan.min_cost_flow import Part
+from placewright.formulations.common.wan.step_function import (
     MEGABITS,
     Steps,
     earliest,
@@ -26,6 +25,7 @@ from placewright.formulations.wan.steps import (
     pass_through,
     pieces,
 )
+from placewright.formulations.session import Flow
 
 Replica = tuple[int, int]
 """Dataset and region."""

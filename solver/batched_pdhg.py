@@ -23,10 +23,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placewright.formulations.replicas.compiled import compiled
-from placewright.formulations.replicas.scaled import Lean, Scaled, Singles, Sparse
 from placewright.solver import Arrays
 from placewright.solver.arrays import Floats
+from placewright.solver.compiled import compiled
+from placewright.solver.lp_presolve import Lean, Scaled, Singles, Sparse
 
 WIDTH = 8
 """Relaxations at once: as many numbers as a processor multiplies at once."""

@@ -14,8 +14,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.wan.compile import Bools, Ints
-from placewright.formulations.wan.steps import MEGABITS
+from placewright.formulations.common.wan.arrays import Bools, Ints
+from placewright.formulations.common.wan.step_function import MEGABITS
 
 Floats = NDArray[np.float64]
 

@@ -1,0 +1,1 @@
+"""Regions, links and data as arrays, and the schedule of transfers."""
