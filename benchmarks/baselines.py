@@ -23,7 +23,7 @@ from placewright.formulations.gang.models.host.terms import add_terms
 from placewright.formulations.gang.placement.assignment import candidate
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
-from placewright.instances.plan import Certificate
+from placewright.instances.documents.plan import Certificate
 from placewright.rounds.decisions import Unmoved, decide
 from placewright.rounds.moves import order_of_moves
 from placewright.solver import Limits, Status, Worker

@@ -19,7 +19,7 @@ from benchmarks.measure import measured
 from benchmarks.report import OURS, SKIPPED, Row
 from placewright import Round
 from placewright.instances.converters import read_itp
-from placewright.instances.geo_generator import MixName, PolicyName, generate
+from placewright.instances.generators.geo import MixName, PolicyName, generate
 
 __all__ = ["Case", "cases", "run"]
 

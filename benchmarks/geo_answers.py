@@ -17,7 +17,7 @@ from benchmarks.geo_figures import BOTH, LATER, TITLES, at_least, cpu_seconds, f
 from benchmarks.report import ERROR, OURS, Row
 from placewright import Plan, Round, solve_round
 from placewright.formulations.gang.problem.terms import SENSE
-from placewright.instances.plan import PLUS
+from placewright.instances.documents.plan import PLUS
 
 __all__ = ["answers", "placed", "placewright", "ruled"]
 

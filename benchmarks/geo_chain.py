@@ -14,8 +14,8 @@ from benchmarks import replica_plans, replica_rules
 from benchmarks.baselines import Answer, of_certificate
 from benchmarks.geo_figures import BOTH, TITLES, at_least, cpu_seconds, figures_of, proven_of
 from placewright import Plan, Round, solve_round
-from placewright.instances.geo_generator.facts import facts_of
-from placewright.instances.policy import Policy
+from placewright.instances.documents.policy import Policy
+from placewright.instances.generators.geo.facts import facts_of
 from placewright.rounds.data_orders import arrived, moved
 
 __all__ = ["after", "as_it_lies", "both_paths"]

@@ -9,7 +9,7 @@ import time
 from benchmarks.baselines import InvalidPlanError
 from placewright import Plan, Round, verify
 from placewright.formulations.common.wan.arrays import compile_wan
-from placewright.instances.plan import Certificate, DecisionKind, Reason
+from placewright.instances.documents.plan import Certificate, DecisionKind, Reason
 
 __all__ = ["BOTH", "LATER", "TITLES", "at_least", "cpu_seconds", "figures_of", "proven_of"]
 

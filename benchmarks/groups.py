@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from placewright import Plan, Round
 from placewright.formulations.interleaving.problem.period import best_offsets, contended
-from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.plan import Decision, DecisionKind, Reason, Task
-from placewright.instances.ranges import expand
-from placewright.instances.sharing import Sharing
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.documents.plan import Decision, DecisionKind, Reason, Task
+from placewright.instances.documents.sharing import Sharing
 
 __all__ = ["Group", "Measures", "Queue", "measure", "place", "plan_of"]
 

@@ -27,7 +27,7 @@ from benchmarks.tuning_rounds import Tuning
 from benchmarks.tuning_rounds import cases as tuning_cases
 from placewright import Plan, Round, solve_round, verify
 from placewright.instances.converters import convert_muri
-from placewright.instances.policy import Policy
+from placewright.instances.documents.policy import Policy
 
 __all__ = ["Case", "cases", "jittered", "placewright", "run", "shared"]
 

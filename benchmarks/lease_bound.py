@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from placewright.instances.converters.trace_jobs import TraceJob
+from placewright.instances.converters.support.trace_jobs import TraceJob
 
 __all__ = ["value_at_most"]
 

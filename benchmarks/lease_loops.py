@@ -28,9 +28,9 @@ from benchmarks.measure import measured
 from benchmarks.report import OURS, SKIPPED, Row
 from placewright import Plan, Round, verify
 from placewright.formulations.deadline.problem.problem import Ints, Problem
-from placewright.instances.converters.chronus import chronus_jobs, convert_chronus
-from placewright.instances.converters.trace_jobs import TraceJob, overhead_s
-from placewright.instances.job import Job
+from placewright.instances.converters.support.trace_jobs import TraceJob, overhead_s
+from placewright.instances.converters.traces.chronus import chronus_jobs, convert_chronus
+from placewright.instances.documents.job import Job
 from placewright.rounds.lease_loop import Served, decide_leases
 
 __all__ = ["Loop", "counted", "loop_cases", "outcome"]

@@ -36,15 +36,15 @@ import numpy.typing as npt
 from placewright import Round
 from placewright.formulations.deadline.problem.compile import compile_admission
 from placewright.formulations.deadline.problem.problem import Problem
-from placewright.instances.cluster import ClusterDocument, HostEntry
-from placewright.instances.converters.chronus import chronus_jobs
-from placewright.instances.converters.trace_jobs import TraceJob, overhead_s
-from placewright.instances.deadline import Deadline, Due, Pace
-from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.job import Job, Option, TaskGroup
-from placewright.instances.leases import Leases, Outage
-from placewright.instances.policy import Policy
-from placewright.instances.references import check_round
+from placewright.instances.checks.round import check_round
+from placewright.instances.converters.support.trace_jobs import TraceJob, overhead_s
+from placewright.instances.converters.traces.chronus import chronus_jobs
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.documents.cluster import ClusterDocument, HostEntry
+from placewright.instances.documents.deadline import Deadline, Due, Pace
+from placewright.instances.documents.job import Job, Option, TaskGroup
+from placewright.instances.documents.leases import Leases, Outage
+from placewright.instances.documents.policy import Policy
 
 __all__ = [
     "GPUS_PER_HOST",

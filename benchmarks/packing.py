@@ -19,10 +19,10 @@ from benchmarks.packing_rules import RULES, Ledger, play
 from benchmarks.presets import NODES, PODS, TRACE
 from benchmarks.report import ERROR, OURS, SKIPPED, Row
 from placewright import Changes, Engine, Round, solve_round
-from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.job import Job, Option, Running, TaskGroup
-from placewright.instances.plan import DecisionKind, Task
-from placewright.instances.policy import Policy, TaskKind
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.documents.job import Job, Option, Running, TaskGroup
+from placewright.instances.documents.plan import DecisionKind, Task
+from placewright.instances.documents.policy import Policy, TaskKind
 from placewright.rounds.certificate import gap_of
 
 __all__ = ["Case", "bound_of", "cases", "play_rounds", "run"]

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.instances.arrays import build_cluster
-from placewright.instances.cluster import ClusterDocument
 from placewright.instances.converters import convert_openb
-from placewright.instances.converters.table import read_table
-from placewright.instances.documents import MAX_AMOUNT, MAX_GPU, WHOLE_GPU
+from placewright.instances.converters.support.csv_table import read_table
+from placewright.instances.derived.arrays import build_cluster
+from placewright.instances.documents.base import MAX_AMOUNT, MAX_GPU, WHOLE_GPU
+from placewright.instances.documents.cluster import ClusterDocument
 
 __all__ = ["ARRIVED", "Arrivals", "Kind", "Pods", "arrivals", "read_pods"]
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.packing_pods import Arrivals, Pods
-from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.documents.base import WHOLE_GPU
 
 __all__ = ["RULES", "Ledger", "Place", "Rule", "play"]
 

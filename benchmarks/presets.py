@@ -20,12 +20,12 @@ from benchmarks.compare import compared
 from benchmarks.measure import REPEATS, measured
 from benchmarks.report import OURS, SKIPPED, Row
 from placewright import Round, solve_round
-from placewright.instances import presets
+from placewright.instances.checks.round import check_round
 from placewright.instances.converters import convert_openb
-from placewright.instances.job import Job, Option, TaskGroup
-from placewright.instances.plan import DecisionKind
-from placewright.instances.ranges import expand
-from placewright.instances.references import check_round
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.job import Job, Option, TaskGroup
+from placewright.instances.documents.plan import DecisionKind
+from placewright.instances.presets import presets
 
 __all__ = ["PRESETS", "Case", "cases", "decide", "run"]
 

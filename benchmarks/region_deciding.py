@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.region_hosts import Hosts, Need, Placed
 from placewright.formulations.common.wan.arrays import Bools, Ints, Wan
-from placewright.instances.job import Job
+from placewright.instances.documents.job import Job
 
 __all__ = ["Deciding", "Holding", "Site", "prepared"]
 

@@ -14,10 +14,10 @@ import numpy as np
 
 from placewright import Round
 from placewright.formulations.common.wan.arrays import NONE, Wan
-from placewright.instances.arrays import build_cluster, build_state
-from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.job import Job
-from placewright.instances.ranges import expand
+from placewright.instances.derived.arrays import build_cluster, build_state
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.documents.job import Job
 from placewright.topology import Cluster
 
 __all__ = ["Hosts", "Need", "Placed", "need_of"]

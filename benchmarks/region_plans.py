@@ -11,8 +11,8 @@ from benchmarks.region_hosts import need_of
 from benchmarks.region_rules import Rule
 from placewright import Plan, Round
 from placewright.formulations.common.wan.arrays import NONE, compile_wan
-from placewright.instances.geo_section import Reader, ReadsSection, RemoteRead
-from placewright.instances.plan import Decision, Task
+from placewright.instances.documents.plan import Decision, Task
+from placewright.instances.documents.plan_data import Reader, ReadsSection, RemoteRead
 
 __all__ = ["plan_of"]
 

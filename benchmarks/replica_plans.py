@@ -11,7 +11,7 @@ from placewright.formulations.common.wan.scheduler import schedule
 from placewright.formulations.replicas.problem.compile import problem_of
 from placewright.formulations.replicas.problem.problem import Layout
 from placewright.formulations.session import DataPlan
-from placewright.instances.plan import Decision
+from placewright.instances.documents.plan import Decision
 from placewright.rounds.data import flow_section, replica_section
 
 __all__ = ["plan_of"]

@@ -18,8 +18,8 @@ from benchmarks.compare import Runs, compared
 from benchmarks.measure import REPEATS, Measured, RunError, command
 from benchmarks.plots import over_size
 from benchmarks.report import ERROR, OURS, Row
-from placewright.instances.mixes import MixName
-from placewright.instances.plan import Certificate
+from placewright.instances.documents.plan import Certificate
+from placewright.instances.generators.mixes import MixName
 
 __all__ = ["Case", "cases", "draw", "run"]
 

@@ -19,13 +19,13 @@ from benchmarks.measure import REPEATS, measured
 from benchmarks.report import OURS, SKIPPED, Row
 from benchmarks.speeds import FILES, HOSTS, Application, applications
 from placewright import Round, solve_round
-from placewright.instances.cluster import ClusterDocument, HostEntry
-from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.job import Job, Option, TaskGroup
-from placewright.instances.menus.sia import sizes
-from placewright.instances.policy import Policy
-from placewright.instances.ranges import expand
-from placewright.instances.references import check_round
+from placewright.instances.checks.round import check_round
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.documents.cluster import ClusterDocument, HostEntry
+from placewright.instances.documents.job import Job, Option, TaskGroup
+from placewright.instances.documents.policy import Policy
+from placewright.instances.speed_models.sia import sizes
 from placewright.solver import Limits, Model, Status, Worker
 
 __all__ = ["METHODS", "Case", "cases", "literal", "placewright", "program", "run", "shapes_round"]

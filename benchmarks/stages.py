@@ -20,7 +20,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 STAGES: Mapping[str, tuple[str, ...]] = {
-    "reading": ("placewright.instances.files:load_round",),
+    "reading": ("placewright.instances.io.files:load_round",),
     "building": (
         "placewright.formulations.gang.problem.compile:compile_round",
         "placewright.formulations.gang.models.aggregate.model:build",

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from placewright import Plan, Round
-from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.job import Option
-from placewright.instances.plan import Decision, DecisionKind, Reason, Task
-from placewright.instances.ranges import expand
-from placewright.instances.sensitivity import speed
+from placewright.instances.derived.ranges import expand
+from placewright.instances.derived.sensitivity import speed
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.documents.job import Option
+from placewright.instances.documents.plan import Decision, DecisionKind, Reason, Task
 
 __all__ = ["proportional", "tuned"]
 

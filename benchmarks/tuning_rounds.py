@@ -16,7 +16,7 @@ from benchmarks.report import OURS
 from benchmarks.tuning import proportional, tuned
 from placewright import Plan, Round, solve_round, verify
 from placewright.instances.converters import convert_synergy
-from placewright.instances.policy import Policy
+from placewright.instances.documents.policy import Policy
 
 __all__ = ["PROFILES", "Tuning", "cases"]
 

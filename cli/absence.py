@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.hardware import hardware
-from placewright.instances.ranges import expand
+from placewright.instances.derived.hardware import hardware
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.base import WHOLE_GPU
 
 if TYPE_CHECKING:
-    from placewright.instances.round import Round
+    from placewright.instances.documents.round import Round
 
 Ints = NDArray[np.int64]
 

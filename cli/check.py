@@ -12,8 +12,8 @@ from placewright.cli.streams import STANDARD, note, out
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from placewright.instances.plan import Plan
-    from placewright.instances.round import Round
+    from placewright.instances.documents.plan import Plan
+    from placewright.instances.documents.round import Round
     from placewright.instances.verify import Verification
 
 EXIT_VIOLATIONS = 7
@@ -41,7 +41,7 @@ def verify(
     Example: placewright verify round.yaml plan.json --bound
     """
     check_one_stdin(round_file, plan_file)
-    from placewright.instances.files import load_plan, load_round
+    from placewright.instances.io.files import load_plan, load_round
     from placewright.instances.verify import verify as check
 
     round_, plan = load_round(round_file), load_plan(plan_file)
@@ -69,7 +69,7 @@ def validate(
     Example: placewright validate round.yaml
     """
     from placewright.cli.summary import document_text
-    from placewright.instances.files import load
+    from placewright.instances.io.files import load
 
     document = load(file)
     out().print(f"{file}: valid {document.kind}, {document_text(document)}", soft_wrap=True)
@@ -83,8 +83,8 @@ def check_pair(round_: Round, plan: Plan, round_file: str, plan_file: str) -> No
     InvalidInputError
         If the plan is for another round.
     """
-    from placewright.instances.digest import round_digest
-    from placewright.instances.errors import InvalidInputError
+    from placewright.instances.io.digest import round_digest
+    from placewright.instances.io.errors import InvalidInputError
 
     if plan.round is not None and plan.round != (digest := round_digest(round_)):
         raise InvalidInputError(

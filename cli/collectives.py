@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from placewright.cli.text import NONE, milliseconds, number
 
 if TYPE_CHECKING:
-    from placewright.instances.job import Job
-    from placewright.instances.plan import Plan
+    from placewright.instances.documents.job import Job
+    from placewright.instances.documents.plan import Plan
 
 GBIT = 1000
 Row = tuple[str, str, str, str, str]

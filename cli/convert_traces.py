@@ -39,7 +39,7 @@ def convert_openb(
         raise typer.BadParameter("--all-pending, --at and --running exclude one another; give one")
     check_output(output, nodes, pods)
     from placewright.instances.converters import read_openb
-    from placewright.instances.files import write
+    from placewright.instances.io.files import write
 
     made = read_openb(nodes, pods, running=running, at=at, seed=seed)
     with interrupts.writing(output):

@@ -11,8 +11,8 @@ from placewright.cli.text import NONE, after, count, duration, gpus, number, sev
 
 if TYPE_CHECKING:
     from placewright.cli.promises import Interval
-    from placewright.instances.deadline import Due
-    from placewright.instances.round import Round
+    from placewright.instances.documents.deadline import Due
+    from placewright.instances.documents.round import Round
 
 
 COLUMNS = ("job", "GPUs", "work", "ready", "due", "value", "promised")

@@ -10,8 +10,8 @@ from placewright.cli.text import gpus, number, percent
 from placewright.cli.turns import groups_in
 
 if TYPE_CHECKING:
-    from placewright.instances.job import Job
-    from placewright.instances.plan import Plan
+    from placewright.instances.documents.job import Job
+    from placewright.instances.documents.plan import Plan
 
 Row = tuple[str, str, str, str, str]
 

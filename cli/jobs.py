@@ -9,9 +9,9 @@ from rich.table import Table
 
 from placewright.cli.tabular import MAX_ROWS, print_table, table
 from placewright.cli.text import NONE, count, gpus, number, place
-from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.job import Job, Option, Running, TaskGroup
-from placewright.instances.round import Round
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.documents.job import Job, Option, Running, TaskGroup
+from placewright.instances.documents.round import Round
 
 
 def print_jobs(console: Console, round_: Round) -> None:

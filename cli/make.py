@@ -13,9 +13,9 @@ from placewright.cli.making import Gpus, Output, RegionPolicy, Seed
 from placewright.cli.streams import STANDARD, check_output, note, wrong_argument
 
 if TYPE_CHECKING:
-    from placewright.instances.geo_generator import MixName as RegionMix
-    from placewright.instances.geo_generator import PolicyName
-    from placewright.instances.mixes import MixName
+    from placewright.instances.generators.geo import MixName as RegionMix
+    from placewright.instances.generators.geo import PolicyName
+    from placewright.instances.generators.mixes import MixName
 
 generate = typer.Typer(
     name="generate", help="Make a cluster or a round from a seed.", no_args_is_help=True
@@ -49,9 +49,9 @@ def generate_cluster(gpus: Gpus, seed: Seed = 0, output: Output = STANDARD) -> N
     """
     check_output(output)
     from placewright.cli.summary import document_text
-    from placewright.instances.errors import InvalidInputError
-    from placewright.instances.files import write
-    from placewright.instances.generator import generate_cluster as make_cluster
+    from placewright.instances.generators.gang import generate_cluster as make_cluster
+    from placewright.instances.io.errors import InvalidInputError
+    from placewright.instances.io.files import write
 
     try:
         cluster = make_cluster(gpus, seed=seed)
@@ -103,10 +103,10 @@ def generate_round(
     """
     check_output(output)
     from placewright.cli.summary import document_text
-    from placewright.instances.demand import load_of
-    from placewright.instances.errors import InvalidInputError
-    from placewright.instances.files import write
-    from placewright.instances.generator import generate_round as make_round
+    from placewright.instances.derived.demand import load_of
+    from placewright.instances.generators.gang import generate_round as make_round
+    from placewright.instances.io.errors import InvalidInputError
+    from placewright.instances.io.files import write
 
     chosen = None if mix is None else mix.value
     if policy is not None:
@@ -143,10 +143,10 @@ def _regions(
     wan: str | None,
 ) -> str:
     """Write a round of regions, and return what it is like."""
-    from placewright.instances.converters.wan_files import read_folder
-    from placewright.instances.errors import InvalidInputError
-    from placewright.instances.files import write
-    from placewright.instances.geo_generator import facts_of, generate
+    from placewright.instances.converters.support.wan_files import read_folder
+    from placewright.instances.generators.geo import facts_of, generate
+    from placewright.instances.io.errors import InvalidInputError
+    from placewright.instances.io.files import write
 
     measured = None if wan is None else read_folder(wan)
     try:
@@ -174,6 +174,6 @@ def schema(
 
     Example: placewright schema Plan > plan.schema.json
     """
-    from placewright.instances.schema import json_schema
+    from placewright.instances.io.schema import json_schema
 
     typer.echo(json.dumps(json_schema(kind.value), indent=2))

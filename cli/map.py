@@ -12,7 +12,7 @@ from rich.text import Text
 from placewright.cli.colours import LARGE, RUNNING, job_colour
 from placewright.cli.occupancy import NOBODY, Occupancy, PlacedJob
 from placewright.cli.text import count, count_gpus, short
-from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.documents.base import WHOLE_GPU
 
 MAX_HOSTS = 128
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from placewright.cli.text import place
-from placewright.instances.plan import DecisionKind
+from placewright.instances.documents.plan import DecisionKind
 
 if TYPE_CHECKING:
-    from placewright.instances.job import Job, Running
-    from placewright.instances.plan import Decision, Plan, Task
+    from placewright.instances.documents.job import Job, Running
+    from placewright.instances.documents.plan import Decision, Plan, Task
 
 
 class Move(NamedTuple):

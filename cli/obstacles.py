@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.instances.deadline import Deadline, finish, gain, least_hosts, need
-from placewright.instances.verify.lease_room import Room
-from placewright.instances.verify.lease_work import first_usable
+from placewright.instances.documents.deadline import Deadline, finish, gain, least_hosts, need
+from placewright.instances.verify.rules.deadline.lease_capacity import Room
+from placewright.instances.verify.rules.deadline.lease_work import first_usable
 
 if TYPE_CHECKING:
     from placewright.cli.promises import Interval, Promise
-    from placewright.instances.job import Job
+    from placewright.instances.documents.job import Job
     from placewright.instances.verify.reading import Reading
 
 Ints = NDArray[np.int64]

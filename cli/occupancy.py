@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from placewright.cli.text import count
 from placewright.cli.turns import groups_in
-from placewright.instances.arrays import build_cluster, build_state
-from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.job import Job, Option
-from placewright.instances.plan import Decision, DecisionKind, Plan, Task
-from placewright.instances.ranges import expand
-from placewright.instances.round import Round
+from placewright.instances.derived.arrays import build_cluster, build_state
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.documents.job import Job, Option
+from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Task
+from placewright.instances.documents.round import Round
 from placewright.topology import Cluster
 
 NOBODY = -1

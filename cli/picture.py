@@ -22,8 +22,8 @@ from placewright.cli.region_plan import RegionPlan
 from placewright.cli.text import count, count_gpus, shortened
 from placewright.cli.timeline_picture import add_timelines
 from placewright.cli.turns import Timelines
-from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.streams import write
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.io.streams import write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

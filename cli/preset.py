@@ -11,7 +11,7 @@ from placewright.cli.interrupts import interrupts
 from placewright.cli.streams import STANDARD, check_output, note, wrong_argument
 
 if TYPE_CHECKING:
-    from placewright.instances.round import Round
+    from placewright.instances.documents.round import Round
 
 preset = typer.Typer(
     name="preset",
@@ -38,7 +38,7 @@ def drain(round_file: RoundFile, hosts: Hosts, output: Output = STANDARD) -> Non
 
     Example: placewright preset drain round.yaml --host h3 --host "h[10-12]" -o drain.json
     """
-    from placewright.instances.presets import drain as apply
+    from placewright.instances.presets.presets import drain as apply
 
     made = _make(round_file, output, "--host", lambda round_: apply(round_, hosts))
     _say(made, f"drain of {_vacated(made)}")
@@ -50,7 +50,7 @@ def hot_swap(round_file: RoundFile, hosts: Hosts, output: Output = STANDARD) -> 
 
     Example: placewright preset hot-swap round.yaml --host h3 -o swap.json
     """
-    from placewright.instances.presets import hot_swap as apply
+    from placewright.instances.presets.presets import hot_swap as apply
 
     made = _make(round_file, output, "--host", lambda round_: apply(round_, hosts))
     _say(made, f"hot swap of {_vacated(made)}")
@@ -79,7 +79,7 @@ def defragment(
 
     Example: placewright preset defragment round.yaml --gpu-worth-s 600 -o free.json
     """
-    from placewright.instances.presets import defragment as apply
+    from placewright.instances.presets.presets import defragment as apply
 
     made = _make(round_file, output, "--level", lambda round_: apply(round_, level, gpu_worth_s))
     _say(made, f"defragmentation by {level}, a freed GPU worth {gpu_worth_s:,} GPU-s of disruption")
@@ -97,7 +97,7 @@ def minimal_victims(
 
     Example: placewright preset minimal-victims round.yaml --job pretrain -o victims.json
     """
-    from placewright.instances.presets import minimal_victims as apply
+    from placewright.instances.presets.presets import minimal_victims as apply
 
     made = _make(round_file, output, "--job", lambda round_: apply(round_, job))
     _say(made, f"minimal victims for {job}")
@@ -118,7 +118,7 @@ def return_hosts(
 
     Example: placewright preset return-hosts round.yaml --host "inf[0-7]" --count 3 -o back.json
     """
-    from placewright.instances.loans import return_hosts as apply
+    from placewright.instances.presets.return_hosts import return_hosts as apply
 
     made = _make(round_file, output, "--host", lambda round_: apply(round_, hosts, count))
     _say(made, f"return of {count} of the loaned hosts")
@@ -127,9 +127,9 @@ def return_hosts(
 def _make(round_file: str, output: str, option: str, apply: Callable[[Round], Round]) -> Round:
     """Read a round, apply a preset and write what it makes; what it refuses is `option`'s fault."""
     check_output(output, round_file)
-    from placewright.instances.errors import InvalidInputError
-    from placewright.instances.files import load_round, write
-    from placewright.instances.references import check_round
+    from placewright.instances.checks.round import check_round
+    from placewright.instances.io.errors import InvalidInputError
+    from placewright.instances.io.files import load_round, write
 
     round_ = load_round(round_file)
     try:
@@ -152,6 +152,6 @@ def _say(made: Round, what: str) -> None:
 def _vacated(round_: Round) -> str:
     """Count the hosts that a round vacates."""
     from placewright.cli.text import count
-    from placewright.instances.ranges import expand
+    from placewright.instances.derived.ranges import expand
 
     return count(len({host for name in round_.policy.vacate for host in expand(name)}), "host")

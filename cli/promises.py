@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, NamedTuple
 from pydantic import ValidationError
 
 from placewright.cli.obstacles import Obstacles, deadline_of
-from placewright.instances.lease_section import LeaseSection
-from placewright.instances.verify.leases import with_promises
+from placewright.instances.documents.plan_leases import LeaseSection
 from placewright.instances.verify.reading import Reading, read
+from placewright.instances.verify.rules.deadline.leases import with_promises
 
 if TYPE_CHECKING:
-    from placewright.instances.deadline import Due
-    from placewright.instances.job import Job
-    from placewright.instances.lease_section import Promised
-    from placewright.instances.lease_section import Refused as RefusedEntry
-    from placewright.instances.plan import Plan
-    from placewright.instances.round import Round
+    from placewright.instances.documents.deadline import Due
+    from placewright.instances.documents.job import Job
+    from placewright.instances.documents.plan import Plan
+    from placewright.instances.documents.plan_leases import Promised
+    from placewright.instances.documents.plan_leases import Refused as RefusedEntry
+    from placewright.instances.documents.round import Round
 
 Interval = tuple[int, int]
 """Of leases, half-open."""

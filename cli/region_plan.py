@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from placewright.cli.regions import NOWHERE, Ints, Regions, counted_in, regions_of
 from placewright.cli.replicas import Change, ChangeKind, LinkUse, changes_of, links_used, section_of
-from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.geo_section import ReadsSection, ReplicaSection
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.documents.plan_data import ReadsSection, ReplicaSection
 
 if TYPE_CHECKING:
-    from placewright.instances.geo import Read
-    from placewright.instances.plan import Plan, TermResult
-    from placewright.instances.round import Round
+    from placewright.instances.documents.geo import Read
+    from placewright.instances.documents.plan import Plan, TermResult
+    from placewright.instances.documents.round import Round
 
 Floats = NDArray[np.float64]
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.instances.verify.data_facts import POLICIES, GeoFacts, read_geo
 from placewright.instances.verify.facts import read_cluster
+from placewright.instances.verify.rules.geo.facts import POLICIES, GeoFacts, read_geo
 
 if TYPE_CHECKING:
-    from placewright.instances.geo import WanLink
-    from placewright.instances.job import Job
-    from placewright.instances.round import Round
+    from placewright.instances.documents.geo import WanLink
+    from placewright.instances.documents.job import Job
+    from placewright.instances.documents.round import Round
 
 Ints = NDArray[np.int64]
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from pydantic import ValidationError
 
 from placewright.cli.regions import Regions
-from placewright.instances.documents import Document
-from placewright.instances.geo_section import FlowSection, ReadsSection, ReplicaSection
+from placewright.instances.documents.base import Document
+from placewright.instances.documents.plan_data import FlowSection, ReadsSection, ReplicaSection
 
 if TYPE_CHECKING:
-    from placewright.instances.geo_section import Flow
-    from placewright.instances.plan import Plan
+    from placewright.instances.documents.plan import Plan
+    from placewright.instances.documents.plan_data import Flow
 
 Section = TypeVar("Section", bound=Document)
 

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from placewright.cli.promises import Promises
     from placewright.cli.region_plan import RegionPlan
-    from placewright.instances.cluster import ClusterDocument
-    from placewright.instances.plan import Plan
-    from placewright.instances.round import Round
+    from placewright.instances.documents.cluster import ClusterDocument
+    from placewright.instances.documents.plan import Plan
+    from placewright.instances.documents.round import Round
 
 
 def show(
@@ -54,7 +54,7 @@ def show(
     from placewright.cli.region_plan import region_plan_of
     from placewright.cli.summary import document_text
     from placewright.cli.turns import timelines_of
-    from placewright.instances.round import Round
+    from placewright.instances.documents.round import Round
 
     round_ = document if isinstance(document, Round) else Round(cluster=document)
     occupancy = occupancy_of(round_, plan)
@@ -136,9 +136,9 @@ def _read(
     file: str, plan_file: str | None, round_file: str | None
 ) -> tuple[Round | ClusterDocument, Plan | None]:
     """Read what is to be drawn; a plan comes with its round, checked against it."""
-    from placewright.instances.files import load, load_plan, load_round
-    from placewright.instances.plan import Plan
-    from placewright.instances.round import Round
+    from placewright.instances.documents.plan import Plan
+    from placewright.instances.documents.round import Round
+    from placewright.instances.io.files import load, load_plan, load_round
     from placewright.instances.verify import verify
 
     document = load(file)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from contextlib import ExitStack
 
-    from placewright.instances.plan import Certificate, Plan
-    from placewright.instances.round import Round
+    from placewright.instances.documents.plan import Certificate, Plan
+    from placewright.instances.documents.round import Round
 
 EXIT_BROKEN = 4
 EXIT_GAP_MISSED = 5
@@ -92,9 +92,9 @@ def solve(
     from contextlib import ExitStack
 
     from placewright.cli.progress import progress_of
-    from placewright.instances.errors import InvalidInputError
-    from placewright.instances.files import load_round, write
-    from placewright.instances.policy import headline
+    from placewright.instances.documents.policy import headline
+    from placewright.instances.io.errors import InvalidInputError
+    from placewright.instances.io.files import load_round, write
     from placewright.rounds import solve_round
 
     round_ = load_round(round_file)
@@ -138,7 +138,7 @@ def solve(
 
 def _opened(stack: ExitStack, executor: str | None, round_: Round) -> Executor | None:
     """Open the executor that is asked for, or one that pays, until the stack ends."""
-    from placewright.instances.errors import InvalidInputError
+    from placewright.instances.io.errors import InvalidInputError
     from placewright.rounds.executors import check_use, default_executor, open_executor
 
     where = default_executor(round_) if executor is None else executor

@@ -7,11 +7,11 @@ from placewright.cli.occupancy import Occupancy, occupancy_of
 from placewright.cli.promises import promised_in
 from placewright.cli.replicas import section_of
 from placewright.cli.text import count, gib, gpus
-from placewright.instances.cluster import ClusterDocument
-from placewright.instances.geo_section import ReadsSection, ReplicaSection
-from placewright.instances.plan import DecisionKind, Plan
-from placewright.instances.round import Round
-from placewright.instances.verify.data_facts import POLICIES
+from placewright.instances.documents.cluster import ClusterDocument
+from placewright.instances.documents.plan import DecisionKind, Plan
+from placewright.instances.documents.plan_data import ReadsSection, ReplicaSection
+from placewright.instances.documents.round import Round
+from placewright.instances.verify.rules.geo.facts import POLICIES
 
 OUTCOMES = {
     DecisionKind.START: "started",

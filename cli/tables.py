@@ -21,12 +21,12 @@ from placewright.cli.summary import MOVES, OUTCOMES
 from placewright.cli.tabular import MAX_ROWS, print_rest, print_table, table
 from placewright.cli.tenants import cells_of, shares_of
 from placewright.cli.text import NONE, gpus, number, percent, place, term_text
-from placewright.instances.plan import PLUS, DecisionKind, Reason
+from placewright.instances.documents.plan import PLUS, DecisionKind, Reason
 
 if TYPE_CHECKING:
-    from placewright.instances.job import Job, Option
-    from placewright.instances.plan import Certificate, Decision, Plan, TermResult
-    from placewright.instances.round import Round
+    from placewright.instances.documents.job import Job, Option
+    from placewright.instances.documents.plan import Certificate, Decision, Plan, TermResult
+    from placewright.instances.documents.round import Round
 
 REASONS = {
     Reason.NEVER_FITS: "fits not even the empty, healthy cluster",

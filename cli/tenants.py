@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from placewright.cli.text import NONE, count, percent
 
 if TYPE_CHECKING:
-    from placewright.instances.plan import Plan
+    from placewright.instances.documents.plan import Plan
 
 PER_CLUSTER = 100_000
 """Units of a dominant share that are the whole cluster."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from placewright.instances.plan import PLUS, Task
+from placewright.instances.documents.plan import PLUS, Task
 
 NONE = "-"
 WHOLE_GPU = 1000

@@ -8,7 +8,7 @@ from rich.tree import Tree
 
 from placewright.cli.occupancy import Occupancy
 from placewright.cli.text import count, gpus, short
-from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.documents.base import WHOLE_GPU
 
 MAX_DOMAINS = 64
 

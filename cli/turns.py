@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from placewright.cli.text import place
 
 if TYPE_CHECKING:
-    from placewright.instances.job import Job
-    from placewright.instances.plan import Decision, Plan
-    from placewright.instances.round import Round
-    from placewright.instances.sharing import Sharing
+    from placewright.instances.documents.job import Job
+    from placewright.instances.documents.plan import Decision, Plan
+    from placewright.instances.documents.round import Round
+    from placewright.instances.documents.sharing import Sharing
 
 SPANNING = (2, 1, 1)
 """How many slots each stage may take where the first one spans."""

@@ -14,7 +14,7 @@ from typer import rich_utils
 
 import placewright
 from placewright.cli import check, convert, make, preset, show, solve
-from placewright.instances.errors import printable
+from placewright.instances.io.errors import printable
 
 app = typer.Typer(
     name="placewright",

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.problem.terms import SENSE
 from placewright.formulations.session import Bound
-from placewright.instances.plan import PLUS, TermResult
+from placewright.instances.documents.plan import PLUS, TermResult
 
 CLAIM_SLACK = 1e-6
 """Relative: a solver's claim may be off by its own tolerance. Certified bounds may not."""

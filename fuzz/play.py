@@ -16,9 +16,9 @@ from fuzz.watching import Watched, following, proven
 from placewright.collection import no_collection
 from placewright.formulations.gang.run import run as gang_run
 from placewright.formulations.session import Bound
-from placewright.instances.plan import Certificate, Plan
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.plan import Certificate, Plan
+from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds.settings import Settings
 from placewright.rounds.solve import Memory

@@ -9,9 +9,9 @@ from unittest.mock import patch
 
 from placewright import Changes, Engine, InvalidInputError
 from placewright.formulations.session import Bound, Candidate, Session
-from placewright.instances.job import Job
-from placewright.instances.plan import Plan, TermResult
-from placewright.instances.round import Round
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.plan import Plan, TermResult
+from placewright.instances.documents.round import Round
 from placewright.rounds import audit, engine, prove_bounds
 from placewright.rounds.solve import Solve
 

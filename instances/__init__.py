@@ -10,10 +10,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from placewright.instances.cluster import ClusterDocument
-    from placewright.instances.digest import round_digest
-    from placewright.instances.errors import InvalidInputError
-    from placewright.instances.files import (
+    from placewright.instances.documents.cluster import ClusterDocument
+    from placewright.instances.documents.plan import Plan
+    from placewright.instances.documents.round import Round
+    from placewright.instances.io.digest import round_digest
+    from placewright.instances.io.errors import InvalidInputError
+    from placewright.instances.io.files import (
         load,
         load_cluster,
         load_plan,
@@ -23,10 +25,8 @@ if TYPE_CHECKING:
         parse_round,
         write,
     )
-    from placewright.instances.loans import return_hosts
-    from placewright.instances.plan import Plan
-    from placewright.instances.presets import defragment, drain, hot_swap, minimal_victims
-    from placewright.instances.round import Round
+    from placewright.instances.presets.presets import defragment, drain, hot_swap, minimal_victims
+    from placewright.instances.presets.return_hosts import return_hosts
 
 __all__ = [
     "ClusterDocument",

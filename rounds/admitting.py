@@ -17,10 +17,10 @@ from placewright.formulations.deadline.problem.compile import (
     compile_admission,
 )
 from placewright.formulations.deadline.problem.problem import NONE, Schedule
-from placewright.instances.deadline import Due
-from placewright.instances.errors import InvalidInputError
-from placewright.instances.job import Job
-from placewright.instances.round import Round
+from placewright.instances.documents.deadline import Due
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.round import Round
+from placewright.instances.io.errors import InvalidInputError
 from placewright.rounds.leasing import KIND
 
 __all__ = ["Admitted", "Ledger", "answered", "check_asks"]

@@ -10,8 +10,8 @@ from placewright.formulations.gang.problem.compile import Compiler, compile_roun
 from placewright.formulations.replicas.bounds.prove import bounds as bounds_of_data
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.session import Bound, Candidate, Session
-from placewright.instances.plan import Plan, TermResult
-from placewright.instances.round import Round
+from placewright.instances.documents.plan import Plan, TermResult
+from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds.certificate import Bounds, refuse_beaten
 from placewright.rounds.guarantees import base_terms, own_cells, rest_of_plan

@@ -18,8 +18,8 @@ from bisect import insort
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 
-from placewright.instances.job import Running
-from placewright.instances.round import Round
+from placewright.instances.documents.job import Running
+from placewright.instances.documents.round import Round
 from placewright.rounds.idle_gpus import IdleGpus
 from placewright.rounds.lease_records import Record
 

@@ -9,8 +9,8 @@ from typing import Literal
 
 from placewright.formulations.gang.problem.terms import SENSE
 from placewright.formulations.session import Bound, Session, outward, proven_whole, tighter
-from placewright.instances.plan import PLUS, Plan, TermResult
-from placewright.instances.policy import headline
+from placewright.instances.documents.plan import PLUS, Plan, TermResult
+from placewright.instances.documents.policy import headline
 from placewright.rounds.errors import InternalError
 
 

@@ -7,21 +7,21 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
-from placewright.instances.cluster import ClusterDocument
-from placewright.instances.documents import MAX_AMOUNT
-from placewright.instances.errors import InvalidInputError, Path
-from placewright.instances.geo import Copying, Dataset, Geo, Region, WanLink
-from placewright.instances.hardware import Hardware
-from placewright.instances.health import with_health
-from placewright.instances.job import Job, Running
-from placewright.instances.leases import Outage
-from placewright.instances.naming import check_known, check_unique
-from placewright.instances.plan import DecisionKind, Plan
-from placewright.instances.policy import Tenant
-from placewright.instances.references import check_jobs, check_limits, known_hosts
-from placewright.instances.round import Reservation, Round
-from placewright.instances.sharing import Sharing
-from placewright.instances.wording import invalid_input
+from placewright.instances.checks.names import check_known, check_unique
+from placewright.instances.checks.round import check_jobs, check_limits, known_hosts
+from placewright.instances.derived.hardware import Hardware
+from placewright.instances.documents.base import MAX_AMOUNT
+from placewright.instances.documents.cluster import ClusterDocument
+from placewright.instances.documents.geo import Copying, Dataset, Geo, Region, WanLink
+from placewright.instances.documents.job import Job, Running
+from placewright.instances.documents.leases import Outage
+from placewright.instances.documents.plan import DecisionKind, Plan
+from placewright.instances.documents.policy import Tenant
+from placewright.instances.documents.round import Reservation, Round
+from placewright.instances.documents.sharing import Sharing
+from placewright.instances.io.errors import InvalidInputError, Path
+from placewright.instances.io.validation_messages import invalid_input
+from placewright.instances.presets.health import with_health
 from placewright.rounds.data_orders import POLICIES, arrived, moved, updated
 from placewright.rounds.guarantees import bindings_of
 from placewright.rounds.leasing import remembered, worked

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from placewright.instances.geo import Copying, Dataset, Geo, Region, WanLink
-from placewright.instances.geo_section import Drop, Flow
-from placewright.instances.round import Round
-from placewright.instances.sections import SECTION_POLICIES
+from placewright.instances.documents.geo import Copying, Dataset, Geo, Region, WanLink
+from placewright.instances.documents.plan_data import Drop, Flow
+from placewright.instances.documents.round import Round
+from placewright.instances.documents.sections import SECTION_POLICIES
 
 POLICIES = SECTION_POLICIES["geo"]
 REPLICAS, FLOWS = "replicas", "flows"

@@ -7,8 +7,8 @@ from typing import Any, Protocol, TypeAlias
 
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Bound, Candidate, Session
-from placewright.instances.plan import Decision, Reason
-from placewright.instances.round import Round
+from placewright.instances.documents.plan import Decision, Reason
+from placewright.instances.documents.round import Round
 from placewright.rounds.communication import collectives_of
 from placewright.rounds.moves import order_of_moves
 from placewright.rounds.reasons import reasons_of

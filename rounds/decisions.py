@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from placewright.formulations.session import Candidate
-from placewright.instances.job import Job
-from placewright.instances.plan import Decision, DecisionKind, Reason, Task
-from placewright.instances.round import Round
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.plan import Decision, DecisionKind, Reason, Task
+from placewright.instances.documents.round import Round
 
 
 class Unmoved:

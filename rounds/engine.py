@@ -11,10 +11,10 @@ from typing import Self
 
 from placewright.collection import no_collection
 from placewright.formulations.gang.incremental import Warm
-from placewright.instances.job import Job
-from placewright.instances.plan import DecisionKind, Plan
-from placewright.instances.references import hosts_by_name
-from placewright.instances.round import Round
+from placewright.instances.checks.round import hosts_by_name
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.plan import DecisionKind, Plan
+from placewright.instances.documents.round import Round
 from placewright.rounds.admitting import Admitted, Ledger, answered, check_asks
 from placewright.rounds.changes import Changes, carried_out, changed
 from placewright.rounds.data_orders import Orders

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placewright.instances.plan import Plan
+from placewright.instances.documents.plan import Plan
 
 
 class InternalError(RuntimeError):

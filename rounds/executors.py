@@ -8,8 +8,8 @@ from concurrent.futures import Executor
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from placewright.instances.errors import InvalidInputError
-from placewright.instances.round import Round
+from placewright.instances.documents.round import Round
+from placewright.instances.io.errors import InvalidInputError
 from placewright.rounds.processes import Processes
 from placewright.rounds.waiting import waited_for
 

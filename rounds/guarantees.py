@@ -13,11 +13,11 @@ from placewright.formulations.cells.run import run_around
 from placewright.formulations.gang.problem.compile import Compiler, compile_round
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Bound, Candidate, Session
-from placewright.instances.cells import Binding
-from placewright.instances.chains import guaranteed
-from placewright.instances.plan import Decision, DecisionKind, Plan, Reason
-from placewright.instances.ranges import expand
-from placewright.instances.round import Round
+from placewright.instances.derived.cell_trees import guaranteed
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.cells import Binding
+from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason
+from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds.communication import collectives_of
 from placewright.rounds.deciders import Formulation

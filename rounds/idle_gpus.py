@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.job import Option, TaskGroup
-from placewright.instances.leases import away
-from placewright.instances.plan import Task
-from placewright.instances.ranges import expand
-from placewright.instances.references import hosts_by_name
-from placewright.instances.round import Round
+from placewright.instances.checks.round import hosts_by_name
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.documents.job import Option, TaskGroup
+from placewright.instances.documents.leases import away
+from placewright.instances.documents.plan import Task
+from placewright.instances.documents.round import Round
 
 __all__ = ["IdleGpus"]
 

@@ -13,9 +13,9 @@ from placewright.formulations.interleaving.problem.compile import Interleaving
 from placewright.formulations.interleaving.problem.residual_capacity import quota_left
 from placewright.formulations.interleaving.run import apart, keeping, run
 from placewright.formulations.session import Bound, Candidate, Session
-from placewright.instances.plan import Decision, DecisionKind, Reason
-from placewright.instances.ranges import expand
-from placewright.instances.round import Round
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.plan import Decision, DecisionKind, Reason
+from placewright.instances.documents.round import Round
 from placewright.rounds.communication import collectives_of
 from placewright.rounds.reasons import Room, emptied
 from placewright.rounds.within import plans_within

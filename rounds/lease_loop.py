@@ -17,10 +17,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.job import Job, Running
-from placewright.instances.plan import Decision, DecisionKind, Plan
-from placewright.instances.round import Round
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.documents.job import Job, Running
+from placewright.instances.documents.plan import Decision, DecisionKind, Plan
+from placewright.instances.documents.round import Round
 from placewright.rounds.asking import WINDOW_S, Prices
 from placewright.rounds.between import Between
 from placewright.rounds.changes import Changes

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import log2
 
-from placewright.instances.deadline import UNIT, Deadline, Due, relative
-from placewright.instances.job import Job, Running
+from placewright.instances.documents.deadline import UNIT, Deadline, Due, relative
+from placewright.instances.documents.job import Job, Running
 
 CLASSES, STEPS = 1000, 8
 """Classes among jobs of equal priority, and how many of them for each factor of two in work."""

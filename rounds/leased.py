@@ -10,10 +10,10 @@ from placewright.formulations.deadline.problem.compile import Admission, compile
 from placewright.formulations.deadline.run import run
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.session import Bound, Candidate, Promise, Session
-from placewright.instances.arrays import build_cluster
-from placewright.instances.plan import Decision, Reason
-from placewright.instances.ranges import expand
-from placewright.instances.round import Round
+from placewright.instances.derived.arrays import build_cluster
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.plan import Decision, Reason
+from placewright.instances.documents.round import Round
 from placewright.rounds.admitting import Ledger
 from placewright.rounds.communication import collectives_of
 from placewright.rounds.leasing import KIND

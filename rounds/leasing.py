@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from placewright.instances.deadline import Due, gain
-from placewright.instances.job import Job
-from placewright.instances.leases import Leases
-from placewright.instances.round import Round
+from placewright.instances.documents.deadline import Due, gain
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.leases import Leases
+from placewright.instances.documents.round import Round
 
 KIND = "leases"
 

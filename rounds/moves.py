@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from placewright.instances.cluster import ClusterDocument
-from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.hardware import Hardware, hardware
-from placewright.instances.job import Option, TaskGroup
-from placewright.instances.plan import Decision, DecisionKind, Task
-from placewright.instances.ranges import expand
-from placewright.instances.round import Round
+from placewright.instances.derived.hardware import Hardware, hardware
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.documents.cluster import ClusterDocument
+from placewright.instances.documents.job import Option, TaskGroup
+from placewright.instances.documents.plan import Decision, DecisionKind, Task
+from placewright.instances.documents.round import Round
 from placewright.rounds.knots import Move, Yard, sums
 from placewright.topology.mig import MEMORY_SLICES, PRODUCTS, SLICES
 

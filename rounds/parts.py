@@ -19,7 +19,7 @@ from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.terms import VALUE
 from placewright.formulations.geo.heuristics.subproblem import Part
 from placewright.formulations.session import Bound, Candidate, Session
-from placewright.instances.round import Round
+from placewright.instances.documents.round import Round
 from placewright.rounds.processes import ProcessError, Processes
 from placewright.rounds.settings import Settings
 from placewright.rounds.usage import Meter

@@ -19,8 +19,8 @@ from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Choice, Group, JobClass, Put
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Candidate
-from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.plan import Reason
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.documents.plan import Reason
 from placewright.topology import State
 
 _Asked = tuple[tuple[Group, ...], int]

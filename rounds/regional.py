@@ -13,9 +13,9 @@ from placewright.formulations.geo.heuristics.data_orders import nowhere_with
 from placewright.formulations.geo.problem.compile import Problem, compile_geo
 from placewright.formulations.geo.run import run
 from placewright.formulations.session import Bound, Candidate, DataPlan, Session
-from placewright.instances.geo import Geo
-from placewright.instances.plan import Decision, Reason
-from placewright.instances.round import Round
+from placewright.instances.documents.geo import Geo
+from placewright.instances.documents.plan import Decision, Reason
+from placewright.instances.documents.round import Round
 from placewright.rounds.communication import collectives_of
 from placewright.rounds.data import flow_section, replica_section
 from placewright.rounds.moves import order_of_moves

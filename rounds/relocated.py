@@ -10,8 +10,8 @@ from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.problem import Problem
 from placewright.formulations.replicas.run import run
 from placewright.formulations.session import Bound, Candidate, DataPlan, Session
-from placewright.instances.plan import Decision, Reason
-from placewright.instances.round import Round
+from placewright.instances.documents.plan import Decision, Reason
+from placewright.instances.documents.round import Round
 from placewright.rounds.data import flow_section, replica_section
 
 

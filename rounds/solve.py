@@ -11,10 +11,10 @@ from placewright.collection import no_collection
 from placewright.formulations.gang import run as gang
 from placewright.formulations.gang.problem.compile import Compiler
 from placewright.formulations.session import Bound, Candidate, Session
-from placewright.instances.digest import Digester
-from placewright.instances.plan import Certificate, Decision, Plan
-from placewright.instances.policy import headline
-from placewright.instances.round import Round
+from placewright.instances.documents.plan import Certificate, Decision, Plan
+from placewright.instances.documents.policy import headline
+from placewright.instances.documents.round import Round
+from placewright.instances.io.digest import Digester
 from placewright.instances.verify import verify, verify_certificate
 from placewright.rounds.admitting import Ledger
 from placewright.rounds.certificate import Bounds, better, headline_gap, refuse_beaten

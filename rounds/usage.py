@@ -7,7 +7,7 @@ import time
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
-from placewright.instances.plan import Run
+from placewright.instances.documents.plan import Run
 from placewright.solver import Worker
 
 _PACKAGES = {"highs": "highspy", "cp-sat": "ortools", "cbc": "pulp", "scip": "ortools"}

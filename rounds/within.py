@@ -9,8 +9,8 @@ from placewright.formulations.gang import run as gang
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Bound, Candidate, Session
-from placewright.instances.plan import Plan
-from placewright.instances.round import Round
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds.certificate import Bounds, better
 from placewright.rounds.communication import collectives_of

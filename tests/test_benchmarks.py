@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from placewright.instances.generator import generate_round
+from placewright.instances.generators.gang import generate_round
 
 ROOT = Path(__file__).parents[1]
 METHODS = ["placewright", "greedy", "highs", "cp-sat", "cbc"]

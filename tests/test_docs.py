@@ -8,10 +8,10 @@ from typing import get_args
 
 import pytest
 
-from placewright.instances.errors import InvalidInputError
-from placewright.instances.files import load
-from placewright.instances.plan import Certificate, DecisionKind, Reason
-from placewright.instances.policy import TermName
+from placewright.instances.documents.plan import Certificate, DecisionKind, Reason
+from placewright.instances.documents.policy import TermName
+from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.io.files import load
 from placewright.instances.verify import RULE_IDS
 
 ROOT = Path(__file__).parents[1]

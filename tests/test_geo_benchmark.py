@@ -14,7 +14,7 @@ import pytest
 
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.objective import values
-from placewright.instances.round import Round
+from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 
 ROOT = Path(__file__).parents[1]

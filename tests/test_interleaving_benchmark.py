@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placewright import Plan, Round, verify
-from placewright.instances.cluster import ClusterDocument, HostEntry
-from placewright.instances.converters.muri import CONTENTION, RESOURCES
-from placewright.instances.job import Job, Option, TaskGroup
-from placewright.instances.policy import Policy
-from placewright.instances.profile import Profile
-from placewright.instances.references import check_round
-from placewright.instances.sharing import Sharing
+from placewright.instances.checks.round import check_round
+from placewright.instances.converters.traces.muri import CONTENTION, RESOURCES
+from placewright.instances.documents.cluster import ClusterDocument, HostEntry
+from placewright.instances.documents.job import Job, Option, TaskGroup
+from placewright.instances.documents.policy import Policy
+from placewright.instances.documents.profile import Profile
+from placewright.instances.documents.sharing import Sharing
 
 ROOT = Path(__file__).parents[1]
 TRACES = ROOT.parent / "shared" / "data" / "traces" / "muri"

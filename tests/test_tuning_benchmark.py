@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from placewright import Plan, Round, verify
-from placewright.instances.references import check_round
-from placewright.instances.sensitivity import speed
+from placewright.instances.checks.round import check_round
+from placewright.instances.derived.sensitivity import speed
 
 ROOT = Path(__file__).parents[1]
 UNIT = 1_000_000

@@ -16,7 +16,7 @@ from benchmarks import deadline, geo, interleaving
 from benchmarks.guards.solve import VALUE
 from fuzz.policies import POLICIES
 from placewright import Round, defragment, drain, load_round, minimal_victims, write
-from placewright.instances.generator import generate_round
+from placewright.instances.generators.gang import generate_round
 
 __all__ = ["write_rounds"]
 

@@ -24,11 +24,11 @@ from placewright.formulations.gang.problem.jobs import Choice, Put
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.quotas import quota_of
 from placewright.formulations.session import Candidate, Place
-from placewright.instances.chains import Kind, guaranteed
-from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.job import Job
-from placewright.instances.ranges import expand
-from placewright.instances.round import Round
+from placewright.instances.derived.cell_trees import Kind, guaranteed
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.round import Round
 from placewright.topology.chain import Cell
 
 

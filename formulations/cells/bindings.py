@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 
 from placewright.formulations.cells.buddy import Buddy
-from placewright.instances.chains import Kind, bindings_in_use, chains_of, kinds_of
-from placewright.instances.round import Round
+from placewright.instances.derived.cell_trees import Kind, bindings_in_use, chains_of, kinds_of
+from placewright.instances.documents.round import Round
 from placewright.topology.chain import Cell
 
 

@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.hardware import Hardware
-from placewright.instances.job import Job, TaskGroup
-from placewright.instances.plan import Task
-from placewright.instances.references import hosts_by_name
-from placewright.instances.round import Round
+from placewright.instances.checks.round import hosts_by_name
+from placewright.instances.derived.hardware import Hardware
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.documents.job import Job, TaskGroup
+from placewright.instances.documents.plan import Task
+from placewright.instances.documents.round import Round
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,13 @@ from placewright.formulations.cells.admission import pinned
 from placewright.formulations.cells.eviction import Evictions, evictions
 from placewright.formulations.gang.problem.entitlement import borrowed_of
 from placewright.formulations.session import Candidate, Place, Slots
-from placewright.instances.chains import guaranteed
-from placewright.instances.documents import MAX_GPU
-from placewright.instances.job import Job, Option, Running, TaskGroup
-from placewright.instances.plan import Task
-from placewright.instances.policy import Policy, TaskKind
-from placewright.instances.ranges import expand
-from placewright.instances.round import Round
+from placewright.instances.derived.cell_trees import guaranteed
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.base import MAX_GPU
+from placewright.instances.documents.job import Job, Option, Running, TaskGroup
+from placewright.instances.documents.plan import Task
+from placewright.instances.documents.policy import Policy, TaskKind
+from placewright.instances.documents.round import Round
 
 ADDS_UP = ("value", "progress", "entitled", "spread", "proximity", "opened", "bottleneck")
 """Terms in which the whole is the rest and what guaranteed jobs and evictions make of them."""

@@ -26,7 +26,7 @@ from placewright.formulations.geo.problem.compile import Problem
 from placewright.formulations.geo.problem.job_classes import kinds_of
 from placewright.formulations.geo.problem.running_jobs import Lying
 from placewright.formulations.session import SHARPNESS, Bound, Candidate, Session, near
-from placewright.instances.round import Round
+from placewright.instances.documents.round import Round
 
 Within: TypeAlias = Callable[[Round, Session], Iterator[Candidate | Bound]]
 """A round of gangs inside this one: its plans, verified, and its bounds."""

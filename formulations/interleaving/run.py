@@ -44,9 +44,9 @@ from placewright.formulations.interleaving.set_packing.problem import (
 )
 from placewright.formulations.interleaving.set_packing.solve import group
 from placewright.formulations.session import Bound, Candidate, Group, Session
-from placewright.instances.job import Job
-from placewright.instances.round import Round
-from placewright.instances.sensitivity import speed
+from placewright.instances.derived.sensitivity import speed
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.round import Round
 
 Search: TypeAlias = Callable[[Round, Session], Iterator[Candidate]]
 """Yields verified plans of a round of gangs, each better than those before."""

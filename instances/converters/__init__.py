@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from placewright.instances.converters.chronus import chronus_jobs, convert_chronus, read_chronus
-from placewright.instances.converters.conversion import Conversion
-from placewright.instances.converters.elasticflow import (
+from placewright.instances.converters.support.conversion import Conversion
+from placewright.instances.converters.traces.chronus import (
+    chronus_jobs,
+    convert_chronus,
+    read_chronus,
+)
+from placewright.instances.converters.traces.elasticflow import (
     convert_elasticflow,
     elasticflow_jobs,
     read_elasticflow,
 )
-from placewright.instances.converters.itp import read_itp
-from placewright.instances.converters.muri import convert_muri, read_muri
-from placewright.instances.converters.openb import convert_openb, read_openb
-from placewright.instances.converters.synergy import convert_synergy, read_synergy
-from placewright.instances.converters.wan import convert_wan, read_wan
+from placewright.instances.converters.traces.itp import read_itp
+from placewright.instances.converters.traces.muri import convert_muri, read_muri
+from placewright.instances.converters.traces.openb import convert_openb, read_openb
+from placewright.instances.converters.traces.synergy import convert_synergy, read_synergy
+from placewright.instances.converters.traces.wan import convert_wan, read_wan
 
 CONVERTERS: Mapping[str, Callable[..., Conversion]] = MappingProxyType(
     {

@@ -8,44 +8,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from placewright.instances.plan import Certificate, Plan
-from placewright.instances.round import Round
-from placewright.instances.verify import (
+from placewright.instances.documents.plan import Certificate, Plan
+from placewright.instances.documents.round import Round
+from placewright.instances.verify import certificate, sections
+from placewright.instances.verify.reading import Reading, read
+from placewright.instances.verify.result import Rule, Verification, Violation
+from placewright.instances.verify.rules.cells import cells
+from placewright.instances.verify.rules.deadline import leases, promises, refusals
+from placewright.instances.verify.rules.deadline.leases import with_promises
+from placewright.instances.verify.rules.gang import (
     arrangement,
     arrivals,
     capacity,
-    cells,
-    certificate,
-    communication,
-    conflicts,
-    data_copies,
-    data_flows,
-    data_homes,
-    data_jobs,
-    data_reads,
-    data_sections,
+    collectives,
     decisions,
-    groups,
-    leases,
+    gpu_parts,
     levels,
     moves,
-    parts,
     preemption,
-    promises,
     quotas,
-    refusals,
-    sections,
+    reasons,
     shares,
     tasks,
-    turns,
-    waiting,
 )
-from placewright.instances.verify.data_sections import with_data
-from placewright.instances.verify.leases import with_promises
-from placewright.instances.verify.reading import Reading, read
-from placewright.instances.verify.result import Rule, Verification, Violation
+from placewright.instances.verify.rules.geo import copies, flows, homes, jobs, reads
+from placewright.instances.verify.rules.geo import sections as data_sections
+from placewright.instances.verify.rules.geo.sections import with_data
+from placewright.instances.verify.rules.interleaving import conflicts, groups, turns
+from placewright.instances.verify.rules.interleaving.together import with_groups
 from placewright.instances.verify.terms import TERMS
-from placewright.instances.verify.together import with_groups
 
 __all__ = ["RULE_IDS", "Verification", "Violation", "verify", "verify_certificate"]
 
@@ -54,7 +45,7 @@ _PLAN_RULES: tuple[Rule[Reading], ...] = (
     *decisions.RULES,
     *tasks.RULES,
     *capacity.RULES,
-    *parts.RULES,
+    *gpu_parts.RULES,
     *conflicts.RULES,
     *arrivals.RULES,
     *levels.RULES,
@@ -64,7 +55,7 @@ _PLAN_RULES: tuple[Rule[Reading], ...] = (
     *cells.RULES,
     *sections.RULES,
     *moves.RULES,
-    *communication.RULES,
+    *collectives.RULES,
     *shares.RULES,
     *groups.RULES,
     *turns.RULES,
@@ -72,12 +63,12 @@ _PLAN_RULES: tuple[Rule[Reading], ...] = (
     *promises.RULES,
     *refusals.RULES,
     *data_sections.RULES,
-    *data_jobs.RULES,
-    *data_reads.RULES,
-    *data_homes.RULES,
-    *data_copies.RULES,
-    *data_flows.RULES,
-    *waiting.RULES,
+    *jobs.RULES,
+    *reads.RULES,
+    *homes.RULES,
+    *copies.RULES,
+    *flows.RULES,
+    *reasons.RULES,
 )
 
 RULE_IDS = tuple([rule.id for rule in _PLAN_RULES] + [rule.id for rule in certificate.RULES])

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from math import isclose
 from typing import NamedTuple, TypeAlias
 
-from placewright.instances.digest import round_digest
-from placewright.instances.plan import PLUS, Certificate, TermResult
-from placewright.instances.policy import headline
+from placewright.instances.documents.plan import PLUS, Certificate, TermResult
+from placewright.instances.documents.policy import headline
+from placewright.instances.io.digest import round_digest
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
 from placewright.instances.verify.terms import TERMS

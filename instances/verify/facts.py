@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from placewright.instances.cluster import ClusterDocument
-from placewright.instances.hardware import Hardware, hardware
-from placewright.instances.ranges import expand
+from placewright.instances.derived.hardware import Hardware, hardware
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.cluster import ClusterDocument
 from placewright.topology import CATALOGUE, HostModel
 
 HOST_LEVEL = "host"

@@ -9,14 +9,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.job import Job, Option, Running, TaskGroup
-from placewright.instances.lease_section import LeaseSection, Promised
-from placewright.instances.plan import Decision, DecisionKind, Plan, Task
-from placewright.instances.ranges import expand
-from placewright.instances.round import Round
-from placewright.instances.verify.data_facts import Data
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.documents.job import Job, Option, Running, TaskGroup
+from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Task
+from placewright.instances.documents.plan_leases import LeaseSection, Promised
+from placewright.instances.documents.round import Round
 from placewright.instances.verify.facts import ClusterFacts, HostFacts, read_cluster
+from placewright.instances.verify.rules.geo.facts import Data
 
 
 class PlacedTask(NamedTuple):

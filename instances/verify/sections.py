@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from placewright.instances.errors import value_text
-from placewright.instances.verify import (
-    cells,
-    communication,
-    data_sections,
-    groups,
-    leases,
-    moves,
-    shares,
-    together,
-)
+from placewright.instances.io.errors import value_text
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
+from placewright.instances.verify.rules.cells import cells
+from placewright.instances.verify.rules.deadline import leases
+from placewright.instances.verify.rules.gang import collectives, moves, shares
+from placewright.instances.verify.rules.geo import sections
+from placewright.instances.verify.rules.interleaving import groups, together
 
 SectionCheck = Callable[[Reading, Mapping[str, Any], tuple[str | int, ...]], Iterable[Finding]]
 
@@ -26,10 +21,10 @@ SECTIONS: dict[str, SectionCheck] = {
     moves.KIND: moves.form,
     shares.KIND: shares.form,
     cells.KIND: cells.form,
-    communication.KIND: communication.form,
+    collectives.KIND: collectives.form,
     together.KIND: groups.form,
     leases.KIND: leases.form,
-    **data_sections.FORMS,
+    **sections.FORMS,
 }
 
 

@@ -12,9 +12,14 @@ from functools import partial
 from math import comb
 from typing import Literal, NamedTuple
 
-from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.verify.communication import bottleneck
-from placewright.instances.verify.data_terms import (
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.verify.reading import Reading
+from placewright.instances.verify.rules.deadline.terms import admitted, best_effort, broken, early
+from placewright.instances.verify.rules.gang.collectives import bottleneck
+from placewright.instances.verify.rules.gang.entitlement import Standing
+from placewright.instances.verify.rules.gang.fragmentation import stranded
+from placewright.instances.verify.rules.gang.shares import ALL, NAMES, sums
+from placewright.instances.verify.rules.geo.terms import (
     copies,
     egress_cost,
     gpu_cost,
@@ -23,12 +28,11 @@ from placewright.instances.verify.data_terms import (
     overload,
     remote_reads,
 )
-from placewright.instances.verify.promise_terms import admitted, best_effort, broken, early
-from placewright.instances.verify.reading import Reading
-from placewright.instances.verify.shares import ALL, NAMES, sums
-from placewright.instances.verify.standing import Standing
-from placewright.instances.verify.stranded import stranded
-from placewright.instances.verify.throughput import efficiency, throughput, weighted_throughput
+from placewright.instances.verify.rules.interleaving.throughput import (
+    efficiency,
+    throughput,
+    weighted_throughput,
+)
 
 
 class Term(NamedTuple):

@@ -10,13 +10,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from placewright.instances.cluster import ClusterDocument
-    from placewright.instances.errors import InvalidInputError
-    from placewright.instances.files import load_cluster, load_plan, load_round, write
-    from placewright.instances.loans import return_hosts
-    from placewright.instances.plan import Plan
-    from placewright.instances.presets import defragment, drain, hot_swap, minimal_victims
-    from placewright.instances.round import Round
+    from placewright.instances.documents.cluster import ClusterDocument
+    from placewright.instances.documents.plan import Plan
+    from placewright.instances.documents.round import Round
+    from placewright.instances.io.errors import InvalidInputError
+    from placewright.instances.io.files import load_cluster, load_plan, load_round, write
+    from placewright.instances.presets.presets import defragment, drain, hot_swap, minimal_victims
+    from placewright.instances.presets.return_hosts import return_hosts
     from placewright.instances.verify import Verification, verify
     from placewright.rounds import Admitted, Changes, Engine, solve_round
     from placewright.topology import Cluster
@@ -51,23 +51,23 @@ _HOMES = {
     "Admitted": "placewright.rounds",
     "Changes": "placewright.rounds",
     "Cluster": "placewright.topology",
-    "ClusterDocument": "placewright.instances.cluster",
+    "ClusterDocument": "placewright.instances.documents.cluster",
     "Engine": "placewright.rounds",
-    "InvalidInputError": "placewright.instances.errors",
-    "Plan": "placewright.instances.plan",
-    "Round": "placewright.instances.round",
+    "InvalidInputError": "placewright.instances.io.errors",
+    "Plan": "placewright.instances.documents.plan",
+    "Round": "placewright.instances.documents.round",
     "Verification": "placewright.instances.verify",
-    "defragment": "placewright.instances.presets",
-    "drain": "placewright.instances.presets",
-    "hot_swap": "placewright.instances.presets",
-    "load_cluster": "placewright.instances.files",
-    "load_plan": "placewright.instances.files",
-    "load_round": "placewright.instances.files",
-    "minimal_victims": "placewright.instances.presets",
-    "return_hosts": "placewright.instances.loans",
+    "defragment": "placewright.instances.presets.presets",
+    "drain": "placewright.instances.presets.presets",
+    "hot_swap": "placewright.instances.presets.presets",
+    "load_cluster": "placewright.instances.io.files",
+    "load_plan": "placewright.instances.io.files",
+    "load_round": "placewright.instances.io.files",
+    "minimal_victims": "placewright.instances.presets.presets",
+    "return_hosts": "placewright.instances.presets.return_hosts",
     "solve_round": "placewright.rounds",
     "verify": "placewright.instances.verify",
-    "write": "placewright.instances.files",
+    "write": "placewright.instances.io.files",
 }
 
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from placewright.instances.plan import Plan
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
-from placewright.instances.verify import cells, verify
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
+from placewright.instances.verify import verify
+from placewright.instances.verify.rules.cells import cells
 from placewright.rounds import solve_round
 
 Raw = dict[str, Any]

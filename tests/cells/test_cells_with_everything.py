@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from placewright.instances.job import Job
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import Changes, Engine
 from placewright.rounds.audit import prove_bounds

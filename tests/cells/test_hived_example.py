@@ -9,10 +9,10 @@ import yaml
 
 from placewright.cli.app import main
 from placewright.instances import verify as verification
-from placewright.instances.files import load_plan, load_round
-from placewright.instances.plan import Plan, Reason
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.plan import Plan, Reason
+from placewright.instances.documents.round import Round
+from placewright.instances.io.files import load_plan, load_round
 from placewright.instances.verify import verify
 from placewright.rounds import Changes, Engine, solve_round
 

@@ -10,12 +10,9 @@ from typing import NamedTuple
 import pytest
 
 from placewright.cli.app import main
-from placewright.instances.arrays import build_cluster, build_state
-from placewright.instances.digest import round_digest
-from placewright.instances.files import load_round, parse_round, write
-from placewright.instances.generator import generate_round
-from placewright.instances.job import Job, Option
-from placewright.instances.plan import (
+from placewright.instances.derived.arrays import build_cluster, build_state
+from placewright.instances.documents.job import Job, Option
+from placewright.instances.documents.plan import (
     Certificate,
     Decision,
     DecisionKind,
@@ -25,7 +22,10 @@ from placewright.instances.plan import (
     Task,
     TermResult,
 )
-from placewright.instances.round import Round
+from placewright.instances.documents.round import Round
+from placewright.instances.generators.gang import generate_round
+from placewright.instances.io.digest import round_digest
+from placewright.instances.io.files import load_round, parse_round, write
 from placewright.instances.verify import verify
 from placewright.instances.verify.terms import TERMS
 from placewright.topology import Cluster, State

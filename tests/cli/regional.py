@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from placewright.instances.plan import Plan
-from placewright.instances.round import Round
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
 
 NOW = 86_400
 TIB = 1024

@@ -102,7 +102,7 @@ def test_an_unexpected_exception_is_one_line_and_exit_1(run, monkeypatch):
     def broken(kind: str) -> None:
         raise RuntimeError(f"no schema\nfor {kind}")
 
-    monkeypatch.setattr("placewright.instances.schema.json_schema", broken)
+    monkeypatch.setattr("placewright.instances.io.schema.json_schema", broken)
     result = run("schema")
     assert result.code == 1
     assert not result.out

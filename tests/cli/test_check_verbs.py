@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from placewright.instances.files import load_plan, write
-from placewright.instances.generator import generate_cluster, generate_round
+from placewright.instances.generators.gang import generate_cluster, generate_round
+from placewright.instances.io.files import load_plan, write
 from placewright.instances.verify import RULE_IDS
 
 Raw = dict[str, object]

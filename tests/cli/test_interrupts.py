@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from placewright.cli.app import main
-from placewright.instances import files
-from placewright.instances.files import load_plan, write
-from placewright.instances.generator import generate_round
+from placewright.instances.generators.gang import generate_round
+from placewright.instances.io import files
+from placewright.instances.io.files import load_plan, write
 
 ROOT = Path(__file__).parents[2]
 SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
@@ -106,7 +106,7 @@ def test_a_signal_while_a_file_is_written_comes_too_late(run, monkeypatch, old):
 
 def test_a_signal_before_a_file_is_written_leaves_the_old_one(run, monkeypatch, old):
     make = interrupting(generate_round)
-    monkeypatch.setattr("placewright.instances.generator.generate_round", make)
+    monkeypatch.setattr("placewright.instances.generators.gang.generate_round", make)
     result = run("generate", "round", "--gpus", "8", "--jobs", "1", "-o", old)
     assert (result.code, result.out, result.err) == (6, "", NOTHING)
     assert old.read_text() == "OLD"
@@ -133,7 +133,7 @@ def test_a_signal_that_a_library_makes_an_error_of_is_still_an_interrupt(
         except BaseException as error:
             raise ValueError("no schema") from error
 
-    monkeypatch.setattr("placewright.instances.files.load_round", load)
+    monkeypatch.setattr("placewright.instances.io.files.load_round", load)
     result = run("solve", round_file)
     assert (result.code, result.out, result.err) == (6, "", NOTHING)
 
@@ -148,7 +148,7 @@ def test_a_signal_in_a_finaliser_is_not_lost(run, monkeypatch, round_file):
         del one
         time.sleep(60)
 
-    monkeypatch.setattr("placewright.instances.files.load_round", load)
+    monkeypatch.setattr("placewright.instances.io.files.load_round", load)
     result = run("solve", round_file)
     assert (result.code, result.out, result.err) == (6, "", NOTHING)
 
@@ -160,7 +160,7 @@ def test_signals_that_are_ignored_stay_so_and_handlers_come_back(run, monkeypatc
 
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup has it
     before = {number: signal.getsignal(number) for number in SIGNALS}
-    monkeypatch.setattr("placewright.instances.schema.json_schema", hangup)
+    monkeypatch.setattr("placewright.instances.io.schema.json_schema", hangup)
     assert run("schema") == (0, "{}\n", "")
     assert {number: signal.getsignal(number) for number in SIGNALS} == before
 

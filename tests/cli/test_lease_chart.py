@@ -12,9 +12,9 @@ from placewright.cli.absence import away_of
 from placewright.cli.lease_chart import print_leases
 from placewright.cli.lease_use import Chart, Kind, chart_of, ticks
 from placewright.cli.promises import promises_of
-from placewright.instances.files import write
-from placewright.instances.plan import Plan
-from placewright.instances.round import Round
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
+from placewright.instances.io.files import write
 
 
 def chart(round_: Round, plan: Plan) -> Chart:

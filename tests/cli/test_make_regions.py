@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from placewright.instances.converters import convert_wan
-from placewright.instances.files import load_round
-from placewright.instances.geo_generator import generate
+from placewright.instances.generators.geo import generate
+from placewright.instances.io.files import load_round
 
 REGIONS = ("c:x", "c:y", "c:z")
 PAIRS = [(a, b) for a in REGIONS for b in REGIONS if a != b]

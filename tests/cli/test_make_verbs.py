@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from placewright.instances.files import load_cluster, load_round
-from placewright.instances.generator import generate_round
+from placewright.instances.generators.gang import generate_round
+from placewright.instances.io.files import load_cluster, load_round
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\nn0,64000,262144,2,V100M16\nn1,64000,262144,8,G2\n"
 MURI = """\

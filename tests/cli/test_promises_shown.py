@@ -14,9 +14,9 @@ from placewright.cli.promises import broken_in, promises_of
 from placewright.cli.summary import document_text
 from placewright.cli.tables import print_plan
 from placewright.cli.text import after, duration, intervals, several
-from placewright.instances.files import load_plan, load_round, write
-from placewright.instances.plan import Plan
-from placewright.instances.round import Round
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
+from placewright.instances.io.files import load_plan, load_round, write
 from placewright.rounds import solve_round
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"

@@ -14,10 +14,10 @@ from placewright.cli.region_chart import print_regions
 from placewright.cli.region_layout import positions
 from placewright.cli.region_plan import RegionPlan, region_plan_of
 from placewright.cli.regions import regions_of
-from placewright.instances.files import write
-from placewright.instances.geo_generator import generate
-from placewright.instances.plan import Plan
-from placewright.instances.round import Round
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
+from placewright.instances.generators.geo import generate
+from placewright.instances.io.files import write
 from placewright.instances.verify import verify
 
 LIBRARY = Path(__file__).parents[2] / "instances" / "library"

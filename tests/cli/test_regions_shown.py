@@ -13,8 +13,8 @@ from placewright.cli.region_tables import print_region_tables
 from placewright.cli.replicas import ChangeKind
 from placewright.cli.tables import print_plan
 from placewright.cli.text import gib, load, percent, term_text
-from placewright.instances.plan import Certificate, Plan, TermResult
-from placewright.instances.round import Round
+from placewright.instances.documents.plan import Certificate, Plan, TermResult
+from placewright.instances.documents.round import Round
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from placewright.cli.occupancy import occupancy_of
-from placewright.instances.files import load_plan, load_round, write
-from placewright.instances.generator import generate_cluster, generate_round
-from placewright.instances.round import Round
+from placewright.instances.documents.round import Round
+from placewright.instances.generators.gang import generate_cluster, generate_round
+from placewright.instances.io.files import load_plan, load_round, write
 
 QUICKSTART = Path(__file__).parents[2] / "instances" / "library" / "quickstart.yaml"
 PNG = b"\x89PNG\r\n"

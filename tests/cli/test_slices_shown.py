@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from placewright.cli.moves import moves_of
-from placewright.instances.round import Round
+from placewright.instances.documents.round import Round
 from placewright.rounds import solve_round
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from placewright.instances import verify as verification
-from placewright.instances.files import load_plan, write
-from placewright.instances.plan import Decision, DecisionKind, Plan, Task
-from placewright.instances.round import Round
+from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Task
+from placewright.instances.documents.round import Round
+from placewright.instances.io.files import load_plan, write
 
 
 @pytest.fixture

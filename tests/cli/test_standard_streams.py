@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from placewright.cli.standard import Whole
-from placewright.instances import streams
-from placewright.instances.errors import InvalidInputError
+from placewright.instances.io import streams
+from placewright.instances.io.errors import InvalidInputError
 
 ROOT = Path(__file__).parents[2]
 LARGE = bytes(range(256)) * 4096
@@ -174,7 +174,7 @@ def test_a_fault_of_the_machine_is_one_line_and_exit_8(run, monkeypatch, round_f
         def fails(path: str, error: Exception = error) -> None:
             raise error
 
-        monkeypatch.setattr("placewright.instances.files.load_round", fails)
+        monkeypatch.setattr("placewright.instances.io.files.load_round", fails)
         result = run("solve", round_file)
         assert (result.code, result.out, result.err.count("\n")) == (8, "", 1)
         assert result.err.startswith("placewright: fault of the machine: ")

@@ -21,10 +21,10 @@ from placewright.cli.text import (
     spans,
     term_text,
 )
-from placewright.instances.arrays import build_cluster
-from placewright.instances.cluster import ClusterDocument
-from placewright.instances.generator import generate_cluster
-from placewright.instances.plan import Task
+from placewright.instances.derived.arrays import build_cluster
+from placewright.instances.documents.cluster import ClusterDocument
+from placewright.instances.documents.plan import Task
+from placewright.instances.generators.gang import generate_cluster
 
 
 @pytest.mark.parametrize(

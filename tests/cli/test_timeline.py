@@ -14,12 +14,12 @@ from placewright.cli.occupancy import occupancy_of
 from placewright.cli.tables import print_plan
 from placewright.cli.timeline import letters, print_timelines
 from placewright.cli.turns import boundaries, timelines_of
-from placewright.instances.files import write
-from placewright.instances.plan import Plan
-from placewright.instances.round import Round
-from placewright.instances.sharing import Sharing
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
+from placewright.instances.documents.sharing import Sharing
+from placewright.instances.io.files import write
 from placewright.instances.verify import verify
-from placewright.instances.verify.periods import period_of
+from placewright.instances.verify.rules.interleaving.periods import period_of
 
 FUSED = ["io-cpu", "gpu", "network"]
 Group = dict[str, tuple[int, list[int]]]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from placewright.instances import load_plan
-from placewright.instances.plan import DecisionKind
+from placewright.instances.documents.plan import DecisionKind
 
 TRACES = Path(__file__).parents[3] / "shared" / "data" / "traces" / "muri"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from placewright import load_round, solve_round, write
 from placewright.cli.app import main
-from placewright.instances.plan import Decision, DecisionKind, Reason
+from placewright.instances.documents.plan import Decision, DecisionKind, Reason
 from placewright.rounds import prove_bounds
 
 QUICKSTART = Path(__file__).parents[2] / "instances" / "library" / "quickstart.yaml"

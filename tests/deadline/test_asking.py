@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from placewright.instances.deadline import Deadline, Due, Pace
-from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.job import Job, Option, TaskGroup
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.documents.deadline import Deadline, Due, Pace
+from placewright.instances.documents.job import Job, Option, TaskGroup
 from placewright.rounds.asking import SHARE, WINDOW_S, Prices
 from placewright.rounds.lease_records import Record
 

@@ -12,7 +12,7 @@ from placewright.formulations.deadline.heuristics.current_lease import FIRST_PRI
 from placewright.formulations.deadline.heuristics.displacement_greedy import crowded
 from placewright.formulations.gang.placement.assignment import candidate
 from placewright.formulations.gang.problem.compile import compile_round
-from placewright.instances.references import check_round
+from placewright.instances.checks.round import check_round
 from placewright.rounds.decisions import Unmoved, decide
 from placewright.rounds.moves import order_of_moves
 

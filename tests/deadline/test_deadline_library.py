@@ -13,7 +13,7 @@ import pytest
 from placewright import Plan, Round, load_round, solve_round, verify
 from placewright.formulations.deadline.problem.compile import compile_admission
 from placewright.instances import verify as verification
-from placewright.instances.plan import DecisionKind
+from placewright.instances.documents.plan import DecisionKind
 
 LIBRARY = Path(verification.__file__).parents[1] / "library"
 TINY = (

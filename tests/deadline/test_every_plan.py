@@ -10,8 +10,8 @@ import pytest
 
 from placewright import Plan, Round, solve_round, verify
 from placewright.cli.moves import moves_of
-from placewright.instances.errors import InvalidInputError
-from placewright.instances.files import parse_round
+from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.io.files import parse_round
 from placewright.rounds import prove_bounds
 
 Raw = dict[str, Any]

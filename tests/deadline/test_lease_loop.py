@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placewright.instances.cluster import ClusterDocument, HostEntry
-from placewright.instances.deadline import Deadline, Due, Pace
-from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.job import Job, Option, Running, TaskGroup
-from placewright.instances.leases import Leases, Outage
-from placewright.instances.plan import Plan, Task
-from placewright.instances.policy import Policy
-from placewright.instances.round import Reservation, Round
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.documents.cluster import ClusterDocument, HostEntry
+from placewright.instances.documents.deadline import Deadline, Due, Pace
+from placewright.instances.documents.job import Job, Option, Running, TaskGroup
+from placewright.instances.documents.leases import Leases, Outage
+from placewright.instances.documents.plan import Plan, Task
+from placewright.instances.documents.policy import Policy
+from placewright.instances.documents.round import Reservation, Round
 from placewright.instances.verify import verify
 from placewright.rounds.lease_loop import Served, decide_leases
 

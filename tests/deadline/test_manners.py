@@ -8,8 +8,8 @@ import pytest
 
 from placewright.formulations.deadline.models.whole.keepable import NOT_NOW, alike, manners_of
 from placewright.formulations.deadline.problem.compile import compile_admission
-from placewright.instances.deadline import Pace, relative
-from placewright.instances.round import Round
+from placewright.instances.documents.deadline import Pace, relative
+from placewright.instances.documents.round import Round
 
 
 @pytest.mark.parametrize(

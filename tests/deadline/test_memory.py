@@ -14,10 +14,10 @@ from placewright.formulations.deadline.problem.capacity_rows import Rows
 from placewright.formulations.deadline.problem.compile import compile_admission
 from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule, use_of
 from placewright.formulations.deadline.problem.slack import Spare, forced
-from placewright.instances.plan import Plan
-from placewright.instances.round import Round
-from placewright.instances.verify.lease_room import Room
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
 from placewright.instances.verify.reading import read
+from placewright.instances.verify.rules.deadline.lease_capacity import Room
 
 MIB = 1 << 20
 

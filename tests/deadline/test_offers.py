@@ -13,7 +13,7 @@ from placewright.formulations.deadline.heuristics.list_scheduling import fill
 from placewright.formulations.deadline.problem.compile import Admission, compile_admission
 from placewright.formulations.deadline.problem.problem import NONE, Schedule
 from placewright.formulations.session import Promise
-from placewright.instances.round import Round
+from placewright.instances.documents.round import Round
 
 HOUR = 3600
 NOW = 1000

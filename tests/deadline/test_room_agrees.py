@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from placewright.formulations.deadline.problem.capacity_rows import Rows
 from placewright.formulations.deadline.problem.compile import Admission, compile_admission
-from placewright.instances.errors import InvalidInputError
-from placewright.instances.files import parse_round
-from placewright.instances.plan import Plan
-from placewright.instances.round import Round
-from placewright.instances.verify.lease_room import Room, least_of
-from placewright.instances.verify.lease_work import Pacing, first_usable
-from placewright.instances.verify.leases import spans
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
+from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.io.files import parse_round
 from placewright.instances.verify.reading import Reading, read
+from placewright.instances.verify.rules.deadline.lease_capacity import Room, least_of
+from placewright.instances.verify.rules.deadline.lease_work import Pacing, first_usable
+from placewright.instances.verify.rules.deadline.leases import spans
 
 Raw = dict[str, Any]
 MODELS = ("A100", "H100", "V100")

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 from itertools import combinations
 from typing import NamedTuple
 
-from placewright.instances import ranges
-from placewright.instances.job import Job, Option
-from placewright.instances.plan import Certificate
-from placewright.instances.round import Round
+from placewright.instances.derived import ranges
+from placewright.instances.documents.job import Job, Option
+from placewright.instances.documents.plan import Certificate
+from placewright.instances.documents.round import Round
 
 WHOLE = 1000
 MAX_STATES = 10_000

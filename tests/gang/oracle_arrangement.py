@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from itertools import combinations_with_replacement, product
 from typing import NamedTuple
 
-from placewright.instances.job import Job, TaskGroup
-from placewright.instances.ranges import expand
-from placewright.instances.round import Round
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.job import Job, TaskGroup
+from placewright.instances.documents.round import Round
 
 MAX_STATES = 6_000
 Vector = tuple[int, ...]

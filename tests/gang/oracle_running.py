@@ -28,9 +28,9 @@ from gang_oracle import (  # the name under which oracle.py is loaded as a fixtu
     take,
 )
 
-from placewright.instances import ranges
-from placewright.instances.job import Job
-from placewright.instances.round import Round
+from placewright.instances.derived import ranges
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.round import Round
 
 MAX_WAYS = 20_000
 Precedence = tuple[bool, int]  # whether a job is entitled, and its priority

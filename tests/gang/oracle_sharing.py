@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import NamedTuple
 
-from placewright.instances.hardware import Hardware, hardware
-from placewright.instances.job import Job, TaskGroup
-from placewright.instances.ranges import expand
-from placewright.instances.round import Round
+from placewright.instances.derived.hardware import Hardware, hardware
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.job import Job, TaskGroup
+from placewright.instances.documents.round import Round
 from placewright.topology.mig import PRODUCTS, SLICES
 
 SENSE = {"value": 1, "disruption": -1, "opened": -1, "leftover": -1}

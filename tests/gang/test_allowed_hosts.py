@@ -8,8 +8,8 @@ import pytest
 
 from placewright.formulations.gang import run
 from placewright.formulations.gang.heuristics import lns
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from placewright.formulations.gang import run
 from placewright.formulations.gang.heuristics import lns
 from placewright.formulations.gang.models.aggregate import host_columns
-from placewright.instances.plan import Certificate, Plan
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.plan import Certificate, Plan
+from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 

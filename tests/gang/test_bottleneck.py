@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from placewright.formulations.gang import run
-from placewright.instances.arrays import build_cluster
-from placewright.instances.plan import Certificate, Plan
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import check_round
+from placewright.instances.derived.arrays import build_cluster
+from placewright.instances.documents.plan import Certificate, Plan
+from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 from placewright.topology import Cluster

@@ -20,8 +20,8 @@ from placewright.formulations.gang.placement.preemption import settle
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Candidate, Session
-from placewright.instances.generator import generate_round
-from placewright.instances.round import Round
+from placewright.instances.documents.round import Round
+from placewright.instances.generators.gang import generate_round
 from placewright.rounds import solve_round
 from placewright.solver import InProcess, Outcome, Status
 

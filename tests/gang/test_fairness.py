@@ -22,8 +22,8 @@ from placewright.formulations.gang.models.tenant_share_rows import add_shares
 from placewright.formulations.gang.placement.assignment import candidate
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
-from placewright.instances.plan import Certificate, Plan
-from placewright.instances.round import Round
+from placewright.instances.documents.plan import Certificate, Plan
+from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 from placewright.solver import InProcess, Limits, Model

@@ -18,10 +18,10 @@ from placewright.formulations.gang.models.host.terms import add_terms
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances import verify as verification
-from placewright.instances.files import load_round
-from placewright.instances.plan import Certificate, Plan, Reason
-from placewright.instances.references import InvalidInputError, check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import InvalidInputError, check_round
+from placewright.instances.documents.plan import Certificate, Plan, Reason
+from placewright.instances.documents.round import Round
+from placewright.instances.io.files import load_round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 from placewright.solver import InProcess, Limits

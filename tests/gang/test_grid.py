@@ -11,7 +11,7 @@ from placewright.formulations.gang.models.aggregate.host_columns import applies
 from placewright.formulations.gang.models.aggregate.resource_grid import Grid, rounded
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
-from placewright.instances.round import Round
+from placewright.instances.documents.round import Round
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -17,7 +17,7 @@ from placewright.formulations.gang.models.aggregate.resource_grid import Grid
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.instances.round import Round
+from placewright.instances.documents.round import Round
 
 
 def problem_of(seed: int) -> Problem:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from placewright.formulations.gang import run
 from placewright.formulations.gang.heuristics import lns
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.round import Round
 from placewright.rounds import solve_round
 
 STABLE = settings(

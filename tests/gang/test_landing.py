@@ -21,9 +21,9 @@ from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.jobs import Put
 from placewright.formulations.session import Candidate, Session
-from placewright.instances.plan import Plan
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.solver import InProcess, Limits
 

@@ -16,7 +16,7 @@ from placewright.formulations.gang.placement.fair_share import fill
 from placewright.formulations.gang.placement.greedy import place_group
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
-from placewright.instances.round import Round
+from placewright.instances.documents.round import Round
 
 Raw = dict[str, Any]
 

@@ -15,8 +15,8 @@ from placewright.formulations.gang.heuristics.displacement_cost import WASTE, Lo
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.round import Round
 
 Raw = dict[str, Any]
 Ints = NDArray[np.int64]

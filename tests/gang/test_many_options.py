@@ -22,9 +22,9 @@ from placewright.formulations.gang.models.aggregate.powers_of_two import plain
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.session import Session
-from placewright.instances.plan import Certificate
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.plan import Certificate
+from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 from placewright.solver import InProcess, certified_bound, multipliers

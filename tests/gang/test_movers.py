@@ -12,7 +12,7 @@ from placewright.formulations.gang.heuristics.movable_jobs import Movers
 from placewright.formulations.gang.placement.fair_share import fill
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
-from placewright.instances.generator import generate_round
+from placewright.instances.generators.gang import generate_round
 
 
 @pytest.mark.parametrize("seed", range(5))

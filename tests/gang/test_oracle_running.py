@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
-from placewright.instances.job import Job, TaskGroup
-from placewright.instances.plan import Plan
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.job import Job, TaskGroup
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 
 Raw = dict[str, Any]

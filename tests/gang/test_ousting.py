@@ -12,9 +12,9 @@ from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.preemption import settle
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.session import Session
-from placewright.instances.job import Job
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.round import Round
 from placewright.rounds import solve_round
 from placewright.solver import InProcess
 

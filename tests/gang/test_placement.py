@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from placewright.formulations.gang.placement.greedy import fill
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
-from placewright.instances.round import Round
+from placewright.instances.documents.round import Round
 
 STABLE: dict[str, Any] = {
     "derandomize": True,

@@ -26,7 +26,7 @@ from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Session
-from placewright.instances.round import Round
+from placewright.instances.documents.round import Round
 from placewright.solver import InProcess
 
 

@@ -18,10 +18,10 @@ from placewright.formulations.gang.placement.greedy import fill
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.upgrade import grow
 from placewright.formulations.gang.problem.compile import compile_round
-from placewright.instances.job import Job, Option
-from placewright.instances.plan import Certificate
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.job import Job, Option
+from placewright.instances.documents.plan import Certificate
+from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 

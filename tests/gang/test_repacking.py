@@ -23,9 +23,9 @@ from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Session
-from placewright.instances.presets import defragment
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.round import Round
+from placewright.instances.presets.presets import defragment
 from placewright.rounds import solve_round
 from placewright.solver import InProcess
 

@@ -29,8 +29,8 @@ from placewright.formulations.gang.models.host.terms import add_terms
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.session import HOLD_SLACK, Session
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.round import Round
 from placewright.solver import Arrays, InProcess, Limits, Model, Status
 
 Raw = dict[str, Any]

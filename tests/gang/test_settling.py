@@ -10,8 +10,8 @@ from placewright.formulations.gang.placement.assignment import candidate
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.jobs import ANY, Put
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.round import Round
 
 Raw = dict[str, Any]
 

@@ -17,8 +17,8 @@ from placewright.formulations.gang.models.host.victims import stop_for_pending
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.session import Candidate, Session
 from placewright.instances import return_hosts
-from placewright.instances.plan import Certificate
-from placewright.instances.round import Round
+from placewright.instances.documents.plan import Certificate
+from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 from placewright.solver import Arrays, InProcess, Outcome

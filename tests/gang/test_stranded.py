@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from placewright.formulations.gang import run
 from placewright.formulations.gang.bounds.fragmentation import least_stranded
 from placewright.formulations.gang.problem.compile import compile_round
-from placewright.instances.plan import Plan
-from placewright.instances.policy import TaskKind
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.policy import TaskKind
+from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 

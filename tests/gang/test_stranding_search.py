@@ -15,8 +15,8 @@ from placewright.formulations.gang.heuristics.fragmentation_increase import NEVE
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.task_mix import Mix, free_gpus
-from placewright.instances.job import Job
-from placewright.instances.round import Round
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import Changes, Engine, solve_round
 

@@ -7,11 +7,11 @@ import random
 import pytest
 
 from placewright.formulations.gang import run
-from placewright.instances.generator import generate_round
-from placewright.instances.job import Job
-from placewright.instances.plan import Plan
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
+from placewright.instances.generators.gang import generate_round
 from placewright.instances.verify import verify
 from placewright.rounds import Changes, Engine, solve_round
 

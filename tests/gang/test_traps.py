@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from placewright.formulations.gang import run
-from placewright.instances.plan import TermResult
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.plan import TermResult
+from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 

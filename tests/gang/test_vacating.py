@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.round import Round
 from placewright.rounds import solve_round
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.round import Round
 
 TERMS = ("value", "spread", "proximity", "opened", "leftover")
 SHARES = (200, 300, 400, 500, 600, 700)

@@ -6,8 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.round import Round
 
 Raw = dict[str, Any]
 LEVELS = ("block", "rack", "host")

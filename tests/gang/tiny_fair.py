@@ -7,9 +7,9 @@ from typing import Any
 from gang_tiny import chance, running_rounds  # the name under which tiny.py is loaded as a fixture
 from hypothesis import strategies as st
 
-from placewright.instances.policy import Policy, Tenant
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.policy import Policy, Tenant
+from placewright.instances.documents.round import Round
 
 NAMES = ("red", "blue", "green")
 

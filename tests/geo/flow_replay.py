@@ -10,7 +10,7 @@ import numpy as np
 
 from placewright.formulations.common.wan.arrays import Wan, compile_wan
 from placewright.formulations.common.wan.scheduler import Transfers
-from placewright.instances.round import Round
+from placewright.instances.documents.round import Round
 
 
 def line(

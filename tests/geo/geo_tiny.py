@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from placewright.instances.round import Round
+from placewright.instances.documents.round import Round
 
 Entry = dict[str, Any]
 MODELS = ("A", "B")

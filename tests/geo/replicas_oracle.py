@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from itertools import chain, combinations, pairwise, permutations, product
 from typing import NamedTuple, TypeAlias
 
-from placewright.instances.ranges import expand
-from placewright.instances.round import Round
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.round import Round
 
 Vector = tuple[int, ...]
 Replica: TypeAlias = tuple[str, str]

@@ -25,7 +25,7 @@ from placewright.formulations.replicas.problem.objective import overload_of
 from placewright.formulations.replicas.problem.problem import Problem
 from placewright.formulations.replicas.solution import Draft
 from placewright.formulations.session import Session
-from placewright.instances.geo_generator import generate
+from placewright.instances.generators.geo import generate
 from placewright.solver import InProcess
 
 

@@ -6,9 +6,9 @@ from types import ModuleType
 
 import pytest
 
-from placewright.instances.plan import Plan, TermResult
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.plan import Plan, TermResult
+from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import prove_bounds, solve_round
 

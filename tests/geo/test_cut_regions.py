@@ -12,10 +12,10 @@ from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem as Gangs
 from placewright.formulations.geo.heuristics.subproblem import Regions, Settled
 from placewright.formulations.geo.problem.compile import Problem, compile_geo
-from placewright.instances.geo import Geo
-from placewright.instances.geo_generator import generate
-from placewright.instances.job import AntiAffinity
-from placewright.instances.round import Round
+from placewright.instances.documents.geo import Geo
+from placewright.instances.documents.job import AntiAffinity
+from placewright.instances.documents.round import Round
+from placewright.instances.generators.geo import generate
 
 OTHERWISE = {"round", "layouts"}
 """Fields that are not compared: jobs may be as the whole round has them, and caches."""

@@ -9,9 +9,9 @@ import pytest
 from placewright import solve_round
 from placewright.formulations.geo import run
 from placewright.formulations.replicas import run as relocation
-from placewright.instances.geo import Geo
-from placewright.instances.geo_generator import generate
-from placewright.instances.round import Round
+from placewright.instances.documents.geo import Geo
+from placewright.instances.documents.round import Round
+from placewright.instances.generators.geo import generate
 from placewright.instances.verify import verify
 
 

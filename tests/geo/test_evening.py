@@ -14,7 +14,7 @@ from placewright.formulations.replicas.heuristics.transfer_repair import carry
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.problem import Problem
 from placewright.formulations.replicas.solution import Draft
-from placewright.instances.geo_generator import MixName, generate
+from placewright.instances.generators.geo import MixName, generate
 
 READER = {"reads": [{"dataset": "d", "gib": 10}]}
 

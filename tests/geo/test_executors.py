@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from placewright.instances.errors import InvalidInputError
-from placewright.instances.geo_generator import generate
-from placewright.instances.plan import Plan
-from placewright.instances.policy import Policy
-from placewright.instances.round import Round
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.policy import Policy
+from placewright.instances.documents.round import Round
+from placewright.instances.generators.geo import generate
+from placewright.instances.io.errors import InvalidInputError
 from placewright.instances.verify import verify
 from placewright.rounds import Engine, open_executor, solve_round
 from placewright.rounds.processes import Processes

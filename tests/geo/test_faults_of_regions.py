@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from placewright.instances.files import parse_round
-from placewright.instances.geo_generator import generate
-from placewright.instances.plan import DecisionKind, Plan, Reason
-from placewright.instances.round import Round
+from placewright.instances.documents.plan import DecisionKind, Plan, Reason
+from placewright.instances.documents.round import Round
+from placewright.instances.generators.geo import generate
+from placewright.instances.io.files import parse_round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 

@@ -21,7 +21,7 @@ from placewright.formulations.replicas.models.relaxation import program_of
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.job_classes import pool_of
 from placewright.formulations.session import Session
-from placewright.instances.round import Round
+from placewright.instances.documents.round import Round
 from placewright.solver import InProcess
 
 ROUNDS = 60

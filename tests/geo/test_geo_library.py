@@ -9,10 +9,10 @@ from typing import TypeVar
 import pytest
 
 from placewright import instances, solve_round
-from placewright.instances.files import load_round
-from placewright.instances.geo_section import FlowSection, ReadsSection, ReplicaSection
-from placewright.instances.plan import DecisionKind, Plan, Reason
-from placewright.instances.round import Round
+from placewright.instances.documents.plan import DecisionKind, Plan, Reason
+from placewright.instances.documents.plan_data import FlowSection, ReadsSection, ReplicaSection
+from placewright.instances.documents.round import Round
+from placewright.instances.io.files import load_round
 from placewright.instances.verify import verify
 
 Section = TypeVar("Section", FlowSection, ReadsSection, ReplicaSection)

@@ -9,10 +9,10 @@ import pytest
 
 from placewright import solve_round
 from placewright.formulations.geo import run
-from placewright.instances.files import parse_round
-from placewright.instances.geo_generator import generate
-from placewright.instances.plan import DecisionKind
-from placewright.instances.round import Round
+from placewright.instances.documents.plan import DecisionKind
+from placewright.instances.documents.round import Round
+from placewright.instances.generators.geo import generate
+from placewright.instances.io.files import parse_round
 from placewright.instances.verify import verify
 
 REGIONS = {"east": "here", "west": "here", "south": "there"}

@@ -19,7 +19,7 @@ from placewright.formulations.replicas.heuristics.greedy import greedy
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.objective import values
 from placewright.formulations.session import Bound, outward, proven_whole
-from placewright.instances.round import Round
+from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 

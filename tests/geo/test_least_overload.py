@@ -18,7 +18,7 @@ from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.objective import overload_of
 from placewright.formulations.replicas.problem.overload_curve import least_overload, pieces
 from placewright.formulations.session import Session
-from placewright.instances.round import Round
+from placewright.instances.documents.round import Round
 from placewright.rounds import solve_round
 from placewright.solver import InProcess
 

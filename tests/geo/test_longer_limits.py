@@ -14,7 +14,7 @@ from placewright.formulations.replicas.problem.problem import Problem
 from placewright.formulations.replicas.run import Relocation
 from placewright.formulations.replicas.solution import Draft
 from placewright.formulations.session import Candidate, Session
-from placewright.instances.geo_generator import generate
+from placewright.instances.generators.geo import generate
 from placewright.rounds import solve_round
 from placewright.solver import InProcess
 

@@ -22,9 +22,9 @@ from placewright.formulations.replicas.heuristics.annealing import Annealing
 from placewright.formulations.replicas.heuristics.greedy import greedy
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.session import Session
-from placewright.instances.geo_generator import generate
-from placewright.instances.plan import Certificate, Plan
-from placewright.instances.round import Round
+from placewright.instances.documents.plan import Certificate, Plan
+from placewright.instances.documents.round import Round
+from placewright.instances.generators.geo import generate
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 from placewright.solver import InProcess, Model, batched_pdhg, compiled, machine_code

@@ -10,9 +10,9 @@ import pytest
 
 from placewright.formulations.replicas.bounds import prove
 from placewright.formulations.session import Session
-from placewright.instances.geo_generator import generate
-from placewright.instances.plan import Plan
-from placewright.instances.round import Round
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
+from placewright.instances.generators.geo import generate
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 from placewright.solver import InProcess

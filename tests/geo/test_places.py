@@ -21,8 +21,8 @@ from placewright.formulations.replicas.problem.job_classes import pool_of
 from placewright.formulations.replicas.problem.problem import TOGETHER
 from placewright.formulations.replicas.run import LIKELY, Relocation
 from placewright.formulations.session import Session
-from placewright.instances.geo_generator import generate
-from placewright.instances.round import Round
+from placewright.instances.documents.round import Round
+from placewright.instances.generators.geo import generate
 from placewright.solver import Arrays, InProcess
 from placewright.solver.batched_pdhg import WIDTH, Descent
 

@@ -11,8 +11,8 @@ from placewright.cli.region_chart import print_regions
 from placewright.cli.region_plan import RegionPlan, heat, region_plan_of
 from placewright.cli.replicas import ChangeKind
 from placewright.cli.tables import print_plan
-from placewright.instances.plan import Plan
-from placewright.instances.round import Round
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 

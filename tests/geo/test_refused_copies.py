@@ -8,10 +8,10 @@ import pytest
 
 from placewright.formulations.replicas.heuristics.transfer_repair import too_large
 from placewright.formulations.replicas.problem.compile import compile_replicas
-from placewright.instances.geo import Copying
-from placewright.instances.geo_generator import generate
-from placewright.instances.plan import Plan
-from placewright.instances.round import Round
+from placewright.instances.documents.geo import Copying
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
+from placewright.instances.generators.geo import generate
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-from placewright.instances.round import Round
+from placewright.instances.documents.round import Round
 
 
 def round_of(policy: str, jobs: list[dict[str, Any]], **geo: Any) -> Round:

@@ -6,8 +6,8 @@ from types import ModuleType
 
 import pytest
 
-from placewright.instances.plan import Plan, Reason
-from placewright.instances.round import Round
+from placewright.instances.documents.plan import Plan, Reason
+from placewright.instances.documents.round import Round
 from placewright.rounds import solve_round
 
 TERMS = ("value", "remote_reads", "egress_cost", "gpu_cost")

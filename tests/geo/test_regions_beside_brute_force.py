@@ -10,8 +10,8 @@ import pytest
 
 from placewright import Plan, solve_round
 from placewright.formulations.gang.problem.terms import SENSE
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 
 GEO = ("value", "remote_reads", "egress_cost", "gpu_cost")

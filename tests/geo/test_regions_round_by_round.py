@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from placewright.instances.files import parse_round
-from placewright.instances.plan import DecisionKind, Plan, Reason
-from placewright.instances.round import Round
+from placewright.instances.documents.plan import DecisionKind, Plan, Reason
+from placewright.instances.documents.round import Round
+from placewright.instances.io.files import parse_round
 from placewright.instances.verify import verify
 from placewright.rounds import Changes, Engine
 

@@ -7,8 +7,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from placewright.instances.geo_generator import generate
-from placewright.instances.round import Round
+from placewright.instances.documents.round import Round
+from placewright.instances.generators.geo import generate
 from placewright.rounds import solve_round
 
 SETTLED_AFTER_A_REFUSAL = 792

@@ -17,7 +17,7 @@ from placewright.formulations.replicas.problem.objective import values
 from placewright.formulations.replicas.problem.problem import Problem
 from placewright.formulations.replicas.solution import Draft
 from placewright.formulations.session import Session
-from placewright.instances.geo_generator import generate
+from placewright.instances.generators.geo import generate
 from placewright.solver import InProcess
 
 

@@ -15,9 +15,9 @@ from placewright.formulations.replicas.models.lexicographic import is_small
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.objective import values
 from placewright.formulations.replicas.solution import Draft
-from placewright.instances.geo_generator import generate
-from placewright.instances.plan import Plan, Reason
-from placewright.instances.round import Round
+from placewright.instances.documents.plan import Plan, Reason
+from placewright.instances.documents.round import Round
+from placewright.instances.generators.geo import generate
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 

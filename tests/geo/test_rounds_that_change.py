@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from placewright.instances.geo_generator import PolicyName, generate
-from placewright.instances.round import Round
+from placewright.instances.documents.round import Round
+from placewright.instances.generators.geo import PolicyName, generate
 from placewright.instances.verify import verify
 from placewright.rounds import Changes, Engine
 

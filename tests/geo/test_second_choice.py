@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from placewright.formulations.geo.heuristics import decomposition
-from placewright.instances.files import parse_round
-from placewright.instances.plan import Plan
-from placewright.instances.round import Round
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
+from placewright.instances.io.files import parse_round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 

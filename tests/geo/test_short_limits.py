@@ -16,9 +16,9 @@ from placewright.formulations.geo.models import region_options
 from placewright.formulations.geo.models.monolithic import united_in_time
 from placewright.formulations.geo.problem.compile import compile_geo
 from placewright.formulations.session import Session
-from placewright.instances.files import parse_round
-from placewright.instances.job import Job
-from placewright.instances.round import Round
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.round import Round
+from placewright.instances.io.files import parse_round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 from placewright.solver import InProcess

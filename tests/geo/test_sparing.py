@@ -10,9 +10,9 @@ from placewright.formulations.geo import run
 from placewright.formulations.geo.heuristics.data_orders import with_data
 from placewright.formulations.geo.models import lexicographic_weights
 from placewright.formulations.session import Candidate
-from placewright.instances.files import parse_round
-from placewright.instances.plan import Plan
-from placewright.instances.round import Round
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
+from placewright.instances.io.files import parse_round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 

@@ -7,7 +7,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from placewright.instances.round import Round
+from placewright.instances.documents.round import Round
 from placewright.rounds import solve_round
 
 TERMS = ("value", "remote_reads", "egress_cost", "gpu_cost")

@@ -13,7 +13,7 @@ from placewright.formulations.common.wan.arrays import Wan
 from placewright.formulations.common.wan.reachability import reachable
 from placewright.formulations.common.wan.scheduler import Transfers, schedule
 from placewright.formulations.session import DataPlan
-from placewright.instances.plan import Plan
+from placewright.instances.documents.plan import Plan
 from placewright.instances.verify import verify
 from placewright.rounds.data import flow_section, replica_section
 

@@ -9,7 +9,7 @@ import pytest
 
 from placewright.formulations.geo.heuristics.core_mip import whole_point
 from placewright.formulations.session import Session
-from placewright.instances.round import Round
+from placewright.instances.documents.round import Round
 from placewright.rounds import solve_round
 from placewright.solver import InProcess, Model
 

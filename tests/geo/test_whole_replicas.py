@@ -25,7 +25,7 @@ from placewright.formulations.replicas.problem.problem import TOGETHER
 from placewright.formulations.replicas.problem.restriction import largest, making_up
 from placewright.formulations.replicas.solution import Draft
 from placewright.formulations.session import Session
-from placewright.instances.geo_generator import generate
+from placewright.instances.generators.geo import generate
 from placewright.solver import Arrays, InProcess, Limits, Outcome, Status
 
 TERMS = ("overload", "remote_reads", "copies", "imbalance", "hottest")

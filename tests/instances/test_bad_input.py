@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placewright.instances import load, load_cluster, load_plan, load_round, round_digest
-from placewright.instances.errors import InvalidInputError, printable
-from placewright.instances.files import parse_plan, parse_round
+from placewright.instances.io.errors import InvalidInputError, printable
+from placewright.instances.io.files import parse_plan, parse_round
 
 HEAD = {"apiVersion": "placewright/v1alpha1", "kind": "Round"}
 ROUND: dict[str, Any] = {
@@ -400,7 +400,7 @@ def test_anything_but_a_mapping_is_refused(tmp_path, name, content):
 
 @pytest.mark.parametrize("kind", ["yaml", "json"])
 def test_text_that_is_too_long_is_refused(tmp_path, monkeypatch, kind):
-    from placewright.instances import files
+    from placewright.instances.io import files
 
     monkeypatch.setattr(files, f"MAX_{kind.upper()}_MIB", 0)
     told = refused_file(tmp_path, "{}", f"r.{kind}")
@@ -629,7 +629,7 @@ def test_short_values_are_counted_before_they_take_memory(tmp_path, monkeypatch)
     path = tmp_path / "r.json"
     path.write_text("[" + "[]," * 20 + "{}]")
     assert refusal(path).startswith("[[], [], ")
-    monkeypatch.setattr("placewright.instances.files.MAX_VALUES", 40)
+    monkeypatch.setattr("placewright.instances.io.files.MAX_VALUES", 40)
     assert refusal(path) == "too many values; expected at most 40"
 
 

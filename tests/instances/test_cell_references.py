@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from placewright.instances import InvalidInputError
-from placewright.instances.chains import chains_of
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import check_round
+from placewright.instances.derived.cell_trees import chains_of
+from placewright.instances.documents.round import Round
 
 Raw = dict[str, Any]
 HOST = {"gpus": 4, "gpu_model": "A"}

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from placewright.instances.checks.round import check_round
 from placewright.instances.converters import (
     CONVERTERS,
     chronus_jobs,
     convert_chronus,
     read_chronus,
 )
-from placewright.instances.converters.deadline_rounds import deadline_of
-from placewright.instances.converters.trace_jobs import overhead_s
-from placewright.instances.deadline import Deadline
-from placewright.instances.errors import InvalidInputError
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.converters.support.deadline_rounds import deadline_of
+from placewright.instances.converters.support.trace_jobs import overhead_s
+from placewright.instances.documents.deadline import Deadline
+from placewright.instances.documents.round import Round
+from placewright.instances.io.errors import InvalidInputError
 
 HEADER = "job_id,user,num_gpu,submit_time,iterations,model_name,duration,interval,"
 HEADER += "expect_time_list,expect_value_list,best_effort,job_type\n"

@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placewright.cli.app import main
-from placewright.instances.deadline import Pace, finish, gain, least_hosts, need, relative
-from placewright.instances.digest import round_digest
-from placewright.instances.errors import InvalidInputError
-from placewright.instances.files import load_round, parse_round
-from placewright.instances.job import Option
-from placewright.instances.lease_references import MAX_ROWS, unions
-from placewright.instances.leases import Leases, Outage, away
-from placewright.instances.policy import Policy, headline
-from placewright.instances.presets import drain
-from placewright.instances.round import Round
+from placewright.instances.checks.deadlines import MAX_ROWS, unions
+from placewright.instances.documents.deadline import Pace, finish, gain, least_hosts, need, relative
+from placewright.instances.documents.job import Option
+from placewright.instances.documents.leases import Leases, Outage, away
+from placewright.instances.documents.policy import Policy, headline
+from placewright.instances.documents.round import Round
+from placewright.instances.io.digest import round_digest
+from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.io.files import load_round, parse_round
+from placewright.instances.presets.presets import drain
 
 Raw = dict[str, Any]
 NAN, INF = float("nan"), float("inf")

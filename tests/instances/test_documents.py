@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placewright.instances.cluster import ClusterDocument, HostEntry
-from placewright.instances.documents import MAX_AMOUNT
-from placewright.instances.errors import InvalidInputError, path_text, value_text
-from placewright.instances.hardware import Hardware, hardware
-from placewright.instances.job import Job, Option, Running, TaskGroup
-from placewright.instances.plan import Decision, Plan, Task
-from placewright.instances.policy import Policy
-from placewright.instances.round import Round
+from placewright.instances.derived.hardware import Hardware, hardware
+from placewright.instances.documents.base import MAX_AMOUNT
+from placewright.instances.documents.cluster import ClusterDocument, HostEntry
+from placewright.instances.documents.job import Job, Option, Running, TaskGroup
+from placewright.instances.documents.plan import Decision, Plan, Task
+from placewright.instances.documents.policy import Policy
+from placewright.instances.documents.round import Round
+from placewright.instances.io.errors import InvalidInputError, path_text, value_text
 from placewright.topology import CATALOGUE
 from placewright.topology.mig import product_of
 

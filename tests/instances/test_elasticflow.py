@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from placewright.instances.checks.round import check_round
 from placewright.instances.converters import (
     CONVERTERS,
     convert_elasticflow,
     elasticflow_jobs,
     read_elasticflow,
 )
-from placewright.instances.converters.scaling import read_iterations
-from placewright.instances.errors import InvalidInputError
-from placewright.instances.job import TaskGroup
-from placewright.instances.menus.elasticflow import SERIAL, amdahl, measured, options, sizes
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.converters.support.scaling import read_iterations
+from placewright.instances.documents.job import TaskGroup
+from placewright.instances.documents.round import Round
+from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.speed_models.elasticflow import SERIAL, amdahl, measured, options, sizes
 
 HEADER = "job_id,submission_time,num_iteration,model_name,deadline,batch_size,num_gpu,duration\n"
 ROWS = [

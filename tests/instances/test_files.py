@@ -15,11 +15,14 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placewright.instances import markup, ranges
-from placewright.instances.cluster import ClusterDocument
-from placewright.instances.digest import round_digest
-from placewright.instances.errors import InvalidInputError
-from placewright.instances.files import (
+from placewright.instances.derived import ranges
+from placewright.instances.documents.cluster import ClusterDocument
+from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Task
+from placewright.instances.documents.round import Round
+from placewright.instances.io import yaml_json
+from placewright.instances.io.digest import round_digest
+from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.io.files import (
     load,
     load_cluster,
     load_plan,
@@ -27,8 +30,6 @@ from placewright.instances.files import (
     parse_round,
     write,
 )
-from placewright.instances.plan import Decision, DecisionKind, Plan, Task
-from placewright.instances.round import Round
 
 CLUSTER = {
     "apiVersion": "placewright/v1alpha1",
@@ -278,13 +279,13 @@ def test_an_unknown_public_name_is_an_attribute_error():
     ],
 )
 def test_yaml_is_read_by_its_core_rules(text, value):
-    read = markup.parse_yaml(text)
+    read = yaml_json.parse_yaml(text)
     assert read == value
     assert type(read) is type(value)
 
 
 def test_yaml_knows_not_a_number():
-    assert math.isnan(markup.parse_yaml(".nan"))
+    assert math.isnan(yaml_json.parse_yaml(".nan"))
 
 
 plain_values = st.recursive(
@@ -306,14 +307,14 @@ plain_values = st.recursive(
 @settings(max_examples=150)
 @given(plain_values)
 def test_yaml_and_json_give_back_what_was_written(value):
-    assert markup.parse_json(json.dumps(value)) == value
-    assert markup.parse_yaml(markup.dump_yaml(value)) == value
+    assert yaml_json.parse_json(json.dumps(value)) == value
+    assert yaml_json.parse_yaml(yaml_json.dump_yaml(value)) == value
 
 
 @settings(max_examples=100)
 @given(st.lists(st.sampled_from(["no", "1e5", "08", "0o17", "1:30", "1_0", "=", "h-1"])))
 def test_other_readers_of_yaml_see_written_text_as_text(values):
-    assert yaml.safe_load(markup.dump_yaml(values)) == values
+    assert yaml.safe_load(yaml_json.dump_yaml(values)) == values
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,14 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from placewright.instances import ranges
-from placewright.instances.digest import round_digest
-from placewright.instances.errors import InvalidInputError
-from placewright.instances.geo_generator import MIXES, facts_of, generate
-from placewright.instances.geo_generator.distributions import readers
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
-from placewright.instances.wan_grid import WanGrid
+from placewright.instances.checks.round import check_round
+from placewright.instances.derived import ranges
+from placewright.instances.documents.round import Round
+from placewright.instances.generators.geo import MIXES, facts_of, generate
+from placewright.instances.generators.geo.distributions import readers
+from placewright.instances.generators.wan_grid import WanGrid
+from placewright.instances.io.digest import round_digest
+from placewright.instances.io.errors import InvalidInputError
 
 SMALL = {"regions": 10, "datasets": 100, "jobs": 1000, "gpus": 5000}
 POLICIES = ("geo", "replicas")

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from placewright.cli.app import main
-from placewright.instances.digest import round_digest
-from placewright.instances.documents import MAX_AMOUNT
-from placewright.instances.errors import InvalidInputError
-from placewright.instances.files import load_round, parse_round
-from placewright.instances.geo import Geo, WanLink
-from placewright.instances.geo_references import MAX_CELLS, MAX_READS
-from placewright.instances.policy import Policy, headline
-from placewright.instances.presets import drain
-from placewright.instances.round import Round
+from placewright.instances.checks.geo import MAX_CELLS, MAX_READS
+from placewright.instances.documents.base import MAX_AMOUNT
+from placewright.instances.documents.geo import Geo, WanLink
+from placewright.instances.documents.policy import Policy, headline
+from placewright.instances.documents.round import Round
+from placewright.instances.io.digest import round_digest
+from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.io.files import load_round, parse_round
+from placewright.instances.presets.presets import drain
 
 Raw = dict[str, Any]
 
@@ -299,7 +299,7 @@ def test_more_data_than_can_be_counted_is_refused() -> None:
 
 def test_more_reads_than_can_be_counted_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert MAX_READS >= 50_000 * 8
-    monkeypatch.setattr("placewright.instances.geo_references.MAX_READS", 1)
+    monkeypatch.setattr("placewright.instances.checks.geo.MAX_READS", 1)
     with pytest.raises(InvalidInputError, match=r"jobs: 2 reads of all jobs together; expected at"):
         parse_round(ROUND)
 

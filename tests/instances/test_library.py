@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from placewright.instances import verify as verification
-from placewright.instances.files import load_round
-from placewright.instances.job import Job
-from placewright.instances.plan import Decision, DecisionKind, Plan, Reason, Task
-from placewright.instances.ranges import expand
-from placewright.instances.round import Round
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason, Task
+from placewright.instances.documents.round import Round
+from placewright.instances.io.files import load_round
 
 LIBRARY = Path(verification.__file__).parents[1] / "library"
 TESTS = Path(__file__).parents[1]

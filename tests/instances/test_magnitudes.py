@@ -10,9 +10,9 @@ import pytest
 from extremes import numbers, with_number
 
 from placewright.instances import verify as verification
-from placewright.instances.errors import InvalidInputError
-from placewright.instances.files import load_round, parse_round
-from placewright.instances.generator import generate_round
+from placewright.instances.generators.gang import generate_round
+from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.io.files import load_round, parse_round
 from placewright.rounds import solve_round
 
 HEAD = {"apiVersion": "placewright/v1alpha1", "kind": "Round"}
@@ -126,8 +126,8 @@ def test_what_costs_something_given_may_have_run_for_long():
 def test_jobs_that_a_glance_passes_are_passed_by_the_sums(monkeypatch):
     """Small jobs are not added up: they must be far from any limit."""
     parse_round(round_of(*(asking(1000, count=8, gpu=8000) for _ in range(1000))))
-    monkeypatch.setattr("placewright.instances.magnitudes._is_small", lambda *_: False)
-    monkeypatch.setattr("placewright.instances.magnitudes.MAX_EACH", 10**11)
+    monkeypatch.setattr("placewright.instances.checks.magnitudes._is_small", lambda *_: False)
+    monkeypatch.setattr("placewright.instances.checks.magnitudes.MAX_EACH", 10**11)
     made = generate_round(512, 200, mix="hard", seed=1)
     parse_round(made.model_dump(mode="json"))
 

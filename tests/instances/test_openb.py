@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from placewright.instances.checks.round import check_round
 from placewright.instances.converters import CONVERTERS, convert_openb, read_openb
-from placewright.instances.errors import InvalidInputError
-from placewright.instances.job import Job
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.round import Round
+from placewright.instances.io.errors import InvalidInputError
 
 NODES = """\
 sn,cpu_milli,memory_mib,gpu,model

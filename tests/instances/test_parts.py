@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from placewright.instances.cluster import HostEntry
-from placewright.instances.errors import InvalidInputError
-from placewright.instances.files import load_plan, parse_round, write
-from placewright.instances.hardware import hardware
-from placewright.instances.job import TaskGroup
-from placewright.instances.plan import Plan
+from placewright.instances.derived.hardware import hardware
+from placewright.instances.documents.cluster import HostEntry
+from placewright.instances.documents.job import TaskGroup
+from placewright.instances.documents.plan import Plan
+from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.io.files import load_plan, parse_round, write
 from placewright.topology.mig import NO_MIG, PRODUCTS
 
 Raw = dict[str, Any]

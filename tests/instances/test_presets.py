@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from placewright.instances import parse_round, presets
-from placewright.instances.arrays import build_cluster
-from placewright.instances.errors import InvalidInputError
-from placewright.instances.files import parse_cluster
-from placewright.instances.generator import generate_round
-from placewright.instances.policy import Freeing
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances import parse_round
+from placewright.instances.checks.round import check_round
+from placewright.instances.derived.arrays import build_cluster
+from placewright.instances.documents.policy import Freeing
+from placewright.instances.documents.round import Round
+from placewright.instances.generators.gang import generate_round
+from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.io.files import parse_cluster
+from placewright.instances.presets import presets
 
 
 def running(name: str, host: str, **more: Any) -> dict[str, Any]:

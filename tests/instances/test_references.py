@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from placewright.instances import parse_round
-from placewright.instances.cluster import ClusterDocument
-from placewright.instances.errors import InvalidInputError
-from placewright.instances.files import parse_cluster
-from placewright.instances.references import check_cluster, check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import check_cluster, check_round
+from placewright.instances.documents.cluster import ClusterDocument
+from placewright.instances.documents.round import Round
+from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.io.files import parse_cluster
 
 ROUND: dict[str, Any] = {
     "cluster": {

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from placewright.instances.schema import KINDS, file_of, json_schema, text_of
+from placewright.instances.io.schema import KINDS, file_of, json_schema, text_of
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_committed_schema_is_the_generated_one(kind):
     assert file_of(kind).read_text(encoding="utf-8") == text_of(kind), (
-        "the schema changed; rewrite the files with: python -m placewright.instances.schema"
+        "the schema changed; rewrite the files with: python -m placewright.instances.io.schema"
     )
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from placewright.instances.errors import InvalidInputError
-from placewright.instances.files import parse_round
-from placewright.instances.round import Round
+from placewright.instances.documents.round import Round
+from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.io.files import parse_round
 
 Raw = dict[str, Any]
 CLUSTER = {"hosts": [{"name": "h", "gpus": 8, "gpu_model": "A"}]}

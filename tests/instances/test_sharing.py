@@ -11,19 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placewright.cli.app import main
-from placewright.instances.arrays import build_cluster, build_state
-from placewright.instances.digest import round_digest
-from placewright.instances.errors import InvalidInputError
-from placewright.instances.files import load_round, parse_round, write
-from placewright.instances.job import Job
-from placewright.instances.loans import return_hosts
-from placewright.instances.policy import Policy
-from placewright.instances.presets import drain
-from placewright.instances.profile import Profile
-from placewright.instances.round import Round
-from placewright.instances.running_groups import running_groups
-from placewright.instances.sensitivity import speed
-from placewright.instances.sharing import Sharing
+from placewright.instances.checks.running_groups import running_groups
+from placewright.instances.derived.arrays import build_cluster, build_state
+from placewright.instances.derived.sensitivity import speed
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.policy import Policy
+from placewright.instances.documents.profile import Profile
+from placewright.instances.documents.round import Round
+from placewright.instances.documents.sharing import Sharing
+from placewright.instances.io.digest import round_digest
+from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.io.files import load_round, parse_round, write
+from placewright.instances.presets.presets import drain
+from placewright.instances.presets.return_hosts import return_hosts
 
 Raw = dict[str, Any]
 NAN, INF = float("nan"), float("inf")

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from placewright import InvalidInputError
+from placewright.instances.checks.round import check_round
 from placewright.instances.converters import CONVERTERS, convert_synergy, read_synergy
-from placewright.instances.converters.synergy import KINDS
-from placewright.instances.menus.synergy import CORES, MEMORY_GB
-from placewright.instances.ranges import expand
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
-from placewright.instances.sensitivity import speed
+from placewright.instances.converters.traces.synergy import KINDS
+from placewright.instances.derived.ranges import expand
+from placewright.instances.derived.sensitivity import speed
+from placewright.instances.documents.round import Round
+from placewright.instances.speed_models.synergy import CORES, MEMORY_GB
 
 PROFILES = Path(__file__).parents[3] / "shared" / "data" / "profiles"
 

@@ -15,10 +15,10 @@ from itertools import combinations, combinations_with_replacement, permutations,
 from math import ceil, sqrt
 from typing import NamedTuple
 
-from placewright.instances import ranges
-from placewright.instances.job import Job, Option
-from placewright.instances.plan import Decision, DecisionKind, Plan, Reason, Task
-from placewright.instances.round import Round
+from placewright.instances.derived import ranges
+from placewright.instances.documents.job import Job, Option
+from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason, Task
+from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 
 WHOLE = 1000

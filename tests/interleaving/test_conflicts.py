@@ -15,14 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placewright.formulations.interleaving.problem.conflicts import conflicting, size_in_group
-from placewright.instances.errors import InvalidInputError
-from placewright.instances.files import parse_round
-from placewright.instances.job import Job
-from placewright.instances.plan import Plan
-from placewright.instances.round import Round
-from placewright.instances.sharing import Sharing
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
+from placewright.instances.documents.sharing import Sharing
+from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.io.files import parse_round
 from placewright.instances.verify import verify
-from placewright.instances.verify.conflicts import size_of
+from placewright.instances.verify.rules.interleaving.conflicts import size_of
 
 DAY = (100, 200, 700, 900, 800, 300)
 ALSO_DAY = (150, 250, 650, 950, 700, 350)

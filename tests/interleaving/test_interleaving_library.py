@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from placewright.instances import verify as verification
-from placewright.instances.files import load_round
-from placewright.instances.plan import Plan
-from placewright.instances.round import Round
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
+from placewright.instances.io.files import load_round
 
 LIBRARY = Path(verification.__file__).parents[1] / "library"
 NAMES = ("interleaving-four-stages", "kube-knots", "muri", "muri-running", "synergy")

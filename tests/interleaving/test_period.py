@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from placewright.formulations.interleaving.problem.period import best_offsets, contended, slots_of
-from placewright.instances.sharing import Sharing
-from placewright.instances.verify.periods import period_of
+from placewright.instances.documents.sharing import Sharing
+from placewright.instances.verify.rules.interleaving.periods import period_of
 from placewright.solver import InProcess, Limits, Model
 
 Group = Sequence[Sequence[int]]

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from placewright.instances.plan import Plan
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
 from placewright.rounds import solve_round
 
 Raw = dict[str, Any]

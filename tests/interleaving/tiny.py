@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from placewright.instances.files import parse_round
-from placewright.instances.round import Round
+from placewright.instances.documents.round import Round
+from placewright.instances.io.files import parse_round
 
 TERMS = ("throughput", "weighted_throughput", "efficiency")
 RESOURCES = ("io", "cpu", "gpu", "network")

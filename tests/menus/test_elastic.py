@@ -9,15 +9,15 @@ from math import log2
 
 import pytest
 
-from placewright.instances.cluster import ClusterDocument
-from placewright.instances.errors import InvalidInputError
-from placewright.instances.job import Job, Option, TaskGroup
-from placewright.instances.menus import afs, lyra, ones
-from placewright.instances.menus.amounts import power_gains
-from placewright.instances.plan import Decision, DecisionKind, Plan, Reason, Task
-from placewright.instances.policy import Policy
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.cluster import ClusterDocument
+from placewright.instances.documents.job import Job, Option, TaskGroup
+from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason, Task
+from placewright.instances.documents.policy import Policy
+from placewright.instances.documents.round import Round
+from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.speed_models import afs, lyra, ones
+from placewright.instances.speed_models.amounts import power_gains
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 

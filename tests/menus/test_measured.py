@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from placewright.instances.errors import InvalidInputError
-from placewright.instances.menus import comet, gavel, pollux, sia, synergy
+from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.speed_models import comet, gavel, pollux, sia, synergy
 
 PROFILES = Path(__file__).parents[3] / "shared" / "data" / "profiles"
 

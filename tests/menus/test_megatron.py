@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from placewright.instances.menus.megatron import (
+from placewright.instances.speed_models.megatron import (
     PUBLISHED,
     Published,
     Shape,

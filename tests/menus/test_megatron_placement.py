@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from placewright.instances.arrays import build_cluster
-from placewright.instances.job import Job
-from placewright.instances.menus.megatron import PUBLISHED, Published, Shape, Transformer
-from placewright.instances.menus.megatron_placement import placed
-from placewright.instances.plan import Plan
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import check_round
+from placewright.instances.derived.arrays import build_cluster
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
+from placewright.instances.speed_models.megatron import PUBLISHED, Published, Shape, Transformer
+from placewright.instances.speed_models.megatron_placement import placed
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 

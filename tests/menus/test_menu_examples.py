@@ -14,11 +14,21 @@ import pytest
 
 from placewright.instances import load_round, return_hosts
 from placewright.instances import verify as verification
-from placewright.instances.hardware import hardware
-from placewright.instances.job import Option, TaskGroup
-from placewright.instances.menus import afs, comet, gavel, lyra, ones, oobleck, pollux, sia, synergy
-from placewright.instances.ranges import expand
-from placewright.instances.round import Round
+from placewright.instances.derived.hardware import hardware
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.job import Option, TaskGroup
+from placewright.instances.documents.round import Round
+from placewright.instances.speed_models import (
+    afs,
+    comet,
+    gavel,
+    lyra,
+    ones,
+    oobleck,
+    pollux,
+    sia,
+    synergy,
+)
 
 LIBRARY = Path(verification.__file__).parents[1] / "library"
 PROFILES = Path(__file__).parents[3] / "shared" / "data" / "profiles"

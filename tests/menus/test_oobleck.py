@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from placewright.instances.cluster import ClusterDocument
-from placewright.instances.errors import InvalidInputError
-from placewright.instances.job import TaskGroup
-from placewright.instances.menus.oobleck import (
+from placewright.instances.documents.cluster import ClusterDocument
+from placewright.instances.documents.job import TaskGroup
+from placewright.instances.documents.plan import DecisionKind
+from placewright.instances.documents.policy import Policy
+from placewright.instances.documents.round import Round
+from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.speed_models.oobleck import (
     compositions,
     iteration_s,
     largest_uncovered,
@@ -15,9 +18,6 @@ from placewright.instances.menus.oobleck import (
     reconfigured,
     template_sizes,
 )
-from placewright.instances.plan import DecisionKind
-from placewright.instances.policy import Policy
-from placewright.instances.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from placewright.formulations.gang import run
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.round import Round
 
 
 @pytest.fixture(params=["exact", "counts"])

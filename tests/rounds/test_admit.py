@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placewright import Changes, Engine, InvalidInputError, Plan, Round, verify
-from placewright.instances.job import Job
-from placewright.instances.references import check_round
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.job import Job
 
 HOUR = 3600
 

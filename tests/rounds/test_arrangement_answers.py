@@ -10,11 +10,11 @@ import pytest
 
 from placewright import load_round, solve_round
 from placewright.instances import verify as verification
-from placewright.instances.menus.megatron import PUBLISHED
-from placewright.instances.menus.megatron_placement import placed
-from placewright.instances.plan import Plan, Reason
-from placewright.instances.ranges import expand
-from placewright.instances.round import Round
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.plan import Plan, Reason
+from placewright.instances.documents.round import Round
+from placewright.instances.speed_models.megatron import PUBLISHED
+from placewright.instances.speed_models.megatron_placement import placed
 
 LIBRARY = Path(verification.__file__).parents[1] / "library"
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from placewright.instances.errors import InvalidInputError
-from placewright.instances.job import Job
-from placewright.instances.plan import Task
-from placewright.instances.references import check_round, hosts_by_name
-from placewright.instances.round import Reservation, Round
-from placewright.instances.running_groups import running_groups
+from placewright.instances.checks.round import check_round, hosts_by_name
+from placewright.instances.checks.running_groups import running_groups
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.plan import Task
+from placewright.instances.documents.round import Reservation, Round
+from placewright.instances.io.errors import InvalidInputError
 from placewright.rounds import Changes, solve_round
 from placewright.rounds.changes import carried_out, changed
 

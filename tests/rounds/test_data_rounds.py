@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from placewright.instances.errors import InvalidInputError
-from placewright.instances.files import parse_round
-from placewright.instances.geo import Copying, Dataset, Geo, Region, WanLink
-from placewright.instances.job import Job
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.geo import Copying, Dataset, Geo, Region, WanLink
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.round import Round
+from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.io.files import parse_round
 from placewright.instances.verify import verify
 from placewright.rounds import Changes, Engine
 from placewright.rounds.data_orders import Orders, arrived, moved

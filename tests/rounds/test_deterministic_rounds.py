@@ -14,10 +14,10 @@ import pytest
 from placewright.formulations import session as sessions
 from placewright.formulations.gang import run
 from placewright.formulations.session import Session
-from placewright.instances.generator import generate_round
-from placewright.instances.geo_generator import generate
-from placewright.instances.plan import Plan
-from placewright.instances.round import Round
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
+from placewright.instances.generators.gang import generate_round
+from placewright.instances.generators.geo import generate
 from placewright.rounds import solve_round
 from placewright.solver import Arrays, InProcess, Limits, Model, Outcome
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from placewright.instances.plan import DecisionKind, Plan, Reason
-from placewright.instances.round import Round
+from placewright.instances.documents.plan import DecisionKind, Plan, Reason
+from placewright.instances.documents.round import Round
 from placewright.instances.verify import Verification, verify
 from placewright.rounds import reasons, solve, solve_round
 

@@ -18,12 +18,12 @@ from placewright.formulations.gang import incremental, run
 from placewright.formulations.gang.models.aggregate import host_columns
 from placewright.formulations.gang.problem.compile import Compiler, compile_round
 from placewright.formulations.session import Candidate
-from placewright.instances.digest import Digester, round_digest
-from placewright.instances.errors import InvalidInputError
-from placewright.instances.generator import generate_round
-from placewright.instances.plan import Certificate, DecisionKind, Plan
-from placewright.instances.references import check_round
-from placewright.instances.round import Reservation, Round
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.plan import Certificate, DecisionKind, Plan
+from placewright.instances.documents.round import Reservation, Round
+from placewright.instances.generators.gang import generate_round
+from placewright.instances.io.digest import Digester, round_digest
+from placewright.instances.io.errors import InvalidInputError
 from placewright.instances.verify import verify
 from placewright.rounds import Changes, Engine, solve_round
 from placewright.solver import process

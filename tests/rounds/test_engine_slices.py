@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from placewright.instances.job import Job
-from placewright.instances.plan import DecisionKind
-from placewright.instances.round import Round
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.plan import DecisionKind
+from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import Changes, Engine
 

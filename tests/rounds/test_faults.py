@@ -18,9 +18,9 @@ import pytest
 from placewright.cli.app import main
 from placewright.formulations.gang import run
 from placewright.formulations.session import Bound, Candidate, Session
-from placewright.instances.files import load_plan, write
-from placewright.instances.plan import Certificate, Plan
-from placewright.instances.round import Round
+from placewright.instances.documents.plan import Certificate, Plan
+from placewright.instances.documents.round import Round
+from placewright.instances.io.files import load_plan, write
 from placewright.instances.verify import verify
 from placewright.rounds import InternalError, prove_bounds, solve_round
 from placewright.rounds.certificate import Bounds
@@ -223,7 +223,7 @@ def test_without_a_folder_for_files_the_round_is_solved_in_this_process(
 REPEATED = """
 import sys
 from placewright.formulations.gang import run
-from placewright.instances.generator import generate_round
+from placewright.instances.generators.gang import generate_round
 from placewright.rounds import solve_round
 run.MAX_EXACT_CELLS = int(sys.argv[1])
 round_ = generate_round(48, 36, mix="tight", seed=5)

@@ -10,7 +10,7 @@ import pytest
 
 from placewright import load_round, solve_round, verify
 from placewright.instances import verify as verification
-from placewright.instances.plan import Decision, DecisionKind, Plan, Reason
+from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason
 
 LIBRARY = Path(verification.__file__).parents[1] / "library"
 NAMES = sorted(path.stem for path in LIBRARY.glob("*.yaml"))

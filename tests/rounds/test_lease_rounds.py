@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from placewright import Changes, Engine, Plan, Round, solve_round, verify
-from placewright.instances.leases import Outage
-from placewright.instances.references import check_round
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.leases import Outage
 
 HOUR = 3600
 

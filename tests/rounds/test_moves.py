@@ -11,9 +11,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from placewright.instances.plan import Decision, DecisionKind, Task
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.plan import Decision, DecisionKind, Task
+from placewright.instances.documents.round import Round
 from placewright.rounds import knots
 from placewright.rounds.moves import order_of_moves
 

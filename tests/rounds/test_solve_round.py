@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from placewright.instances.generator import generate_round
-from placewright.instances.plan import Certificate, Plan
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.plan import Certificate, Plan
+from placewright.instances.documents.round import Round
+from placewright.instances.generators.gang import generate_round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 

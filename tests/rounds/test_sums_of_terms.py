@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from placewright.formulations.session import Bound, Session
-from placewright.instances.plan import TermResult
+from placewright.instances.documents.plan import TermResult
 from placewright.rounds.certificate import Bounds
 from placewright.solver import InProcess
 

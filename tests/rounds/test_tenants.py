@@ -14,11 +14,11 @@ from placewright.formulations.gang import run
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.entitlement import borrowed_of
 from placewright.instances import verify as verification
-from placewright.instances.errors import InvalidInputError
-from placewright.instances.files import parse_round
-from placewright.instances.plan import Decision, DecisionKind, Plan, Reason
-from placewright.instances.round import Round
-from placewright.instances.verify.standing import Standing
+from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason
+from placewright.instances.documents.round import Round
+from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.io.files import parse_round
+from placewright.instances.verify.rules.gang.entitlement import Standing
 from placewright.rounds import Changes, Engine
 
 LIBRARY = Path(verification.__file__).parents[1] / "library"

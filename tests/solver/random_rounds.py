@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.round import Round
 
 Raw = dict[str, Any]
 NOW = 10

@@ -6,8 +6,8 @@ import copy
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
-from placewright.instances.files import parse_round
-from placewright.instances.plan import Plan
+from placewright.instances.documents.plan import Plan
+from placewright.instances.io.files import parse_round
 from placewright.instances.verify import Verification, verify
 
 Raw: TypeAlias = dict[str, Any]

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from placewright.instances.plan import Plan
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
-from placewright.instances.verify import arrangement, verify
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
+from placewright.instances.verify import verify
+from placewright.instances.verify.rules.gang import arrangement
 
 Raw = dict[str, Any]
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from corrupting import Corruption, Edit, Raw, broken_alone, rules_in, set_in
-from placewright.instances.plan import Plan
-from placewright.instances.round import Round
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
 from placewright.instances.verify import RULE_IDS, Verification, verify
 
 ROUND = Round.model_validate(

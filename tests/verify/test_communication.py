@@ -13,13 +13,13 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from placewright.instances.arrays import build_cluster
-from placewright.instances.plan import Plan
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances.checks.round import check_round
+from placewright.instances.derived.arrays import build_cluster
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
-from placewright.instances.verify.communication import collectives
 from placewright.instances.verify.reading import read
+from placewright.instances.verify.rules.gang.collectives import collectives
 from placewright.topology import CATALOGUE, Cluster, nvl72_racks, tree
 from placewright.topology.collectives import bottleneck, edges, time_us
 

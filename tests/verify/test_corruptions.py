@@ -10,33 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corrupting import Corruption, Edit, Raw, assert_broken, broken_alone, set_in
-from placewright.instances.digest import round_digest
-from placewright.instances.plan import Plan
-from placewright.instances.policy import DEFAULT_TERMS, Freeing
-from placewright.instances.round import Round
-from placewright.instances.verify import (
-    RULE_IDS,
-    Verification,
-    arrangement,
-    cells,
-    communication,
-    conflicts,
-    data_copies,
-    data_flows,
-    data_homes,
-    data_jobs,
-    data_reads,
-    data_sections,
-    groups,
-    leases,
-    parts,
-    promises,
-    refusals,
-    sections,
-    turns,
-    verify,
-)
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.policy import DEFAULT_TERMS, Freeing
+from placewright.instances.documents.round import Round
+from placewright.instances.io.digest import round_digest
+from placewright.instances.verify import RULE_IDS, Verification, sections, verify
 from placewright.instances.verify.result import Finding
+from placewright.instances.verify.rules.cells import cells
+from placewright.instances.verify.rules.deadline import leases, promises, refusals
+from placewright.instances.verify.rules.gang import arrangement, collectives, gpu_parts
+from placewright.instances.verify.rules.geo import copies, flows, homes, jobs, reads
+from placewright.instances.verify.rules.geo import sections as data_sections
+from placewright.instances.verify.rules.interleaving import conflicts, groups, turns
 
 
 def job_on(name: str, *places: tuple[str, list[int]], **fields: Any) -> Raw:
@@ -624,9 +609,9 @@ def test_a_corrupted_plan_is_rejected(name: str) -> None:
 def test_every_rule_is_broken_alone_by_some_corruption() -> None:
     alone = broken_alone(CORRUPTIONS.values())
     # Files of their own beside this one have the others.
-    others = (parts, arrangement, cells, communication, conflicts, groups, turns)
+    others = (gpu_parts, arrangement, cells, collectives, conflicts, groups, turns)
     others += (leases, promises, refusals)
-    others += (data_copies, data_flows, data_homes, data_jobs, data_reads, data_sections)
+    others += (copies, flows, homes, jobs, reads, data_sections)
     ours = set(RULE_IDS) - {rule.id for other in others for rule in other.RULES}
     assert alone == {rule for rule in ours if not rule.startswith("certificate_")}
     assert len(set(RULE_IDS)) == len(RULE_IDS)

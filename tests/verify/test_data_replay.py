@@ -13,15 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from placewright.instances.files import parse_round
-from placewright.instances.plan import Plan
-from placewright.instances.verify import data_copies, data_flows, verify
+from placewright.instances.documents.plan import Plan
+from placewright.instances.io.files import parse_round
+from placewright.instances.verify import verify
+from placewright.instances.verify.rules.geo import copies
+from placewright.instances.verify.rules.geo import flows as data_flows
 
 Raw = dict[str, Any]
 NOW, WINDOW = 100, 8
 GIB_PER_S = 8590
 """Mbit/s, rounded up."""
-RULES = {rule.id for module in (data_copies, data_flows) for rule in module.RULES}
+RULES = {rule.id for module in (copies, data_flows) for rule in module.RULES}
 
 
 def draw_round(rng: np.random.Generator) -> Raw:

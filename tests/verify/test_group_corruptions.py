@@ -30,10 +30,11 @@ from corrupting import (
     set_in,
     verified,
 )
-from placewright.instances.files import parse_round
-from placewright.instances.markup import parse_yaml
-from placewright.instances.plan import Plan
-from placewright.instances.verify import Verification, groups, turns, verify
+from placewright.instances.documents.plan import Plan
+from placewright.instances.io.files import parse_round
+from placewright.instances.io.yaml_json import parse_yaml
+from placewright.instances.verify import Verification, verify
+from placewright.instances.verify.rules.interleaving import groups, turns
 
 
 def job(name: str, stages: list[int], *, count: int = 1, gpus: int = 2, **fields: Any) -> Raw:

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placewright.formulations.interleaving.problem.period import best_offsets
-from placewright.instances.sharing import Sharing
-from placewright.instances.verify.periods import period_of
+from placewright.instances.documents.sharing import Sharing
+from placewright.instances.verify.rules.interleaving.periods import period_of
 
 SPANNING = Sharing(resources=("io+cpu", "gpu", "network"), spanning=True)
 

@@ -37,9 +37,10 @@ from corrupting import (
     set_in,
     verified,
 )
-from placewright.instances.files import parse_round
-from placewright.instances.plan import Plan
-from placewright.instances.verify import Verification, leases, promises, refusals, verify
+from placewright.instances.documents.plan import Plan
+from placewright.instances.io.files import parse_round
+from placewright.instances.verify import Verification, verify
+from placewright.instances.verify.rules.deadline import leases, promises, refusals
 
 
 def option(gpus: int, *, count: int = 1, model: str | None = "V100") -> Raw:

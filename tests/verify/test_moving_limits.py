@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from placewright.instances.plan import Plan
-from placewright.instances.round import Round
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
 from placewright.instances.verify import RULE_IDS, verify
 
 Raw = dict[str, Any]

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from placewright.instances.plan import Plan
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
-from placewright.instances.verify import Verification, parts, verify
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
+from placewright.instances.verify import Verification, verify
+from placewright.instances.verify.rules.gang import gpu_parts
 
 Raw = dict[str, Any]
 
@@ -171,4 +172,4 @@ def test_a_move_may_not_come_before_the_slice_that_it_needs_is_left():
 
 def test_every_rule_of_parts_is_broken_alone():
     alone = {next(iter(rules)) for _, rules, _ in CORRUPTIONS.values() if len(rules) == 1}
-    assert alone == {rule.id for rule in parts.RULES}
+    assert alone == {rule.id for rule in gpu_parts.RULES}

@@ -33,15 +33,11 @@ from corrupting import (
     set_in,
     verified,
 )
-from placewright.instances.files import parse_round
-from placewright.instances.plan import Plan
-from placewright.instances.verify import (
-    Verification,
-    data_jobs,
-    data_reads,
-    data_sections,
-    verify,
-)
+from placewright.instances.documents.plan import Plan
+from placewright.instances.io.files import parse_round
+from placewright.instances.verify import Verification, verify
+from placewright.instances.verify.rules.geo import jobs, sections
+from placewright.instances.verify.rules.geo import reads as data_reads
 
 
 def job(name: str, gpus: int, *reads: tuple[str, int, bool], count: int = 1, **more: Any) -> Raw:
@@ -502,7 +498,7 @@ def test_gpu_cost_is_rounded_down_once_for_all_tasks() -> None:
 
 def test_every_rule_of_regions_and_reads_is_broken_alone() -> None:
     alone = broken_alone(CORRUPTIONS.values())
-    modules = (data_sections, data_jobs, data_reads)
+    modules = (sections, jobs, data_reads)
     assert alone == {rule.id for module in modules for rule in module.RULES}
 
 

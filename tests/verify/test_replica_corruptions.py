@@ -35,18 +35,11 @@ from corrupting import (
     set_in,
     verified,
 )
-from placewright.instances.files import parse_round
-from placewright.instances.plan import Plan
-from placewright.instances.verify import (
-    Verification,
-    data_copies,
-    data_flows,
-    data_homes,
-    data_jobs,
-    data_reads,
-    data_sections,
-    verify,
-)
+from placewright.instances.documents.plan import Plan
+from placewright.instances.io.files import parse_round
+from placewright.instances.verify import Verification, verify
+from placewright.instances.verify.rules.geo import copies, flows, homes, jobs, sections
+from placewright.instances.verify.rules.geo import reads as data_reads
 
 
 def link(source: str, target: str, bandwidth: int, **fields: int) -> Raw:
@@ -626,10 +619,10 @@ def test_without_storage_limits_nothing_is_out_of_balance() -> None:
 
 def test_every_rule_of_replicas_and_flows_is_broken_alone() -> None:
     alone = broken_alone(CORRUPTIONS.values())
-    rules = (data_homes, data_copies, data_flows)
+    rules = (homes, copies, flows)
     ours = {rule.id for module in rules for rule in module.RULES}
     assert ours - alone == {"link_budget"}  # broken alone by a round of less budget, above
-    others = {rule.id for module in (data_sections, data_jobs, data_reads) for rule in module.RULES}
+    others = {rule.id for module in (sections, jobs, data_reads) for rule in module.RULES}
     assert alone - ours - others == {"section"}
 
 

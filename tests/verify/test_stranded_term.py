@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from placewright.instances import parse_round, presets
-from placewright.instances.errors import InvalidInputError
-from placewright.instances.plan import Plan
-from placewright.instances.references import check_round
-from placewright.instances.round import Round
+from placewright.instances import parse_round
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
+from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.presets import presets
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 

@@ -10,11 +10,11 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.instances.arrays import build_cluster
-from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.job import Option
-from placewright.instances.ranges import expand
-from placewright.instances.round import Round
+from placewright.instances.derived.arrays import build_cluster
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.documents.job import Option
+from placewright.instances.documents.round import Round
 from placewright.topology import Cluster
 
 Ints: TypeAlias = NDArray[np.int64]

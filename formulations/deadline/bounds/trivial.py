@@ -10,9 +10,9 @@ import numpy as np
 from placewright.formulations.deadline.problem.capacity_rows import Rows
 from placewright.formulations.deadline.problem.compile import Admission
 from placewright.formulations.session import Bound
-from placewright.instances.deadline import Pace, gain
-from placewright.instances.job import Job
-from placewright.instances.round import Round
+from placewright.instances.documents.deadline import Pace, gain
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.round import Round
 
 MILLION = 10**6
 

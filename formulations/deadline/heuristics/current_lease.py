@@ -18,13 +18,13 @@ from placewright.formulations.deadline.problem.capacity_rows import largest_of
 from placewright.formulations.deadline.problem.compile import Admission
 from placewright.formulations.deadline.problem.problem import NONE, Bools, Ints, Schedule
 from placewright.formulations.session import Candidate
-from placewright.instances.cluster_references import HOST_LEVEL
-from placewright.instances.deadline import Pace, gain, least_hosts
-from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.health import with_health
-from placewright.instances.job import Job, Option
-from placewright.instances.leases import Leases, away
-from placewright.instances.round import Round
+from placewright.instances.checks.cluster import HOST_LEVEL
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.documents.deadline import Pace, gain, least_hosts
+from placewright.instances.documents.job import Job, Option
+from placewright.instances.documents.leases import Leases, away
+from placewright.instances.documents.round import Round
+from placewright.instances.presets.health import with_health
 
 MILLION = 10**6
 FIRST_PRIORITY = 10**9

@@ -21,7 +21,7 @@ from placewright.formulations.gang.placement.greedy import place_choice
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import ANY, NO_LEVEL, Choice, Put, Start
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.documents.base import WHOLE_GPU
 
 MOST_HOSTS = 64
 """Hosts that are asked who could make way: those first where most GPUs are free or may wait."""

@@ -16,8 +16,8 @@ from placewright.formulations.deadline.problem.capacity_rows import Rows, larges
 from placewright.formulations.deadline.problem.compile import Admission
 from placewright.formulations.deadline.problem.problem import NONE, Bools, Ints, Schedule
 from placewright.formulations.session import Promise
-from placewright.instances.deadline import Deadline, finish, gain, need
-from placewright.instances.job import Job
+from placewright.instances.documents.deadline import Deadline, finish, gain, need
+from placewright.instances.documents.job import Job
 
 
 @dataclass(frozen=True, slots=True)

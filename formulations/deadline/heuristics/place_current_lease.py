@@ -19,7 +19,7 @@ from placewright.formulations.gang.placement.assignment import candidate
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Candidate, Session
-from placewright.instances.round import Round
+from placewright.instances.documents.round import Round
 
 Search: TypeAlias = Callable[[Round, Session, Problem], Iterator[Candidate]]
 """Yields verified plans of a round of gangs, given what it compiles to, each better than before."""

@@ -15,7 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from placewright.formulations.deadline.problem.capacity_rows import largest_of
-from placewright.instances.deadline import (
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.deadline import (
     Due,
     Pace,
     finish,
@@ -24,10 +25,9 @@ from placewright.instances.deadline import (
     need,
     relative,
 )
-from placewright.instances.job import Job, Option
-from placewright.instances.leases import away
-from placewright.instances.ranges import expand
-from placewright.instances.round import Round
+from placewright.instances.documents.job import Job, Option
+from placewright.instances.documents.leases import away
+from placewright.instances.documents.round import Round
 
 
 class Way(NamedTuple):

@@ -14,13 +14,13 @@ import numpy as np
 
 from placewright.formulations.deadline.problem.problem import Ints
 from placewright.formulations.gang.problem.quotas import held_by
-from placewright.instances.deadline import need
-from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.job import Job
-from placewright.instances.lease_references import unions
-from placewright.instances.ranges import expand
-from placewright.instances.references import hosts_by_name
-from placewright.instances.round import Round
+from placewright.instances.checks.deadlines import unions
+from placewright.instances.checks.round import hosts_by_name
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.documents.deadline import need
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.round import Round
 
 Models = frozenset[str]
 Leases = tuple[int, int]

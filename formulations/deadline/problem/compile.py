@@ -10,9 +10,9 @@ import numpy as np
 from placewright.formulations.deadline.problem.alternatives import Ways, dues_of
 from placewright.formulations.deadline.problem.capacity_rows import Rows
 from placewright.formulations.deadline.problem.problem import Bools, Ints, Problem
-from placewright.instances.deadline import Deadline, Due, Pace, finish, gain
-from placewright.instances.job import Job
-from placewright.instances.round import Round
+from placewright.instances.documents.deadline import Deadline, Due, Pace, finish, gain
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.round import Round
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,7 +16,7 @@ from placewright.formulations.gang.heuristics.swap_search import NOWHERE, Seatin
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import ANY, Put
 from placewright.formulations.session import Session
-from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.documents.base import WHOLE_GPU
 
 
 class Items:

@@ -16,7 +16,7 @@ from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import Put
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Session
-from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.documents.base import WHOLE_GPU
 
 Starts: TypeAlias = defaultdict[tuple[int, int], int]
 """How many jobs of (class, choice) are still to be started."""

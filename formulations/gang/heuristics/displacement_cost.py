@@ -22,7 +22,7 @@ from placewright.formulations.gang.heuristics.victim_sets import (
     too_many,
 )
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.documents.base import WHOLE_GPU
 
 Ints = NDArray[np.int64]
 

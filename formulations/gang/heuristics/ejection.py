@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from placewright.formulations.gang.heuristics.movable_jobs import ANYBODY, Floats, Mover, Movers
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import ANY, Put, Start
-from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.documents.base import WHOLE_GPU
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import Put
-from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.documents.base import WHOLE_GPU
 
 Ints = NDArray[np.int64]
 

@@ -24,7 +24,7 @@ from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import ANY, Choice, JobClass, Start
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Session
-from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.documents.base import WHOLE_GPU
 
 
 def clear(

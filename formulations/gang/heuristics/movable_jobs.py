@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.problem.jobs import ANY, Start
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.documents.base import WHOLE_GPU
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from placewright.formulations.gang.heuristics.ejection import Shifts
 from placewright.formulations.gang.problem.jobs import ANY, Choice, Start
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.documents.base import WHOLE_GPU
 
 
 class Owing:

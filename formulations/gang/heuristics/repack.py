@@ -19,7 +19,7 @@ from placewright.formulations.gang.placement.fair_share import fill
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.preemption import settle
 from placewright.formulations.session import Session
-from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.documents.base import WHOLE_GPU
 from placewright.solver import Outcome
 
 TOLERANCE = 1e-6

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from placewright.formulations.gang.models.aggregate.gpu_columns import cut, fill
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Session
-from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.documents.base import WHOLE_GPU
 from placewright.solver import Model
 
 Ints = NDArray[np.int64]

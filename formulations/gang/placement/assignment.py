@@ -12,7 +12,7 @@ from placewright.formulations.gang.placement.task_order import ranked
 from placewright.formulations.gang.problem.jobs import ANY, Choice, Start
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Candidate, Place, Slots
-from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.documents.base import WHOLE_GPU
 
 Arrived: TypeAlias = Mapping[int, Sequence[tuple[bool, int, int]]]
 """By host who comes there: whether it is entitled, its priority, and less its index."""

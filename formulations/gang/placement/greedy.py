@@ -17,7 +17,7 @@ from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import Choice, Group, Put
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.terms import ENTITLED, PROGRESS, VALUE
-from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.documents.base import WHOLE_GPU
 
 
 def order_of(problem: Problem) -> list[tuple[int, int]]:

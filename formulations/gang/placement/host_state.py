@@ -13,7 +13,7 @@ from placewright.formulations.gang.problem.gpu_parts import Ints, Parts
 from placewright.formulations.gang.problem.jobs import Put
 from placewright.formulations.gang.problem.mig_layouts import FREE
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.documents.base import WHOLE_GPU
 
 UNLIMITED = 1 << 40
 _ALL = slice(None)

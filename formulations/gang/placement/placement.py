@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from placewright.formulations.gang.placement.host_state import Supply
 from placewright.formulations.gang.problem.jobs import ANY, NO_LABEL, Choice, Put, Start
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.documents.base import WHOLE_GPU
 
 
 class Placement(Supply):

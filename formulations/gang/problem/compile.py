@@ -17,10 +17,10 @@ from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.quotas import quota_of
 from placewright.formulations.gang.problem.shapes import hosts_named
 from placewright.formulations.gang.problem.terms import BOTTLENECK
-from placewright.instances.arrays import build_cluster
-from placewright.instances.job import Job
-from placewright.instances.ranges import expand
-from placewright.instances.round import Round
+from placewright.instances.derived.arrays import build_cluster
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.round import Round
 from placewright.topology import Cluster, State
 
 

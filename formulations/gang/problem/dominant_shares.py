@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.problem.quotas import held_by
-from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.round import Round
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.documents.round import Round
 from placewright.topology import Cluster
 
 SHARE = "share"

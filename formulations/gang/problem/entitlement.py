@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from placewright.formulations.gang.problem.quotas import held_by
-from placewright.instances.job import Job
-from placewright.instances.round import Round
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.round import Round
 
 Amounts = Mapping[str, int]
 Borrowed: TypeAlias = Mapping[int, tuple[int, ...]]

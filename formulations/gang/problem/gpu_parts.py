@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.problem.mig_layouts import FREE, Layouts, mask_of
-from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.documents.base import WHOLE_GPU
 from placewright.topology import Cluster, State
 from placewright.topology.mig import NO_MIG, PRODUCTS
 

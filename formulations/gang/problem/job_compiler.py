@@ -18,9 +18,9 @@ from placewright.formulations.gang.problem.mig_layouts import mask_of
 from placewright.formulations.gang.problem.shapes import Shapes
 from placewright.formulations.gang.problem.terms import BOTTLENECK
 from placewright.formulations.session import Place, Slots
-from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.job import Job, Option, Running, TaskGroup
-from placewright.instances.round import Round
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.documents.job import Job, Option, Running, TaskGroup
+from placewright.instances.documents.round import Round
 from placewright.topology import Cluster
 from placewright.topology.mig import PRODUCTS
 

@@ -33,8 +33,8 @@ from placewright.formulations.gang.problem.jobs import (
 from placewright.formulations.gang.problem.options import Offers, offers_of
 from placewright.formulations.gang.problem.terms import ENTITLED, PROGRESS, SENSE, VALUE
 from placewright.formulations.session import SHARPNESS, Place, Slots, outward
-from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.round import Round
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.documents.round import Round
 from placewright.topology import Cluster, State
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from placewright.instances.job import Option
-from placewright.instances.round import Round
+from placewright.instances.documents.job import Option
+from placewright.instances.documents.round import Round
 from placewright.topology import Cluster
 
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from placewright.formulations.gang.problem.gpu_parts import Sharing, kinds_of_profile
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Apart, Group, Slices, Traffic
 from placewright.formulations.gang.problem.mig_layouts import Layouts
-from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.job import TaskGroup
-from placewright.instances.ranges import expand
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.documents.job import TaskGroup
 from placewright.topology import Cluster
 
 Names: TypeAlias = tuple[str, ...]

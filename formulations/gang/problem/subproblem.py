@@ -19,9 +19,9 @@ from placewright.formulations.gang.problem.job_compiler import PINNED, Describer
 from placewright.formulations.gang.problem.jobs import JobClass, Put, RunningJob
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.quotas import quota_of
-from placewright.instances.arrays import build_cluster
-from placewright.instances.job import Job
-from placewright.instances.round import Round
+from placewright.instances.derived.arrays import build_cluster
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.round import Round
 from placewright.topology import State
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from placewright.formulations.common.wan.arrays import NONE, Ints
 from placewright.formulations.geo.heuristics.residual import Room
 from placewright.formulations.geo.models.assignment_lp import Clusters, Floats, Program
-from placewright.instances.job import Job
+from placewright.instances.documents.job import Job
 
 ROUNDING = 1e-6
 """Below this a share of a job is a solver's tolerance."""

@@ -16,13 +16,13 @@ from placewright.formulations.gang.problem.subproblem import cut
 from placewright.formulations.geo.models.monolithic import PLACES
 from placewright.formulations.geo.problem.compile import Problem
 from placewright.formulations.session import Candidate, Place, Slots
-from placewright.instances.cluster import ClusterDocument, DomainEntry, HostEntry
-from placewright.instances.cluster_references import HOST_LEVEL
-from placewright.instances.geo import Geo
-from placewright.instances.job import Job, Running, TaskGroup
-from placewright.instances.plan import Task
-from placewright.instances.ranges import expand
-from placewright.instances.round import Reservation, Round
+from placewright.instances.checks.cluster import HOST_LEVEL
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.cluster import ClusterDocument, DomainEntry, HostEntry
+from placewright.instances.documents.geo import Geo
+from placewright.instances.documents.job import Job, Running, TaskGroup
+from placewright.instances.documents.plan import Task
+from placewright.instances.documents.round import Reservation, Round
 
 Quotas = Mapping[str, Mapping[str, int]]
 """By tenant and resource what a tenant's jobs may hold."""

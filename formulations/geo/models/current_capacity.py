@@ -24,7 +24,7 @@ from placewright.formulations.geo.models.preemption_rows import Barring, Holding
 from placewright.formulations.geo.problem.class_arrays import Kinds
 from placewright.formulations.geo.problem.job_classes import Sorting, together
 from placewright.formulations.geo.problem.running_jobs import Lying
-from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.documents.base import WHOLE_GPU
 
 MAX_SIZES = 6
 """Most sizes of tasks that have rows of their own, the largest ones."""

@@ -16,10 +16,10 @@ from placewright.formulations.geo.models.lexicographic_weights import Scale, sca
 from placewright.formulations.geo.models.region_options import Way, Ways, resource_of
 from placewright.formulations.geo.problem.compile import Problem
 from placewright.formulations.session import Bound, Candidate, Session, proven_whole
-from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.geo import Geo
-from placewright.instances.job import Job
-from placewright.instances.round import Round
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.documents.geo import Geo
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.round import Round
 
 PLACES = ("disruption", "spread", "proximity", "opened")
 """Terms that rounds of gangs have from the policy."""

@@ -19,7 +19,7 @@ import numpy as np
 
 from placewright.formulations.common.wan.arrays import Bools, Ints
 from placewright.formulations.gang.problem.problem import Problem as Gangs
-from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.documents.base import WHOLE_GPU
 
 MAX_LEVELS = 4
 """Most levels that have rows of their own, the lowest ones."""

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from placewright.formulations.geo.problem.compile import Problem
-from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.job import Job, Option, Running, TaskGroup
-from placewright.instances.ranges import expand
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.documents.job import Job, Option, Running, TaskGroup
 
 COSTS = ("remote_reads", "egress_cost", "gpu_cost")
 

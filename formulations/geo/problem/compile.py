@@ -8,7 +8,7 @@ import numpy as np
 
 from placewright.formulations.common.wan.arrays import NONE, Bools, Ints, Wan, compile_wan
 from placewright.formulations.session import Candidate
-from placewright.instances.round import Round
+from placewright.instances.documents.round import Round
 from placewright.topology import Cluster
 
 

@@ -27,9 +27,9 @@ from placewright.formulations.interleaving.problem.compile import OBJECTIVES, In
 from placewright.formulations.interleaving.problem.merged_groups import merged
 from placewright.formulations.interleaving.problem.teams import worth
 from placewright.formulations.session import Candidate, Group, Place, Slots
-from placewright.instances.job import Job, Option, Running
-from placewright.instances.round import Round
-from placewright.instances.sharing import Sharing
+from placewright.instances.documents.job import Job, Option, Running
+from placewright.instances.documents.round import Round
+from placewright.instances.documents.sharing import Sharing
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -35,7 +35,7 @@ from placewright.formulations.interleaving.problem.option_classes import with_on
 from placewright.formulations.interleaving.problem.teams import teams_of, worth
 from placewright.formulations.interleaving.set_packing.problem import ALONE
 from placewright.formulations.session import Bound, Candidate, Group, Session
-from placewright.instances.round import Round
+from placewright.instances.documents.round import Round
 
 
 def all_alone(round_: Round) -> Gangs | None:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.problem.quotas import held_by
 from placewright.formulations.gang.problem.shapes import hosts_named
-from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.job import Job, TaskGroup
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.documents.job import Job, TaskGroup
 from placewright.topology import Cluster
 
 Ints = NDArray[np.int64]

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from placewright.formulations.interleaving.problem.capacity_rows import hosts_of
 from placewright.formulations.interleaving.problem.conflicts import size_in_group
 from placewright.formulations.interleaving.set_packing.problem import ALONE
-from placewright.instances.alike import likeness
-from placewright.instances.job import Job
-from placewright.instances.sharing import Sharing
+from placewright.instances.derived.compatibility import likeness
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.sharing import Sharing
 from placewright.topology import Cluster
 
 Ints = NDArray[np.int64]

@@ -33,12 +33,12 @@ from placewright.formulations.interleaving.problem.residual_capacity import (
     running_together,
 )
 from placewright.formulations.interleaving.set_packing.problem import ALONE, Objective, Pool, Rules
-from placewright.instances.arrays import build_cluster
-from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.job import Job
-from placewright.instances.round import Round
-from placewright.instances.sensitivity import speed
-from placewright.instances.sharing import Sharing
+from placewright.instances.derived.arrays import build_cluster
+from placewright.instances.derived.sensitivity import speed
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.round import Round
+from placewright.instances.documents.sharing import Sharing
 from placewright.topology import Cluster
 
 Ints = NDArray[np.int64]

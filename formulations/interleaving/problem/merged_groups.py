@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from placewright.formulations.interleaving.problem.conflicts import size_in_group
-from placewright.instances.job import Job, TaskGroup
-from placewright.instances.sharing import Sharing
+from placewright.instances.documents.job import Job, TaskGroup
+from placewright.instances.documents.sharing import Sharing
 
 
 def merged(jobs: Sequence[Job], sharing: Sharing) -> tuple[TaskGroup, ...]:

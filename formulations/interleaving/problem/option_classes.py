@@ -21,8 +21,8 @@ from dataclasses import replace
 import numpy as np
 
 from placewright.formulations.interleaving.set_packing.problem import ALONE, Grouping, Pool
-from placewright.instances.job import Job
-from placewright.instances.round import Round
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.round import Round
 
 MAX_KINDS = 200
 """Most kinds of jobs of several options; beyond, each job counts the least of its options."""

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.problem.quotas import held_by
-from placewright.instances.documents import WHOLE_GPU
-from placewright.instances.job import Job, TaskGroup
-from placewright.instances.plan import Task
-from placewright.instances.ranges import expand
-from placewright.instances.round import Round
-from placewright.instances.running_groups import running_groups
+from placewright.instances.checks.running_groups import running_groups
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.documents.job import Job, TaskGroup
+from placewright.instances.documents.plan import Task
+from placewright.instances.documents.round import Round
 from placewright.topology import Cluster
 
 Bools = NDArray[np.bool_]

@@ -33,7 +33,7 @@ from placewright.formulations.common.wan.arrays import Bools, Ints
 from placewright.formulations.replicas.problem.job_classes import Pool
 from placewright.formulations.replicas.problem.overload_curve import least_of_all, pieces, unit_of
 from placewright.formulations.replicas.problem.problem import HOMELESS
-from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.documents.base import WHOLE_GPU
 from placewright.solver import Model
 
 MOST_UNIONS = 64

@@ -27,7 +27,7 @@ from placewright.formulations.common.wan.arrays import UNLIMITED, Bools, Ints
 from placewright.formulations.replicas.problem.overload_curve import Least, pieces, unit_of
 from placewright.formulations.replicas.problem.problem import HOMELESS, Problem
 from placewright.formulations.replicas.solution import Draft
-from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.documents.base import WHOLE_GPU
 from placewright.solver import Model
 from placewright.solver.arrays import Floats
 

@@ -9,7 +9,7 @@ import numpy as np
 from placewright.formulations.common.wan.arrays import Bools, Ints, Wan, compile_wan
 from placewright.formulations.common.wan.reachability import within_reach
 from placewright.formulations.replicas.problem.problem import Problem, dense
-from placewright.instances.round import Round
+from placewright.instances.documents.round import Round
 
 FEW = 40
 """Datasets that are not grouped: so few are decided exactly, each for itself."""

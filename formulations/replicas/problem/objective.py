@@ -6,7 +6,7 @@ import numpy as np
 
 from placewright.formulations.common.wan.arrays import NONE, UNLIMITED, Ints, Wan
 from placewright.formulations.replicas.problem.problem import HOMELESS, Layout
-from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.documents.base import WHOLE_GPU
 
 
 def values(wan: Wan, layout: Layout) -> dict[str, int]:

@@ -22,7 +22,7 @@ from placewright.formulations.deadline.problem.compile import Admission
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.quotas import quota_of
-from placewright.instances.job import Job
+from placewright.instances.documents.job import Job
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import numpy as np
 from placewright.formulations.deadline.problem.alternatives import tasks_of
 from placewright.formulations.deadline.problem.compile import Admission
 from placewright.formulations.deadline.problem.problem import Ints
-from placewright.instances.deadline import Pace, relative
+from placewright.instances.documents.deadline import Pace, relative
 
 NOT_NOW = 0
 """Hosts of a manner that does not run now."""

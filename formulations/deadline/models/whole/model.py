@@ -37,7 +37,7 @@ from placewright.formulations.gang.models.host.model import Exact, build
 from placewright.formulations.gang.models.host.terms import add_terms
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import ANY
-from placewright.instances.deadline import Pace, gain, least_hosts
+from placewright.instances.documents.deadline import Pace, gain, least_hosts
 from placewright.solver.arrays import Floats
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.models.aggregate.column_pool import PatternPool
 from placewright.formulations.gang.models.aggregate.model import Counts
-from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.documents.base import WHOLE_GPU
 
 Ints = NDArray[np.int64]
 

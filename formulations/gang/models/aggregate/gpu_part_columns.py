@@ -25,7 +25,7 @@ from placewright.formulations.gang.models.aggregate.model import Counts
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.gpu_parts import Parts
 from placewright.formulations.gang.problem.mig_layouts import FREE, fullest
-from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.documents.base import WHOLE_GPU
 from placewright.topology.mig import NO_MIG
 
 Ints = NDArray[np.int64]

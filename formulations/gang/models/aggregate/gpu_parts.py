@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.documents.base import WHOLE_GPU
 from placewright.topology.mig import COMPUTE_SLICES, NO_MIG, PRODUCTS, SLICES
 
 Ints = NDArray[np.int64]

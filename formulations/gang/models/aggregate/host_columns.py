@@ -26,7 +26,7 @@ from placewright.formulations.gang.models.aggregate.model import Counts
 from placewright.formulations.gang.models.aggregate.resource_grid import MAX_TABLE, Grid
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.documents.base import WHOLE_GPU
 
 Ints = NDArray[np.int64]
 

@@ -31,7 +31,7 @@ from placewright.formulations.gang.models.host.gpus import ANY_FREE, GpuSlots
 from placewright.formulations.gang.models.host.model import Exact, milli_each
 from placewright.formulations.gang.problem.mig_layouts import FREE
 from placewright.formulations.gang.problem.task_mix import STRANDED, Mix, free_gpus
-from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.documents.base import WHOLE_GPU
 
 Sum: TypeAlias = tuple[float, list[tuple[int, float]]]
 """A constant, and columns with coefficients."""

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from placewright.formulations.gang.models.host.entries import Ints
 from placewright.formulations.gang.models.host.model import Exact
 from placewright.formulations.gang.problem.mig_layouts import mask_of
-from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.documents.base import WHOLE_GPU
 from placewright.topology.mig import COMPUTE_SLICES, MEMORY_SLICES, SLICES
 
 UNCUT = -1

@@ -26,7 +26,7 @@ from placewright.formulations.gang.models.host.gpu_parts import (
     add_limits,
 )
 from placewright.formulations.gang.models.host.model import Exact, milli_each
-from placewright.instances.documents import WHOLE_GPU
+from placewright.instances.documents.base import WHOLE_GPU
 
 ANY_FREE = -1
 """Instead of a GPU's index: any of the host's wholly free GPUs."""

@@ -1,0 +1,64 @@
+"""Whether what jobs ask of the tree of domains refers to its levels, and agrees with itself."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from placewright.instances.checks.cluster import HOST_LEVEL
+from placewright.instances.checks.names import check_known
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.documents.job import TaskGroup
+from placewright.instances.documents.round import Round
+from placewright.instances.io.errors import InvalidInputError, Path
+
+
+def check_arrangement(round_: Round) -> None:
+    """Refuse unknown levels, slices that do not come out even, GPUs that cannot communicate.
+
+    Raises
+    ------
+    InvalidInputError
+        The first fault, with its path in the Round document.
+    """
+    levels = (*round_.cluster.levels, HOST_LEVEL)
+    level_of: dict[str, str] = {}
+    for i, job in enumerate(round_.jobs):
+        apart = job.anti_affinity
+        if apart is not None:
+            path: Path = ("jobs", i, "anti_affinity", "level")
+            check_known(apart.level, levels, "level", path)
+            if level_of.setdefault(apart.label, apart.level) != apart.level:
+                raise InvalidInputError(
+                    f"another job with the label {apart.label} has level {level_of[apart.label]}; "
+                    "expected one level for each label",
+                    path=path,
+                    value=apart.level,
+                )
+        for j, option in enumerate(job.options):
+            if option.required is not None:
+                path = ("jobs", i, "options", j, "required")
+                check_known(option.required, levels, "level", path)
+            for k, group in enumerate(option.groups):
+                asked = group.slices, group.apart, group.communication
+                if asked != (None, None, None):
+                    _check_group(group, levels, ("jobs", i, "options", j, "groups", k))
+
+
+def _check_group(group: TaskGroup, levels: Collection[str], path: Path) -> None:
+    slices = group.slices
+    if slices is not None:
+        check_known(slices.required, levels, "level", (*path, "slices", "required"))
+        if group.count % slices.size:
+            raise InvalidInputError(
+                f"expected a divisor of the group's {group.count} tasks",
+                path=(*path, "slices", "size"),
+                value=slices.size,
+            )
+    if group.apart is not None:
+        check_known(group.apart.level, levels, "level", (*path, "apart", "level"))
+    if group.communication is not None and (group.gpu < WHOLE_GPU or group.mig is not None):
+        raise InvalidInputError(
+            "given for tasks without a whole GPU; expected at least 1000 milli-GPU of each task",
+            path=(*path, "communication"),
+            show_value=False,
+        )

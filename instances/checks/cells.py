@@ -1,0 +1,100 @@
+"""Whether the cells that tenants own exist, and guaranteed jobs run where they are bound."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from placewright.instances.derived.cell_trees import (
+    HostChain,
+    Kind,
+    bindings_in_use,
+    chains_of,
+    guaranteed,
+    kinds_of,
+)
+from placewright.instances.documents.round import Round
+from placewright.instances.io.errors import InvalidInputError
+from placewright.topology.chain import claims_fit
+
+
+def check_cells(round_: Round) -> None:
+    """Refuse cells that the cluster does not have, and bindings that contradict them.
+
+    Parameters
+    ----------
+    round_
+        Its cluster, tenants, jobs and what they run on have been checked.
+
+    Raises
+    ------
+    InvalidInputError
+        The first fault, with its path in the Round document.
+    """
+    chains = chains_of(round_.cluster, round_.tenants)
+    _check_owned(round_, chains)
+    _check_labels(round_)
+    tenant_of: dict[str, str] = {}
+    bound = Counter[Kind]()
+    for b, kind, cell in bindings_in_use(round_, chains):
+        binding = round_.bindings[b]
+        bound[kind] += 1
+        owned = round_.tenants[kind[0]].cells[kind[1]].count
+        if bound[kind] > owned:
+            raise InvalidInputError(
+                f"is one cell more than the tenant owns; expected at most {owned}",
+                path=("bindings", b),
+                show_value=False,
+            )
+        for host in chains[kind].hosts(cell):
+            if host in tenant_of:
+                raise InvalidInputError(
+                    f"host {host} is in two cells that are bound; expected one",
+                    path=("bindings", b, "domain"),
+                    value=binding.domain,
+                )
+            tenant_of[host] = binding.tenant
+    for index in guaranteed(round_):
+        job = round_.jobs[index]
+        for k, task in enumerate(job.running.tasks if job.running else ()):
+            if tenant_of.get(task.host) != job.tenant:
+                raise InvalidInputError(
+                    f"host {task.host} is in no cell that is bound to tenant {job.tenant}; "
+                    "expected a binding, or a job that is opportunistic",
+                    path=("jobs", index, "running", "tasks", k, "host"),
+                    value=task.host,
+                )
+
+
+def _check_owned(round_: Round, chains: dict[Kind, HostChain]) -> None:
+    """Refuse cells that do not fit their chains, all tenants together."""
+    claims: dict[int, list[int]] = {}
+    for kind, entry in kinds_of(round_.tenants):
+        chain = chains[kind]
+        mine = claims.setdefault(id(chain), [0] * len(chain.levels))
+        mine[chain.levels.index(entry.level)] += entry.count
+        there = [0] * (len(chain.levels) - 1) + [len(chain.names[-1])]
+        if not claims_fit(chain.shape, mine, there):
+            raise InvalidInputError(
+                "with the cells of the tenants before, more than the cluster has; "
+                f"expected what {there[-1]} of level {chain.levels[-1]} hold",
+                path=("tenants", kind[0], "cells", kind[1], "count"),
+                value=entry.count,
+            )
+
+
+def _check_labels(round_: Round) -> None:
+    """Refuse guaranteed jobs that others could keep out of their tenant's cells by a label."""
+    mine = set(guaranteed(round_))
+    labelled = [(j, job) for j, job in enumerate(round_.jobs) if job.anti_affinity is not None]
+    owners: dict[str, set[str | None]] = {}
+    for j, job in labelled:
+        if job.anti_affinity is not None:
+            owner = job.tenant if j in mine else None
+            owners.setdefault(job.anti_affinity.label, set()).add(owner)
+    for j, job in labelled:
+        if j in mine and job.anti_affinity and len(owners[job.anti_affinity.label]) > 1:
+            raise InvalidInputError(
+                "is the label of jobs outside the tenant's guarantee, too; expected one of its own",
+                path=("jobs", j, "anti_affinity", "label"),
+                value=job.anti_affinity.label,
+            )

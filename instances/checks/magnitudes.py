@@ -1,0 +1,214 @@
+"""Whether what jobs ask, are worth and cost stays within what is counted exactly.
+
+Fields have ranges of their own, but a job multiplies them: tasks by what each asks, and GPUs by
+weight, by seconds and by domains.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import comb
+from typing import TypeAlias
+
+from placewright.instances.checks.cluster import HOST_LEVEL
+from placewright.instances.derived import ranges
+from placewright.instances.derived.hardware import hardware
+from placewright.instances.derived.sensitivity import speed
+from placewright.instances.documents.base import MAX_TOTAL, WHOLE_GPU
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.round import Round
+from placewright.instances.io.errors import InvalidInputError, Path
+
+MAX_EACH = 10**15
+"""Of one job: floats have all whole numbers up to there, and solvers take it as a coefficient."""
+
+SMALL = 10**11
+MIB_BITS = 8 * 2**20
+NARROW_MBPS = 1000
+"""No link of the catalogue is narrower."""
+
+HOMELESS = 3
+"""What each milli-GPU of a job without a home counts in `overload`."""
+
+Amounts: TypeAlias = Iterator[tuple[str, int]]
+"""What is counted, with its unit if it has one, and the most that there can be of it."""
+
+
+Term: TypeAlias = Callable[[Job, int], Amounts]
+"""From a job and the index of an option to what a term counts of it."""
+
+VALUE = "value (milli-GPU times weight, if not given)"
+STOP = "milli-GPU-seconds of a stop"
+
+
+def check_magnitudes(round_: Round) -> None:
+    """Refuse a round in which a job asks, is worth or may cost too much, or all of them together.
+
+    Raises
+    ------
+    InvalidInputError
+        For the first job with too much of something, or for all jobs.
+    """
+    terms = _terms(round_)
+    plain = terms.keys() <= {"spread", "overload"}
+    factor = (HOMELESS + sum(round_.spread_weights().values())) if terms else 0
+    totals: Counter[str] = Counter()
+    for i, job in enumerate(round_.jobs):
+        if plain and _is_small(job, round_.now, factor):
+            continue
+        most: dict[str, int] = {}
+        for j in range(len(job.options)):
+            for what, number in _of_option(job, j, terms.values()):
+                if number > most.get(what, 0):
+                    most[what] = number
+                    if number > MAX_EACH:
+                        raise _too_much(what, number, MAX_EACH, ("jobs", i, "options", j))
+        if job.running is not None:
+            most[STOP] = cost = _stop(job, round_.now)
+            if cost > MAX_EACH:
+                raise _too_much(STOP, cost, MAX_EACH, ("jobs", i, "running"))
+        for what, number in most.items():
+            totals[what] += number
+    for what, total in totals.items():
+        if total > MAX_TOTAL:
+            raise _too_much(what, total, MAX_TOTAL, ("jobs",))
+
+
+def _too_much(what: str, number: int, limit: int, path: Path) -> InvalidInputError:
+    return InvalidInputError(
+        f"{number:,} {what} in all; expected at most {limit:,}", path=path, show_value=False
+    )
+
+
+def _is_small(job: Job, now: int, factor: int) -> bool:
+    """Whether a glance tells that millions of jobs like this one are not too much.
+
+    Most rounds have no others. `factor` is no less than what a milli-GPU counts in `spread` for
+    each domain, all levels together, or in `overload`.
+    """
+    times = job.weight + factor + 1
+    for option in job.options:
+        if option.progress > SMALL or (option.value is not None and option.value > SMALL):
+            return False
+        for group in option.groups:
+            asked = group.gpu + group.cpu + group.memory
+            if group.resources:
+                asked += sum(group.resources.values())
+            if asked * group.count**2 * len(option.groups) * times > SMALL:
+                return False
+    return job.running is None or _stop(job, now) <= SMALL
+
+
+def _of_option(job: Job, index: int, terms: Iterable[Term]) -> Amounts:
+    """Yield what is counted of an option, whether it fits the cluster or not."""
+    option = job.options[index]
+    milli = option.milli_gpu
+    yield "milli-GPU", milli
+    yield VALUE, milli * job.weight if option.value is None else option.value
+    yield "progress", option.progress
+    for group in option.groups:
+        yield "millicores", group.count * group.cpu
+        yield "MiB of memory", group.count * group.memory
+        for name, amount in group.resources.items():
+            yield f"of resource {name}", group.count * amount
+    for term in terms:
+        yield from term(job, index)
+
+
+def _stop(job: Job, now: int) -> int:
+    """Return the most that stopping a running job costs, in milli-GPU-seconds."""
+    running = job.running
+    if running is None:
+        return 0
+    lost = 0 if running.checkpoint is None else now - running.checkpoint
+    milli = job.options[running.option].milli_gpu
+    default = milli * (lost + running.restart_s)
+    costs = (running.migrate_cost, running.preempt_cost)
+    return milli + max(default if cost is None else cost for cost in costs)
+
+
+def _terms(round_: Round) -> dict[str, Term]:
+    """Return what yields amounts of the terms of a round that count more than is asked."""
+    terms = round_.policy.terms
+    return {term: make(round_) for term, make in _MAKERS.items() if term in terms}
+
+
+def _spread(round_: Round) -> Term:
+    domains = Counter(domain.level for domain in round_.cluster.domains)
+    domains[HOST_LEVEL] = sum(ranges.size(entry.name) for entry in round_.cluster.hosts)
+    weights = [(weight, domains[level]) for level, weight in round_.spread_weights().items()]
+
+    def spread(job: Job, index: int) -> Amounts:
+        total = 0
+        for group in job.options[index].groups:
+            beyond = sum(weight * max(min(group.count, most) - 1, 0) for weight, most in weights)
+            total += group.milli_gpu * beyond
+        yield "spread", total
+
+    return spread
+
+
+def _overload(_round: Round) -> Term:
+    def overload(job: Job, index: int) -> Amounts:
+        # Where data lives is decided by what jobs ask first.
+        yield "overload", 0 if index else HOMELESS * job.options[index].milli_gpu
+
+    return overload
+
+
+def _proximity(round_: Round) -> Term:
+    levels = len(round_.cluster.levels) + 1
+
+    def proximity(job: Job, index: int) -> Amounts:
+        tasks = sum(group.count for group in job.options[index].groups)
+        yield "proximity", levels * comb(tasks, 2)
+
+    return proximity
+
+
+def _bottleneck(round_: Round) -> Term:
+    links = (*round_.cluster.links.values(), *round_.cluster.wan)
+    narrowest = min([link.bandwidth_mbps for link in links] + [NARROW_MBPS])
+
+    def bottleneck(job: Job, index: int) -> Amounts:
+        for group in job.options[index].groups:
+            if group.communication is not None:
+                ranks = group.count * -(-group.gpu // WHOLE_GPU)
+                bits = 2 * group.communication.data_mib * MIB_BITS
+                yield "microseconds of a collective", ranks * bits // narrowest
+
+    return bottleneck
+
+
+def _stranded(round_: Round) -> Term:
+    milli = WHOLE_GPU * sum(
+        hardware(entry).gpus * ranges.size(entry.name) for entry in round_.cluster.hosts
+    )
+    mix = round_.policy.mix
+    weights = None if mix is None else sum(kind.weight for kind in mix)
+
+    def stranded(job: Job, index: int) -> Amounts:
+        if weights is None:
+            yield "stranded", milli * sum(group.count for group in job.options[index].groups)
+
+    if weights is not None and weights * milli > MAX_TOTAL:
+        raise _too_much("stranded", weights * milli, MAX_TOTAL, ("policy", "mix"))
+    return stranded
+
+
+def _throughput(_round: Round) -> Term:
+    def throughput(job: Job, index: int) -> Amounts:
+        yield "weight times throughput", job.weight * speed(job, index)
+
+    return throughput
+
+
+_MAKERS: Mapping[str, Callable[[Round], Term]] = {
+    "spread": _spread,
+    "overload": _overload,
+    "proximity": _proximity,
+    "bottleneck": _bottleneck,
+    "stranded": _stranded,
+    "weighted_throughput": _throughput,
+}

@@ -1,0 +1,219 @@
+"""Whether what a round refers to exists, once only, and its parts agree with each other."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from placewright.instances.checks.arrangement import check_arrangement
+from placewright.instances.checks.cells import check_cells
+from placewright.instances.checks.cluster import HOST_LEVEL, check_cluster
+from placewright.instances.checks.deadlines import check_deadlines, check_leases
+from placewright.instances.checks.geo import check_data, check_geo
+from placewright.instances.checks.magnitudes import check_magnitudes
+from placewright.instances.checks.names import check_known, check_unique, known_hosts
+from placewright.instances.checks.running import check_running
+from placewright.instances.checks.sharing import check_profiles, check_sharing
+from placewright.instances.derived import ranges
+from placewright.instances.derived.hardware import Hardware, hardware
+from placewright.instances.documents.base import CORE_RESOURCES
+from placewright.instances.documents.cluster import ClusterDocument
+from placewright.instances.documents.policy import Policy
+from placewright.instances.documents.round import Round
+from placewright.instances.io.errors import InvalidInputError, Path
+
+__all__ = [
+    "check_cluster",
+    "check_jobs",
+    "check_limits",
+    "check_round",
+    "hosts_by_name",
+    "known_hosts",
+]
+
+
+def check_round(round_: Round) -> None:
+    """Refuse a round whose cluster, names, running jobs or policy make no sense.
+
+    Raises
+    ------
+    InvalidInputError
+        The first fault, with its path in the Round document.
+    """
+    try:
+        check_cluster(round_.cluster)
+    except InvalidInputError as error:
+        raise error.under("cluster") from None
+    check_unique((tenant.name for tenant in round_.tenants), "tenant", ("tenants",))
+    check_unique((job.name for job in round_.jobs), "job", ("jobs",))
+    levels = (*round_.cluster.levels, HOST_LEVEL)
+    for level in round_.policy.spread_weights or ():
+        check_known(level, levels, "level", ("policy", "spread_weights", level))
+    hosts = hosts_by_name(round_.cluster)
+    check_jobs(round_, hosts)
+    check_limits(round_, hosts)
+
+
+def check_jobs(round_: Round, hosts: Mapping[str, Hardware]) -> None:
+    """Refuse jobs that name what the round does not have, or cannot be where they run.
+
+    Parameters
+    ----------
+    round_
+        Its cluster, tenants and names have been checked.
+    hosts
+        From `hosts_by_name`.
+    """
+    _check_names(round_, (*round_.cluster.levels, HOST_LEVEL))
+    _check_hosts(round_, hosts)
+    check_arrangement(round_)
+    check_profiles(round_)
+    check_deadlines(round_)
+    check_running(round_, hosts)
+    check_data(round_)
+    check_magnitudes(round_)
+
+
+def check_limits(round_: Round, hosts: Mapping[str, Hardware]) -> None:
+    """Refuse quotas, cells, reservations or a policy of what the round does not have."""
+    if round_.policy.formulation != "gang":
+        _check_unused(round_)
+    check_sharing(round_)
+    check_leases(round_, hosts)
+    check_geo(round_, hosts)
+    _check_quotas(round_)
+    _check_reservations(round_, hosts)
+    _check_policy(round_.policy, hosts, (*round_.cluster.levels, HOST_LEVEL))
+    if "share" in round_.policy.terms and not round_.tenants:
+        problem = "missing; expected the tenants that the term share counts"
+        raise InvalidInputError(problem, path=("tenants",), show_value=False)
+    if round_.bindings or any(tenant.cells for tenant in round_.tenants):
+        check_cells(round_)
+
+
+def hosts_by_name(cluster: ClusterDocument) -> dict[str, Hardware]:
+    """Return what each host of a cluster has; `cluster` must have passed `check_cluster`."""
+    hosts: dict[str, Hardware] = {}
+    for entry in cluster.hosts:
+        hosts.update(dict.fromkeys(ranges.expand(entry.name), hardware(entry)))
+    return hosts
+
+
+def _check_names(round_: Round, levels: Collection[str]) -> None:
+    tenants = {tenant.name for tenant in round_.tenants}
+    has = (hardware(entry) for entry in round_.cluster.hosts)
+    gpu_models = {one.gpu_model for one in has if one.gpu_model is not None}
+    for i, job in enumerate(round_.jobs):
+        if job.tenant is not None:
+            check_known(job.tenant, tenants, "tenant", ("jobs", i, "tenant"))
+        for j, option in enumerate(job.options):
+            for k, group in enumerate(option.groups):
+                if group.gpu_models is None and group.required is None and group.preferred is None:
+                    continue
+                path: Path = ("jobs", i, "options", j, "groups", k)
+                for m, model in enumerate(group.gpu_models or ()):
+                    check_known(model, gpu_models, "GPU model", (*path, "gpu_models", m))
+                if group.required is not None:
+                    check_known(group.required, levels, "level", (*path, "required"))
+                for m, level in enumerate(group.preferred or ()):
+                    check_known(level, levels, "level", (*path, "preferred", m))
+
+
+def _check_hosts(round_: Round, hosts: Collection[str]) -> None:
+    seen: set[str] = set()  # jobs that share a list are many, and a range is long
+    for i, job in enumerate(round_.jobs):
+        for j, option in enumerate(job.options):
+            for k, group in enumerate(option.groups):
+                for m, name in enumerate(group.hosts or ()):
+                    if name not in seen:
+                        path = ("jobs", i, "options", j, "groups", k, "hosts", m)
+                        known_hosts(name, hosts, path)
+                        seen.add(name)
+
+
+def _check_unused(round_: Round) -> None:
+    """Refuse what only the policy `gang` reads."""
+    policy = round_.policy
+    refused: list[Path] = [
+        *(("tenants", i, "guarantee") for i, t in enumerate(round_.tenants) if t.guarantee),
+        *(("tenants", i, "cells") for i, tenant in enumerate(round_.tenants) if tenant.cells),
+        *([("bindings",)] if round_.bindings else []),
+        *([("policy", "vacate")] if policy.vacate else []),
+        *([("policy", "freeing")] if policy.freeing is not None else []),
+        *([("policy", "mix")] if policy.mix is not None else []),
+    ]
+    if refused:
+        raise InvalidInputError(
+            f"not used by policy {policy.formulation!r}; expected the round without it",
+            path=refused[0],
+            show_value=False,
+        )
+
+
+def _check_quotas(round_: Round) -> None:
+    if not any(tenant.quota or tenant.guarantee for tenant in round_.tenants):
+        return
+    resources = {name for entry in round_.cluster.hosts for name in entry.resources}
+    for job in round_.jobs:
+        for option in job.options:
+            for group in option.groups:
+                resources.update(group.resources)
+    resources.update(CORE_RESOURCES)
+    for i, tenant in enumerate(round_.tenants):
+        for name in tenant.quota:
+            check_known(name, resources, "resource", ("tenants", i, "quota", name))
+        for name, amount in tenant.guarantee.items():
+            path: Path = ("tenants", i, "guarantee", name)
+            check_known(name, resources, "resource", path)
+            if amount > tenant.quota.get(name, amount):
+                raise InvalidInputError(
+                    f"expected at most the tenant's quota, {tenant.quota[name]}",
+                    path=path,
+                    value=amount,
+                )
+
+
+def _check_reservations(round_: Round, hosts: Mapping[str, Hardware]) -> None:
+    for i, reservation in enumerate(round_.reservations):
+        for name in known_hosts(reservation.host, hosts, ("reservations", i, "host")):
+            for k, gpu in enumerate(reservation.gpus or ()):
+                if gpu >= hosts[name].gpus:
+                    raise InvalidInputError(
+                        f"expected a GPU of host {name}, which has {hosts[name].gpus} (from 0)",
+                        path=("reservations", i, "gpus", k),
+                        value=gpu,
+                    )
+
+
+def _check_policy(policy: Policy, hosts: Mapping[str, Hardware], levels: Collection[str]) -> None:
+    for i, name in enumerate(policy.vacate):
+        known_hosts(name, hosts, ("policy", "vacate", i))
+    if policy.freeing is not None:
+        check_known(policy.freeing.level, levels, "level", ("policy", "freeing", "level"))
+    _check_mix(policy, hosts)
+    for term, field, given in (
+        ("remaining", "vacate", bool(policy.vacate)),
+        ("freed", "freeing", policy.freeing is not None),
+    ):
+        if given == (term in policy.terms):
+            continue
+        problem = (
+            f"given without the term {term}; expected {term} in policy.terms"
+            if given
+            else f"missing; expected what the term {term} counts"
+        )
+        raise InvalidInputError(problem, path=("policy", field), show_value=False)
+
+
+def _check_mix(policy: Policy, hosts: Mapping[str, Hardware]) -> None:
+    if policy.mix is None:
+        return
+    if "stranded" not in policy.terms:
+        raise InvalidInputError(
+            "given without the term stranded; expected stranded in policy.terms",
+            path=("policy", "mix"),
+            show_value=False,
+        )
+    known = {one.gpu_model for one in hosts.values() if one.gpu_model is not None}
+    for i, kind in enumerate(policy.mix):
+        for m, model in enumerate(kind.gpu_models or ()):
+            check_known(model, known, "GPU model", ("policy", "mix", i, "gpu_models", m))

@@ -1,0 +1,1 @@
+"""What converters share: CSV tables, sampling, best fit."""

@@ -1,0 +1,1 @@
+"""A converter for each published trace."""

@@ -1,0 +1,1 @@
+"""What follows from documents: arrays, hardware, demand, cell trees."""

@@ -1,0 +1,40 @@
+"""Which jobs can take turns on GPUs: those whose first options ask for the same places."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.documents.job import Job, Option
+
+
+def whole(option: Option) -> bool:
+    """Whether an option asks for GPUs, and for whole ones only."""
+    return option.milli_gpu > 0 and all(
+        group.mig is None and group.gpu % WHOLE_GPU == 0 for group in option.groups
+    )
+
+
+def likeness(job: Job) -> Hashable | None:
+    """Return what the jobs of a group have in common, None if this one is never in a group.
+
+    That is the first option but for names, `cpu`, `memory`, `resources`, `gpu_memory`, value and
+    progress. Jobs without a profile, with an anti-affinity, or with parts of GPUs are in no group.
+    """
+    first = job.options[0]
+    if job.profile is None or job.anti_affinity is not None or not whole(first):
+        return None
+    return first.required, tuple(
+        (
+            group.count,
+            group.gpu,
+            group.gpu_models,
+            group.hosts,
+            group.required,
+            group.preferred,
+            group.slices,
+            group.apart,
+            group.communication,
+        )
+        for group in first.groups
+    )

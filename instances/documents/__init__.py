@@ -1,0 +1,1 @@
+"""The documents Cluster, Round and Plan, and their sections, as pydantic models."""

@@ -1,0 +1,61 @@
+"""How a task group says that it wants a part of a GPU: a fraction with memory, or a MIG slice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from placewright.instances.io.errors import InvalidInputError
+from placewright.topology.mig import PROFILES, milli_of
+
+_MEMORY, _MIG, _GPU = "gpu_memory", "mig", "gpu"
+
+
+def with_milli_gpu(raw: Any) -> Any:
+    """Return a raw task group with the milli-GPU that its MIG profile stands for.
+
+    Raises
+    ------
+    InvalidInputError
+        If the profile is unknown or does not go with the other fields, or memory with no GPU.
+    """
+    if not isinstance(raw, dict):
+        return raw
+    profile = raw.get(_MIG)
+    if isinstance(profile, str):
+        return _sliced(raw, profile)
+    if raw.get(_MEMORY) and raw.get(_GPU) == 0:
+        raise InvalidInputError(
+            "given for a task without GPUs; expected 0", path=(_MEMORY,), value=raw[_MEMORY]
+        )
+    return raw
+
+
+def _sliced(raw: dict[str, Any], profile: str) -> dict[str, Any]:
+    if profile not in PROFILES:
+        raise InvalidInputError(
+            f"unknown MIG profile; expected one of {', '.join(PROFILES)}",
+            path=(_MIG,),
+            value=profile,
+        )
+    milli = milli_of(profile)
+    if raw.get(_GPU, milli) != milli:
+        raise InvalidInputError(
+            f"given beside mig; expected none, or the {milli} milli-GPU of {profile}",
+            path=(_GPU,),
+            value=raw[_GPU],
+        )
+    if raw.get(_MEMORY):
+        raise InvalidInputError(
+            f"given beside mig; expected none, as {profile} has a memory of its own",
+            path=(_MEMORY,),
+            value=raw[_MEMORY],
+        )
+    return {**raw, _GPU: milli}
+
+
+def group_schema(schema: dict[str, Any]) -> None:
+    """Let the JSON Schema of a task group ask for `gpu` or for `mig`."""
+    schema["required"] = [name for name in schema["required"] if name != _GPU]
+    if not schema["required"]:
+        del schema["required"]
+    schema["anyOf"] = [{"required": [_GPU]}, {"required": [_MIG]}]

@@ -1,0 +1,162 @@
+"""The Plan document: a decision per job, a place per task, and the certificate."""
+
+from __future__ import annotations
+
+import math
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+
+from placewright.instances.documents.base import (
+    API_VERSION,
+    Document,
+    Flag,
+    Index,
+    Many,
+    Name,
+    Total,
+)
+
+
+def _finite(section: dict[str, Any]) -> dict[str, Any]:
+    waiting: list[Any] = [section]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise ValueError("expected finite numbers only")
+    return section
+
+
+SHA256 = r"^[0-9a-f]{64}$"
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Section = Annotated[dict[str, Any], AfterValidator(_finite)]
+
+
+class DecisionKind(StrEnum):
+    """What happens to a job in this round."""
+
+    START = "start"
+    KEEP = "keep"
+    MIGRATE = "migrate"
+    PREEMPT = "preempt"
+    WAIT = "wait"
+
+
+class Reason(StrEnum):
+    """Why a job waits; each is claimed only when it is proven.
+
+    `never_fits`: no option fits the empty, healthy cluster. `quota`: every option exceeds what the
+    plan leaves of the tenant's quota. `capacity`: no option fits what was free before the round.
+    `displaced_by_priority`: nor what is left beside the started jobs of strictly higher priority.
+    `promised_later`: it has a promise, and its leases come later. `refused`: it asked for a promise
+    and got none. `data`: a region has such GPUs, and its data is on the way there. `no_region`:
+    no region may run it with all its data. `not_asked`: the policy decides about data and starts
+    nobody. `not_chosen`: none of these; no better plan was found in which it starts.
+    """
+
+    NEVER_FITS = "never_fits"
+    QUOTA = "quota"
+    CAPACITY = "capacity"
+    DISPLACED_BY_PRIORITY = "displaced_by_priority"
+    PROMISED_LATER = "promised_later"
+    REFUSED = "refused"
+    DATA = "data"
+    NO_REGION = "no_region"
+    NOT_ASKED = "not_asked"
+    NOT_CHOSEN = "not_chosen"
+
+
+class Task(Document):
+    """The place of one task: index of its group in the option, index in the group, host, GPUs.
+
+    `gpus` are indices on the host: one for a share of a GPU, as many as asked for whole GPUs.
+    `slot` is the first memory slice of a MIG slice, and None for any other task.
+    """
+
+    group: Index = 0
+    index: Index = 0
+    host: Name
+    gpus: Many[Index] = ()
+    slot: Index | None = None
+
+
+class Decision(Document):
+    """What one job gets. `option` and `tasks` are given exactly when it holds GPUs afterwards.
+
+    `displaced_by` names, for a preempted job, one of strictly higher priority that takes its place.
+    """
+
+    job: Name
+    decision: DecisionKind
+    option: Index | None = None
+    reason: Reason | None = None
+    displaced_by: Name | None = None
+    tasks: Many[Task] = ()
+
+
+PLUS = "+"
+"""Between the names of terms, in that of their sum."""
+
+
+class TermResult(Document):
+    """An objective term, or a sum of some: its verified value, bounds on it, and the gap to them.
+
+    `bound` is the tighter of `certified` (recomputed here) and `claimed` (by a solver's search);
+    `proof` says which. `conditional`: a term between was not proven optimal.
+    """
+
+    name: Name
+    sense: Literal["max", "min"]
+    value: Total
+    bound: Number | None = None
+    proof: Literal["certified", "claimed"] | None = None
+    certified: Number | None = None
+    claimed: Number | None = None
+    gap: Number | None = None
+    conditional: Flag = False
+
+
+class Run(Document):
+    """What the plan cost: wall and CPU seconds, peak memory in MiB, solver processes included."""
+
+    wall_s: Number
+    cpu_s: Number
+    peak_mib: Number
+
+
+class Certificate(Document):
+    """How good the plan is proven to be, and by what.
+
+    `status`: `optimal` (every term proven), `within_gap` (the asked gap is met) or `feasible`.
+    `gap` is that of the first term, and of promises the largest of the terms up to `admitted`.
+    `sums` are sums of terms of which more is proven than of each, named after them with a plus.
+    `degraded` says what went wrong on the way, if anything did.
+    """
+
+    status: Literal["optimal", "within_gap", "feasible"]
+    gap: Number | None
+    terms: Many[TermResult]
+    sums: Many[TermResult] = ()
+    backend: str
+    versions: dict[str, str]
+    seed: Index
+    deterministic: Flag = False
+    repeatable: Flag = False
+    degraded: Many[str] = ()
+    run: Run | None = None
+
+
+class Plan(Document):
+    """A plan for one round. `round` is the sha256 of the canonical Round it was made for."""
+
+    apiVersion: Literal["placewright/v1alpha1"] = API_VERSION  # noqa: N815
+    kind: Literal["Plan"] = "Plan"
+    round: Annotated[str, Field(pattern=SHA256)] | None = None
+    decisions: Many[Decision]
+    sections: Many[Section] = ()
+    certificate: Certificate | None = None

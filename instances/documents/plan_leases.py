@@ -1,0 +1,60 @@
+"""The plan section `leases`: who is promised what, whose promise is broken, and who is refused."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from placewright.instances.documents.base import Document, Index, Many, Moment, Name
+from placewright.instances.documents.deadline import Due
+from placewright.instances.documents.leases import MAX_LENGTH
+
+Interval = tuple[Index, Index]
+"""The leases from the first number to the second, without that one."""
+
+
+class Promised(Document):
+    """A job that has a promise after the round: the leases in which it runs, and when it is done.
+
+    `finish` is in seconds on the round's clock. It runs in the current lease if that is among its
+    own, and not otherwise.
+    """
+
+    job: Name
+    option: Index
+    promise: Due
+    finish: Moment
+    leases: Many[Interval] = Field(min_length=1)
+
+
+class Broken(Document):
+    """A promise made earlier that the plan does not keep, whole or by its time."""
+
+    job: Name
+    promise: Due
+
+
+class Offer(Document):
+    """The earliest finish that could be promised to a refused job, beside all that is promised."""
+
+    option: Index
+    at: Moment
+    leases: Many[Interval] = Field(min_length=1)
+
+
+class Refused(Document):
+    """A job that asked for a promise and has none after the round."""
+
+    job: Name
+    offer: Offer | None = None
+
+
+class LeaseSection(Document):
+    """What the policy `deadline` adds to a plan. `length` are the seconds of a lease."""
+
+    kind: Literal["leases"] = "leases"
+    length: Annotated[int, Field(strict=True, ge=1, le=MAX_LENGTH)]
+    jobs: Many[Promised]
+    broken: Many[Broken]
+    refused: Many[Refused]

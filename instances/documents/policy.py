@@ -1,0 +1,204 @@
+"""Policy of a round: what is decided, by which terms, and what tenants may hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import Field, field_validator, model_validator
+
+from placewright.instances.documents.base import (
+    Amount,
+    Document,
+    Many,
+    Mib,
+    MilliCpu,
+    MilliGpu,
+    Name,
+)
+from placewright.instances.documents.cells import OwnedCells
+from placewright.instances.documents.cluster import HostName
+from placewright.instances.io.errors import InvalidInputError
+
+TermName = Literal[
+    "value",
+    "progress",
+    "disruption",
+    "remaining",
+    "freed",
+    "spread",
+    "proximity",
+    "opened",
+    "leftover",
+    "entitled",
+    "share",
+    "stranded",
+    "bottleneck",
+    "throughput",
+    "weighted_throughput",
+    "efficiency",
+    "broken",
+    "admitted",
+    "best_effort",
+    "early",
+    "remote_reads",
+    "egress_cost",
+    "gpu_cost",
+    "overload",
+    "copies",
+    "imbalance",
+    "hottest",
+]
+FormulationName = Literal["gang", "interleaving", "deadline", "geo", "replicas"]
+DEFAULT_TERMS: tuple[TermName, ...] = ("value", "disruption", "spread", "opened")
+INTERLEAVING_TERMS: tuple[TermName, ...] = (
+    "weighted_throughput",
+    "disruption",
+    "spread",
+    "opened",
+)
+DEADLINE_TERMS: tuple[TermName, ...] = (
+    "broken",
+    "admitted",
+    "disruption",
+    "best_effort",
+    "early",
+    "spread",
+    "opened",
+)
+GEO_TERMS: tuple[TermName, ...] = ("value", "remote_reads", "disruption", "spread", "opened")
+REPLICAS_TERMS: tuple[TermName, ...] = (
+    "overload",
+    "remote_reads",
+    "copies",
+    "imbalance",
+    "hottest",
+)
+_RATES: tuple[TermName, ...] = ("throughput", "weighted_throughput", "efficiency")
+_PROMISES: tuple[TermName, ...] = ("broken", "admitted", "best_effort", "early")
+_COSTS: tuple[TermName, ...] = ("remote_reads", "egress_cost", "gpu_cost")
+_DATA: tuple[TermName, ...] = ("overload", "copies", "imbalance", "hottest")
+_PLACES: tuple[TermName, ...] = ("disruption", "spread", "proximity", "opened")
+LEGAL_TERMS: dict[FormulationName, tuple[TermName, ...]] = {
+    "gang": tuple(
+        term for term in get_args(TermName) if term not in (*_RATES, *_PROMISES, *_COSTS, *_DATA)
+    ),
+    "interleaving": (*_RATES, *_PLACES),
+    "deadline": (*_PROMISES, *_PLACES),
+    "geo": ("value", *_COSTS, *_PLACES),
+    "replicas": REPLICAS_TERMS,
+}
+LEADING_TERMS: dict[FormulationName, tuple[TermName, ...]] = {
+    "gang": LEGAL_TERMS["gang"],
+    "interleaving": (*_RATES, "disruption"),
+    "deadline": ("broken",),
+    "geo": ("value",),
+    "replicas": ("overload",),
+}
+_USUAL_TERMS: dict[str, tuple[TermName, ...]] = {
+    "interleaving": INTERLEAVING_TERMS,
+    "deadline": DEADLINE_TERMS,
+    "geo": GEO_TERMS,
+    "replicas": REPLICAS_TERMS,
+}
+DEFAULT_SPREAD_WEIGHTS = {"rack": 1, "block": 4}
+
+
+class Tenant(Document):
+    """Who owns jobs, and what they may hold together, per resource (`gpu` in milli-GPU).
+
+    `quota` caps it. `guarantee` is what the tenant may always claim: jobs beyond it are borrowed,
+    and give way to those that stand on a guarantee; without one all its jobs stand. `weight`
+    divides the tenant's dominant share in the term `share`. `cells` are whole domains that the
+    tenant may always claim for its jobs that are not opportunistic; these run nowhere else.
+    """
+
+    name: Name
+    quota: dict[Name, Amount] = Field(default_factory=dict)
+    guarantee: dict[Name, Amount] = Field(default_factory=dict)
+    weight: Annotated[int, Field(strict=True, ge=1, le=10**6)] = 1
+    cells: Many[OwnedCells] = ()
+
+
+class Freeing(Document):
+    """What the term `freed` pays for: whole domains of a level that become empty.
+
+    A freed GPU is worth `gpu_worth_s` GPU-seconds of disruption.
+    """
+
+    level: Name = "host"
+    gpu_worth_s: Annotated[int, Field(strict=True, ge=1, le=10**6)]
+
+
+class TaskKind(Document):
+    """A kind of task that is to be expected, as `TaskGroup` describes one, and how often.
+
+    `weight` compares the kinds of one mix with each other.
+    """
+
+    gpu: MilliGpu
+    cpu: MilliCpu = 0
+    memory: Mib = 0
+    gpu_models: Many[Name] | None = Field(default=None, min_length=1)
+    weight: Annotated[int, Field(strict=True, ge=1, le=10**6)] = 1
+
+
+class Policy(Document):
+    """What is decided, and by which objective terms, in lexicographic order.
+
+    Each formulation has terms of its own, and its own default: of `interleaving` they are
+    `weighted_throughput`, `disruption`, `spread`, `opened`, of `deadline` `broken`, `admitted`,
+    `disruption`, `best_effort`, `early`, `spread`, `opened`, of `geo` `value`, `remote_reads`,
+    `disruption`, `spread`, `opened`, and of `replicas`, which decides where data lives, `overload`,
+    `remote_reads`, `copies`, `imbalance`, `hottest`.
+
+    `vacate` lists hosts (or ranges) to empty: nothing arrives there, and the term `remaining`
+    counts what stays. `freeing` is what the term `freed` needs. `mix` are the kinds of tasks to
+    which free GPUs are useful or stranded, in the term `stranded` (None: the tasks of the round's
+    jobs, of a pending one those of its first option).
+    """
+
+    formulation: FormulationName = "gang"
+    terms: Many[TermName] = Field(default=DEFAULT_TERMS, min_length=1)
+    spread_weights: dict[Name, Annotated[int, Field(strict=True, ge=0, le=10**6)]] | None = None
+    vacate: Many[HostName] = ()
+    freeing: Freeing | None = None
+    mix: Many[TaskKind] | None = Field(default=None, min_length=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults(cls, raw: Any) -> Any:
+        if isinstance(raw, dict) and isinstance(chosen := raw.get("formulation"), str):
+            usual = _USUAL_TERMS.get(chosen)
+            return raw if usual is None else {"terms": usual, **raw}
+        return raw
+
+    @field_validator("terms")
+    @classmethod
+    def _unique(cls, terms: tuple[TermName, ...]) -> tuple[TermName, ...]:
+        if len(set(terms)) != len(terms):
+            raise ValueError("expected each objective term once")
+        return terms
+
+    @model_validator(mode="after")
+    def _legal(self) -> Policy:
+        for i, term in enumerate(self.terms):
+            legal = (LEGAL_TERMS if i else LEADING_TERMS)[self.formulation]
+            if term not in legal:
+                first = "" if i or term not in LEGAL_TERMS[self.formulation] else "first "
+                *others, last = legal
+                names = f"{', '.join(others)} or {last}" if others else last
+                raise InvalidInputError(
+                    f"is not for policy {self.formulation!r}; expected {first}{names}",
+                    path=("terms", i),
+                    value=term,
+                )
+        return self
+
+
+def headline(terms: Sequence[str]) -> Sequence[str]:
+    """Return the terms whose largest gap is a plan's: those up to `admitted`, or the first one.
+
+    A plan that keeps all promises proves little about those that it gives.
+    """
+    return terms[: terms.index("admitted") + 1 if "admitted" in terms else 1]

@@ -1,0 +1,77 @@
+"""The Round document: cluster, jobs pending and running, tenants, policy, at one instant."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from placewright.instances.documents.base import (
+    API_VERSION,
+    MAX_AMOUNT,
+    Document,
+    Flag,
+    Index,
+    Many,
+    Name,
+)
+from placewright.instances.documents.cells import Binding
+from placewright.instances.documents.cluster import ClusterDocument, HostName
+from placewright.instances.documents.geo import Geo
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.leases import Leases
+from placewright.instances.documents.policy import DEFAULT_SPREAD_WEIGHTS, Policy, Tenant
+from placewright.instances.documents.sections import refuse_unused_sections
+from placewright.instances.documents.sharing import Sharing
+
+
+class Reservation(Document):
+    """Hosts (a name or range), or some of their GPUs, that nothing may arrive on in this round."""
+
+    host: HostName
+    gpus: Many[Index] | None = Field(default=None, min_length=1)
+
+
+class RoundLimits(Document):
+    """When to stop: after seconds, at a relative gap of the first term, or by work done."""
+
+    time_s: Annotated[float, Field(strict=True, ge=0, le=86_400, allow_inf_nan=False)] = 60.0
+    gap: Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)] = 1e-4
+    seed: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] = 0
+    deterministic: Flag = False
+    memory_mib: Annotated[int, Field(strict=True, ge=64, le=MAX_AMOUNT)] | None = None
+
+
+class Round(Document):
+    """One scheduling round. `now` is in seconds on the caller's clock.
+
+    `bindings` are those of the last plan; they hold while guaranteed jobs run in their domains.
+    `sharing` is for the policy `interleaving`, `leases` for `deadline`, `geo`
+    for `geo` and `replicas`.
+    """
+
+    apiVersion: Literal["placewright/v1alpha1"] = API_VERSION  # noqa: N815
+    kind: Literal["Round"] = "Round"
+    name: Name = "round"
+    now: Index = 0
+    cluster: ClusterDocument
+    jobs: Many[Job] = ()
+    tenants: Many[Tenant] = ()
+    reservations: Many[Reservation] = ()
+    bindings: Many[Binding] = ()
+    sharing: Sharing = Sharing()
+    leases: Leases = Leases()
+    geo: Geo = Geo()
+    policy: Policy = Policy()
+    limits: RoundLimits = RoundLimits()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sections(cls, raw: Any) -> Any:
+        return refuse_unused_sections(raw)
+
+    def spread_weights(self) -> dict[str, int]:
+        """Weight of each level in the term `spread`; the defaults apply to levels that exist."""
+        if self.policy.spread_weights is not None:
+            return dict(self.policy.spread_weights)
+        return {k: w for k, w in DEFAULT_SPREAD_WEIGHTS.items() if k in self.cluster.levels}

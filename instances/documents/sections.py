@@ -1,0 +1,64 @@
+"""Sections of a Round: who may carry what. A section that the policy does not use is an error.
+
+A policy that needs a section registers it here beside its own document file; the core reads none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from placewright.instances.documents.base import Document
+from placewright.instances.documents.geo import Geo
+from placewright.instances.documents.leases import Leases
+from placewright.instances.documents.sharing import Sharing
+from placewright.instances.io.errors import InvalidInputError, value_text
+
+SECTION_POLICIES = {
+    "sharing": ("interleaving",),
+    "leases": ("deadline",),
+    "geo": ("geo", "replicas"),
+}
+_DOCUMENTS: dict[str, type[Document]] = {"sharing": Sharing, "leases": Leases, "geo": Geo}
+
+
+def refuse_unused_sections(raw: Any) -> Any:
+    """Return a raw Round unchanged.
+
+    Raises
+    ------
+    InvalidInputError
+        It has a section that its policy does not use.
+    """
+    if isinstance(raw, dict):
+        formulation = _formulation(raw.get("policy"))
+        for section, owners in SECTION_POLICIES.items():
+            if section in raw and formulation not in owners and not _says_nothing(section, raw):
+                raise InvalidInputError(
+                    f"section not used by policy {value_text(formulation)}; "
+                    "expected the round without it",
+                    path=(section,),
+                    value=raw[section],
+                )
+    return raw
+
+
+def _formulation(policy: Any) -> Any:
+    """Return the formulation of a policy, read or raw."""
+    if isinstance(policy, dict):
+        return policy.get("formulation", "gang")
+    return getattr(policy, "formulation", "gang")
+
+
+def _says_nothing(name: str, raw: dict[str, Any]) -> bool:
+    """Whether a section has all fields, at their defaults: so a round without it is dumped."""
+    section, document = raw[name], _DOCUMENTS.get(name)
+    if document is None:
+        return False
+    if isinstance(section, dict) and section.keys() == document.model_fields.keys():
+        try:
+            return document.model_validate(section) == document()
+        except ValidationError:
+            return False
+    return isinstance(section, document) and section == document()

@@ -1,0 +1,1 @@
+"""Seeded clusters and rounds."""

@@ -1,0 +1,1 @@
+"""Reading and writing documents: files, YAML and JSON, errors, schemas, digests."""

@@ -1,0 +1,54 @@
+"""The identity of a round: a hash that a plan carries to say which round it was made for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from placewright.instances.documents.base import Document
+from placewright.instances.documents.round import Round
+
+
+class Digester:
+    """Digests of rounds that follow each other: a document that both have is written once.
+
+    It keeps the last round alive.
+    """
+
+    def __init__(self) -> None:
+        self._round: Round | None = None
+        self._texts: dict[int, str] = {}
+
+    def __call__(self, round_: Round) -> str:
+        """Return the digest of a round, as `round_digest` does."""
+        # By identity: documents do not change, and those known are alive, so an id is one's own.
+        known = self._texts
+        self._texts = {id(job): known.get(id(job)) or _text(job) for job in round_.jobs}
+        jobs = ",".join(self._texts.values())
+        cluster = known.get(id(round_.cluster)) or _text(round_.cluster)
+        self._texts[id(round_.cluster)] = cluster
+        self._round = round_
+        rest = round_.model_dump(mode="json", exclude={"jobs", "cluster"}, exclude_defaults=True)
+        texts = {key: _canonical(value) for key, value in rest.items()}
+        texts |= {"jobs": f"[{jobs}]", "cluster": cluster}
+        text = ",".join(f'"{key}":{texts[key]}' for key in sorted(texts))
+        return hashlib.sha256(f"{{{text}}}".encode()).hexdigest()
+
+
+def round_digest(round_: Round) -> str:
+    """Return the sha256, in hexadecimal, of a round as canonical JSON.
+
+    Canonical: sorted keys, no white space, ASCII, quantities as integers in their unit; fields that
+    have their default are left out (but `jobs`), so that no old digest changes when a field is
+    added. Spelling does not count (JSON or YAML, `"4Gi"` or 4096, a cluster inline or referred to);
+    order, names and host ranges do.
+    """
+    return Digester()(round_)
+
+
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+"""One for all texts: `json.dumps` makes an encoder for each."""
+
+
+def _text(document: Document) -> str:
+    return _canonical(document.model_dump(mode="json", exclude_defaults=True))

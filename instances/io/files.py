@@ -1,0 +1,300 @@
+"""Reading and writing documents as JSON or YAML; `-` is standard input or output.
+
+Whatever is wrong with a file is one `InvalidInputError`; nothing half-read is ever returned.
+A file is JSON or YAML by its suffix; without either suffix, text that starts with `{` is JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from placewright.instances.checks.round import check_cluster, check_round
+from placewright.instances.documents.base import API_VERSION, Document
+from placewright.instances.documents.cluster import ClusterDocument
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
+from placewright.instances.io import streams, yaml_json
+from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.io.shared_options import with_shared_options
+from placewright.instances.io.validation_messages import invalid_input
+
+MAX_JSON_MIB = 256
+MAX_YAML_MIB = 16
+MAX_VALUES = 20_000_000
+"""Of these a document is made that takes some 6 GiB; a million GPUs and jobs on them are 6 million.
+
+Size alone says little: the shortest values take thirty times their length.
+"""
+
+
+AnyPath = str | os.PathLike[str]
+_YAML_SUFFIXES = (".yaml", ".yml")
+_MIB = 1024**2
+_D = TypeVar("_D", bound=Document)
+
+
+def load(path: AnyPath) -> Round | ClusterDocument | Plan:
+    """Read a document of any kind and check its references.
+
+    Raises
+    ------
+    InvalidInputError
+        The file cannot be read, or is not a valid document.
+    """
+    file = os.fspath(path)
+    raw = _headed(load_values(file), file, "Round", "Cluster", "Plan")
+    if raw["kind"] == "Round":
+        return parse_round(raw, file)
+    return parse_cluster(raw, file) if raw["kind"] == "Cluster" else parse_plan(raw, file)
+
+
+def load_round(path: AnyPath) -> Round:
+    """Read a Round and check its references.
+
+    Raises
+    ------
+    InvalidInputError
+        The file cannot be read, or is not a valid Round.
+    """
+    file = os.fspath(path)
+    return parse_round(_headed(load_values(file), file, "Round"), file)
+
+
+def load_cluster(path: AnyPath) -> ClusterDocument:
+    """Read a Cluster and check its references.
+
+    Raises
+    ------
+    InvalidInputError
+        The file cannot be read, or is not a valid Cluster.
+    """
+    file = os.fspath(path)
+    return parse_cluster(_headed(load_values(file), file, "Cluster"), file)
+
+
+def load_plan(path: AnyPath) -> Plan:
+    """Read a Plan; whether it suits a round is for `verify` to say.
+
+    Raises
+    ------
+    InvalidInputError
+        The file cannot be read, or is not a valid Plan.
+    """
+    file = os.fspath(path)
+    return parse_plan(_headed(load_values(file), file, "Plan"), file)
+
+
+def load_values(path: AnyPath) -> Any:
+    """Read plain values from JSON or YAML, of whatever form.
+
+    Raises
+    ------
+    InvalidInputError
+        The file cannot be read, or is neither JSON nor YAML as `markup` has it.
+    """
+    file = os.fspath(path)
+    try:
+        return _parse(_text(file), file)
+    except InvalidInputError as error:
+        raise error.inside(file) from None
+
+
+def parse_round(raw: Mapping[str, Any], file: str | None = None) -> Round:
+    """Turn plain values into a Round and check its references.
+
+    Parameters
+    ----------
+    raw
+        The document; its cluster may be `{"ref": path}`, a path as seen from the folder of `file`,
+        which it may not leave.
+    file
+        Where it comes from, None for values in memory.
+
+    Raises
+    ------
+    InvalidInputError
+        It is not a valid Round; an error inside a referred cluster names that cluster's file, and
+        quotes nothing of it.
+    """
+    cluster = raw.get("cluster")
+    if isinstance(cluster, dict) and "ref" in cluster:
+        try:
+            raw = {**raw, "cluster": _referred(cluster, file)}
+        except InvalidInputError as error:
+            raise (error.inside(file) if file else error) from None
+    if "jobs" in raw:
+        raw = {**raw, "jobs": with_shared_options(raw["jobs"])}
+    return _document(Round, raw, file, check_round)
+
+
+def parse_cluster(raw: Mapping[str, Any], file: str | None = None) -> ClusterDocument:
+    """Turn plain values into a Cluster and check its references.
+
+    Raises
+    ------
+    InvalidInputError
+        It is not a valid Cluster.
+    """
+    return _document(ClusterDocument, raw, file, check_cluster)
+
+
+def parse_plan(raw: Mapping[str, Any], file: str | None = None) -> Plan:
+    """Turn plain values into a Plan.
+
+    Raises
+    ------
+    InvalidInputError
+        It is not a valid Plan.
+    """
+    return _document(Plan, raw, file)
+
+
+def write(document: Document, path: AnyPath) -> None:
+    """Write a document: YAML if the path ends so, else JSON.
+
+    A Plan is written in full, but for slots if no task has one; a Round or Cluster without what
+    equals the default.
+
+    Raises
+    ------
+    InvalidInputError
+        The file cannot be written.
+    """
+    file = os.fspath(path)
+    lean = not isinstance(document, Plan)
+    unused = None if lean else _without_slots(document)
+    head = {"apiVersion": API_VERSION, "kind": type(document).model_fields["kind"].default}
+    if file.lower().endswith(_YAML_SUFFIXES):
+        text = yaml_json.dump_yaml(
+            head | document.model_dump(mode="json", exclude=unused, exclude_defaults=lean)
+        )
+    else:
+        text = document.model_dump_json(exclude=unused, exclude_defaults=lean, indent=1) + "\n"
+        if lean:  # a document says what it is, although that is a default
+            text = json.dumps(head, indent=1)[:-2] + "," + text[1:]
+    streams.write(file, text.encode())
+
+
+def _without_slots(document: Document) -> Any:
+    """Return what to leave out of a plan without MIG slices."""
+    tasks = (t for d in getattr(document, "decisions", ()) for t in d.tasks)
+    if any(task.slot is not None for task in tasks):
+        return None
+    return {"decisions": {"__all__": {"tasks": {"__all__": {"slot"}}}}}
+
+
+def _headed(raw: Any, file: str, *kinds: str) -> dict[str, Any]:
+    """Return what a file holds if it is a mapping of a known version and one of these kinds."""
+    try:
+        if not isinstance(raw, dict):
+            raise InvalidInputError("expected a mapping with apiVersion and kind", value=raw)
+        for key, known in (("apiVersion", (API_VERSION,)), ("kind", kinds)):
+            if key not in raw:
+                raise InvalidInputError(
+                    f"missing; expected {' or '.join(known)}", path=(key,), show_value=False
+                )
+            if raw[key] not in known:
+                raise InvalidInputError(
+                    f"expected {' or '.join(known)}", path=(key,), value=raw[key]
+                )
+    except InvalidInputError as error:
+        raise error.inside(file) from None
+    return raw
+
+
+def _text(file: str) -> str:
+    content = streams.read(file, MAX_JSON_MIB * _MIB)
+    if len(content) > MAX_JSON_MIB * _MIB:
+        raise InvalidInputError(f"too long; expected at most {MAX_JSON_MIB} MiB", show_value=False)
+    if sum(content.count(mark) for mark in (b",", b"[", b"{")) > MAX_VALUES:
+        raise InvalidInputError(
+            f"too many values; expected at most {MAX_VALUES:,}", show_value=False
+        )
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(
+            f"byte {error.start}: expected text in UTF-8", show_value=False
+        ) from None
+    if not text.strip():
+        raise InvalidInputError("empty; expected a JSON or YAML document", show_value=False)
+    return text
+
+
+def _parse(text: str, file: str) -> Any:
+    suffix = Path(file).suffix.lower()
+    if suffix == ".json" or (suffix not in _YAML_SUFFIXES and text.lstrip().startswith("{")):
+        return yaml_json.parse_json(text)
+    if len(text) > MAX_YAML_MIB * _MIB:
+        raise InvalidInputError(
+            f"too long; expected at most {MAX_YAML_MIB} MiB of YAML, or JSON", show_value=False
+        )
+    return yaml_json.parse_yaml(text)
+
+
+def _referred(cluster: dict[str, Any], file: str | None) -> ClusterDocument:
+    reference = cluster["ref"]
+    if not isinstance(reference, str) or not reference or len(cluster) > 1:
+        raise InvalidInputError(
+            'expected {"ref": "path of a Cluster file"}',
+            path=("cluster",),
+            value=cluster,
+        )
+    if file is None or file == streams.STANDARD_STREAM:
+        raise InvalidInputError(
+            "has no folder to look in; expected the cluster itself, or the round as a file",
+            path=("cluster", "ref"),
+            value=reference,
+        )
+    return _inside(Path(file).parent, reference)
+
+
+def _inside(folder: Path, reference: str) -> ClusterDocument:
+    """Read a cluster in a folder.
+
+    Whoever wrote the round need not be allowed to read what its reader may: neither files
+    elsewhere, nor, by way of an error, one here that is no cluster.
+    """
+    file = os.fspath(folder / reference)
+    try:
+        inside = (folder / reference).resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError, ValueError):  # a loop of links, a null character
+        inside = False
+    if not inside or Path(reference) == Path(streams.STANDARD_STREAM):
+        raise InvalidInputError(
+            "expected a file in the round's folder or below it",
+            path=("cluster", "ref"),
+            value=reference,
+        )
+    try:
+        values = load_values(file)
+    except InvalidInputError as error:
+        raise InvalidInputError(error.expected, file=file, show_value=False) from None
+    try:
+        return parse_cluster(_headed(values, file, "Cluster"), file)
+    except InvalidInputError as error:
+        raise InvalidInputError(
+            error.expected, file=file, path=error.path, show_value=False
+        ) from None
+
+
+def _document(
+    kind: type[_D],
+    raw: Mapping[str, Any],
+    file: str | None,
+    check: Callable[[_D], None] = lambda _: None,
+) -> _D:
+    try:
+        document = kind.model_validate(raw)
+        check(document)
+    except ValidationError as error:
+        raise invalid_input(error, kind, file) from None
+    except InvalidInputError as error:
+        raise (error.inside(file) if file else error) from None
+    return document

@@ -1,0 +1,1 @@
+"""From a round to a round that asks something of its running jobs."""

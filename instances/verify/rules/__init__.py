@@ -1,0 +1,1 @@
+"""The rules of the independent check, by policy."""

@@ -1,0 +1,272 @@
+"""What each lease has room for, counted in milli-GPU: no host, CPU or memory is looked at.
+
+There is a row per set of GPU models, and one per tenant with a quota of GPUs. Demands that may use
+some models fit beside each other exactly if, for every union of their sets of models, those inside
+it ask no more than it has (Hall's condition); unions of sets without a common model add nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.documents.deadline import gain
+from placewright.instances.documents.job import Job, Option
+from placewright.instances.verify.reading import Promises, Reading, Spans
+
+Ints = npt.NDArray[np.int64]
+Models = frozenset[str]
+Span = tuple[int, int]
+"""The first lease of an interval, and the one after its last."""
+
+
+class Room:
+    """The rows that some jobs ask of with some of their options, and what each has in each lease.
+
+    `free` is (rows, horizon); `tolerated` (rows,) is the part of the current lease that those hold
+    who run on unhealthy hosts and on reserved GPUs, where nobody else may come.
+    Pinned jobs run on without a break: what they hold is no room for others, so they ask nothing.
+    """
+
+    def __init__(self, reading: Reading, asking: Iterable[tuple[Job, int]]) -> None:
+        self._reading = reading
+        self._models = frozenset(
+            host.hardware.gpu_model
+            for host in reading.cluster.hosts.values()
+            if host.hardware.gpu_model is not None
+        )
+        asking = list(asking)
+        sets = {models for job, o in asking for models, _ in self._asked(job.options[o])}
+        self.sets = sorted(_closed(sets), key=sorted)
+        has_quota = {t.name: t.quota["gpu"] for t in reading.round.tenants if "gpu" in t.quota}
+        owners = {job.tenant for job, _ in asking}
+        self.tenants = [name for name in has_quota if name in owners]
+        pinned = list(_pinned(reading))
+        by_model = _capacity(reading, pinned)
+        there = _tolerated(reading)
+        self.tolerated: Ints = np.array(
+            [sum(there.get(model, 0) for model in each) for each in self.sets]
+            + [0] * len(self.tenants),
+            dtype=np.int64,
+        )
+        none = np.zeros(reading.round.leases.horizon, dtype=np.int64)
+        rows = [sum((by_model.get(model, none) for model in each), none) for each in self.sets]
+        held = _held(reading)
+        for name in self.tenants:
+            left = np.full_like(none, has_quota[name])
+            left[0] = max(has_quota[name], held[name])
+            for job, option, end in pinned:
+                if job.tenant == name:
+                    left[:end] -= option.milli_gpu
+            rows.append(np.maximum(left, 0))
+        self.free: Ints = np.array(rows, dtype=np.int64).reshape(len(rows), len(none))
+
+    def names(self) -> list[str]:
+        """Return what each row is of, in words."""
+        return [
+            "GPUs" if each == self._models else f"GPUs of {', '.join(sorted(each))}"
+            for each in self.sets
+        ] + [f"tenant {name!r}" for name in self.tenants]
+
+    def demand(self, asking: Iterable[tuple[Job, int]]) -> Ints:
+        """Return what each job asks of each row in one lease (jobs, rows)."""
+        table: list[list[int]] = []
+        for job, chosen in asking:
+            option, held = job.options[chosen], job.running
+            if held is not None and held.pinned:
+                table.append([0] * len(self.free))
+                continue
+            asked = self._asked(option)
+            inside = [sum(gpu for models, gpu in asked if models <= each) for each in self.sets]
+            owned = [option.milli_gpu if job.tenant == name else 0 for name in self.tenants]
+            table.append(inside + owned)
+        return np.array(table, dtype=np.int64).reshape(len(table), len(self.free))
+
+    def taken(self, promises: Promises) -> Ints:
+        """Return what the timely promises take of each row in each lease (rows, horizon)."""
+        jobs, (rows, horizon) = promises.timely, self.free.shape
+        asked = np.zeros((len(promises.section.jobs), rows), dtype=np.int64)
+        counts = np.zeros(len(asked), dtype=np.bool_)
+        for number in jobs:
+            counts[number] = True
+        asked[counts] = self.demand(
+            (jobs[number], promises.section.jobs[number].option) for number in sorted(jobs)
+        )
+        owner, first, end = (array[counts[promises.spans.owner]] for array in promises.spans)
+        change = np.zeros((horizon + 1, rows), dtype=np.int64)
+        np.add.at(change, first, asked[owner])
+        np.subtract.at(change, end, asked[owner])
+        taken: Ints = np.cumsum(change[:-1], axis=0).T
+        return taken
+
+    def _asked(self, option: Option) -> list[tuple[Models, int]]:
+        return [
+            (self._models if group.gpu_models is None else frozenset(group.gpu_models), gpu)
+            for group in option.groups
+            if (gpu := group.milli_gpu)
+        ]
+
+
+def least_of(table: Ints, spans: Spans) -> Ints:
+    """Return the least entry of each row of a table in each interval (intervals, rows).
+
+    The minima of all runs of 1, 2, 4, ... columns are made once; two of them cover an interval.
+    """
+    runs = [table]
+    length = spans.end - spans.first
+    for step in range(int(length.max(initial=1)).bit_length() - 1):
+        last = runs[-1]
+        runs.append(np.minimum(last[:, : -(1 << step)], last[:, 1 << step :]))
+    least = np.empty((len(length), len(table)), dtype=np.int64)
+    level = np.frexp(length.astype(np.float64))[1] - 1
+    for step, run in enumerate(runs):
+        of = np.flatnonzero(level == step)
+        first, second = spans.first[of], spans.end[of] - (1 << step)
+        least[of] = np.minimum(run[:, first], run[:, second]).T
+    return least
+
+
+def _closed(sets: set[Models]) -> set[Models]:
+    """Return some sets, and the unions of those that overlap."""
+    family = set(sets)
+    waiting = list(sets)
+    while waiting:
+        one = waiting.pop()
+        for other in sets:
+            union = one | other
+            if one & other and union not in family:
+                family.add(union)
+                waiting.append(union)
+    return family
+
+
+def _held(reading: Reading) -> Counter[str | None]:
+    """Return the milli-GPU that each tenant held before the round: it may go on holding as much."""
+    held: Counter[str | None] = Counter()
+    for name in reading.running:
+        held[reading.jobs[name].tenant] += reading.option_run(name).milli_gpu
+    return held
+
+
+class Held(NamedTuple):
+    """A pinned job, the option that it runs, and the lease from which on it is done."""
+
+    job: Job
+    option: Option
+    end: int
+
+
+def _pinned(reading: Reading) -> Iterator[Held]:
+    """Yield the pinned jobs: each runs until its work is done, or for the whole horizon."""
+    leases = reading.round.leases
+    for name, running in reading.running.items():
+        if not running.pinned:
+            continue
+        job, end = reading.jobs[name], leases.horizon
+        if job.deadline is not None:
+            pace = job.deadline.pace(running.option)
+            each = gain(pace, leases.length_s, len({task.host for task in running.tasks}))
+            if each:
+                end = min(end, -(-job.deadline.work // each))
+        yield Held(job, job.options[running.option], end)
+
+
+def _capacity(reading: Reading, pinned: Iterable[Held]) -> Mapping[str, Ints]:
+    """Return the milli-GPU of each GPU model in each lease (horizon,).
+
+    Unhealthy hosts have none in any lease, and reserved GPUs are out of the current one; but what
+    already runs there may stay for that lease.
+    """
+    hosts, horizon = reading.cluster.hosts, reading.round.leases.horizon
+    away = _away(reading)
+    change: defaultdict[str, Ints] = defaultdict(lambda: np.zeros(horizon + 1, dtype=np.int64))
+    for name, host in hosts.items():
+        model = host.hardware.gpu_model
+        if model is not None:
+            whole = WHOLE_GPU * host.hardware.gpus * host.healthy
+            _add(change[model], (0, horizon), whole)
+            for span in away.get(name, ()):
+                _add(change[model], span, -whole)
+    for name, gpus in _reserved(reading).items():
+        model = hosts[name].hardware.gpu_model
+        if model is not None and hosts[name].healthy and not _gone(away, name):
+            _add(change[model], (0, 1), -WHOLE_GPU * len(gpus))
+    for model, milli in _tolerated(reading).items():
+        _add(change[model], (0, 1), milli)
+    for held in pinned:
+        for task in reading.running[held.job.name].tasks:
+            host = hosts[task.host]
+            model = host.hardware.gpu_model
+            if model is None:
+                continue
+            takes = len(task.gpus) * min(held.option.groups[task.group].gpu, WHOLE_GPU)
+            until = held.end if host.healthy else min(held.end, 1)
+            _add(change[model], (0, until), -takes)
+            for first, end in away.get(task.host, ()):
+                if first < until:
+                    _add(change[model], (first, min(end, until)), takes)
+    return {model: each[:-1].cumsum() for model, each in change.items()}
+
+
+def _add(change: Ints, span: Span, amount: int) -> None:
+    """Add an amount in an interval of leases to what is told by its changes."""
+    change[span[0]] += amount
+    change[span[1]] -= amount
+
+
+def _tolerated(reading: Reading) -> Mapping[str, int]:
+    """Return the milli-GPU per model of what runs on unhealthy hosts and on reserved GPUs."""
+    reserved, away = _reserved(reading), _away(reading)
+    found: defaultdict[str, int] = defaultdict(int)
+    for name, running in reading.running.items():
+        groups = reading.option_run(name).groups
+        for task in running.tasks:
+            host, gpus = reading.cluster.hosts[task.host], set(task.gpus)
+            if host.healthy:
+                gpus &= reserved.get(task.host, set())
+            if gpus and host.hardware.gpu_model is not None and not _gone(away, task.host):
+                milli = len(gpus) * min(groups[task.group].gpu, WHOLE_GPU)
+                found[host.hardware.gpu_model] += milli
+    return found
+
+
+def _reserved(reading: Reading) -> Mapping[str, set[int]]:
+    """Return the reserved GPUs of each host that has some."""
+    reserved: defaultdict[str, set[int]] = defaultdict(set)
+    for entry in reading.round.reservations:
+        for name in expand(entry.host):
+            every = range(reading.cluster.hosts[name].hardware.gpus)
+            reserved[name].update(every if entry.gpus is None else entry.gpus)
+    return reserved
+
+
+def _gone(away: Mapping[str, Sequence[Span]], host: str) -> bool:
+    """Whether a host is away in the current lease."""
+    return any(first == 0 for first, _ in away.get(host, ()))
+
+
+def _away(reading: Reading) -> dict[str, list[Span]]:
+    """Return the leases in which each host with an outage is away: intervals that lie apart."""
+    leases, now = reading.round.leases, reading.round.now
+    spans: defaultdict[str, list[Span]] = defaultdict(list)
+    for outage in leases.outages:
+        first = 0 if outage.start is None else (outage.start - now) // leases.length_s
+        last = leases.horizon if outage.end is None else -((now - outage.end) // leases.length_s)
+        span = max(first, 0), min(last, leases.horizon)
+        for name in expand(outage.host) if span[0] < span[1] else ():
+            spans[name].append(span)
+    away: dict[str, list[Span]] = {}
+    for name, found in spans.items():
+        apart = away[name] = []
+        for first, end in sorted(found):
+            if apart and first <= apart[-1][1]:
+                apart[-1] = apart[-1][0], max(apart[-1][1], end)
+            else:
+                apart.append((first, end))
+    return away

@@ -1,0 +1,251 @@
+"""Rules about promises: who has one, in which leases the work is done, and which are not kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.plan import Reason
+from placewright.instances.documents.plan_leases import Interval
+from placewright.instances.verify.reading import Promises, Reading
+from placewright.instances.verify.result import Finding, Rule
+from placewright.instances.verify.rules.deadline.lease_capacity import Room
+from placewright.instances.verify.rules.deadline.lease_work import Pacing, first_usable
+
+Path = tuple[str | int, ...]
+
+_OF_LEASES = (Reason.PROMISED_LATER, Reason.REFUSED)
+
+
+def promise(reading: Reading) -> Iterator[Finding]:
+    """Require that what a job is promised is one of its due times, or its promise of before."""
+    for promises, number, job in _given(reading):
+        deadline, given = job.deadline, promises.section.jobs[number].promise
+        if deadline is not None and given not in deadline.due and given != deadline.promise:
+            yield Finding(
+                (*promises.path, "jobs", number, "promise"),
+                f"job {job.name!r} has no due time {given.at} of value {given.value}; "
+                "expected one of its own, or its promise of before",
+            )
+
+
+def lease_times(reading: Reading) -> Iterator[Finding]:
+    """Require intervals in order and apart, from the job's first usable lease to the horizon.
+
+    A pinned job runs on without a break.
+    """
+    for promises, number, job in _given(reading):
+        promised = promises.section.jobs[number]
+        path: Path = (*promises.path, "jobs", number, "leases")
+        if number not in promises.timely:
+            yield times_of(reading, job, promised.option, promised.leases, path)
+        elif problem := breaks(job, promised.leases):
+            yield Finding(path, problem)
+
+
+def current_lease(reading: Reading) -> Iterator[Finding]:
+    """Require that of the promised jobs those run whose leases begin now, and with that option."""
+    if reading.promises is None:
+        return
+    runs = {placed.job.name: placed for placed in reading.placed}
+    for promises, number, job in _given(reading):
+        promised, placed = promises.section.jobs[number], runs.get(job.name)
+        path: Path = (*promises.path, "jobs", number)
+        begins = promised.leases[0][0] == 0
+        if begins and placed is None:
+            problem = "has the current lease, and does not run; expected it to run"
+            yield Finding((*path, "leases"), f"job {job.name!r} {problem}")
+        elif placed is not None and not begins:
+            problem = "runs, and has not the current lease; expected its leases to begin with 0"
+            yield Finding((*path, "leases"), f"job {job.name!r} {problem}")
+        elif placed is not None and placed.chosen != promised.option:
+            yield Finding(
+                (*path, "option"),
+                f"job {job.name!r} is promised option {promised.option}; "
+                f"expected option {placed.chosen}, with which it runs",
+            )
+
+
+def ready(reading: Reading) -> Iterator[Finding]:
+    """Require that no job starts before it is ready."""
+    for placed in reading.started:
+        if first_usable(reading, placed.job, placed.chosen):
+            yield Finding(
+                placed.path,
+                f"job {placed.job.name!r} starts before it is ready; expected it to wait",
+            )
+
+
+def lease_work(reading: Reading) -> Iterator[Finding]:
+    """Require leases that do the work, none too many, and the finish that follows, in time."""
+    promises = reading.promises
+    if promises is None:
+        return
+    pacing = Pacing(reading)
+    for number, job in promises.timely.items():
+        promised = promises.section.jobs[number]
+        path: Path = (*promises.path, "jobs", number)
+        found = pacing.finish(job, promised.option, promised.leases, placed=True)
+        if isinstance(found, str):
+            yield Finding((*path, "leases"), found)
+        elif found != promised.finish:
+            yield Finding(
+                (*path, "finish"),
+                f"finish {promised.finish} of job {job.name!r} does not follow from its leases; "
+                f"expected {found}",
+            )
+        elif found > promised.promise.at:
+            yield Finding(
+                (*path, "finish"),
+                f"job {job.name!r} is done at {found}; "
+                f"expected at most {promised.promise.at}, as promised",
+            )
+
+
+def lease_capacity(reading: Reading) -> Iterator[Finding]:
+    """Require of each later lease the GPUs that promised jobs ask in it, in every row.
+
+    What fits the current lease is for the rules about places.
+    """
+    promises = reading.promises
+    if promises is None:
+        return
+    given = promises.timely.items()
+    room = Room(reading, [(job, promises.section.jobs[number].option) for number, job in given])
+    taken = room.taken(promises)
+    over = taken > room.free
+    over[:, 0] = False
+    for row in np.flatnonzero(over.any(axis=1)):
+        lease = int(over[row].argmax())
+        yield Finding(
+            (*promises.path, "jobs"),
+            f"promised jobs ask {taken[row, lease]} milli-GPU of {room.names()[row]} in lease "
+            f"{lease}; expected at most {room.free[row, lease]}",
+        )
+
+
+def kept_promises(reading: Reading) -> Iterator[Finding]:
+    """Require that the list `broken` names the promises of before that are not kept, and no other.
+
+    A promise is kept by one for its time or an earlier one.
+    """
+    promises = reading.promises
+    if promises is None:
+        return
+    broken = {}
+    for job in reading.round.jobs:
+        old = job.deadline.promise if job.deadline is not None else None
+        if old is not None:
+            now = promises.of(job.name)
+            if now is None or now.promise.at > old.at:
+                broken[job.name] = old
+    seen: set[str] = set()
+    for number, entry in enumerate(promises.section.broken):
+        was = broken.get(entry.job)
+        if was is None:
+            problem = f"job {entry.job!r} has no promise that is broken; expected those that have"
+        elif entry.job in seen:
+            problem = f"job {entry.job!r} is named already; expected it once"
+        elif entry.promise != was:
+            problem = (
+                f"job {entry.job!r} was not promised {entry.promise.at} of value "
+                f"{entry.promise.value}; expected {was.at} of value {was.value}"
+            )
+        else:
+            seen.add(entry.job)
+            continue
+        yield Finding((*promises.path, "broken", number), problem)
+    for name in broken:
+        if name not in seen:
+            yield Finding(
+                (*promises.path, "broken"),
+                f"the promise of job {name!r} is broken and not named; expected all that are",
+            )
+
+
+def lease_reason(reading: Reading) -> Iterator[Finding]:
+    """Require a promise of a job that is `promised_later`, and that a `refused` one is refused."""
+    promises = reading.promises
+    refused = {entry.job for entry in promises.section.refused} if promises is not None else ()
+    for index, decision in enumerate(reading.plan.decisions):
+        name, given = decision.job, decision.reason
+        if given not in _OF_LEASES:
+            continue
+        if (given is Reason.PROMISED_LATER and reading.promise_of(name) is None) or (
+            given is Reason.REFUSED and name not in refused
+        ):
+            yield Finding(
+                ("decisions", index, "reason"),
+                f"reason {given.value!r} of job {name!r}, of which the section 'leases' says "
+                "otherwise; expected another",
+            )
+
+
+def away(reading: Reading) -> Iterator[Finding]:
+    """Refuse tasks, staying ones too, on hosts that are away in the current lease."""
+    gone = hosts_away(reading)
+    for task in reading.placed_tasks() if gone else ():
+        if task.host.name in gone:
+            yield Finding(
+                (*task.path, "host"),
+                f"host {task.host.name!r} is away in the current lease; "
+                "expected hosts that are there all of it",
+            )
+
+
+def hosts_away(reading: Reading) -> frozenset[str]:
+    """Return the hosts of which an outage overlaps the current lease."""
+    leases, now = reading.round.leases, reading.round.now
+    return frozenset(
+        host
+        for outage in leases.outages
+        if (outage.start is None or outage.start < now + leases.length_s)
+        and (outage.end is None or outage.end > now)
+        for host in expand(outage.host)
+    )
+
+
+def times_of(
+    reading: Reading, job: Job, option: int, intervals: Sequence[Interval], path: Path
+) -> Finding:
+    """Say what is wrong with intervals of which one is empty, too early, too late or not apart."""
+    horizon, least = reading.round.leases.horizon, first_usable(reading, job, option)
+    number, (first, end) = 0, intervals[0]
+    while least <= first < end <= horizon:
+        least, number = end + 1, number + 1
+        first, end = intervals[number]
+    return Finding(
+        (*path, number),
+        f"interval [{first}, {end}) of job {job.name!r} is not within reach; "
+        f"expected a lease or more from {least} to {horizon - 1}",
+    )
+
+
+def breaks(job: Job, intervals: Sequence[Interval]) -> str | None:
+    """Say that a pinned job stops, if it does."""
+    if job.running is not None and job.running.pinned and (len(intervals) > 1 or intervals[0][0]):
+        return f"pinned job {job.name!r} stops; expected one interval, from lease 0"
+    return None
+
+
+def _given(reading: Reading) -> Iterator[tuple[Promises, int, Job]]:
+    """Yield each promise that makes sense: its number in the section, and its job."""
+    if reading.promises is not None:
+        for name, number in reading.promises.numbers.items():
+            yield reading.promises, number, reading.jobs[name]
+
+
+RULES: tuple[Rule[Reading], ...] = (
+    Rule("promise", promise),
+    Rule("lease_times", lease_times),
+    Rule("current_lease", current_lease),
+    Rule("ready", ready),
+    Rule("lease_work", lease_work),
+    Rule("lease_capacity", lease_capacity),
+    Rule("kept_promises", kept_promises),
+    Rule("lease_reason", lease_reason),
+    Rule("away", away),
+)

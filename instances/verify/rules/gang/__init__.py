@@ -1,0 +1,1 @@
+"""Rules of every plan that places gangs."""

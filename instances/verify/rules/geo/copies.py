@@ -1,0 +1,209 @@
+"""Rules about replicas: which may come and go, that copies are whole, and that storage suffices."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
+
+from placewright.instances.verify.reading import Reading
+from placewright.instances.verify.result import Finding, Rule
+from placewright.instances.verify.rules.geo.facts import Data, bits
+
+Path = tuple[str | int, ...]
+
+
+def create(reading: Reading) -> Iterator[Finding]:
+    """Require new replicas in regions that may hold the dataset, and neither have nor get it."""
+    data = reading.data
+    if data is None:
+        return
+    seen: set[tuple[str, str]] = set()
+    for number, one in enumerate(data.replicas.creates):
+        dataset, region = data.facts.datasets.get(one.dataset), data.facts.number.get(one.region)
+        if dataset is None or region is None:
+            continue
+        if (one.dataset, one.region) in seen:
+            problem = f"gets dataset {one.dataset!r} already; expected each new replica once"
+        elif one.region in dataset.document.replicas:
+            problem = f"holds dataset {one.dataset!r}; expected a region without a replica"
+        elif region in dataset.arriving:
+            problem = f"has a copy of dataset {one.dataset!r} under way; expected a region without"
+        elif not dataset.within >> region & 1:
+            problem = f"may not hold dataset {one.dataset!r}; expected one of its regions"
+        else:
+            seen.add((one.dataset, one.region))
+            continue
+        path: Path = (*data.paths["replicas"], "creates", number, "region")
+        yield Finding(path, f"region {one.region!r} {problem}")
+
+
+def copy(reading: Reading) -> Iterator[Finding]:
+    """Require of each new replica flows of its whole size, the last of which ends when it is ready.
+
+    And no flow without a new replica at its end.
+    """
+    data = reading.data
+    if data is None:
+        return
+    gib: defaultdict[tuple[str, str], int] = defaultdict(int)
+    end: defaultdict[tuple[str, str], int] = defaultdict(int)
+    wanted = {(one.dataset, one.region) for one in data.replicas.creates}
+    for number, flow in enumerate(data.flows.flows):
+        copied = flow.dataset, flow.path[-1]
+        gib[copied] += flow.gib
+        end[copied] = max(end[copied], flow.end)
+        if copied not in wanted and copied[0] in data.facts.datasets:
+            yield Finding(
+                (*data.paths["flows"], "flows", number, "path"),
+                f"dataset {copied[0]!r} goes to region {copied[1]!r}, which gets no replica; "
+                "expected a new replica where flows end",
+            )
+    for number, one in enumerate(data.replicas.creates):
+        dataset = data.facts.datasets.get(one.dataset)
+        if dataset is None:
+            continue
+        path: Path = (*data.paths["replicas"], "creates", number)
+        copied, size = (one.dataset, one.region), dataset.document.size
+        if gib[copied] != size:
+            yield Finding(
+                path,
+                f"{gib[copied]} GiB of dataset {one.dataset!r} go to region {one.region!r}; "
+                f"expected its {size} GiB",
+            )
+        elif one.ready != end[copied]:
+            yield Finding(
+                (*path, "ready"),
+                f"dataset {one.dataset!r} is in region {one.region!r} at {end[copied]}, "
+                f"not at {one.ready}; expected the end of the last flow",
+            )
+
+
+def drop(reading: Reading) -> Iterator[Finding]:
+    """Require that what is deleted is complete now, that it goes once, and within the window."""
+    data = reading.data
+    if data is None:
+        return
+    seen: set[tuple[str, str]] = set()
+    first, last = window(reading)
+    for number, one in enumerate(data.replicas.drops):
+        dataset, region = data.facts.datasets.get(one.dataset), data.facts.number.get(one.region)
+        if dataset is None or region is None:
+            continue
+        path: Path = (*data.paths["replicas"], "drops", number)
+        if (one.dataset, one.region) in seen:
+            problem = "is deleted already; expected each replica once"
+        elif not dataset.now >> region & 1:
+            problem = "is not there now; expected one that is complete"
+        else:
+            seen.add((one.dataset, one.region))
+            if not first <= one.at <= last:
+                yield Finding(
+                    (*path, "at"),
+                    f"replica of dataset {one.dataset!r} is deleted at {one.at}; "
+                    f"expected a time from {first} to {last}",
+                )
+            continue
+        yield Finding(
+            path, f"replica of dataset {one.dataset!r} in region {one.region!r} {problem}"
+        )
+
+
+def last_replica(reading: Reading) -> Iterator[Finding]:
+    """Require that a dataset that somebody holds is complete in some region at every moment."""
+    data = reading.data
+    if data is None:
+        return
+    for name in dict.fromkeys(name for name, _ in data.gone):
+        gap = _gap(data, name)
+        if gap is not None:
+            yield Finding(
+                (*data.paths["replicas"], "drops"),
+                f"no region has dataset {name!r} at {gap}; "
+                "expected a complete replica at every moment",
+            )
+
+
+def _gap(data: Data, name: str) -> int | None:
+    """Return the first moment at which nobody has a dataset any more, None if somebody always has.
+
+    A replica is there from some moment on, and if it is deleted until another.
+    """
+    spans = [
+        (since, data.gone.get((name, region)))
+        for region in range(len(data.facts.regions))
+        if (since := data.since(name, region)) is not None
+    ]
+    reach: int | None = None
+    for since, until in sorted(spans, key=itemgetter(0)):
+        if reach is not None and since > reach:
+            break
+        if until is None:
+            return None
+        reach = max(until, since if reach is None else reach)
+    return reach
+
+
+def storage(reading: Reading) -> Iterator[Finding]:
+    """Require of each region room for its replicas at every moment, those that arrive included.
+
+    A region that holds more than its storage already may do so, but no more than it held.
+    """
+    data = reading.data
+    if data is None:
+        return
+    facts = data.facts
+    held: defaultdict[int, int] = defaultdict(int)
+    for dataset in facts.datasets.values():
+        there = dataset.now
+        for region in dataset.arriving:
+            there |= 1 << region
+        for region in bits(there):
+            held[region] += dataset.document.size
+    events = sorted(_events(data), key=itemgetter(0, 1))
+    for region, changes in groupby(events, key=itemgetter(0)):
+        entry = facts.entries.get(region)
+        if entry is None or entry.storage is None:
+            continue
+        limit, used, most, when = max(entry.storage, held[region]), held[region], 0, 0
+        for at, together in groupby(changes, key=itemgetter(1)):
+            used += sum(amount for *_, amount in together)
+            if used > most:
+                most, when = used, at
+        if most > limit:
+            yield Finding(
+                data.paths["replicas"],
+                f"region {facts.regions[region]!r} holds {most} GiB at {when}; expected at most "
+                f"{limit} (storage {entry.storage}, held before {held[region]})",
+            )
+
+
+def window(reading: Reading) -> tuple[int, int]:
+    """Return the first and the last moment of what a plan moves."""
+    return reading.round.now, reading.round.now + reading.round.geo.window_s
+
+
+def _events(data: Data) -> Iterator[tuple[int, int, int]]:
+    """Yield what changes in a region, when, and by how many GiB."""
+    first: dict[tuple[str, str], int] = {}
+    for flow in data.flows.flows:
+        copied = flow.dataset, flow.path[-1]
+        first[copied] = min(first.get(copied, flow.start), flow.start)
+    for (name, region), ready in data.complete.items():
+        here = data.facts.datasets[name]
+        if here.now >> region & 1 or region in here.arriving:
+            continue  # it has its room
+        start = first.get((name, data.facts.regions[region]), ready)
+        yield region, start, here.document.size
+    for (name, region), at in data.gone.items():
+        yield region, at, -data.facts.datasets[name].document.size
+
+
+RULES: tuple[Rule[Reading], ...] = (
+    Rule("create", create),
+    Rule("copy", copy),
+    Rule("drop", drop),
+    Rule("last_replica", last_replica),
+    Rule("storage", storage),
+)

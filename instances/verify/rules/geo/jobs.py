@@ -1,0 +1,177 @@
+"""Rules of regions for jobs: one for all tasks, where job and data may be, and tenants' quotas."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.plan import DecisionKind, Reason
+from placewright.instances.verify.reading import Reading
+from placewright.instances.verify.result import Finding, Rule
+from placewright.instances.verify.rules.geo.facts import GEO, REPLICAS, Data, bits
+from placewright.instances.verify.rules.geo.homes import possible
+
+_OF_REPLICAS = (Reason.NO_REGION, Reason.NOT_ASKED)
+_OF_DATA = (Reason.DATA, *_OF_REPLICAS)
+
+
+def one_region(reading: Reading) -> Iterator[Finding]:
+    """Require all tasks of a started or migrated job in one region, a migrated one's where it runs.
+
+    Kept jobs stay where they are.
+    """
+    data = reading.data
+    if data is None:
+        return
+    facts = data.facts
+    for placed in reading.placed_anew:
+        used = {facts.region_of(task.host) for task in placed.tasks}
+        name = placed.job.name
+        if len(used) > 1:
+            regions = " and ".join(repr(facts.regions[r]) for r in sorted(used)[:2])
+            problem = f"lies in {len(used)} regions, {regions} among them; expected one"
+        elif (before := region_before(reading, data, name)) is not None and used - {before}:
+            (now,) = used
+            problem = (
+                f"migrates to region {facts.regions[now]!r}; "
+                f"expected region {facts.regions[before]!r}, where it runs"
+            )
+        else:
+            continue
+        yield Finding((*placed.path, "tasks"), f"job {name!r} {problem}")
+
+
+def residency(reading: Reading) -> Iterator[Finding]:
+    """Require of a started job a region where it and all data that it reads may be."""
+    data = reading.data
+    if data is None:
+        return
+    for placed in reading.started:
+        region = data.runs.get(placed.job.name)
+        if region is not None and not data.facts.allowed(placed.job) >> region & 1:
+            yield Finding(
+                (*placed.path, "tasks"),
+                f"job {placed.job.name!r} or data that it reads may not be in region "
+                f"{data.facts.regions[region]!r}; expected a region of all of them",
+            )
+
+
+def region_quota(reading: Reading) -> Iterator[Finding]:
+    """Require that a tenant holds no more in a region than its quota there, or than before.
+
+    Jobs migrate within their region, so only where one starts a tenant can come to hold more.
+    """
+    data = reading.data
+    if data is None or reading.round.policy.formulation != GEO:
+        return
+    quotas = {
+        (region, tenant): quota
+        for region, entry in data.facts.entries.items()
+        for tenant, quota in entry.quotas.items()
+    }
+    if not quotas:
+        return
+    last = {
+        (data.runs.get(placed.job.name), placed.job.tenant): placed for placed in reading.started
+    }
+    before: defaultdict[tuple[int | None, str | None], int] = defaultdict(int)
+    change: defaultdict[tuple[int | None, str | None], int] = defaultdict(int)
+    stopped = {victim.job.name for victim in reading.preempted}
+    hosts = reading.cluster.hosts
+    owners = {tenant for _, tenant in quotas}
+    for name, running in reading.running.items():
+        job = reading.jobs[name]
+        if job.tenant not in owners:
+            continue
+        here = data.facts.region_of(hosts[running.tasks[0].host])
+        where: tuple[int | None, str | None] = (here, job.tenant)
+        if where in last and where in quotas:
+            held = job.options[running.option].milli_gpu
+            before[where] += held
+            change[where] -= held * (name in stopped)
+    for placed in reading.started:
+        where = data.runs.get(placed.job.name), placed.job.tenant
+        if where in quotas:
+            change[where] += placed.option.milli_gpu
+    for (region, owner), quota in quotas.items():
+        held = before[region, owner]
+        after = held + change[region, owner]
+        if after > max(quota, held):
+            yield Finding(
+                last[region, owner].path,
+                f"jobs of tenant {owner!r} hold {after} milli-GPU in region "
+                f"{data.facts.regions[region]!r} together; expected at most {max(quota, held)} "
+                f"(quota {quota}, held before the round {held})",
+            )
+
+
+def data_reason(reading: Reading) -> Iterator[Finding]:
+    """Require that the reasons about data and regions are true.
+
+    A job that waits for `data` is told where and when it will have it. For one with `no_region` no
+    region will do once all copies are done. `not_asked` is said under `replicas` of all others that
+    wait, and nowhere else.
+    """
+    waiting = frozenset[str]()
+    if reading.data is not None:
+        waiting = frozenset(one.job for one in reading.data.reads.waiting)
+    # Where no region is known, other reasons say nothing of them: many jobs may have those.
+    without = reading.data is None and reading.round.policy.formulation != REPLICAS
+    for index, decision in enumerate(reading.plan.decisions):
+        given = decision.reason
+        if given is None or (without and given not in _OF_DATA):
+            continue
+        job = reading.jobs.get(decision.job)
+        if job is None or decision.decision is not DecisionKind.WAIT:
+            continue
+        problem = _problem(reading, job, given)
+        if given is Reason.DATA and job.name not in waiting:
+            problem = "of which the section 'reads' says nothing; expected where it has its data"
+        if problem is not None:
+            yield Finding(
+                ("decisions", index, "reason"),
+                f"reason {given.value!r} of job {job.name!r}, {problem}",
+            )
+
+
+def region_before(reading: Reading, data: Data, job: str) -> int | None:
+    """Return the region in which a job runs before the round, None if it does not run."""
+    running = reading.running.get(job)
+    if running is None:
+        return None
+    return data.facts.region_of(reading.cluster.hosts[running.tasks[0].host])
+
+
+def _problem(reading: Reading, job: Job, given: Reason) -> str | None:
+    """Say what is wrong with the reason for which a job waits, apart from `data`."""
+    formulation, data = reading.round.policy.formulation, reading.data
+    if formulation == REPLICAS and given not in _OF_REPLICAS:
+        return f"under policy {REPLICAS!r}; expected not_asked or no_region"
+    if data is None or (given is Reason.NOT_ASKED and formulation != REPLICAS):
+        return f"under policy {formulation!r}; expected another" if given in _OF_DATA else None
+    if given not in _OF_REPLICAS:
+        return None
+    regions = possible(data, job) if formulation == REPLICAS else _could_run(data, job)
+    if given is Reason.NO_REGION and regions:
+        name = data.facts.regions[next(bits(regions))]
+        return f"which could run in region {name!r}; expected another"
+    if given is Reason.NOT_ASKED and not regions:
+        return "which no region could run; expected no_region"
+    return None
+
+
+def _could_run(data: Data, job: Job) -> int:
+    """Return the regions that a job could have all its data in, and that have enough GPUs."""
+    regions = data.facts.allowed(job)
+    for read in job.reads:
+        regions &= (data.readable if read.remote else data.final)[read.dataset]
+    return sum(1 << region for region in bits(regions) if data.facts.has_room(job, region))
+
+
+RULES: tuple[Rule[Reading], ...] = (
+    Rule("one_region", one_region),
+    Rule("residency", residency),
+    Rule("region_quota", region_quota),
+    Rule("data_reason", data_reason),
+)

@@ -1,0 +1,192 @@
+"""The plan sections `reads`, `replicas` and `flows`: their form, and the names in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from placewright.instances.documents.base import Document
+from placewright.instances.documents.plan_data import FlowSection, ReadsSection, ReplicaSection
+from placewright.instances.io.errors import value_text
+from placewright.instances.io.validation_messages import invalid_input
+from placewright.instances.verify.reading import Reading
+from placewright.instances.verify.result import Finding, Rule
+from placewright.instances.verify.rules.geo.facts import GEO, POLICIES, REPLICAS, Data, read_geo
+
+Path = tuple[str | int, ...]
+Form = Callable[[Reading, Mapping[str, Any], Path], Iterator[Finding]]
+Section = TypeVar("Section", bound=Document)
+
+_DOCUMENTS: dict[str, type[Document]] = {
+    "reads": ReadsSection,
+    "replicas": ReplicaSection,
+    "flows": FlowSection,
+}
+_USED: dict[str, tuple[str, ...]] = {"reads": (GEO,), "replicas": POLICIES, "flows": POLICIES}
+_NEEDED = {GEO: "reads", REPLICAS: "replicas"}
+
+
+def form(reading: Reading, entry: Mapping[str, Any], path: Path, *, kind: str) -> Iterator[Finding]:
+    """Require the fields of a section; `sections.section` applies it."""
+    formulation = reading.round.policy.formulation
+    if formulation not in _USED[kind]:
+        yield Finding(path, f"section {kind!r} is not for policy {formulation!r}; expected none")
+    document = _DOCUMENTS[kind]
+    if reading.data is not None and reading.data.paths.get(kind) == path:
+        return
+    try:
+        document.model_validate(entry)
+    except ValidationError as error:
+        told = invalid_input(error, document, None)
+        given = f"{value_text(told.value)}; " if told.show_value else ""
+        yield Finding((*path, *told.path), f"{given}{told.expected}")
+
+
+FORMS: dict[str, Form] = {kind: partial(form, kind=kind) for kind in _DOCUMENTS}
+
+
+def with_data(reading: Reading) -> Reading:
+    """Return a reading with what its plan says of data, if the policy has any.
+
+    Entries that name no dataset or region of the round are left out of what the rules look up, and
+    of those that are given twice the first counts; rules report both.
+    """
+    if reading.round.policy.formulation not in POLICIES:
+        return reading
+    facts = read_geo(reading.round, reading.cluster)
+    paths: dict[str, Path] = {}
+    reads = _read(reading, ReadsSection(), paths)
+    replicas = _read(reading, ReplicaSection(), paths)
+    flows = _read(reading, FlowSection(flows=()), paths)
+    complete: dict[tuple[str, int], int] = {}
+    gone: dict[tuple[str, int], int] = {}
+    final = {}
+    for name, dataset in facts.datasets.items():
+        final[name] = dataset.now
+        for region in dataset.arriving:
+            final[name] |= 1 << region
+    for create in replicas.creates:
+        if create.dataset in final and create.region in facts.number:
+            region = facts.number[create.region]
+            complete.setdefault((create.dataset, region), create.ready)
+            final[create.dataset] |= 1 << region
+    for drop in replicas.drops:
+        if drop.dataset in final and drop.region in facts.number:
+            region = facts.number[drop.region]
+            gone.setdefault((drop.dataset, region), drop.at)
+            final[drop.dataset] &= ~(1 << region)
+    readable = {name: held | facts.served(name, held) for name, held in final.items()}
+    runs = {
+        placed.job.name: facts.region_of(placed.tasks[0].host)
+        for placed in reading.placed
+        if placed.tasks
+    }
+    missing = tuple(
+        (name, read)
+        for name, region in runs.items()
+        for read in reading.jobs[name].reads
+        if not facts.datasets[read.dataset].now >> region & 1
+    )
+    data = Data(
+        facts, paths, reads, replicas, flows, complete, gone, final, readable, runs, missing
+    )
+    return replace(reading, data=data)
+
+
+def _read(reading: Reading, empty: Section, paths: dict[str, Path]) -> Section:
+    """Return the first section of a kind, or the empty one; note where it stands if it is read."""
+    kind = next(kind for kind, document in _DOCUMENTS.items() if isinstance(empty, document))
+    for index, entry in enumerate(reading.plan.sections):
+        if entry.get("kind") == kind:
+            try:
+                section = type(empty).model_validate(entry)
+            except ValidationError:
+                return empty
+            paths[kind] = ("sections", index)
+            return section
+    return empty
+
+
+def data_sections(reading: Reading) -> Iterator[Finding]:
+    """Require the section that the policy always has, and each at most once.
+
+    Under `geo` the section `replicas` has new replicas only: nothing is dropped, nobody has a home.
+    """
+    formulation = reading.round.policy.formulation
+    if formulation not in POLICIES:
+        return
+    for kind in _DOCUMENTS:
+        given = [i for i, entry in enumerate(reading.plan.sections) if entry.get("kind") == kind]
+        if not given and kind == _NEEDED[formulation]:
+            yield Finding(("sections",), f"section {kind!r} is missing; expected one")
+        for index in given[1:]:
+            yield Finding(
+                ("sections", index), f"section {kind!r} is given more than once; expected one"
+            )
+    data = reading.data
+    if formulation == GEO and data is not None:
+        for field, listed in (("drops", data.replicas.drops), ("homes", data.replicas.homes)):
+            if listed:
+                yield Finding(
+                    (*data.paths["replicas"], field),
+                    f"{len(listed)} {field} under policy {GEO!r}; expected none",
+                )
+
+
+def known_data(reading: Reading) -> Iterator[Finding]:
+    """Require that the sections name jobs, datasets, regions and GPU models of the round."""
+    data = reading.data
+    if data is None:
+        return
+    facts = data.facts
+    known: Mapping[str, tuple[Any, str]] = {
+        "job": (reading.jobs, "jobs"),
+        "dataset": (facts.datasets, "datasets"),
+        "region": (facts.number, "regions"),
+        "source": (facts.number, "regions"),
+        "gpu_model": (facts.models, "GPU models"),
+    }
+    for path, field, name in _names(data):
+        names, what = known[field]
+        if name not in names:
+            word = what.removesuffix("s")
+            yield Finding(path, f"{word} {name!r} is not in the round; expected one of its {what}")
+
+
+def _names(data: Data) -> Iterator[tuple[Path, str, str]]:
+    """Yield every name in the sections: where it stands, its field, and the name itself."""
+    reads = data.paths.get("reads", ())
+    for number, reader in enumerate(data.reads.readers):
+        path: Path = (*reads, "readers", number)
+        yield (*path, "job"), "job", reader.job
+        for k, read in enumerate(reader.reads):
+            yield (*path, "reads", k, "dataset"), "dataset", read.dataset
+            yield (*path, "reads", k, "source"), "source", read.source
+    for number, waits in enumerate(data.reads.waiting):
+        yield (*reads, "waiting", number, "job"), "job", waits.job
+        yield (*reads, "waiting", number, "region"), "region", waits.region
+    replicas = data.paths.get("replicas", ())
+    for field in ("creates", "drops"):
+        for number, entry in enumerate(getattr(data.replicas, field)):
+            yield (*replicas, field, number, "dataset"), "dataset", entry.dataset
+            yield (*replicas, field, number, "region"), "region", entry.region
+    for number, home in enumerate(data.replicas.homes):
+        path = (*replicas, "homes", number)
+        yield (*path, "job"), "job", home.job
+        yield (*path, "region"), "region", home.region
+        yield (*path, "gpu_model"), "gpu_model", home.gpu_model
+    for number, flow in enumerate(data.flows.flows):
+        path = (*data.paths.get("flows", ()), "flows", number)
+        yield (*path, "dataset"), "dataset", flow.dataset
+        for k, region in enumerate(flow.path):
+            yield (*path, "path", k), "region", region
+
+
+RULES: tuple[Rule[Reading], ...] = (
+    Rule("data_sections", data_sections),
+    Rule("known_data", known_data),
+)

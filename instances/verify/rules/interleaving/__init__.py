@@ -1,0 +1,1 @@
+"""Rules about jobs that take turns on GPUs."""
