@@ -9,8 +9,8 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from placewright.cli.format.standard_streams import Whole, flushed, standard_streams
 from placewright.cli.interrupts import Interrupted, interrupts
-from placewright.cli.standard import Whole, flushed, standard_streams
 
 EXIT_INTERNAL = 1
 EXIT_INVALID_INPUT = 3
@@ -70,7 +70,7 @@ def _run(args: Sequence[str] | None, out: Whole | None) -> _End:
 
 def _verb(args: Sequence[str] | None) -> _End:
     try:
-        from placewright.cli.verbs import run
+        from placewright.cli.commands import run
         from placewright.collection import no_collection
 
         with no_collection():
@@ -118,7 +118,7 @@ def _reason(error: OSError) -> str:
 
 def _say(line: str | None) -> None:
     if line is not None:
-        from placewright.cli.streams import note
+        from placewright.cli.format.output import note
 
         note(f"placewright: {line}")
 

@@ -133,7 +133,7 @@ class Interrupts:
             self._raised_at = -PATIENCE_S
             signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
         else:
-            from placewright.cli.streams import note
+            from placewright.cli.format.output import note
 
             note(f"placewright: ignored: {told.exc_type.__name__}: {told.exc_value}")
 

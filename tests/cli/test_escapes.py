@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from placewright.cli.streams import note, out
+from placewright.cli.format.output import note, out
 from placewright.instances.io.errors import printable
 from placewright.instances.io.files import load_plan
 

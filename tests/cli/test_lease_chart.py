@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from placewright.cli.absence import away_of
-from placewright.cli.lease_chart import print_leases
-from placewright.cli.lease_use import Chart, Kind, chart_of, ticks
-from placewright.cli.promises import promises_of
+from placewright.cli.views.deadline.chart import print_leases
+from placewright.cli.views.deadline.facts import promises_of
+from placewright.cli.views.deadline.lease_use import Chart, Kind, chart_of, ticks
+from placewright.cli.views.deadline.unavailable import away_of
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.io.files import write
@@ -127,7 +127,7 @@ def test_a_stack_shows_who_is_away_and_best_effort_of_this_lease(promising):
     round_, plan = promising.small()
     shown = chart(round_, plan)
     console = Console(width=80, highlight=False, markup=False)
-    from placewright.cli import lease_chart
+    from placewright.cli.views.deadline import chart as lease_chart
 
     with console.capture() as capture, pytest.MonkeyPatch.context() as patch:
         patch.setattr(lease_chart, "MAX_JOBS", 1)

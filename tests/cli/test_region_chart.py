@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from placewright.cli import region_chart
-from placewright.cli.region_chart import print_regions
-from placewright.cli.region_layout import positions
-from placewright.cli.region_plan import RegionPlan, region_plan_of
-from placewright.cli.regions import regions_of
+from placewright.cli.views.geo import chart
+from placewright.cli.views.geo.chart import print_regions
+from placewright.cli.views.geo.facts import regions_of
+from placewright.cli.views.geo.layout import positions
+from placewright.cli.views.geo.plan_facts import RegionPlan, region_plan_of
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.generators.geo import generate
@@ -123,7 +123,7 @@ def test_rows_fit_the_terminal(regional, width):
 
 
 def test_more_regions_than_rows_are_counted(regional, monkeypatch):
-    monkeypatch.setattr(region_chart, "MAX_REGIONS", 2)
+    monkeypatch.setattr(chart, "MAX_REGIONS", 2)
     lines = drawn(*regional.slow())
     assert "... and 1 more region" in lines
     assert not any(line.startswith("  west") for line in lines)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from placewright.cli.occupancy import occupancy_of
+from placewright.cli.views.gang.facts import occupancy_of
 from placewright.instances.documents.round import Round
 from placewright.instances.generators.gang import generate_cluster, generate_round
 from placewright.instances.io.files import load_plan, load_round, write

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placewright.cli.moves import moves_of
+from placewright.cli.views.gang.move_tables import moves_of
 from placewright.instances.documents.round import Round
 from placewright.rounds import solve_round
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from placewright.cli.standard import Whole
+from placewright.cli.format.standard_streams import Whole
 from placewright.instances.io import streams
 from placewright.instances.io.errors import InvalidInputError
 

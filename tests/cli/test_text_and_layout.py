@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placewright.cli.layout import layout_of
-from placewright.cli.text import (
+from placewright.cli.format.text import (
     count,
     count_gpus,
     gpu_time,
@@ -21,6 +20,7 @@ from placewright.cli.text import (
     spans,
     term_text,
 )
+from placewright.cli.views.gang.layout import layout_of
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.plan import Task

@@ -1,0 +1,67 @@
+"""The verbs of the `placewright` command, and how wrong usage is told.
+
+Nothing here or at the top of a verb's module imports more than typer and the standard library, so
+that `--help` answers at once; each verb imports what it needs when it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer import rich_utils
+
+import placewright
+from placewright.cli.verbs import convert, generate, preset, show, solve, verify
+from placewright.instances.io.errors import printable
+
+app = typer.Typer(
+    name="placewright",
+    help="Decide which jobs of a GPU cluster start, and on which GPUs, with a proven bound.",
+    epilog="Example: placewright solve round.yaml -o plan.json",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("solve")(solve.solve)
+app.command("verify")(verify.verify)
+app.command("validate")(verify.validate)
+app.command("show")(show.show)
+app.add_typer(preset.preset)
+app.add_typer(generate.generate)
+app.add_typer(convert.convert)
+app.command("schema")(generate.schema)
+
+_CLICK_ERROR: Any = typer.BadParameter.__mro__[2]
+"""What typer raises for wrong usage; which package it is from depends on typer's version."""
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"placewright {placewright.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Take the options that come before the verb."""
+
+
+def run(args: Sequence[str] | None) -> int:
+    """Run the verb that the arguments name (None: those of the process); return its exit code."""
+    try:
+        code: int | None = app(args, prog_name="placewright", standalone_mode=False)
+    except _CLICK_ERROR as error:
+        error.message = printable(error.message)
+        rich_utils.rich_format_error(error)
+        code = error.exit_code
+    return code or 0

@@ -1,0 +1,74 @@
+"""Where things are printed: results to stdout, everything else to stderr, documents to files."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from placewright.instances.io.errors import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from placewright.instances.io.errors import InvalidInputError
+
+STANDARD = "-"
+
+
+def out() -> Console:
+    """Return the console of results."""
+    from placewright.cli.format.console import PlainConsole
+
+    return PlainConsole()
+
+
+def err() -> Console:
+    """Return the console of notes, errors and progress."""
+    from placewright.cli.format.console import PlainConsole
+
+    return PlainConsole(stderr=True)
+
+
+def note(text: str) -> None:
+    """Print one unwrapped line to stderr."""
+    sys.stderr.write(f"{printable(text)}\n")
+    sys.stderr.flush()
+
+
+def check_output(path: str | None, *inputs: str) -> None:
+    """Refuse an output that cannot be written, before time is spent on making it.
+
+    Raises
+    ------
+    typer.BadParameter
+        If the path is a folder, lies in none, is not writable, or is one of the inputs.
+    """
+    if path is None or path == STANDARD:
+        return
+    target = Path(path)
+    if target.is_dir():
+        raise _unusable(path, "is a folder; expected a file's name")
+    if not target.parent.is_dir():
+        raise _unusable(path, "lies in no existing folder; expected one that exists")
+    # A file is replaced, so that its folder has to be writable, too.
+    written = [target] if target.exists() else []
+    if not written or target.is_file():
+        written.append(target.resolve().parent)
+    if not all(os.access(place, os.W_OK) for place in written):
+        raise _unusable(path, "cannot be written; expected a place with write permission")
+    sources = [Path(source) for source in inputs if source != STANDARD]
+    if target.exists() and any(source.exists() and target.samefile(source) for source in sources):
+        raise _unusable(path, "is an input; expected another name")
+
+
+def wrong_argument(error: InvalidInputError, option: str) -> typer.BadParameter:
+    """Tell what the library refuses as the wrong option that it is."""
+    return typer.BadParameter(f"{error.value}: {error.expected}", param_hint=option)
+
+
+def _unusable(path: str, why: str) -> typer.BadParameter:
+    return typer.BadParameter(f"{path} {why}", param_hint="-o")

@@ -1,0 +1,18 @@
+"""The verb `convert`, by the name of the trace."""
+
+from __future__ import annotations
+
+import typer
+
+from placewright.cli.verbs import convert_deadlines, convert_regions, convert_traces
+
+convert = typer.Typer(
+    name="convert", help="Turn a published trace into a round.", no_args_is_help=True
+)
+convert.command("openb")(convert_traces.convert_openb)
+convert.command("muri")(convert_traces.convert_muri)
+convert.command("synergy")(convert_traces.convert_synergy)
+convert.command("chronus")(convert_deadlines.convert_chronus)
+convert.command("elasticflow")(convert_deadlines.convert_elasticflow)
+convert.command("wan")(convert_regions.convert_wan)
+convert.command("itp")(convert_regions.convert_itp)

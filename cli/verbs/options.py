@@ -1,0 +1,45 @@
+"""What the verbs that make documents have in common: their options, and how a trace is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from placewright.cli.format.output import note, wrong_argument
+from placewright.cli.interrupts import interrupts
+
+if TYPE_CHECKING:
+    from placewright.instances.converters import Conversion
+
+Gpus = Annotated[int, typer.Option(metavar="N", help="GPUs of the cluster, a multiple of 8.")]
+Seed = Annotated[int, typer.Option(metavar="S", min=0, help="Same seed, same document.")]
+Output = Annotated[
+    str, typer.Option("-o", "--output", metavar="FILE", help="Where to write it; - is stdout.")
+]
+
+
+class RegionPolicy(StrEnum):
+    """The policies of rounds of regions."""
+
+    GEO = "geo"
+    REPLICAS = "replicas"
+
+
+def write_conversion(read: Callable[[], Conversion], output: str) -> None:
+    """Write the round of a trace; an argument out of its range is told by its option."""
+    from placewright.instances.io.errors import InvalidInputError
+    from placewright.instances.io.files import write
+
+    try:
+        made = read()
+    except InvalidInputError as error:
+        if error.file is not None or not error.path:
+            raise
+        option = str(error.path[0]).removesuffix("_s")  # options do not name their unit
+        raise wrong_argument(error, f"--{option}") from error
+    with interrupts.writing(output):
+        write(made.round, output)
+    note(made.summary)

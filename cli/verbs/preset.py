@@ -1,0 +1,157 @@
+"""The verbs under `preset`: from a round to one that asks something of its running jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from placewright.cli.format.output import STANDARD, check_output, note, wrong_argument
+from placewright.cli.interrupts import interrupts
+
+if TYPE_CHECKING:
+    from placewright.instances.documents.round import Round
+
+preset = typer.Typer(
+    name="preset",
+    help="Make a round for solve that drains, swaps, defragments, preempts or gives back hosts.",
+    no_args_is_help=True,
+)
+
+RoundFile = Annotated[
+    str, typer.Argument(metavar="ROUND", help="The round to start from; - is stdin.")
+]
+Hosts = Annotated[
+    list[str],
+    typer.Option("--host", metavar="HOST", help="A host or a range h[10-12]; may be repeated."),
+]
+Output = Annotated[
+    str,
+    typer.Option("-o", "--output", metavar="FILE", help="Where to write the round; - is stdout."),
+]
+
+
+@preset.command("drain")
+def drain(round_file: RoundFile, hosts: Hosts, output: Output = STANDARD) -> None:
+    """Empty hosts: nothing arrives there, and what runs there moves as cheaply as it can.
+
+    Example: placewright preset drain round.yaml --host h3 --host "h[10-12]" -o drain.json
+    """
+    from placewright.instances.presets.presets import drain as apply
+
+    made = _make(round_file, output, "--host", lambda round_: apply(round_, hosts))
+    _say(made, f"drain of {_vacated(made)}")
+
+
+@preset.command("hot-swap")
+def hot_swap(round_file: RoundFile, hosts: Hosts, output: Output = STANDARD) -> None:
+    """Replace failed hosts: mark them unhealthy, and move what ran there elsewhere.
+
+    Example: placewright preset hot-swap round.yaml --host h3 -o swap.json
+    """
+    from placewright.instances.presets.presets import hot_swap as apply
+
+    made = _make(round_file, output, "--host", lambda round_: apply(round_, hosts))
+    _say(made, f"hot swap of {_vacated(made)}")
+
+
+@preset.command("defragment")
+def defragment(
+    round_file: RoundFile,
+    gpu_worth_s: Annotated[
+        int,
+        typer.Option(
+            metavar="S",
+            min=1,
+            max=10**6,
+            help="Exchange rate: freeing one GPU is worth S GPU-seconds of disruption.",
+        ),
+    ],
+    level: Annotated[
+        str, typer.Option(metavar="LEVEL", help="What is freed whole: host, rack, ...")
+    ] = "host",
+    output: Output = STANDARD,
+) -> None:
+    """Free whole hosts or racks where that is worth the disruption; pending jobs are left out.
+
+    At a worth of 600, a freed host of 8 GPUs pays for 4,800 GPU-seconds of disruption.
+
+    Example: placewright preset defragment round.yaml --gpu-worth-s 600 -o free.json
+    """
+    from placewright.instances.presets.presets import defragment as apply
+
+    made = _make(round_file, output, "--level", lambda round_: apply(round_, level, gpu_worth_s))
+    _say(made, f"defragmentation by {level}, a freed GPU worth {gpu_worth_s:,} GPU-s of disruption")
+
+
+@preset.command("minimal-victims")
+def minimal_victims(
+    round_file: RoundFile,
+    job: Annotated[str, typer.Option(metavar="JOB", help="The pending job that is to start.")],
+    output: Output = STANDARD,
+) -> None:
+    """Ask for the cheapest moves and preemptions with which one pending job can start.
+
+    Only jobs of strictly lower priority are preempted. Other pending jobs are left out.
+
+    Example: placewright preset minimal-victims round.yaml --job pretrain -o victims.json
+    """
+    from placewright.instances.presets.presets import minimal_victims as apply
+
+    made = _make(round_file, output, "--job", lambda round_: apply(round_, job))
+    _say(made, f"minimal victims for {job}")
+
+
+@preset.command("return-hosts")
+def return_hosts(
+    round_file: RoundFile,
+    hosts: Hosts,
+    count: Annotated[
+        int, typer.Option(metavar="N", min=1, help="How many of these hosts to give back.")
+    ],
+    output: Output = STANDARD,
+) -> None:
+    """Choose which N of the loaned hosts to give back, so that emptying them costs least.
+
+    Pending jobs are left out. The hosts are those of the job returned-hosts in the plan.
+
+    Example: placewright preset return-hosts round.yaml --host "inf[0-7]" --count 3 -o back.json
+    """
+    from placewright.instances.presets.return_hosts import return_hosts as apply
+
+    made = _make(round_file, output, "--host", lambda round_: apply(round_, hosts, count))
+    _say(made, f"return of {count} of the loaned hosts")
+
+
+def _make(round_file: str, output: str, option: str, apply: Callable[[Round], Round]) -> Round:
+    """Read a round, apply a preset and write what it makes; what it refuses is `option`'s fault."""
+    check_output(output, round_file)
+    from placewright.instances.checks.round import check_round
+    from placewright.instances.io.errors import InvalidInputError
+    from placewright.instances.io.files import load_round, write
+
+    round_ = load_round(round_file)
+    try:
+        made = apply(round_)
+        check_round(made)
+    except InvalidInputError as error:
+        wrong = "--count" if error.path == ("count",) else option
+        raise wrong_argument(error, wrong) from error
+    with interrupts.writing(output):
+        write(made, output)
+    return made
+
+
+def _say(made: Round, what: str) -> None:
+    from placewright.cli.views.gang.summary import document_text
+
+    note(f"made {what}: {document_text(made)}")
+
+
+def _vacated(round_: Round) -> str:
+    """Count the hosts that a round vacates."""
+    from placewright.cli.format.text import count
+    from placewright.instances.derived.ranges import expand
+
+    return count(len({host for name in round_.policy.vacate for host in expand(name)}), "host")

@@ -1,0 +1,160 @@
+"""The verb `show`: a cluster as a tree, a round as tree and jobs, a plan as a map."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from placewright.cli.format.output import check_output, out
+from placewright.cli.verbs.verify import check_one_stdin, check_pair, report_violations
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from placewright.cli.views.deadline.facts import Promises
+    from placewright.cli.views.geo.plan_facts import RegionPlan
+    from placewright.instances.documents.cluster import ClusterDocument
+    from placewright.instances.documents.plan import Plan
+    from placewright.instances.documents.round import Round
+
+
+def show(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="Cluster, round or plan; - is stdin.")
+    ],
+    plan_file: Annotated[
+        str | None, typer.Option("--plan", metavar="PLAN", help="Plan to draw, if FILE is a round.")
+    ] = None,
+    round_file: Annotated[
+        str | None, typer.Option("--round", metavar="ROUND", help="Its round, if FILE is a plan.")
+    ] = None,
+    picture: Annotated[
+        str | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Draw a map as .png or .svg instead."),
+    ] = None,
+) -> None:
+    """Draw a cluster as a tree, a round as a tree with its jobs, a plan as a map of its GPUs.
+
+    A plan is drawn on the cluster of its round, and only if it is valid (else exit 7). Below the
+    map is a timeline of each group of jobs that take turns, or a chart of the leases in which jobs
+    do what was promised of them, or the load of regions and links, before and after.
+
+    Example: placewright show round.yaml --plan plan.json -o plan.png
+    """
+    check_one_stdin(file, plan_file, round_file)
+    if picture is not None:
+        from placewright.cli.views.gang.picture import check_picture
+
+        check_picture(picture)
+        check_output(picture, file)
+    document, plan = _read(file, plan_file, round_file)
+    from placewright.cli.views.deadline.facts import promises_of
+    from placewright.cli.views.gang.facts import occupancy_of
+    from placewright.cli.views.gang.summary import document_text
+    from placewright.cli.views.geo.plan_facts import region_plan_of
+    from placewright.cli.views.interleaving.facts import timelines_of
+    from placewright.instances.documents.round import Round
+
+    round_ = document if isinstance(document, Round) else Round(cluster=document)
+    occupancy = occupancy_of(round_, plan)
+    promises = promises_of(round_, plan)
+    regions = region_plan_of(round_, plan)
+    if picture is not None and not occupancy.cluster.num_gpus:
+        raise typer.BadParameter(f"{file} has no GPUs; expected some to draw", param_hint="-o")
+    title = f"{'Plan for round' if plan else document.kind} {document.name}"
+    summary = document_text(plan or document)
+    if picture is not None:
+        from placewright.cli.views.deadline.lease_use import chart_of
+        from placewright.cli.views.gang.picture import draw
+        from placewright.cli.views.interleaving import picture as timeline_picture
+
+        timelines = timelines_of(round_, plan, timeline_picture.MAX_GROUPS)
+        chart = chart_of(promises) if promises is not None else None
+        draw(occupancy, picture, title, summary, timelines, chart, regions)
+        return
+    console = out()
+    console.print(f"{title}: {summary}", soft_wrap=True)
+    console.print()
+    if plan is not None:
+        from placewright.cli.views.gang.chart import print_map
+        from placewright.cli.views.interleaving import chart as timeline
+
+        if regions is None or not regions.slow:
+            print_map(console, occupancy)
+        timelines = timelines_of(round_, plan, timeline.MAX_GROUPS)
+        if timelines is not None:
+            console.print()
+            timeline.print_timelines(console, timelines)
+        if promises is not None:
+            _print_promises(console, promises)
+        if regions is not None:
+            _print_regions(console, regions)
+        return
+    from placewright.cli.views.gang.tree import cluster_tree
+    from placewright.cli.views.geo.chart import print_regions
+    from placewright.cli.views.geo.round_tables import print_data_of_round
+
+    console.print(cluster_tree(occupancy))
+    if round_.jobs:
+        from placewright.cli.views.deadline.round_tables import print_deadlines
+        from placewright.cli.views.gang.job_tables import print_jobs
+
+        print_jobs(console, round_)
+        print_deadlines(console, round_)
+    if regions is not None:
+        console.print()
+        print_regions(console, regions)
+        print_data_of_round(console, regions)
+
+
+def _print_promises(console: Console, promises: Promises) -> None:
+    """Print what is promised: what is broken first, the chart of leases, and the tables."""
+    from placewright.cli.views.deadline.chart import print_leases
+    from placewright.cli.views.deadline.lease_use import chart_of
+    from placewright.cli.views.deadline.tables import print_broken, print_promises
+
+    console.print()
+    print_broken(console, promises)
+    print_leases(console, chart_of(promises))
+    console.print()
+    print_promises(console, promises)
+
+
+def _print_regions(console: Console, regions: RegionPlan) -> None:
+    """Print the load of regions and links, below a map if there is one, and the tables."""
+    from placewright.cli.views.geo.chart import print_regions
+    from placewright.cli.views.geo.tables import print_region_tables
+
+    if not regions.slow:
+        console.print()
+    print_regions(console, regions)
+    print_region_tables(console, regions)
+
+
+def _read(
+    file: str, plan_file: str | None, round_file: str | None
+) -> tuple[Round | ClusterDocument, Plan | None]:
+    """Read what is to be drawn; a plan comes with its round, checked against it."""
+    from placewright.instances.documents.plan import Plan
+    from placewright.instances.documents.round import Round
+    from placewright.instances.io.files import load, load_plan, load_round
+    from placewright.instances.verify import verify
+
+    document = load(file)
+    if plan_file is None and round_file is None and not isinstance(document, Plan):
+        return document, None
+    if isinstance(document, Plan) and round_file is not None and plan_file is None:
+        plan, plan_file, round_ = document, file, load_round(round_file)
+    elif isinstance(document, Round) and plan_file is not None and round_file is None:
+        plan, round_file, round_ = load_plan(plan_file), file, document
+    else:
+        raise typer.BadParameter(
+            f"{file} is a {document.kind}; expected a Round with --plan, a Plan with --round, "
+            "or a Round or Cluster alone"
+        )
+    check_pair(round_, plan, round_file, plan_file)
+    verification = verify(round_, plan)
+    if not verification.ok:
+        raise typer.Exit(report_violations(verification, plan_file))
+    return round_, plan

@@ -1,0 +1,172 @@
+"""The verb `solve`: a round in, a verified plan with its certificate out."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from placewright.cli.format.output import STANDARD, check_output, err, note, out, wrong_argument
+from placewright.cli.interrupts import Interrupted, interrupts
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+    from contextlib import ExitStack
+
+    from placewright.instances.documents.plan import Certificate, Plan
+    from placewright.instances.documents.round import Round
+
+EXIT_BROKEN = 4
+EXIT_GAP_MISSED = 5
+MAX_BROKEN = 5
+"""Jobs that one line names."""
+
+
+class Format(StrEnum):
+    """What `solve` prints to stdout."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+class BackendName(StrEnum):
+    """The solvers that can be asked for."""
+
+    AUTO = "auto"
+    HIGHS = "highs"
+    CP_SAT = "cp-sat"
+    CBC = "cbc"
+    SCIP = "scip"
+
+
+def solve(
+    round_file: Annotated[
+        str, typer.Argument(metavar="ROUND", help="Round to solve, YAML or JSON; - is stdin.")
+    ],
+    output: Annotated[
+        str | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Also write the plan; - is stdout."),
+    ] = None,
+    output_format: Annotated[
+        Format, typer.Option("--format", help="What to print: tables, or the plan as JSON.")
+    ] = Format.TABLE,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(metavar="S", min=0, max=86_400, help="Seconds; the round's own if left out."),
+    ] = None,
+    gap: Annotated[
+        float | None,
+        typer.Option(
+            metavar="G",
+            min=0,
+            max=1,
+            help="Stop at this relative gap of the first term (0.01 is 1 %); missed: exit 5.",
+        ),
+    ] = None,
+    backend: Annotated[BackendName, typer.Option(help="Solver to use.")] = BackendName.AUTO,
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", min=0, max=2**31 - 1, help="Seed of the search.")
+    ] = None,
+    deterministic: Annotated[
+        bool,
+        typer.Option("--deterministic", help="Same round, same plan: work limits, not the clock."),
+    ] = False,
+    executor: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHERE",
+            help="Who decides regions (policy geo): local, local:N processes, dask://HOST:PORT.",
+        ),
+    ] = None,
+) -> None:
+    """Plan one round: which jobs start where, or where data lives, and how close to the best.
+
+    Ctrl-C and SIGTERM stop the search; the best plan so far is printed and written (exit 130, 143),
+    or nothing if there is none yet (exit 6). A plan that cannot keep all promises of earlier rounds
+    is printed and written, too; it names those that it breaks (exit 4).
+
+    Example: placewright solve round.yaml -o plan.json --time-limit 10
+    """
+    check_output(output, round_file)
+    from contextlib import ExitStack
+
+    from placewright.cli.format.progress import progress_of
+    from placewright.instances.documents.policy import headline
+    from placewright.instances.io.errors import InvalidInputError
+    from placewright.instances.io.files import load_round, write
+    from placewright.rounds import solve_round
+
+    round_ = load_round(round_file)
+    plan = None
+    try:
+        with interrupts.stopping(), ExitStack() as stack:
+            pool = _opened(stack, executor, round_)
+            progress = stack.enter_context(progress_of(err(), headline(round_.policy.terms)[-1]))
+            plan = solve_round(
+                round_,
+                time_limit=time_limit,
+                gap=gap,
+                backend=backend.value,
+                seed=seed,
+                # Without the option the round's own limits decide.
+                deterministic=deterministic or None,
+                progress=progress,
+                executor=pool,
+            )
+    except Interrupted:
+        if plan is None:
+            raise
+    unwritten = None
+    if output is not None and output != STANDARD:
+        try:
+            with interrupts.writing(output):
+                write(plan, output)
+        except InvalidInputError as error:
+            unwritten = error
+    if output == STANDARD or output_format is Format.JSON:
+        write(plan, STANDARD)
+    else:
+        from placewright.cli.views.gang.tables import print_plan
+
+        print_plan(out(), round_, plan)
+    if unwritten is not None:
+        raise unwritten
+    if plan.certificate is not None:
+        raise typer.Exit(_judge(plan, plan.certificate, gap))
+
+
+def _opened(stack: ExitStack, executor: str | None, round_: Round) -> Executor | None:
+    """Open the executor that is asked for, or one that pays, until the stack ends."""
+    from placewright.instances.io.errors import InvalidInputError
+    from placewright.rounds.executors import check_use, default_executor, open_executor
+
+    where = default_executor(round_) if executor is None else executor
+    try:
+        check_use(round_, where)
+        return None if where is None else stack.enter_context(open_executor(where))
+    except InvalidInputError as error:
+        raise wrong_argument(error, "--executor") from error
+
+
+def _judge(plan: Plan, certificate: Certificate, gap: float | None) -> int:
+    """Say on stderr what fell short, and return the exit code."""
+    from placewright.cli.format.text import percent, several
+    from placewright.cli.views.deadline.facts import broken_in
+
+    for what in certificate.degraded:
+        note(f"placewright: degraded: {what}")
+    if any("interrupted" in what for what in certificate.degraded):
+        return interrupts.exit_code
+    broken = broken_in(plan)
+    if broken:
+        proven = any(term.name == "broken" and term.gap == 0 for term in certificate.terms)
+        note(
+            f"placewright: breaks what was promised to {several(broken, MAX_BROKEN)}; "
+            f"{'proven' if proven else 'not proven'} to be the least loss"
+        )
+        return EXIT_BROKEN
+    if gap is not None and (certificate.gap is None or certificate.gap > gap):
+        note(f"placewright: gap {percent(certificate.gap)} missed; asked for {percent(gap)}")
+        return EXIT_GAP_MISSED
+    return 0

@@ -1,0 +1,157 @@
+"""The verbs that check: `verify` a plan against its round, `validate` a single file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from placewright.cli.format.output import STANDARD, note, out
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from placewright.instances.documents.plan import Plan
+    from placewright.instances.documents.round import Round
+    from placewright.instances.verify import Verification
+
+EXIT_VIOLATIONS = 7
+MAX_VIOLATIONS = 20
+SHOWN_DIGITS = 12
+
+
+def verify(
+    round_file: Annotated[str, typer.Argument(metavar="ROUND", help="The round; - is stdin.")],
+    plan_file: Annotated[str, typer.Argument(metavar="PLAN", help="Its plan; - is stdin.")],
+    bound: Annotated[
+        bool, typer.Option("--bound", help="Also prove bounds afresh: how good is this plan?")
+    ] = False,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            metavar="S", min=0, max=86_400, help="Seconds for --bound; else the round's own."
+        ),
+    ] = None,
+) -> None:
+    """Check a plan independently of what made it, rule by rule (exit 7 if it breaks one).
+
+    Every objective term is computed again; the plan's own certificate is printed as claimed.
+
+    Example: placewright verify round.yaml plan.json --bound
+    """
+    check_one_stdin(round_file, plan_file)
+    from placewright.instances.io.files import load_plan, load_round
+    from placewright.instances.verify import verify as check
+
+    round_, plan = load_round(round_file), load_plan(plan_file)
+    check_pair(round_, plan, round_file, plan_file)
+    verification = check(round_, plan)
+    _print_verification(out(), plan, verification)
+    if not verification.ok:
+        raise typer.Exit(report_violations(verification, plan_file))
+    if bound:
+        from placewright.cli.format.table import print_table
+        from placewright.cli.views.gang.tables import terms_table
+        from placewright.rounds import prove_bounds
+
+        results = prove_bounds(round_, plan, time_limit=time_limit)
+        print_table(out(), terms_table(results, "Bounds, proven now"))
+
+
+def validate(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="Round, cluster or plan; - is stdin.")
+    ],
+) -> None:
+    """Check a file against its schema and its own references, and say what it holds.
+
+    Example: placewright validate round.yaml
+    """
+    from placewright.cli.views.gang.summary import document_text
+    from placewright.instances.io.files import load
+
+    document = load(file)
+    out().print(f"{file}: valid {document.kind}, {document_text(document)}", soft_wrap=True)
+
+
+def check_pair(round_: Round, plan: Plan, round_file: str, plan_file: str) -> None:
+    """Make sure that a plan was made for this round; one that names no round passes.
+
+    Raises
+    ------
+    InvalidInputError
+        If the plan is for another round.
+    """
+    from placewright.instances.io.digest import round_digest
+    from placewright.instances.io.errors import InvalidInputError
+
+    if plan.round is not None and plan.round != (digest := round_digest(round_)):
+        raise InvalidInputError(
+            f"is another round; expected {digest[:SHOWN_DIGITS]}..., the sha256 of {round_file}",
+            file=plan_file,
+            path=("round",),
+            value=f"{plan.round[:SHOWN_DIGITS]}...",
+        )
+
+
+def check_one_stdin(*files: str | None) -> None:
+    """Refuse to read two documents from one stream.
+
+    Raises
+    ------
+    typer.BadParameter
+        If more than one file is stdin.
+    """
+    if files.count(STANDARD) > 1:
+        raise typer.BadParameter("- is given twice; expected at most one document from stdin")
+
+
+def _print_verification(console: Console, plan: Plan, verification: Verification) -> None:
+    from placewright.cli.format.table import print_table, table
+    from placewright.cli.format.text import count, number, percent
+    from placewright.instances.verify import RULE_IDS
+
+    broken = Counter(violation.rule for violation in verification.violations)
+    rules = table("Rules", "rule", "result")
+    for rule in RULE_IDS:
+        if plan.certificate is not None or not rule.startswith("certificate_"):
+            rules.add_row(rule, count(broken[rule], "violation") if broken[rule] else "kept")
+    print_table(console, rules)
+    for violation in verification.violations[:MAX_VIOLATIONS]:
+        console.print(str(violation), soft_wrap=True)
+    if len(verification.violations) > MAX_VIOLATIONS:
+        more = len(verification.violations) - MAX_VIOLATIONS
+        console.print(f"... and {count(more, 'more violation')}")
+    if verification.violations:
+        console.print()
+
+    claimed = {term.name: term for term in plan.certificate.terms} if plan.certificate else {}
+    terms = table(
+        "Objective terms",
+        "term",
+        "recomputed",
+        "claimed",
+        "claimed bound",
+        "claimed gap",
+        right=("recomputed", "claimed", "claimed bound", "claimed gap"),
+    )
+    for name, value in verification.terms.items():
+        claim = claimed.get(name)
+        terms.add_row(
+            name,
+            number(value),
+            number(claim.value if claim else None),
+            number(claim.bound if claim else None),
+            percent(claim.gap if claim else None),
+        )
+    print_table(console, terms)
+
+
+def report_violations(verification: Verification, plan_file: str) -> int:
+    """Say on stderr which rules a plan breaks, and return the exit code."""
+    rules = dict.fromkeys(violation.rule for violation in verification.violations)
+    note(
+        f"placewright: {plan_file} breaks {', '.join(rules)}; expected a plan that keeps all rules"
+    )
+    return EXIT_VIOLATIONS

@@ -1,0 +1,1 @@
+"""What is shown of a round and a plan, by policy."""

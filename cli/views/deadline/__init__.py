@@ -1,0 +1,1 @@
+"""Promises and leases: facts, tables, charts and pictures."""

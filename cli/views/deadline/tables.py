@@ -1,0 +1,239 @@
+"""The tables of promises: given, broken, refused, and what runs without one."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from placewright.cli.format.table import MAX_ROWS, print_rest, print_table, table
+from placewright.cli.format.text import (
+    HOUR,
+    NONE,
+    after,
+    count,
+    count_gpus,
+    duration,
+    gpus,
+    intervals,
+    number,
+    several,
+    unit_of,
+)
+from placewright.cli.views.deadline.facts import Promise, Promises, Refused
+from placewright.cli.views.deadline.refusals import Obstacle
+from placewright.cli.views.deadline.round_tables import absences, clock_text, due_text
+from placewright.cli.views.gang.colours import LATER
+
+STANDING = {
+    "new": "new",
+    "kept": "kept",
+    "earlier": "now for earlier",
+    "later": "broken, now for later",
+}
+LOUD = "bold red"
+GIVEN = ("job", "option", "GPUs", "value", "by", "finish", "slack", "leases", "due", "promise")
+RIGHT = ("GPUs", "value", "by", "finish", "slack")
+MAX_INTERVALS = 3
+MAX_HOLDERS = 3
+MAX_AWAY = 3
+MAX_EFFORTS = 8
+
+
+def print_broken(console: Console, promises: Promises) -> None:
+    """Print the promises that are broken, and why; nothing if all are kept."""
+    broken, now = promises.broken, promises.round.now
+    if not broken:
+        return
+    console.print(Text(broken_text(promises), LOUD))
+    last = max(entry.before.at for entry in broken)
+    length = promises.round.leases.length_s
+    away = absences(promises.round, (0, max(-((now - last) // length), 1)))
+    if away:
+        console.print(f"  away meanwhile: {several(away, MAX_AWAY)}", soft_wrap=True)
+    for entry in broken[:MAX_ROWS]:
+        gone = "none" if entry.after is None else f"by {due_text(entry.after, now)}"
+        obstacle = promises.obstacles.of(entry.job, entry.before.at)
+        console.print(
+            Text.assemble(
+                (f"  {entry.job}", LOUD),
+                f"  {count_gpus(obstacle.milli_gpu)}, promised by {due_text(entry.before, now)}, "
+                f"now {gone}",
+            ),
+            soft_wrap=True,
+        )
+        console.print(f"    {why(promises, obstacle, entry.before.at)}", soft_wrap=True)
+    console.print()
+    print_rest(console, len(broken), "more broken promise")
+
+
+def broken_text(promises: Promises) -> str:
+    """Say how many promises are broken, and what that loses."""
+    lost = sum(b.before.value - (b.after.value if b.after else 0) for b in promises.broken)
+    had = sum(
+        job.deadline is not None and job.deadline.promise is not None for job in promises.round.jobs
+    )
+    return f"BROKEN: {len(promises.broken):,} of {count(had, 'promise')}, value {number(lost)} lost"
+
+
+def print_promises(console: Console, promises: Promises) -> None:
+    """Print how many promises there are, then those given and refused, and best effort."""
+    console.print(clock_text(promises.round), soft_wrap=True)
+    console.print()
+    _print_counts(console, promises)
+    _print_given(console, promises)
+    _print_refused(console, promises)
+    efforts = [f"{effort.job} ({count_gpus(effort.milli_gpu)})" for effort in promises.best_effort]
+    if efforts:
+        console.print(f"Best effort in this lease: {several(efforts, MAX_EFFORTS)}", soft_wrap=True)
+        console.print()
+
+
+def _print_counts(console: Console, promises: Promises) -> None:
+    """Count jobs and GPUs by what was promised."""
+    hours = promises.round.leases.length_s / HOUR
+    made = table(
+        "Promises",
+        "promise",
+        "jobs",
+        "value",
+        "GPUs now",
+        "GPU-h",
+        right=("jobs", "value", "GPUs now", "GPU-h"),
+    )
+    for word in ("new", "kept", "earlier", "later"):
+        given = [p for p in promises.given if standing(p) == word]
+        if given or word in ("new", "kept"):
+            made.add_row(
+                STANDING[word],
+                number(len(given)),
+                number(sum(p.due.value for p in given)),
+                gpus(sum(p.milli_gpu for p in given if p.now)),
+                gpus(round(sum(p.milli_gpu * p.length for p in given) * hours, -2)),
+            )
+    refused, efforts = promises.refused, promises.best_effort
+    made.add_row(
+        "refused",
+        number(len(refused)),
+        number(sum(r.dues[0].value for r in refused)),
+        gpus(sum(e.milli_gpu for e in efforts if e.asked)),
+        NONE,
+    )
+    others = [e for e in efforts if not e.asked]
+    made.add_row(
+        "best effort, running",
+        number(len(others)),
+        NONE,
+        gpus(sum(e.milli_gpu for e in others)),
+        NONE,
+    )
+    print_table(console, made)
+
+
+def standing(promise: Promise) -> str:
+    """Compare a promise with the one before it: `new`, `kept`, `earlier` or `later`."""
+    if promise.before is None:
+        return "new"
+    if promise.due.at == promise.before.at:
+        return "kept"
+    return "earlier" if promise.due.at < promise.before.at else "later"
+
+
+def _print_given(console: Console, promises: Promises) -> None:
+    """Print the first promises, and how many more there are."""
+    given, now = promises.given, promises.round.now
+    if not given:
+        return
+    hidden = set()
+    if all(len(job.options) == 1 for job in promises.round.jobs):
+        hidden.add("option")
+    if all(promise.ranks <= 1 for promise in given):
+        hidden.add("due")
+    if all(promise.before is None for promise in given):
+        hidden.add("promise")
+    columns = [name for name in GIVEN if name not in hidden]
+    title = "Promised anew" if "promise" in hidden else "Promised"
+    made = table(f"{title}, earliest first", *columns, right=RIGHT)
+    for promise in given[:MAX_ROWS]:
+        row = {
+            "job": promise.job,
+            "option": promise.option,
+            "GPUs": gpus(promise.milli_gpu),
+            "value": number(promise.due.value),
+            "by": after(promise.due.at, now),
+            "finish": after(promise.finish, now),
+            "slack": duration(promise.slack),
+            "leases": intervals(promise.leases, MAX_INTERVALS),
+            "due": NONE if promise.rank is None else f"{promise.rank + 1}/{promise.ranks}",
+            "promise": standing(promise),
+        }
+        style = LOUD if standing(promise) == "later" else LATER if promise.rank else None
+        made.add_row(*(row[name] for name in columns), style=style)
+    print_table(console, made)
+    print_rest(console, len(given), "more promise")
+
+
+def _print_refused(console: Console, promises: Promises) -> None:
+    """Print the refused jobs: what would be accepted, and what stands in the way of what is not."""
+    refused, now = promises.refused, promises.round.now
+    if not refused:
+        return
+    made = table(
+        "Refused, and the finish that would be accepted",
+        "job",
+        "GPUs",
+        "last due",
+        "offer",
+        "what stands in the way",
+        right=("GPUs", "last due"),
+    )
+    for entry in refused[:MAX_ROWS]:
+        last = entry.dues[-1].at
+        obstacle = promises.obstacles.of(entry.job, last, entry.option)
+        made.add_row(
+            entry.job,
+            gpus(obstacle.milli_gpu),
+            after(last, now),
+            _offer(entry, now),
+            why(promises, obstacle, last),
+        )
+    print_table(console, made)
+    print_rest(console, len(refused), "more refused job")
+
+
+def _offer(entry: Refused, now: int) -> str:
+    if entry.finish is None:
+        return "none"
+    # Whoever asks for the time that is printed must get it.
+    text = _no_earlier(entry.finish, now)
+    return text if entry.option is None else f"{text}, {entry.option}"
+
+
+def _no_earlier(at: int, now: int) -> str:
+    """Write a time to come, rounded up."""
+    unit = unit_of(at - now)
+    return after(now - (now - at) // unit * unit, now)
+
+
+def why(promises: Promises, obstacle: Obstacle, by: int) -> str:
+    """Say what a promise by some time lacks: leases that begin early enough, or room in them."""
+    round_ = promises.round
+    if by < round_.now:
+        return f"was due {duration(round_.now - by)} ago"
+    if obstacle.needs is None:
+        return "no lease is long enough for its overhead"
+    first, end = obstacle.window
+    if end - first < obstacle.needs:
+        return f"even alone not before {_no_earlier(obstacle.alone, round_.now)}"
+    if obstacle.has < obstacle.needs:
+        return f"{_have(obstacle.has, obstacle.needs)} so many GPUs, whoever holds them"
+    room = f"{_have(obstacle.fits, obstacle.needs)} room"
+    if obstacle.fits >= obstacle.needs:
+        return f"{room}, by count"
+    # Of many, each holds little.
+    named = MAX_HOLDERS if len(obstacle.holders) <= 2 * MAX_HOLDERS else 1
+    return f"{room}; held by {several(obstacle.holders, named)}" if obstacle.holders else room
+
+
+def _have(leases: int, needs: int) -> str:
+    """Write how many of the leases that are needed have something."""
+    return f"{min(leases, needs):,} of {count(needs, 'lease')} {'has' if needs == 1 else 'have'}"

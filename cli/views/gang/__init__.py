@@ -1,0 +1,1 @@
+"""Clusters, jobs and placements: facts, tables, charts and pictures."""

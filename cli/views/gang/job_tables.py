@@ -1,0 +1,100 @@
+"""The tables of a round's jobs: how many of which size, and the first of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from rich.console import Console
+from rich.table import Table
+
+from placewright.cli.format.table import MAX_ROWS, print_table, table
+from placewright.cli.format.text import NONE, count, gpus, number, place
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.documents.job import Job, Option, Running, TaskGroup
+from placewright.instances.documents.round import Round
+
+
+def print_jobs(console: Console, round_: Round) -> None:
+    """Print the jobs of a round: counts by size, then the first ones, pending before running."""
+    console.print()
+    print_table(console, _size_table(round_))
+    jobs = sorted(round_.jobs, key=lambda job: job.running is not None)
+    made = table(
+        "Jobs",
+        "job",
+        "tenant",
+        "priority",
+        "weight",
+        "asks",
+        "runs on",
+        right=("priority", "weight"),
+    )
+    for job in jobs[:MAX_ROWS]:
+        made.add_row(
+            job.name,
+            job.tenant or NONE,
+            number(job.priority),
+            number(job.weight),
+            _asks(job),
+            _where(job.running) if job.running else NONE,
+        )
+    print_table(console, made)
+    if len(jobs) > MAX_ROWS:
+        console.print(f"... and {count(len(jobs) - MAX_ROWS, 'more job')}")
+
+
+def _size_table(round_: Round) -> Table:
+    """Count pending and running jobs by their GPUs; shares of a GPU are one size."""
+    counts: dict[bool, dict[int, int]] = {False: defaultdict(int), True: defaultdict(int)}
+    milli: dict[int, int] = defaultdict(int)
+    for job in round_.jobs:
+        if job.running is not None:
+            size = job.options[job.running.option].milli_gpu
+        else:
+            size = max(option.milli_gpu for option in job.options)
+        key = 0 if size < WHOLE_GPU else size
+        counts[job.running is not None][key] += 1
+        milli[key] += size
+    made = table(
+        "Jobs by size",
+        "GPUs each",
+        "pending",
+        "running",
+        "GPUs together",
+        right=("GPUs each", "pending", "running", "GPUs together"),
+    )
+    for key in sorted(milli):
+        made.add_row(
+            gpus(key) if key else "below 1",
+            number(counts[False][key]),
+            number(counts[True][key]),
+            gpus(milli[key]),
+        )
+    return made
+
+
+def _where(running: Running) -> str:
+    """Say where a job runs, and whether it has to stay there."""
+    where = place(running.tasks)
+    return f"{where}, pinned" if running.pinned else where
+
+
+def _asks(job: Job) -> str:
+    """Say what a job asks: its first options, and how many more there are."""
+    first, *others = job.options
+    text = _option(first)
+    return f"{text} (or {count(len(others), 'other option')})" if others else text
+
+
+def _option(option: Option) -> str:
+    return " + ".join(_group(group) for group in option.groups)
+
+
+def _group(group: TaskGroup) -> str:
+    times = f"{group.count} x " if group.count > 1 else ""
+    models = f" {'|'.join(group.gpu_models)}" if group.gpu_models else ""
+    models += f" on {'|'.join(group.hosts)}" if group.hosts else ""
+    level = f" in one {group.required}" if group.required else ""
+    size = group.mig or gpus(group.gpu)
+    memory = f" with {number(group.gpu_memory)} MiB" if group.gpu_memory else ""
+    return f"{times}{size}{memory}{models}{level}"

@@ -1,0 +1,251 @@
+"""The map of a cluster, round or plan as a picture, by matplotlib: PNG or SVG."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from placewright.cli.format.text import count, count_gpus, shortened
+from placewright.cli.interrupts import interrupts
+from placewright.cli.views.deadline.lease_use import Chart
+from placewright.cli.views.deadline.picture import add_leases
+from placewright.cli.views.gang.colours import (
+    LARGE,
+    PLACED,
+    RUNNING,
+    UNHEALTHY,
+    free_colour,
+    job_colour,
+)
+from placewright.cli.views.gang.facts import Occupancy
+from placewright.cli.views.gang.layout import GPU_LEVEL, Layout, layout_of
+from placewright.cli.views.geo.picture import TOP, add_regions
+from placewright.cli.views.geo.plan_facts import RegionPlan
+from placewright.cli.views.interleaving.facts import Timelines
+from placewright.cli.views.interleaving.picture import add_timelines
+from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.io.streams import write
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
+SUFFIXES = (".png", ".svg")
+MAX_TITLES = 400
+CELL_INCHES = 0.15
+MIN_INCHES, MAX_INCHES = 3.0, 14.0
+MARGIN_INCHES = 0.2
+NO_MAP_INCHES = 0.01
+DPI = 150
+GAP = 0.14
+"""Width of the line between cells, as a fraction of a cell."""
+
+Floats = NDArray[np.float64]
+
+
+def check_picture(path: str) -> None:
+    """Refuse early what could only fail after a document was read.
+
+    Raises
+    ------
+    typer.BadParameter
+        If the suffix is none of `SUFFIXES`, or matplotlib is not installed.
+    """
+    if Path(path).suffix.lower() not in SUFFIXES:
+        raise typer.BadParameter(
+            f"{path} is no picture's name; expected it to end in {' or '.join(SUFFIXES)}",
+            param_hint="-o",
+        )
+    if find_spec("matplotlib") is None:
+        raise typer.BadParameter(
+            "a picture needs matplotlib, which is not installed; "
+            "expected what pip install 'placewright[plot]' brings",
+            param_hint="-o",
+        )
+
+
+def draw(
+    occupancy: Occupancy,
+    path: str,
+    title: str,
+    subtitle: str,
+    timelines: Timelines | None = None,
+    chart: Chart | None = None,
+    regions: RegionPlan | None = None,
+) -> None:
+    """Write a picture of a cluster, and timelines, leases or regions below it.
+
+    The path's suffix is the format. GPUs are drawn one by one, filled from below as far as they are
+    used, where `layout.MAX_CELLS` allows it; else a cell stands for a host, a rack or more and
+    mixes the colours of what its GPUs do. A plan that only says where data lives is drawn by its
+    regions alone.
+
+    Raises
+    ------
+    ValueError
+        If the cluster has no GPUs.
+    InvalidInputError
+        If the file cannot be written.
+    """
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    data_only = regions is not None and regions.slow and regions.plan is not None
+    figure = Figure(figsize=(MAX_INCHES, NO_MAP_INCHES)) if data_only else _map(occupancy)
+    height = figure.get_size_inches()[1]
+    # All else lies outside the axes; the tight bounding box makes room for it.
+    figure.text(0, 1 + 0.4 / height, shortened(title), size=11, weight="bold")
+    figure.text(0, 1 + 0.2 / height, subtitle, size=9)
+    if timelines is not None:
+        add_timelines(figure, timelines)
+    if chart is not None:
+        add_leases(figure, chart)
+    if regions is not None:
+        add_regions(figure, regions, NO_MAP_INCHES if data_only else TOP)
+    content = BytesIO()
+    suffix = Path(path).suffix.lower()[1:]
+    # A fixed salt and no date: the same plan gives the same bytes.
+    with rc_context({"svg.hashsalt": "placewright"}):
+        figure.savefig(
+            content,
+            format=suffix,
+            dpi=DPI,
+            bbox_inches="tight",
+            pad_inches=MARGIN_INCHES,
+            metadata={"Date": None} if suffix == "svg" else None,
+        )
+    with interrupts.writing(path):
+        write(path, content.getvalue())
+
+
+def _map(occupancy: Occupancy) -> Figure:
+    """Return a figure that is filled by the cluster, with a legend at its side."""
+    from matplotlib.figure import Figure
+
+    layout = layout_of(occupancy.cluster)
+    width = min(max(CELL_INCHES * layout.width, MIN_INCHES), MAX_INCHES)
+    figure = Figure(figsize=(width, layout.height * width / layout.width))
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set_xlim(0, layout.width)
+    axes.set_ylim(layout.height, 0)
+    axes.set_axis_off()
+    if layout.level == GPU_LEVEL:
+        _add_gpus(axes, occupancy, layout)
+    else:
+        _add_mixtures(axes, occupancy, layout)
+    _add_labels(axes, layout)
+    figure.legend(
+        handles=_legend(occupancy, layout.level),
+        title=f"a cell is one {layout.level}",
+        loc="upper left",
+        bbox_to_anchor=(1 + 0.2 / width, 1),
+        frameon=False,
+        fontsize=8,
+        title_fontsize=8,
+        alignment="left",
+        borderaxespad=0,
+    )
+    return figure
+
+
+def _add_gpus(axes: Axes, occupancy: Occupancy, layout: Layout) -> None:
+    """Draw GPUs one by one, kept work at the bottom of a cell and placed work above it."""
+    running = occupancy.running / WHOLE_GPU
+    placed = occupancy.placed / WHOLE_GPU
+    unused = np.zeros_like(running)
+    palette = _rgb(*(job_colour(index) for index in range(max(len(occupancy.jobs), 1))))
+    _add_bars(axes, layout, unused, unused + 1, _resting(occupancy))
+    _add_bars(axes, layout, unused, running, np.broadcast_to(_rgb(RUNNING), (running.size, 3)))
+    _add_bars(axes, layout, running, running + placed, palette[occupancy.owner])
+
+
+def _add_bars(axes: Axes, layout: Layout, low: Floats, high: Floats, colours: Floats) -> None:
+    """Fill each cell from one height to another, as fractions of the cell from below."""
+    from matplotlib.collections import PolyCollection
+
+    some = high > low
+    left, right = layout.x[some] + GAP / 2, layout.x[some] + 1 - GAP / 2
+    bottom = layout.y[some] + 1 - GAP / 2
+    lower, upper = bottom - low[some] * (1 - GAP), bottom - high[some] * (1 - GAP)
+    corners = [(left, lower), (right, lower), (right, upper), (left, upper)]
+    boxes = np.stack([np.stack(corner, axis=-1) for corner in corners], axis=1)
+    axes.add_collection(PolyCollection(list(boxes), facecolors=colours[some], linewidths=0))
+
+
+def _add_mixtures(axes: Axes, occupancy: Occupancy, layout: Layout) -> None:
+    """Draw cells of many GPUs, each in the mean colour of what they do."""
+    running = occupancy.running[:, None] / WHOLE_GPU
+    placed = occupancy.placed[:, None] / WHOLE_GPU
+    colours = (
+        running * _rgb(RUNNING)
+        + placed * _rgb(PLACED)
+        + (1 - running - placed) * _resting(occupancy)
+    )
+    cells = layout.x.size
+    gpus = np.bincount(layout.cell_of_gpu, minlength=cells)
+    sums = [np.bincount(layout.cell_of_gpu, weights=band, minlength=cells) for band in colours.T]
+    # A cell without GPUs stays white.
+    means = np.where(gpus > 0, np.stack(sums) / np.maximum(gpus, 1), 1.0).T
+    _add_bars(axes, layout, np.zeros(cells), np.ones(cells), means)
+
+
+def _resting(occupancy: Occupancy) -> Floats:
+    """Colour of each GPU where nobody uses it: by model, or that of unhealthy hosts."""
+    cluster = occupancy.cluster
+    models = _rgb(*(free_colour(model) for model in range(len(cluster.gpu_models))))
+    by_host = np.where(occupancy.healthy[:, None], models[cluster.gpu_model], _rgb(UNHEALTHY))
+    return np.repeat(by_host, cluster.gpu_count, axis=0)
+
+
+def _rgb(*colours: str) -> Floats:
+    """Red, green and blue of each colour, 0 to 1."""
+    from matplotlib.colors import to_rgb
+
+    return np.array([to_rgb(colour) for colour in colours])
+
+
+def _add_labels(axes: Axes, layout: Layout) -> None:
+    """Name tiles, if they are few enough to be read, and what holds them, if it is not alone."""
+    if len(layout.titles) <= MAX_TITLES:
+        for label in layout.titles:
+            axes.text(label.x, label.y, label.text, size=6, va="bottom", color="#555555")
+    if len(layout.headings) > 1:
+        for label in layout.headings:
+            axes.text(label.x, label.y, label.text, size=9, va="bottom", weight="bold")
+
+
+def _legend(occupancy: Occupancy, level: str) -> list[Patch]:
+    """Name the colours: what is free, broken or running, then the placed jobs, largest first."""
+    from matplotlib.patches import Patch
+
+    patches = [
+        Patch(color=free_colour(index), label=f"free {model}")
+        for index, model in enumerate(occupancy.cluster.gpu_models)
+    ]
+    if not occupancy.healthy.all():
+        patches.append(Patch(color=UNHEALTHY, label=occupancy.unusable))
+    if occupancy.running.any():
+        patches.append(Patch(color=RUNNING, label="running"))
+    named = occupancy.jobs[: len(LARGE)] if level == GPU_LEVEL else ()
+    # The size comes first: matplotlib leaves out labels that begin with an underscore.
+    patches += [
+        Patch(
+            color=job_colour(index),
+            label=f"{count_gpus(job.milli_gpu)}: {shortened(job.name)}"
+            + (", migrated" if job.migrated else ""),
+        )
+        for index, job in enumerate(named)
+    ]
+    others = occupancy.jobs[len(named) :]
+    if others:
+        word = "started or migrated" if any(job.migrated for job in others) else "started"
+        label = count(len(others), "other job") if named else word
+        patches.append(Patch(color=PLACED, label=label))
+    return patches

@@ -1,0 +1,106 @@
+"""One line about a document: how large it is."""
+
+from __future__ import annotations
+
+from placewright.cli.format.text import count, gib, gpus
+from placewright.cli.views.deadline.facts import promised_in
+from placewright.cli.views.deadline.round_tables import deadlines_text
+from placewright.cli.views.gang.facts import Occupancy, occupancy_of
+from placewright.cli.views.geo.replica_facts import section_of
+from placewright.instances.documents.cluster import ClusterDocument
+from placewright.instances.documents.plan import DecisionKind, Plan
+from placewright.instances.documents.plan_data import ReadsSection, ReplicaSection
+from placewright.instances.documents.round import Round
+from placewright.instances.verify.rules.geo.facts import POLICIES
+
+OUTCOMES = {
+    DecisionKind.START: "started",
+    DecisionKind.MIGRATE: "migrated",
+    DecisionKind.PREEMPT: "preempted",
+    DecisionKind.KEEP: "kept",
+    DecisionKind.WAIT: "waiting",
+}
+MOVES = (DecisionKind.MIGRATE, DecisionKind.PREEMPT)
+"""Decisions that only some plans have; what counts them leaves them out where there are none."""
+
+
+def document_text(document: Round | ClusterDocument | Plan) -> str:
+    """Count what a document holds."""
+    if isinstance(document, Plan):
+        return plan_text(document)
+    if isinstance(document, ClusterDocument):
+        return capacity_text(occupancy_of(Round(cluster=document)))
+    occupancy = occupancy_of(document)
+    pending = [job for job in document.jobs if job.running is None]
+    deadlines = f"; {deadlines_text(document)}" if document.policy.formulation == "deadline" else ""
+    asked = sum(max(option.milli_gpu for option in job.options) for job in pending)
+    return (
+        f"{capacity_text(occupancy)}, {gpus(occupancy.free_milli)} free; "
+        f"{count(len(document.jobs) - len(pending), 'job')} running, {len(pending):,} pending "
+        f"asking {gpus(asked)}{deadlines}{_data_text(document)}"
+    )
+
+
+def _data_text(round_: Round) -> str:
+    """Count the regions of a round that has some, its datasets, their replicas, and the links."""
+    if round_.policy.formulation not in POLICIES:
+        return ""
+    geo = round_.geo
+    regions = sum(domain.level == geo.level for domain in round_.cluster.domains)
+    replicas = sum(len(dataset.replicas) for dataset in geo.datasets)
+    return (
+        f"; {count(regions, 'region')}, {count(len(geo.links), 'link')}, "
+        f"{count(len(geo.datasets), 'dataset')} of {gib(sum(d.size for d in geo.datasets))}, "
+        f"{count(replicas, 'replica')}"
+    )
+
+
+def plan_text(plan: Plan) -> str:
+    """Count the jobs by what the plan decides, and its promises if it makes some."""
+    kinds = [decision.decision for decision in plan.decisions]
+    section = promised_in(plan)
+    promises = (
+        []
+        if section is None
+        else [
+            count(len(section.jobs), "promise"),
+            *([f"{len(section.broken):,} BROKEN"] if section.broken else []),
+            f"{len(section.refused):,} refused",
+        ]
+    )
+    return ", ".join(
+        [
+            count(len(kinds), "job"),
+            *(
+                f"{kinds.count(kind):,} {word}"
+                for kind, word in OUTCOMES.items()
+                if kind in kinds or kind not in MOVES
+            ),
+            *promises,
+            *_changes_text(plan),
+        ]
+    )
+
+
+def _changes_text(plan: Plan) -> list[str]:
+    """Count the replicas that a plan creates and drops, and who waits for data."""
+    replicas, reads = section_of(plan, ReplicaSection), section_of(plan, ReadsSection)
+    return [
+        *([f"{count(len(replicas.creates), 'replica')} created"] if replicas.creates else []),
+        *([f"{len(replicas.drops):,} dropped"] if replicas.drops else []),
+        *([f"{len(reads.waiting):,} waiting for data"] if reads.waiting else []),
+    ]
+
+
+def capacity_text(occupancy: Occupancy) -> str:
+    """Count GPUs by model, hosts, and hosts that cannot be used."""
+    cluster = occupancy.cluster
+    by_model = [
+        f"{int(cluster.gpu_count[cluster.gpu_model == index].sum()):,} {model}"
+        for index, model in enumerate(cluster.gpu_models)
+    ]
+    models = f" ({', '.join(by_model)})" if by_model else ""
+    sick = int((~occupancy.healthy).sum())
+    return f"{count(cluster.num_gpus, 'GPU')}{models} on {count(cluster.num_hosts, 'host')}" + (
+        f", {sick:,} {occupancy.unusable}" if sick else ""
+    )

@@ -1,0 +1,269 @@
+"""The tables of a plan: what was decided, how good that is, what moves, and why jobs wait."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import nsmallest
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from placewright.cli.format.table import MAX_ROWS, print_rest, print_table, table
+from placewright.cli.format.text import NONE, gpus, number, percent, place, term_text
+from placewright.cli.views.deadline.facts import promises_of
+from placewright.cli.views.deadline.tables import print_broken, print_promises
+from placewright.cli.views.gang.collective_tables import collectives_of, options_of, row_of
+from placewright.cli.views.gang.move_tables import Move, moves_of
+from placewright.cli.views.gang.summary import MOVES, OUTCOMES
+from placewright.cli.views.gang.tenant_tables import cells_of, shares_of
+from placewright.cli.views.geo.plan_facts import region_plan_of
+from placewright.cli.views.geo.tables import print_region_tables
+from placewright.cli.views.interleaving.tables import sizes_of
+from placewright.instances.documents.plan import PLUS, DecisionKind, Reason
+
+if TYPE_CHECKING:
+    from placewright.instances.documents.job import Job, Option
+    from placewright.instances.documents.plan import Certificate, Decision, Plan, TermResult
+    from placewright.instances.documents.round import Round
+
+REASONS = {
+    Reason.NEVER_FITS: "fits not even the empty, healthy cluster",
+    Reason.QUOTA: "exceeds what is left of its tenant's quota",
+    Reason.CAPACITY: "did not fit what was free before the round",
+    Reason.DISPLACED_BY_PRIORITY: "did not fit beside started jobs of higher priority",
+    Reason.NOT_CHOSEN: "no better plan was found in which it starts",
+    Reason.PROMISED_LATER: "will be done as promised in later leases",
+    Reason.REFUSED: "could be promised none of its due times",
+    Reason.DATA: "a region has such GPUs, and its data is on the way there",
+    Reason.NO_REGION: "no region may run it with all of its data",
+    Reason.NOT_ASKED: "the policy decides where data lives, and starts nobody",
+}
+
+
+def print_plan(console: Console, round_: Round, plan: Plan) -> None:
+    """Print a valid plan of this round: counts, terms, moves, waiting jobs, and single jobs."""
+    jobs = {job.name: job for job in round_.jobs}
+    milli = milli_gpu_of(jobs, plan)
+    console.print(f"Plan for round {round_.name}")
+    console.print()
+    promises = promises_of(round_, plan)
+    if promises is not None:
+        print_broken(console, promises)
+    print_table(console, outcome_table(plan, milli))
+    if plan.certificate is not None:
+        print_table(console, terms_table([*plan.certificate.terms, *plan.certificate.sums]))
+    if promises is not None:
+        print_promises(console, promises)
+    regions = region_plan_of(round_, plan)
+    if regions is not None:
+        print_region_tables(console, regions)
+    moves = moves_of(jobs, plan)
+    if moves:
+        _print_moves(console, moves)
+    _print_groups(console, jobs, plan)
+    _print_collectives(console, jobs, plan)
+    _print_tenants(console, plan)
+    waiting = [d for d in plan.decisions if d.decision is DecisionKind.WAIT]
+    if waiting:
+        print_table(console, waiting_table(waiting, milli))
+    if regions is None or not regions.slow:
+        _print_jobs(console, jobs, plan, milli)
+    if plan.certificate is not None:
+        console.print(certificate_line(plan.certificate), soft_wrap=True)
+
+
+def outcome_table(plan: Plan, milli: Mapping[str, int]) -> Table:
+    """Count jobs and GPUs by decision; `milli` as `milli_gpu_of` has it."""
+    made = table("Decisions", "decision", "jobs", "GPUs", right=("jobs", "GPUs"))
+    for kind, word in OUTCOMES.items():
+        chosen = [d for d in plan.decisions if d.decision is kind]
+        if kind in MOVES and not chosen:
+            continue
+        made.add_row(word, number(len(chosen)), gpus(sum(milli[d.job] for d in chosen)))
+    return made
+
+
+def terms_table(
+    terms: Iterable[TermResult], title: str = "Objective, most important first"
+) -> Table:
+    """Show each objective term with its bound, gap and proof, in order of importance."""
+    made = table(
+        title,
+        "term",
+        "sense",
+        "value",
+        "bound",
+        "gap",
+        "proof",
+        right=("value", "bound", "gap"),
+    )
+    for term in terms:
+        proof = term.proof or NONE
+        made.add_row(
+            term.name.replace(PLUS, f" {PLUS} "),
+            term.sense,
+            term_text(term.name, term.value),
+            term_text(term.name, term.bound),
+            percent(term.gap),
+            f"{proof}, conditional" if term.conditional else proof,
+        )
+    return made
+
+
+def waiting_table(waiting: Iterable[Decision], milli: Mapping[str, int]) -> Table:
+    """Count the waiting jobs and what they ask by reason, in the order of the reasons."""
+    number_of: Counter[Reason | None] = Counter()
+    milli_of: Counter[Reason | None] = Counter()
+    for decision in waiting:
+        number_of[decision.reason] += 1
+        milli_of[decision.reason] += milli[decision.job]
+    made = table("Why jobs wait", "reason", "jobs", "GPUs", "meaning", right=("jobs", "GPUs"))
+    for reason in (*REASONS, None):
+        if number_of[reason]:
+            made.add_row(
+                reason or NONE,
+                number(number_of[reason]),
+                gpus(milli_of[reason]),
+                REASONS[reason] if reason else "the plan gives no reason",
+            )
+    return made
+
+
+def certificate_line(certificate: Certificate) -> str:
+    """Say in one line by what the plan was found, and what that cost."""
+    versions = [f"{name} {v}" for name, v in certificate.versions.items() if name != "placewright"]
+    parts = [
+        f"status {certificate.status}",
+        f"backend {certificate.backend}" + (f" ({', '.join(versions)})" if versions else ""),
+        f"seed {certificate.seed}",
+    ]
+    if certificate.deterministic:
+        parts.append("repeatable" if certificate.repeatable else "not repeatable")
+    if certificate.run is not None:
+        run = certificate.run
+        parts += [
+            f"{run.wall_s:.2f} s",
+            f"{run.cpu_s:.2f} CPU s",
+            f"peak {run.peak_mib:,.0f} MiB",
+        ]
+    return ", ".join(parts)
+
+
+def _print_moves(console: Console, moves: Sequence[Move]) -> None:
+    """Print the first moves in their order, and how many more there are."""
+    spare = sum(move.spare for move in moves)
+    title = "Moves, in this order"
+    made = table(
+        f"{title}; {spare:,} of {len(moves):,} by a spare place" if spare else title,
+        "step",
+        "job",
+        "decision",
+        "GPUs",
+        "from",
+        "to, or why",
+        right=("step", "GPUs"),
+    )
+    for step, move in enumerate(moves[:MAX_ROWS], 1):
+        made.add_row(
+            number(step),
+            move.job,
+            f"{OUTCOMES[move.kind]}, by a spare" if move.spare else OUTCOMES[move.kind],
+            gpus(move.milli_gpu),
+            move.source,
+            move.target,
+        )
+    print_table(console, made)
+    print_rest(console, len(moves), "more move")
+
+
+def _print_groups(console: Console, jobs: Mapping[str, Job], plan: Plan) -> None:
+    """Print how many groups take turns, by their size."""
+    rows = sizes_of(jobs, plan)
+    if rows:
+        columns = ("jobs each", "groups", "GPUs", "GPUs asked", "mean speed, of that alone")
+        made = table("Groups that take turns", *columns, right=columns)
+        for row in rows:
+            made.add_row(*row)
+        print_table(console, made)
+
+
+def _print_collectives(console: Console, jobs: Mapping[str, Job], plan: Plan) -> None:
+    """Print the slowest collectives of the jobs that were placed, and how many more there are."""
+    found, options = collectives_of(plan), options_of(plan)
+    if not found:
+        return
+    made = table(
+        "Collectives, slowest first",
+        "job",
+        "group",
+        "pattern",
+        "bottleneck",
+        "time",
+        right=("bottleneck", "time"),
+    )
+    for collective in found[:MAX_ROWS]:
+        made.add_row(*row_of(jobs, options, collective))
+    print_table(console, made)
+    print_rest(console, len(found), "more collective")
+
+
+def _print_tenants(console: Console, plan: Plan) -> None:
+    """Print tenants' shares of the cluster and the cells in use, where the plan has them."""
+    for rows, noun, made in (
+        (
+            shares_of(plan),
+            "more tenant",
+            table("Dominant shares", "tenant", "share by weight", "of"),
+        ),
+        (cells_of(plan), "more cell", table("Cells in use", "tenant", "cell", "where", "jobs")),
+    ):
+        for row in rows[:MAX_ROWS]:
+            made.add_row(*row)
+        if rows:
+            print_table(console, made)
+            print_rest(console, len(rows), noun)
+
+
+def _print_jobs(
+    console: Console, jobs: Mapping[str, Job], plan: Plan, milli: Mapping[str, int]
+) -> None:
+    """Print the largest jobs that do not move by decision, and how many more there are."""
+    order = {kind: number for number, kind in enumerate(OUTCOMES)}
+    resting = [decision for decision in plan.decisions if decision.decision not in MOVES]
+    largest = nsmallest(MAX_ROWS, resting, key=lambda d: (order[d.decision], -milli[d.job]))
+    title = "Jobs" if len(resting) == len(plan.decisions) else "Other jobs"
+    made = table(title, "job", "decision", "GPUs", "option", "where, or why not", right=("GPUs",))
+    for decision in largest:
+        job = jobs[decision.job]
+        made.add_row(
+            job.name,
+            OUTCOMES[decision.decision],
+            gpus(milli[job.name]),
+            NONE if decision.option is None else job.options[decision.option].name,
+            place(decision.tasks) if decision.tasks else (decision.reason or NONE),
+        )
+    print_table(console, made)
+    print_rest(console, len(resting), "more job")
+
+
+def milli_gpu_of(jobs: Mapping[str, Job], plan: Plan) -> dict[str, int]:
+    """Return what each job holds, or held if it is preempted, or asks at most if it waits."""
+    known: dict[int, int] = {}  # by option, each of which the round keeps alive
+
+    def asked(option: Option) -> int:
+        if id(option) not in known:
+            known[id(option)] = option.milli_gpu
+        return known[id(option)]
+
+    found: dict[str, int] = {}
+    for decision in plan.decisions:
+        job = jobs[decision.job]
+        if decision.option is not None:
+            found[job.name] = asked(job.options[decision.option])
+        elif job.running is not None:
+            found[job.name] = asked(job.options[job.running.option])
+        else:
+            found[job.name] = max(map(asked, job.options))
+    return found

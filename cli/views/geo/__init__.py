@@ -1,0 +1,1 @@
+"""Regions and data: facts, tables, charts and pictures."""

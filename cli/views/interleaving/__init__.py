@@ -1,0 +1,1 @@
+"""Groups of jobs that take turns: facts, tables, charts and pictures."""

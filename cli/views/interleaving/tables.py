@@ -1,0 +1,47 @@
+"""The table of groups: how many jobs take turns, on how many GPUs, and how fast they are there."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from placewright.cli.format.text import gpus, number, percent
+from placewright.cli.views.interleaving.facts import groups_in
+
+if TYPE_CHECKING:
+    from placewright.instances.documents.job import Job
+    from placewright.instances.documents.plan import Plan
+
+Row = tuple[str, str, str, str, str]
+
+
+def sizes_of(jobs: Mapping[str, Job], plan: Plan) -> list[Row]:
+    """Return a row per size of groups, the smallest first.
+
+    Its columns: jobs of a group, groups, the GPUs that they hold and those that their jobs ask,
+    and the mean of the jobs' speeds as parts of those alone.
+    """
+    by_size: defaultdict[int, list[Mapping[str, Any]]] = defaultdict(list)
+    for group in groups_in(plan):
+        by_size[len(group["members"])].append(group)
+    rows = []
+    for size, groups in sorted(by_size.items()):
+        held = sum(jobs[g["members"][0]["job"]].options[0].milli_gpu for g in groups)
+        speed = sum(_alone(jobs, group) / group["period"] for group in groups)
+        rows.append(
+            (
+                number(size),
+                number(len(groups)),
+                gpus(held),
+                gpus(size * held),
+                percent(speed / (size * len(groups))),
+            )
+        )
+    return rows
+
+
+def _alone(jobs: Mapping[str, Job], group: Mapping[str, Any]) -> int:
+    """Add up the microseconds that an iteration of each member takes alone."""
+    profiles = [jobs[member["job"]].profile for member in group["members"]]
+    return sum(profile.alone for profile in profiles if profile is not None)
