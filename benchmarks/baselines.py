@@ -25,7 +25,7 @@ from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.documents.plan import Certificate
 from placewright.rounds.decisions import Unmoved, decide
-from placewright.rounds.moves import order_of_moves
+from placewright.rounds.sections.move_order import order_of_moves
 from placewright.solver import Limits, Status, Worker
 
 __all__ = [

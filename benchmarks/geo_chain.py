@@ -16,7 +16,7 @@ from benchmarks.geo_figures import BOTH, TITLES, at_least, cpu_seconds, figures_
 from placewright import Plan, Round, solve_round
 from placewright.instances.documents.policy import Policy
 from placewright.instances.generators.geo.facts import facts_of
-from placewright.rounds.data_orders import arrived, moved
+from placewright.rounds.state.transfers import arrived, moved
 
 __all__ = ["after", "as_it_lies", "both_paths"]
 

@@ -1,6 +1,6 @@
 """Lease by lease over Chronus's traces: placewright beside rules, and a bound that knows all jobs.
 
-Placewright decides as `rounds/lease_loop.py` says and places every job. A rule (`lease_rules.py`)
+Placewright decides as `rounds/replay/lease_loop.py` says and places every job. A rule (`lease_rules.py`)
 decides at the same boundaries, knows the same jobs and keeps its promises, but its GPUs are only
 counted: who has a lease now runs, then jobs without a deadline and refused ones, the shortest
 first, then whoever else has a promise; GPUs that come free between boundaries go to waiting jobs in
@@ -31,7 +31,7 @@ from placewright.formulations.deadline.problem.problem import Ints, Problem
 from placewright.instances.converters.support.trace_jobs import TraceJob, overhead_s
 from placewright.instances.converters.traces.chronus import chronus_jobs, convert_chronus
 from placewright.instances.documents.job import Job
-from placewright.rounds.lease_loop import Served, decide_leases
+from placewright.rounds.replay.lease_loop import Served, decide_leases
 
 __all__ = ["Loop", "counted", "loop_cases", "outcome"]
 

@@ -12,7 +12,7 @@ from placewright.formulations.replicas.problem.compile import problem_of
 from placewright.formulations.replicas.problem.problem import Layout
 from placewright.formulations.session import DataPlan
 from placewright.instances.documents.plan import Decision
-from placewright.rounds.data import flow_section, replica_section
+from placewright.rounds.sections.replicas_and_flows import flow_section, replica_section
 
 __all__ = ["plan_of"]
 

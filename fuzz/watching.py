@@ -12,7 +12,7 @@ from placewright.formulations.session import Bound, Candidate, Session
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Plan, TermResult
 from placewright.instances.documents.round import Round
-from placewright.rounds import audit, engine, prove_bounds
+from placewright.rounds import engine, plan_bounds, prove_bounds
 from placewright.rounds.solve import Solve
 
 MOST_ROUNDS = 4
@@ -61,7 +61,7 @@ def proven(
 ) -> tuple[tuple[TermResult, ...], list[Bound]]:
     """Prove bounds of a plan; return what is proven, and all bounds told on the way."""
     told: list[Bound] = []
-    steps = audit._steps
+    steps = plan_bounds._steps
 
     def watched(*args: Any) -> Iterator[Candidate | Bound]:
         for step in steps(*args):
@@ -69,7 +69,7 @@ def proven(
                 told.append(step)
             yield step
 
-    with patch.object(audit, "_steps", watched):
+    with patch.object(plan_bounds, "_steps", watched):
         return prove_bounds(round_, plan, **arguments), told
 
 

@@ -15,12 +15,12 @@ from placewright.instances.checks.round import hosts_by_name
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import DecisionKind, Plan
 from placewright.instances.documents.round import Round
-from placewright.rounds.admitting import Admitted, Ledger, answered, check_asks
-from placewright.rounds.changes import Changes, carried_out, changed
-from placewright.rounds.data_orders import Orders
-from placewright.rounds.executors import check_executor
+from placewright.rounds.regions.executors import check_executor
 from placewright.rounds.settings import Isolation, Settings, Solver
 from placewright.rounds.solve import Memory, Progress, Solve
+from placewright.rounds.state.admission import Admitted, Ledger, answered, check_asks
+from placewright.rounds.state.changes import Changes, carried_out, changed
+from placewright.rounds.state.transfers import Orders
 from placewright.solver import Worker
 
 __all__ = ["Engine"]

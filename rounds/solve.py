@@ -16,18 +16,18 @@ from placewright.instances.documents.policy import headline
 from placewright.instances.documents.round import Round
 from placewright.instances.io.digest import Digester
 from placewright.instances.verify import verify, verify_certificate
-from placewright.rounds.admitting import Ledger
 from placewright.rounds.certificate import Bounds, better, headline_gap, refuse_beaten
-from placewright.rounds.deciders import Decider, Formulation, GangDecider
 from placewright.rounds.decisions import Unmoved, decide, waits
 from placewright.rounds.errors import InternalError
-from placewright.rounds.executors import check_executor
-from placewright.rounds.guarantees import Guarantees, own_cells
-from placewright.rounds.interleaved import Interleaver
-from placewright.rounds.leased import Admitter
-from placewright.rounds.regional import Regional
-from placewright.rounds.relocated import Relocator
+from placewright.rounds.policies.base import Decider, Formulation, GangDecider
+from placewright.rounds.policies.cells import Guarantees, own_cells
+from placewright.rounds.policies.deadline import Admitter
+from placewright.rounds.policies.geo import Regional
+from placewright.rounds.policies.interleaving import Interleaver
+from placewright.rounds.policies.replicas import Relocator
+from placewright.rounds.regions.executors import check_executor
 from placewright.rounds.settings import Isolation, Settings, Solver
+from placewright.rounds.state.admission import Ledger
 from placewright.rounds.usage import Meter, versions
 
 INTERRUPTED = "interrupted"

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placewright.instances.converters.support.trace_jobs import TraceJob
-from placewright.rounds.lease_loop import Served
+from placewright.rounds.replay.lease_loop import Served
 
 ROOT = Path(__file__).parents[1]
 

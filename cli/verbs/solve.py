@@ -139,7 +139,7 @@ def solve(
 def _opened(stack: ExitStack, executor: str | None, round_: Round) -> Executor | None:
     """Open the executor that is asked for, or one that pays, until the stack ends."""
     from placewright.instances.io.errors import InvalidInputError
-    from placewright.rounds.executors import check_use, default_executor, open_executor
+    from placewright.rounds.regions.executors import check_use, default_executor, open_executor
 
     where = default_executor(round_) if executor is None else executor
     try:

@@ -14,8 +14,8 @@ from placewright.instances.documents.plan import Decision, DecisionKind, Plan, R
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import Changes, Engine, solve_round
-from placewright.rounds.audit import prove_bounds
-from placewright.rounds.moves import order_of_moves
+from placewright.rounds.plan_bounds import prove_bounds
+from placewright.rounds.sections.move_order import order_of_moves
 
 Raw = dict[str, Any]
 GONE = (DecisionKind.MIGRATE, DecisionKind.PREEMPT)

@@ -92,7 +92,7 @@ def test_a_plan_that_is_there_when_the_executor_is_closed_is_written(
         def __exit__(self, *_: object) -> None:
             storm(signal.SIGTERM)
 
-    monkeypatch.setattr("placewright.rounds.executors.open_executor", lambda _: Pool())
+    monkeypatch.setattr("placewright.rounds.regions.executors.open_executor", lambda _: Pool())
     monkeypatch.setattr("placewright.rounds.solve_round", lambda *_, **__: plan)
     assert run("solve", tmp_path / "round.json", "-o", old, "--executor", "local").code == 0
     assert load_plan(old).kind == "Plan"

@@ -7,8 +7,8 @@ import pytest
 from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.deadline import Deadline, Due, Pace
 from placewright.instances.documents.job import Job, Option, TaskGroup
-from placewright.rounds.asking import SHARE, WINDOW_S, Prices
-from placewright.rounds.lease_records import Record
+from placewright.rounds.replay.admission_price import SHARE, WINDOW_S, Prices
+from placewright.rounds.replay.records import Record
 
 
 def record(name: str, gpus: int, part: float, value: int, came: int = 0) -> Record:

@@ -14,7 +14,7 @@ from placewright.formulations.gang.placement.assignment import candidate
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.checks.round import check_round
 from placewright.rounds.decisions import Unmoved, decide
-from placewright.rounds.moves import order_of_moves
+from placewright.rounds.sections.move_order import order_of_moves
 
 HOSTS, GPUS = 3, 8
 

@@ -18,7 +18,7 @@ from placewright.instances.documents.plan import Plan, Task
 from placewright.instances.documents.policy import Policy
 from placewright.instances.documents.round import Reservation, Round
 from placewright.instances.verify import verify
-from placewright.rounds.lease_loop import Served, decide_leases
+from placewright.rounds.replay.lease_loop import Served, decide_leases
 
 LENGTH = 100
 BY_WORK = ("broken", "admitted", "best_effort", "disruption", "early")

@@ -7,7 +7,7 @@ from typing import Any
 
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
-from placewright.rounds.moves import order_of_moves
+from placewright.rounds.sections.move_order import order_of_moves
 
 Raw = dict[str, Any]
 Place = tuple[str, list[int]]

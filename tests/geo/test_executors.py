@@ -17,7 +17,7 @@ from placewright.instances.generators.geo import generate
 from placewright.instances.io.errors import InvalidInputError
 from placewright.instances.verify import verify
 from placewright.rounds import Engine, open_executor, solve_round
-from placewright.rounds.processes import Processes
+from placewright.rounds.regions.processes import Processes
 
 
 @pytest.fixture(scope="module")

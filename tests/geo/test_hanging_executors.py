@@ -20,9 +20,10 @@ from placewright.instances.documents.round import Round
 from placewright.instances.generators.geo import generate
 from placewright.instances.io.errors import InvalidInputError
 from placewright.instances.verify import verify
-from placewright.rounds import executors, open_executor, solve_round
-from placewright.rounds.executors import default_executor
-from placewright.rounds.processes import ProcessError, Processes
+from placewright.rounds import open_executor, solve_round
+from placewright.rounds.regions import executors
+from placewright.rounds.regions.executors import default_executor
+from placewright.rounds.regions.processes import ProcessError, Processes
 
 LIMIT = 3.0
 """Seconds of a round whose executor hangs."""

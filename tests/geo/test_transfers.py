@@ -15,7 +15,7 @@ from placewright.formulations.common.wan.scheduler import Transfers, schedule
 from placewright.formulations.session import DataPlan
 from placewright.instances.documents.plan import Plan
 from placewright.instances.verify import verify
-from placewright.rounds.data import flow_section, replica_section
+from placewright.rounds.sections.replicas_and_flows import flow_section, replica_section
 
 NOTHING = Transfers()
 

@@ -13,7 +13,7 @@ from placewright.instances.documents.plan import Task
 from placewright.instances.documents.round import Reservation, Round
 from placewright.instances.io.errors import InvalidInputError
 from placewright.rounds import Changes, solve_round
-from placewright.rounds.changes import carried_out, changed
+from placewright.rounds.state.changes import carried_out, changed
 
 ROUND = Round.model_validate(
     {

@@ -14,7 +14,7 @@ from placewright.instances.io.errors import InvalidInputError
 from placewright.instances.io.files import parse_round
 from placewright.instances.verify import verify
 from placewright.rounds import Changes, Engine
-from placewright.rounds.data_orders import Orders, arrived, moved
+from placewright.rounds.state.transfers import Orders, arrived, moved
 
 Raw = dict[str, Any]
 

@@ -9,7 +9,8 @@ import pytest
 from placewright.instances.documents.plan import DecisionKind, Plan, Reason
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import Verification, verify
-from placewright.rounds import reasons, solve, solve_round
+from placewright.rounds import solve, solve_round
+from placewright.rounds.sections import reasons
 
 
 def round_of(jobs: int) -> Round:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.plan import Decision, DecisionKind, Task
 from placewright.instances.documents.round import Round
-from placewright.rounds import knots
-from placewright.rounds.moves import order_of_moves
+from placewright.rounds.sections import move_components
+from placewright.rounds.sections.move_order import order_of_moves
 
 Raw = dict[str, Any]
 Place = tuple[str, tuple[int, ...]]
@@ -353,7 +353,7 @@ def test_a_section_can_be_replayed_with_as_few_spares_as_any_order(problem: Case
 @given(cases(most=7))
 def test_what_the_rule_orders_can_be_replayed(name: str, value: int, problem: Case) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(knots, name, value)
+        patch.setattr(move_components, name, value)
         section = order_of_moves(*problem)
     if section is not None:
         replay(*problem, section)

@@ -1,8 +1,8 @@
-"""The other side of `processes.py` (`python -m placewright.rounds.remote`): it calls functions."""
+"""The other side of `processes.py` (`python -m placewright.rounds.regions.remote`): it calls functions."""
 
 from __future__ import annotations
 
-from placewright.rounds.processes import Call, Failed, Returned
+from placewright.rounds.regions.processes import Call, Failed, Returned
 from placewright.solver.serving import serve
 from placewright.solver.wire import send
 

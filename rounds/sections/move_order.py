@@ -16,7 +16,7 @@ from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.job import Option, TaskGroup
 from placewright.instances.documents.plan import Decision, DecisionKind, Task
 from placewright.instances.documents.round import Round
-from placewright.rounds.knots import Move, Yard, sums
+from placewright.rounds.sections.move_components import Move, Yard, sums
 from placewright.topology.mig import MEMORY_SLICES, PRODUCTS, SLICES
 
 Slot: TypeAlias = tuple[str, str | int | tuple[int, int | str]]

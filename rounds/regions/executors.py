@@ -10,8 +10,8 @@ from typing import Any
 
 from placewright.instances.documents.round import Round
 from placewright.instances.io.errors import InvalidInputError
-from placewright.rounds.processes import Processes
-from placewright.rounds.waiting import waited_for
+from placewright.rounds.regions.patience import waited_for
+from placewright.rounds.regions.processes import Processes
 
 REGIONAL = "geo"
 LOCAL, DASK = "local", "dask"

@@ -21,14 +21,14 @@ from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan
 from placewright.instances.documents.round import Round
-from placewright.rounds.asking import WINDOW_S, Prices
-from placewright.rounds.between import Between
-from placewright.rounds.changes import Changes
 from placewright.rounds.engine import Engine
-from placewright.rounds.idle_gpus import IdleGpus
-from placewright.rounds.lease_records import CLASSES, Record, Served
-from placewright.rounds.leasing import promised
+from placewright.rounds.replay.admission_price import WINDOW_S, Prices
+from placewright.rounds.replay.backfill import Between
+from placewright.rounds.replay.idle_gpus import IdleGpus
+from placewright.rounds.replay.records import CLASSES, Record, Served
 from placewright.rounds.settings import Isolation
+from placewright.rounds.state.changes import Changes
+from placewright.rounds.state.promises import promised
 
 __all__ = ["Served", "decide_leases"]
 

@@ -16,13 +16,13 @@ from placewright.formulations.session import Bound, Candidate, DataPlan, Session
 from placewright.instances.documents.geo import Geo
 from placewright.instances.documents.plan import Decision, Reason
 from placewright.instances.documents.round import Round
-from placewright.rounds.communication import collectives_of
-from placewright.rounds.data import flow_section, replica_section
-from placewright.rounds.moves import order_of_moves
-from placewright.rounds.parts import Parts
-from placewright.rounds.reasons import reasons_of
+from placewright.rounds.regions.subrounds import Parts
+from placewright.rounds.sections.collectives import collectives_of
+from placewright.rounds.sections.move_order import order_of_moves
+from placewright.rounds.sections.reasons import reasons_of
+from placewright.rounds.sections.replicas_and_flows import flow_section, replica_section
 from placewright.rounds.settings import Settings
-from placewright.rounds.within import steps_within
+from placewright.rounds.subround import steps_within
 
 
 class Regional:

@@ -14,12 +14,12 @@ from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.plan import Decision, Reason
 from placewright.instances.documents.round import Round
-from placewright.rounds.admitting import Ledger
-from placewright.rounds.communication import collectives_of
-from placewright.rounds.leasing import KIND
-from placewright.rounds.moves import order_of_moves
-from placewright.rounds.reasons import reasons_of
-from placewright.rounds.within import plans_within
+from placewright.rounds.sections.collectives import collectives_of
+from placewright.rounds.sections.move_order import order_of_moves
+from placewright.rounds.sections.reasons import reasons_of
+from placewright.rounds.state.admission import Ledger
+from placewright.rounds.state.promises import KIND
+from placewright.rounds.subround import plans_within
 from placewright.topology import Cluster
 
 

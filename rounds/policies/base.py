@@ -9,10 +9,10 @@ from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Bound, Candidate, Session
 from placewright.instances.documents.plan import Decision, Reason
 from placewright.instances.documents.round import Round
-from placewright.rounds.communication import collectives_of
-from placewright.rounds.moves import order_of_moves
-from placewright.rounds.reasons import reasons_of
-from placewright.rounds.shares import shares_after
+from placewright.rounds.sections.collectives import collectives_of
+from placewright.rounds.sections.move_order import order_of_moves
+from placewright.rounds.sections.reasons import reasons_of
+from placewright.rounds.sections.shares import shares_after
 
 Formulation: TypeAlias = Callable[[Problem, Session], Iterator[Candidate | Bound]]
 """The gang formulation, or what stands for it from round to round."""

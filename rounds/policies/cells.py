@@ -19,12 +19,12 @@ from placewright.instances.documents.cells import Binding
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
-from placewright.rounds.communication import collectives_of
-from placewright.rounds.deciders import Formulation
 from placewright.rounds.decisions import Unmoved, decide
-from placewright.rounds.moves import order_of_moves
-from placewright.rounds.reasons import reasons_of
-from placewright.rounds.shares import shares_after
+from placewright.rounds.policies.base import Formulation
+from placewright.rounds.sections.collectives import collectives_of
+from placewright.rounds.sections.move_order import order_of_moves
+from placewright.rounds.sections.reasons import reasons_of
+from placewright.rounds.sections.shares import shares_after
 
 KIND = "cells"
 

@@ -22,9 +22,9 @@ from placewright.instances.documents.sharing import Sharing
 from placewright.instances.io.errors import InvalidInputError, Path
 from placewright.instances.io.validation_messages import invalid_input
 from placewright.instances.presets.health import with_health
-from placewright.rounds.data_orders import POLICIES, arrived, moved, updated
-from placewright.rounds.guarantees import bindings_of
-from placewright.rounds.leasing import remembered, worked
+from placewright.rounds.policies.cells import bindings_of
+from placewright.rounds.state.promises import remembered, worked
+from placewright.rounds.state.transfers import POLICIES, arrived, moved, updated
 
 __all__ = ["Changes", "carried_out", "changed"]
 

@@ -20,11 +20,11 @@ from placewright.formulations.gang.problem.terms import VALUE
 from placewright.formulations.geo.heuristics.subproblem import Part
 from placewright.formulations.session import Bound, Candidate, Session
 from placewright.instances.documents.round import Round
-from placewright.rounds.processes import ProcessError, Processes
+from placewright.rounds.regions.patience import waited_for
+from placewright.rounds.regions.processes import ProcessError, Processes
 from placewright.rounds.settings import Settings
+from placewright.rounds.subround import steps_within
 from placewright.rounds.usage import Meter
-from placewright.rounds.waiting import waited_for
-from placewright.rounds.within import steps_within
 
 LARGE = 20_000
 """Jobs times hosts of a region that is decided without a solver."""

@@ -13,7 +13,7 @@ from collections import deque
 
 import numpy as np
 
-from placewright.rounds.lease_records import Record
+from placewright.rounds.replay.records import Record
 
 WINDOW_S = 86_400
 SHARE = 0.8

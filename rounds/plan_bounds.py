@@ -14,10 +14,10 @@ from placewright.instances.documents.plan import Plan, TermResult
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds.certificate import Bounds, refuse_beaten
-from placewright.rounds.guarantees import base_terms, own_cells, rest_of_plan
-from placewright.rounds.interleaved import Interleaver
-from placewright.rounds.leased import Admitter
-from placewright.rounds.regional import Regional
+from placewright.rounds.policies.cells import base_terms, own_cells, rest_of_plan
+from placewright.rounds.policies.deadline import Admitter
+from placewright.rounds.policies.geo import Regional
+from placewright.rounds.policies.interleaving import Interleaver
 from placewright.rounds.settings import Isolation, Settings
 from placewright.rounds.usage import Meter
 

@@ -20,8 +20,8 @@ from heapq import heapify, heappop, heappush
 
 from placewright.instances.documents.job import Running
 from placewright.instances.documents.round import Round
-from placewright.rounds.idle_gpus import IdleGpus
-from placewright.rounds.lease_records import Record
+from placewright.rounds.replay.idle_gpus import IdleGpus
+from placewright.rounds.replay.records import Record
 
 
 class Between:

@@ -13,9 +13,9 @@ from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds.certificate import Bounds, better
-from placewright.rounds.communication import collectives_of
 from placewright.rounds.decisions import Unmoved, decide
-from placewright.rounds.moves import order_of_moves
+from placewright.rounds.sections.collectives import collectives_of
+from placewright.rounds.sections.move_order import order_of_moves
 
 
 def plans_within(

@@ -16,9 +16,9 @@ from placewright.formulations.session import Bound, Candidate, Session
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.plan import Decision, DecisionKind, Reason
 from placewright.instances.documents.round import Round
-from placewright.rounds.communication import collectives_of
-from placewright.rounds.reasons import Room, emptied
-from placewright.rounds.within import plans_within
+from placewright.rounds.sections.collectives import collectives_of
+from placewright.rounds.sections.reasons import Room, emptied
+from placewright.rounds.subround import plans_within
 
 KIND = "groups"
 

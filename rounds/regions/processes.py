@@ -150,7 +150,7 @@ class _Runner(Thread):
 
     def _answer(self, task: _Task) -> object:
         if self._child is None:
-            self._child = Child.start("placewright.rounds.remote")
+            self._child = Child.start("placewright.rounds.regions.remote")
         answer = self._exchange(self._child, task)
         match answer:
             case Returned(value):

@@ -12,7 +12,7 @@ from placewright.formulations.replicas.run import run
 from placewright.formulations.session import Bound, Candidate, DataPlan, Session
 from placewright.instances.documents.plan import Decision, Reason
 from placewright.instances.documents.round import Round
-from placewright.rounds.data import flow_section, replica_section
+from placewright.rounds.sections.replicas_and_flows import flow_section, replica_section
 
 
 class Relocator:

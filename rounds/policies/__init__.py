@@ -1,0 +1,1 @@
+"""What decides a round of each policy."""

@@ -1,0 +1,1 @@
+"""A simulator: rounds of a trace, lease by lease."""

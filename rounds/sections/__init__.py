@@ -1,0 +1,1 @@
+"""The plan sections that follow from decisions, and reasons to wait."""

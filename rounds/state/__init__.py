@@ -1,0 +1,1 @@
+"""From one round to the next: what changes, and what is remembered."""
