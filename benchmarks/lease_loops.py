@@ -1,10 +1,11 @@
 """Lease by lease over Chronus's traces: placewright beside rules, and a bound that knows all jobs.
 
-Placewright decides as `rounds/replay/lease_loop.py` says and places every job. A rule (`lease_rules.py`)
-decides at the same boundaries, knows the same jobs and keeps its promises, but its GPUs are only
-counted: who has a lease now runs, then jobs without a deadline and refused ones, the shortest
-first, then whoever else has a promise; GPUs that come free between boundaries go to waiting jobs in
-that order. A job that is stopped pays the overhead of its GPUs when it goes on, under every method.
+Placewright decides as `rounds/replay/lease_loop.py` says and places every job. A rule
+(`lease_rules.py`) decides at the same boundaries, knows the same jobs and keeps its promises, but
+its GPUs are only counted: who has a lease now runs, then jobs without a deadline and refused ones,
+the shortest first, then whoever else has a promise; GPUs that come free between boundaries go to
+waiting jobs in that order. A job that is stopped pays the overhead of its GPUs when it goes on,
+under every method.
 
 The value of a job is that of the earliest deadline that its finish meets, promised or not.
 """

@@ -2,8 +2,8 @@
 
 That of Chronus's artifact has a 0/1 variable per deadline of a job and lease, so that a job with
 four deadlines has four rows of them. It asks that each job has one of its deadlines; where not all
-jobs find room it has no solution, so here at most one. `formulations/deadline/models/time_indexed.py` is the
-exact model in placewright.
+jobs find room it has no solution, so here at most one. Placewright's own exact model is in
+`formulations/deadline/models/time_indexed.py`.
 
 References
 ----------

@@ -1,8 +1,8 @@
 """The gang formulation: greedy at once, then exact on small rounds, counts on large ones.
 
-`exact/`, `counts.py` and `hostpatterns.py` say what each model is exact for. Bounds are those of
-docs/bounds.md: the first term over a relaxation, every later term with the earlier ones held no
-worse than the best plan's verified values.
+`exact/`, `models/aggregate/model.py` and `models/aggregate/host_columns.py` say what each model is
+exact for. Bounds are those of docs/bounds.md: the first term over a relaxation, every later term
+with the earlier ones held no worse than the best plan's verified values.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The interleaving formulation: groups by set packing, placed as gangs; bounds by the same packing.
 
 Exact for which jobs share GPUs, at which offsets and with which CPU and memory, as far as rows say
-what fits on hosts (`rows.py`); where groups lie is decided by the gang formulation afterwards. If
-not all of them find a place, rows are tightened to what did, and the jobs grouped anew. Where
-nobody can share GPUs, the gang formulation decides it all (`tuning.py`).
+what fits on hosts (`problem/capacity_rows.py`); where groups lie is decided by the gang formulation
+afterwards. If not all of them find a place, rows are tightened to what did, and the jobs grouped
+anew. Where nobody can share GPUs, the gang formulation decides it all
+(`models/cpu_memory_knapsack.py`).
 
 References
 ----------

@@ -17,7 +17,7 @@ from placewright.instances.documents.round import Round
 
 Kind = Literal["Round", "Plan", "Cluster"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-FOLDER = Path(__file__).with_name("schema")
+FOLDER = Path(__file__).parents[1] / "schema"
 
 _DOCUMENTS: dict[Kind, type[Document]] = {"Round": Round, "Plan": Plan, "Cluster": ClusterDocument}
 

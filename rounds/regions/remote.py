@@ -1,4 +1,4 @@
-"""The other side of `processes.py` (`python -m placewright.rounds.regions.remote`): it calls functions."""
+"""The other side of `processes.py` (`python -m` this module): it calls functions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Lease by lease: an `Engine` decides at every boundary, knowing only the jobs that have come.
 
-`asking.py` says who asks for a promise, `between.py` what happens until the next boundary,
-`lease_records.py` what becomes of a job on its way. A job leaves once it is done, or once no
+`admission_price.py` says who asks for a promise, `backfill.py` what happens until the next
+boundary, `records.py` what becomes of a job on its way. A job leaves once it is done, or once no
 deadline of its own can be met any more.
 
 References

@@ -1,7 +1,8 @@
 """In which order the running jobs of a plan can move, and which of them need a spare place.
 
 A *slot* is what can run out: a resource of a host, or one GPU. A migrated job changes what it holds
-of some slots in one step, so only the net change counts; in which order they do is for `knots.py`.
+of some slots in one step, so only the net change counts; in which order they do is for
+`move_components.py`.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ MOVING = 2
 
 
 def crowded(problem: Problem) -> Placement:
-    """Return a placement of the current lease's gangs (`now.py`) in which few must make way."""
+    """Return a placement of the gangs of `current_lease.py` in which few must make way."""
     crowd = _Crowd(problem)
     crowd.seat()
     fill(crowd.placement)

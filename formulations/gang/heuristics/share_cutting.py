@@ -10,7 +10,7 @@
 
 Columns are generated (Gilmore and Gomory 1961): at prices of the shares the best a for what k
 leaves is an unbounded knapsack, and q has few parts k. Only GPUs are asked for here: what else the
-shares need of their hosts is for `swapping.py` to see to.
+shares need of their hosts is for `swap_search.py` to see to.
 """
 
 from __future__ import annotations

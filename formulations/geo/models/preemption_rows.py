@@ -1,7 +1,7 @@
 """What stopped jobs leave is barred to those of their rank or less: rows that say so.
 
-A job stops for higher precedence only, and tasks up to rank k (gang/problem/problem.py) come to no host
-that a job of level k or more was stopped on. So in each region, for each set of GPU models and each
+A job stops for higher precedence only, and tasks up to rank k (`gang/problem`) come to no host that
+a job of level k or more was stopped on. So in each region, for each set of GPU models and each
 level k at which jobs may stop,
 
     sum over tasks up to rank k, running ones too, of their milli-GPU

@@ -1,8 +1,8 @@
 """Column generation for many classes of few profiles: which classes fill the places of templates.
 
-The program of `packing.py` has a column for each multiset of classes. Here it begins with few, and
-its duals, y of classes and p of rows, say what is missing: a template of bucket b filled by classes
-c in places i pays if
+The program of `integer_program.py` has a column for each multiset of classes. Here it begins with
+few, and its duals, y of classes and p of rows, say what is missing: a template of bucket b filled
+by classes c in places i pays if
 
     worth + sum_i worth(i, c_i)  >  sum_r p_r per_group[r, b]
                                     + sum_i ( y[c_i] + sum_r p_r per_member[r, c_i] )

@@ -2,9 +2,9 @@
 
 Where those who must run beside a dataset are more than any region has room for, the relaxation
 makes 1.07 copies of it, and a plan makes two, or one and reads it from afar. That is seen without
-any other dataset (`fewer.py`), in a program of some thousand columns. Jobs are whole, and so are
-replicas: what the dataset costs is a multiple of what divides its size and the GiB that each job
-reads of it. Rounded up to one, it is said to the relaxation of all.
+any other dataset (`problem/restriction.py`), in a program of some thousand columns. Jobs are whole,
+and so are replicas: what the dataset costs is a multiple of what divides its size and the GiB that
+each job reads of it. Rounded up to one, it is said to the relaxation of all.
 """
 
 from __future__ import annotations

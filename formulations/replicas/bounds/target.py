@@ -1,8 +1,8 @@
 """One question of the policy `replicas`: how little a term can be, with others held.
 
 Its relaxation answers at once. How replicas are made whole then depends on how many copies could be
-made: by branching (`branching.py`), in one program with a cut-off (`whole.py`), or by a tree of
-where the largest data goes (`places.py`).
+made: by branching (`branch_and_bound.py`), in one program with a cut-off
+(`models/integer_program.py`), or by a tree of where the largest data goes (`replica_tree.py`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What shares of classes ask of GPUs: the terms `overload` and `hottest` of the linear program.
 
-With a[c,r] as the share of class c in region r, of `program.py`:
+With a[c,r] as the share of class c in region r, of `relaxation.py`:
 
     sum_c demand[c] a[c,r] <= sum of supply[r,m] + over[r,m] over the models m of U
 
@@ -21,8 +21,8 @@ as well, without `over`.
 
 `overload` is a convex function of `over`, of lines between whole jobs that may be too many. Where V
 is as little as any plan overloads, there are no such columns: the models of each U are then asked
-for no more than `overload.py` says, and by classes that can use any of them for no less. In rows of
-costs that leave no room at all, prices would be without end.
+for no more than `problem/overload_curve.py` says, and by classes that can use any of them for no
+less. In rows of costs that leave no room at all, prices would be without end.
 """
 
 from __future__ import annotations

@@ -5,11 +5,11 @@ it is copied, and what is read if it is read from afar: where each job reads all
 less. So all jobs are beside data at hand as they are beside replicas where nothing is read from
 afar, and what holds of copies then (whose readers fit beside half a replica, how many are needed)
 holds of data at hand. Only limits of storage and links make anybody read instead of copying. They
-are kept where they may matter: there reading from afar is told apart (`afar.py`). Elsewhere data at
-hand costs as a copy does and takes no room.
+are kept where they may matter: there reading from afar is told apart (`remote_read_rows.py`).
+Elsewhere data at hand costs as a copy does and takes no room.
 
 That is for programs of whole replicas, in which half of a job or two may else read from afar. Where
-classes have many jobs, who reads from afar pays enough in `program.py` itself.
+classes have many jobs, who reads from afar pays enough in `relaxation.py` itself.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ x[p,r] in {0, 1} where group p has a replica in the end:
     sum_p size_p x[p,r] over new replicas <= budgets of all links into r
     D - sum_k over[k,r,m] <= S                             D = sum_w demand_w n[w,r,m]
 
-or, where overload is to be least, D between what `overload.py` says.
+or, where overload is to be least, D between what `problem/overload_curve.py` says.
 
 All five terms are linear in these, `imbalance` and `hottest` with whole variables that stand for
 their rounding. It is a relaxation only as to transfers: which links copies take, and when.

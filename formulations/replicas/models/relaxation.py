@@ -1,10 +1,10 @@
 """The linear program of where data lives and which classes of jobs run beside it.
 
-    x[p,r] in 0..1     replica of dataset p after the plan; fixed where there can be none
-    a[c,r] in 0..1     share of class c in region r;   none[c] without a home
-    q[k,r] in 0..1     what of the share of a class in r reads k (a class and a dataset) remotely
-    v[p,r] in {0, 1}   data at hand instead of a replica, only where that is told apart (`afar.py`)
-    y[s] in 0..1       which of the jobs of step s (of a read) read remotely or not at all
+    x[p,r] in 0..1     replica of dataset p after the plan; fixed where there can be none a[c,r] in
+    0..1     share of class c in region r;   none[c] without a home q[k,r] in 0..1     what of the
+    share of a class in r reads k (a class and a dataset) remotely v[p,r] in {0, 1}   data at hand
+    instead of a replica, only where that is told apart (`remote_read_rows.py`) y[s] in 0..1
+    which of the jobs of step s (of a read) read remotely or not at all
 
     sum_r a[c,r] + none[c] = 1
     a[c,r] - q[k,r]  <= x[p,r] - v[p,r]          read k is of class c and dataset p
@@ -15,9 +15,9 @@
     sum_p size[p] (x[p,r] - v[p,r]) <= ingress[r]    over copies
     z[p] >= x[p,r],  sum_p size[p] z[p] <= egress[s]     copies of what s alone has
     sum_r size[p] x[p,r] + sum_s gib[s] y[s] >= least[p]     over copies, and steps s of reads of p,
-                                             as far as that is known (`least.py`)
+                                             as far as that is known (`bounds/single_dataset.py`)
 
-What is asked of GPUs, and the terms that it makes, are in `load.py`.
+What is asked of GPUs, and the terms that it makes, are in `capacity_rows.py`.
 
 With x whole, y says exactly how few GiB shares of jobs must read remotely: where a class has
 replicas, any of its jobs may run. Hence a program of classes is as good as one of jobs, as long as

@@ -46,7 +46,7 @@ class Pool:
         copies to make, and where one is or is under way.
     apart, stored : Bools
         (datasets, regions): where `possible` is said of data at hand, held or read from afar, and
-        both are told apart; and where what is possible takes room (`at_hand.py`).
+        both are told apart; and where what is possible takes room (`models/data_access.py`).
     kept : Bools
         (datasets,): which have a replica, and so keep one.
     least : Ints

@@ -1,6 +1,6 @@
 r"""The rows that tie promises and their leases to the current lease, placed on hosts.
 
-    S[q] in {0,1}      manner q is promised (`plans.py`)      sum over the manners of a job <= 1
+    S[q] in {0,1}      manner q is promised (`keepable.py`)      sum over the manners of a job <= 1
     X[q,t] in {0,1}    it runs in lease t > 0                 sum_t X[q,t] = need(q) S[q]
                                                               sum_q demand X[q,t] <= capacity(t)
     y[g]               gang g runs now (gang/models/host/model.py)
