@@ -1,9 +1,9 @@
 """Bounds of the policy `replicas`: what no plan can do better, term by term.
 
-Multipliers of a linear relaxation (`models/relaxation.py`), whatever they are, prove a bound in whole numbers
-by weak duality, and so do those of each leaf where replicas are made whole (`branch_and_bound.py`).
-What data costs in all is bounded too, with only what comes before both held
-(`models/data_access.py`): less the remote reads of a plan, that is a bound of its copies.
+Multipliers of a linear relaxation (`models/relaxation.py`), whatever they are, prove a bound in
+whole numbers by weak duality, and so do those of each leaf where replicas are made whole
+(`branch_and_bound.py`). What data costs in all is bounded too, with only what comes before both
+held (`models/data_access.py`): less the remote reads of a plan, that is a bound of its copies.
 `docs/formulations/replicas.md` says what the relaxations leave out.
 """
 
