@@ -50,10 +50,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    "cluster": ("ClusterDocument",),
-    "digest": ("round_digest",),
-    "errors": ("InvalidInputError",),
-    "files": (
+    "documents.cluster": ("ClusterDocument",),
+    "io.digest": ("round_digest",),
+    "io.errors": ("InvalidInputError",),
+    "io.files": (
         "load",
         "load_cluster",
         "load_plan",
@@ -63,10 +63,10 @@ _HOMES = {
         "parse_round",
         "write",
     ),
-    "plan": ("Plan",),
-    "loans": ("return_hosts",),
-    "presets": ("defragment", "drain", "hot_swap", "minimal_victims"),
-    "round": ("Round",),
+    "documents.plan": ("Plan",),
+    "presets.return_hosts": ("return_hosts",),
+    "presets.presets": ("defragment", "drain", "hot_swap", "minimal_victims"),
+    "documents.round": ("Round",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

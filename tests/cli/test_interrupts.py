@@ -68,7 +68,7 @@ def test_signals_in_the_search_write_the_plan_and_name_the_first(
     assert load_plan(old).kind == "Plan"
 
 
-@pytest.mark.parametrize("where", ["instances.files.load_round", "rounds.solve_round"])
+@pytest.mark.parametrize("where", ["instances.io.files.load_round", "rounds.solve_round"])
 @pytest.mark.parametrize("number", SIGNALS)
 def test_signals_before_there_is_a_plan_write_nothing_and_say_so(
     run, monkeypatch, round_file, old, where, number
