@@ -54,14 +54,14 @@ GOLDEN: Mapping[str, Make] = {
     "hard-1024": _gang(1024, 500, "hard", 1),
     "easy-4096": _gang(4096, 1000, "easy"),
     "shared-512": _gang(512, 300, "shared"),
-    "tight-512-tenants": _gang(512, 400, "tight", 2, 8),
+    "easy-512-tenants": _gang(512, 400, "easy", 2, 8),
     "defragment-512": partial(_defragment, _gang(512, 0, "easy")),
     "deadline-100": deadline.Case("tight", 100, 250, 0).make,
     "deadline-promised": deadline.Case("promised", 400, 250, 0).make,
     "interleaving-100": interleaving.Case("trace1", 100, 0).make,
     "interleaving-jittered": interleaving.Case("trace1", 100, 0, "jittered").make,
     "geo-200": geo.Case("fast", 5, 40, 200, 1000, "scarce", 0, 0.0).make,
-    "replicas-60": geo.Case("slow", 3, 12, 60, 300, "scarce", 0, 0.0).make,
+    "replicas-60": geo.Case("slow", 3, 12, 60, 320, "scarce", 0, 0.0).make,
 }
 
 VALUES: Mapping[str, Make] = {
