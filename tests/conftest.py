@@ -1,4 +1,9 @@
-"""What all tests share: the same examples in every run, and helper modules beside them."""
+"""What all tests share: Hypothesis profiles, and helper modules beside them.
+
+`ci`, the default, tries the same examples in every run; `pytest --hypothesis-profile nightly` draws
+new ones, and more of them where a test has `examples`. No example has a deadline: a busy machine
+must not fail a test.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +16,9 @@ from types import ModuleType
 import pytest
 from hypothesis import settings
 
-# A change that fails here fails for everybody, on a busy machine, too: no example has a deadline.
-settings.register_profile("repeatable", derandomize=True, deadline=None)
-settings.load_profile("repeatable")
+settings.register_profile("ci", derandomize=True, deadline=None, database=None)
+settings.register_profile("nightly", deadline=None, max_examples=1_000, print_blob=True)
+settings.load_profile("ci")
 
 
 @pytest.fixture(scope="session")

@@ -48,6 +48,13 @@ def test_every_page_can_be_reached_from_the_readme(page):
     assert page in reached
 
 
+def test_every_file_that_a_recipe_names_exists():
+    recipes = (ROOT / "CONTRIBUTING.md").read_text()
+    named = set(re.findall(r"`([\w.-]+/[\w./-]*)`", recipes))
+    bases = (ROOT, ROOT / "formulations" / "gang")
+    assert {name for name in named if not any((base / name).exists() for base in bases)} == set()
+
+
 def test_every_document_shown_as_an_example_is_valid(tmp_path):
     examples = DOCUMENT.findall((DOCS / "file-formats.md").read_text())
     kinds = set()

@@ -1,11 +1,10 @@
 """Admission finds what enumeration finds, and its bounds are never beaten.
 
-How many rounds of each kind are tried says the environment variable PLACEWRIGHT_TINY_DEADLINES.
+The profile `nightly` tries more rounds of each kind.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import replace
 from types import ModuleType
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from examples import examples
 from placewright.formulations.deadline import admission
 from placewright.formulations.deadline.admission import ADMITTED, BROKEN, AdmissionBound, admit
 from placewright.formulations.deadline.heuristics.list_scheduling import fill
@@ -24,7 +24,7 @@ from placewright.formulations.deadline.problem.problem import NONE, Problem, Sch
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
 
-ROUNDS = int(os.environ.get("PLACEWRIGHT_TINY_DEADLINES", "24"))
+ROUNDS = examples(ci=24, nightly=1_000)
 KINDS: tuple[dict[str, Any], ...] = (
     {"gangs": False},
     {},

@@ -1,11 +1,10 @@
 """Rows of demand hold for every schedule, and choosing by them bounds what can be promised.
 
-How many rounds of each kind are tried says the environment variable PLACEWRIGHT_TINY_DEADLINES.
+The profile `nightly` tries more rounds of each kind.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from types import ModuleType
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from examples import examples
 from placewright.formulations.deadline.heuristics.core_mip import searched
 from placewright.formulations.deadline.models.demand_bound import (
     Demands,
@@ -26,7 +26,7 @@ from placewright.formulations.deadline.problem.problem import NONE, Problem
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
 
-ROUNDS = int(os.environ.get("PLACEWRIGHT_TINY_DEADLINES", "24"))
+ROUNDS = examples(ci=24, nightly=1_000)
 KINDS: tuple[dict[str, Any], ...] = (
     {"gangs": False},
     {},

@@ -1,11 +1,10 @@
 """The time-indexed model finds, with every backend, what enumeration finds.
 
-How many rounds of each kind are tried says the environment variable PLACEWRIGHT_TINY_DEADLINES.
+The profile `nightly` tries more rounds of each kind.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from types import ModuleType
 from typing import Any
@@ -13,13 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from examples import examples
 from placewright.formulations.deadline.heuristics.feasibility_mip import read_flow
 from placewright.formulations.deadline.models import time_indexed
 from placewright.formulations.deadline.problem.problem import Problem, Schedule
 from placewright.formulations.session import Session
 from placewright.solver import InProcess, Limits, Status
 
-ROUNDS = int(os.environ.get("PLACEWRIGHT_TINY_DEADLINES", "24"))
+ROUNDS = examples(ci=24, nightly=1_000)
 KINDS: tuple[dict[str, Any], ...] = (
     {"gangs": False},
     {},

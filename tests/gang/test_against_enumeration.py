@@ -17,9 +17,6 @@ from placewright.rounds import solve_round
 
 BACKENDS = ("highs", "cp-sat", "cbc", "scip")
 STABLE = {
-    "derandomize": True,
-    "database": None,
-    "deadline": None,
     "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 }
 

@@ -17,9 +17,6 @@ from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 
 STABLE = {
-    "derandomize": True,
-    "database": None,
-    "deadline": None,
     "suppress_health_check": [
         HealthCheck.too_slow,
         HealthCheck.filter_too_much,

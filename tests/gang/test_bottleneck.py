@@ -26,9 +26,6 @@ from placewright.topology.collectives import bottleneck, time_us
 Raw = dict[str, Any]
 SWITCHED = ("dgx-a100", "dgx-h100", "gb200-nvl72-tray", None)
 STABLE = {
-    "derandomize": True,
-    "database": None,
-    "deadline": None,
     "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 }
 

@@ -29,9 +29,6 @@ from placewright.rounds import solve_round
 from placewright.solver import InProcess, Limits, Model
 
 STABLE: dict[str, Any] = {
-    "derandomize": True,
-    "database": None,
-    "deadline": None,
     "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 }
 

@@ -28,9 +28,6 @@ from placewright.solver import InProcess, Limits
 
 Raw = dict[str, Any]
 STABLE = {
-    "derandomize": True,
-    "database": None,
-    "deadline": None,
     "suppress_health_check": [
         HealthCheck.too_slow,
         HealthCheck.function_scoped_fixture,

@@ -18,8 +18,6 @@ from placewright.rounds import solve_round
 
 STABLE = settings(
     max_examples=60,
-    derandomize=True,
-    database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 

@@ -30,9 +30,6 @@ from placewright.rounds import solve_round
 from placewright.solver import InProcess, certified_bound, multipliers
 
 STABLE = {
-    "derandomize": True,
-    "database": None,
-    "deadline": None,
     "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 }
 Raw = dict[str, Any]

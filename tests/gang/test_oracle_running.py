@@ -19,9 +19,6 @@ from placewright.instances.verify import verify
 Raw = dict[str, Any]
 MAX_NAMED_PLANS = 400
 STABLE: Raw = {
-    "derandomize": True,
-    "database": None,
-    "deadline": None,
     "suppress_health_check": list(HealthCheck),
 }
 

@@ -14,9 +14,6 @@ from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.documents.round import Round
 
 STABLE: dict[str, Any] = {
-    "derandomize": True,
-    "database": None,
-    "deadline": None,
     "suppress_health_check": [HealthCheck.too_slow],
 }
 

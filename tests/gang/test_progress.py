@@ -29,9 +29,6 @@ STEP = 1000
 """More than the progress of all jobs of a tiny round together, twice."""
 
 STABLE: dict[str, Any] = {
-    "derandomize": True,
-    "database": None,
-    "deadline": None,
     "suppress_health_check": list(HealthCheck),
 }
 Raw = dict[str, Any]

@@ -145,8 +145,6 @@ def test_each_reason_given_is_true(oracle: ModuleType, tiny: ModuleType) -> None
 
     @settings(
         max_examples=250,
-        derandomize=True,
-        database=None,
         suppress_health_check=[HealthCheck.too_slow],
     )
     @given(tiny.rounds(terms=("value",)))
@@ -184,9 +182,6 @@ def test_the_verifier_refutes_only_what_an_oracle_refutes(
 
     @settings(
         max_examples=150,
-        derandomize=True,
-        database=None,
-        deadline=None,
         suppress_health_check=[HealthCheck.too_slow],
     )
     @given(tiny.rounds(terms=("value",)))

@@ -21,9 +21,6 @@ from placewright.rounds import solve_round
 
 PRESETS = (None, "drain", "hot_swap", "defragment", "minimal_victims")
 STABLE: dict[str, Any] = {
-    "derandomize": True,
-    "database": None,
-    "deadline": None,
     "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 }
 

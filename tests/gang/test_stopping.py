@@ -24,9 +24,6 @@ from placewright.rounds import solve_round
 from placewright.solver import Arrays, InProcess, Outcome
 
 STABLE: dict[str, Any] = {
-    "derandomize": True,
-    "database": None,
-    "deadline": None,
     "suppress_health_check": list(HealthCheck),
 }
 

@@ -20,9 +20,6 @@ from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 
 STABLE: dict[str, Any] = {
-    "derandomize": True,
-    "database": None,
-    "deadline": None,
     "suppress_health_check": list(HealthCheck),
 }
 TERMS = ("value", "stranded", "opened", "stranded", "leftover")

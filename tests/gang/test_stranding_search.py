@@ -21,9 +21,6 @@ from placewright.instances.verify import verify
 from placewright.rounds import Changes, Engine, solve_round
 
 STABLE: dict[str, Any] = {
-    "derandomize": True,
-    "database": None,
-    "deadline": None,
     "suppress_health_check": list(HealthCheck),
 }
 

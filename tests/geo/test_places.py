@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import replace
 from types import ModuleType
@@ -10,6 +9,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from examples import examples
 from placewright.formulations.replicas.bounds import prove as bounding
 from placewright.formulations.replicas.bounds import target
 from placewright.formulations.replicas.bounds.branch_and_bound import Relaxed, relaxed
@@ -27,7 +27,7 @@ from placewright.solver import Arrays, InProcess
 from placewright.solver.batched_pdhg import WIDTH, Descent
 
 TERMS = ("overload", "remote_reads", "copies", "imbalance", "hottest")
-ROUNDS = int(os.environ.get("PLACEWRIGHT_BOUNDED_ROUNDS", "40"))
+ROUNDS = examples(ci=40, nightly=1_000)
 CLOSE = 1e-3
 """What single precision may lose of a bound."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
 from dataclasses import replace
@@ -12,6 +11,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from examples import examples
 from placewright.formulations.replicas.bounds.branch_and_bound import relaxed
 from placewright.formulations.replicas.bounds.minimum_remote_reads import among
 from placewright.formulations.replicas.bounds.prove import bounds
@@ -28,7 +28,7 @@ from placewright.formulations.session import Session
 from placewright.solver import InProcess
 
 TERMS = ("overload", "remote_reads", "copies", "imbalance", "hottest")
-ROUNDS = int(os.environ.get("PLACEWRIGHT_BOUNDED_ROUNDS", "40"))
+ROUNDS = examples(ci=40, nightly=1_000)
 
 
 def fresh() -> Session:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
 from types import ModuleType
 
 import numpy as np
 import pytest
 
+from examples import examples
 from placewright.formulations.replicas.bounds import prove as bounding
 from placewright.formulations.replicas.bounds import target
 from placewright.formulations.replicas.bounds.branch_and_bound import Relaxed
@@ -29,7 +29,7 @@ from placewright.instances.generators.geo import generate
 from placewright.solver import Arrays, InProcess, Limits, Outcome, Status
 
 TERMS = ("overload", "remote_reads", "copies", "imbalance", "hottest")
-ROUNDS = int(os.environ.get("PLACEWRIGHT_BOUNDED_ROUNDS", "40"))
+ROUNDS = examples(ci=40, nightly=1_000)
 
 
 def fresh() -> Session:

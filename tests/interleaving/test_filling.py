@@ -32,8 +32,6 @@ from placewright.formulations.session import Session
 from placewright.solver import InProcess
 
 SETTINGS = {
-    "deadline": None,
-    "database": None,
     "suppress_health_check": [HealthCheck.function_scoped_fixture],
 }
 OBJECTIVES = ("throughput", "weighted_throughput", "efficiency")

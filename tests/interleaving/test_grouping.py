@@ -54,7 +54,6 @@ def check_against_optimum(pools: ModuleType, pool: Pool, backend: str = "highs")
 
 @settings(
     max_examples=150,
-    database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(

@@ -83,7 +83,6 @@ def any_prices(pool: Pool, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 seeds = settings(
     max_examples=60,
-    database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 

@@ -191,8 +191,6 @@ def test_tensor_groups_never_leave_an_nvlink_domain_in_any_plan() -> None:
 
     @settings(
         max_examples=25,
-        derandomize=True,
-        database=None,
         suppress_health_check=[HealthCheck.too_slow],
     )
     @given(rounds(), st.sampled_from([0.0, 2.0]))

@@ -82,7 +82,7 @@ def test_arguments_are_as_wide_as_the_limits_of_a_round(crowded: Round) -> None:
                 RoundLimits(**{field: value})
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.fixed_dictionaries(
         {},

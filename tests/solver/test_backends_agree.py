@@ -56,7 +56,7 @@ def integer_models(draw: st.DrawFn) -> Model:
 def test_backend_gives_the_optimum_that_enumeration_finds(backend: str, examples: int) -> None:
     oracle, solve = get_backend("enumeration"), get_backend(backend)
 
-    @settings(max_examples=examples, deadline=None)
+    @settings(max_examples=examples)
     @given(integer_models())
     def agree(model: Model) -> None:
         arrays = model.arrays("value")
@@ -93,7 +93,7 @@ def mixed_models(draw: st.DrawFn) -> Model:
     return model
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(mixed_models())
 def test_highs_and_cbc_agree_on_models_with_continuous_columns(model: Model) -> None:
     """HiGHS 1.12 now and then returns a point that breaks a row; the check must say so aloud."""
@@ -107,7 +107,7 @@ def test_highs_and_cbc_agree_on_models_with_continuous_columns(model: Model) -> 
         assert highs.objective == pytest.approx(cbc.objective, rel=1e-6, abs=1e-6)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(mixed_models())
 def test_relaxations_agree_and_their_duals_prove_the_optimum(model: Model) -> None:
     arrays = model.arrays("value", relax=True)

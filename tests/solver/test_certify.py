@@ -1,12 +1,11 @@
 """Certified bounds hold for any multipliers; at the duals they are the relaxation's optimum.
 
-That they hold on whole rounds with corrupted duals is tried on 400 rounds, or as many as the
-environment variable PLACEWRIGHT_CORRUPTED_ROUNDS says.
+That they hold on whole rounds with corrupted duals is tried on 400 rounds, and on
+100,000 with the profile `nightly`.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -20,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from placewright.formulations.gang import run
 from placewright.formulations.gang.heuristics import lns
 from placewright.formulations.gang.models.aggregate import (
@@ -36,7 +36,7 @@ from placewright.solver.arrays import Floats
 from placewright.solver.backends import highs
 from placewright.solver.certify import certified_bound, multipliers
 
-ROUNDS = int(os.environ.get("PLACEWRIGHT_CORRUPTED_ROUNDS", "400"))
+ROUNDS = examples(ci=400, nightly=100_000)
 
 
 def random_model(seed: int, sense: str) -> Model:
@@ -55,7 +55,7 @@ def random_model(seed: int, sense: str) -> Model:
     return model
 
 
-@settings(max_examples=200, derandomize=True)
+@settings(max_examples=200)
 @given(st.integers(0, 10**6), st.sampled_from(["max", "min"]), st.integers(0, 10**6))
 def test_any_multipliers_give_a_bound(seed: int, sense: str, other: int) -> None:
     model = random_model(seed, sense)
@@ -69,7 +69,7 @@ def test_any_multipliers_give_a_bound(seed: int, sense: str, other: int) -> None
         assert bound >= best.objective if sense == "max" else bound <= best.objective
 
 
-@settings(max_examples=100, derandomize=True)
+@settings(max_examples=100)
 @given(st.integers(0, 10**6), st.sampled_from(["max", "min"]))
 def test_the_duals_of_the_relaxation_certify_its_optimum(seed: int, sense: str) -> None:
     arrays = random_model(seed, sense).arrays("t", relax=True)
