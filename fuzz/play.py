@@ -21,7 +21,7 @@ from placewright.instances.documents.plan import Certificate, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds.settings import Settings
-from placewright.rounds.solve import Memory
+from placewright.rounds.state.memory import Memory
 
 HEADER = {"apiVersion": "placewright/v1alpha1"}
 BACKENDS = ("auto",) * 12 + ("cp-sat", "cbc", "scip", "highs")

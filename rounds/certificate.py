@@ -7,10 +7,10 @@ from dataclasses import replace
 from math import ceil, floor, isfinite
 from typing import Literal
 
-from placewright.formulations.gang.problem.terms import SENSE
 from placewright.formulations.session import Bound, Session, outward, proven_whole, tighter
 from placewright.instances.documents.plan import PLUS, Plan, TermResult
 from placewright.instances.documents.policy import headline
+from placewright.instances.policies import sense_of
 from placewright.rounds.errors import InternalError
 
 
@@ -50,9 +50,9 @@ class Bounds:
     ) -> float | None:
         best: float | None = None
         for bound in bounds:
-            holds = all(_no_worse(values[t], v, SENSE[t]) for t, v in bound.holds)
+            holds = all(_no_worse(values[t], v, sense_of(t)) for t, v in bound.holds)
             if bound.certified == certified and holds:
-                best = tighter(best, bound.value, SENSE[bound.term])
+                best = tighter(best, bound.value, sense_of(bound.term))
         return best
 
     def tell(
@@ -64,7 +64,7 @@ class Bounds:
         """
         for term in terms:
             claimed = self.tightest(term, values, certified=False)
-            if claimed is not None and _beats(values[term], claimed, SENSE[term]):
+            if claimed is not None and _beats(values[term], claimed, sense_of(term)):
                 self._believing = False
                 self._known = [bound for bound in self._known if bound.certified]
                 session.degraded.append(
@@ -112,7 +112,7 @@ class Bounds:
 
 def _whole(bound: Bound) -> int:
     """Return the tightest whole number that a bound proves."""
-    sense = SENSE[bound.term]
+    sense = sense_of(bound.term)
     if not bound.certified:
         return proven_whole(bound.value, sense)
     return floor(bound.value) if sense == "max" else ceil(bound.value)
@@ -121,7 +121,7 @@ def _whole(bound: Bound) -> int:
 def _result(
     name: str, value: int, certified: float | None, claimed: float | None, *, unproven: bool
 ) -> TermResult:
-    sense = SENSE[name.split(PLUS)[0]]
+    sense = sense_of(name.split(PLUS)[0])
     certified, claimed = (
         None if known is None else outward(known, sense) for known in (certified, claimed)
     )
@@ -168,7 +168,7 @@ def better(first: Mapping[str, int], second: Mapping[str, int], terms: tuple[str
     """Whether the first values are lexicographically better than the second."""
     for term in terms:
         if first[term] != second[term]:
-            return _no_worse(first[term], second[term], SENSE[term])
+            return _no_worse(first[term], second[term], sense_of(term))
     return False
 
 

@@ -17,9 +17,10 @@ from placewright.instances.documents.plan import DecisionKind, Plan
 from placewright.instances.documents.round import Round
 from placewright.rounds.regions.executors import check_executor
 from placewright.rounds.settings import Isolation, Settings, Solver
-from placewright.rounds.solve import Memory, Progress, Solve
+from placewright.rounds.solve import Progress, Solve
 from placewright.rounds.state.admission import Admitted, Ledger, answered, check_asks
 from placewright.rounds.state.changes import Changes, carried_out, changed
+from placewright.rounds.state.memory import Memory
 from placewright.rounds.state.transfers import Orders
 from placewright.solver import Worker
 

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from placewright.formulations.cells.run import run_around
 from placewright.formulations.gang import run as gang
-from placewright.formulations.gang.problem.compile import Compiler, compile_round
-from placewright.formulations.replicas.bounds.prove import bounds as bounds_of_data
-from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.session import Bound, Candidate, Session
 from placewright.instances.documents.plan import Plan, TermResult
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds.certificate import Bounds, refuse_beaten
-from placewright.rounds.policies.cells import base_terms, own_cells, rest_of_plan
-from placewright.rounds.policies.deadline import Admitter
-from placewright.rounds.policies.geo import Regional
-from placewright.rounds.policies.interleaving import Interleaver
+from placewright.rounds.policies.base import DECIDERS, Resources
 from placewright.rounds.settings import Isolation, Settings
 from placewright.rounds.usage import Meter
 
@@ -76,21 +69,6 @@ def prove_bounds(
 def _steps(
     round_: Round, plan: Plan, settings: Settings, session: Session
 ) -> Iterator[Candidate | Bound]:
-    """Run the formulation on what there is to decide; guaranteed jobs are where the plan says.
-
-    Where data lives is not decided once more: bounds alone take all of the time.
-    """
-    match round_.policy.formulation:
-        case "interleaving":
-            return Interleaver(round_).steps(session)
-        case "deadline":
-            return Admitter(round_).steps(session)
-        case "replicas":
-            return bounds_of_data(compile_replicas(round_), session, session.best or {})
-        case "geo":
-            return Regional(round_, settings).steps(session)
-    if not own_cells(round_):
-        return gang.run(compile_round(round_), session)
-    rest = rest_of_plan(round_, plan)
-    problem = Compiler()(rest.round, rest.borrowed)
-    return run_around(rest, base_terms(rest), gang.run, problem, session)
+    """Return what proves bounds for plans of the round's policy."""
+    resources = Resources(settings, gang.run)
+    return DECIDERS[round_.policy.formulation].bounds(round_, plan, resources, session)

@@ -9,25 +9,18 @@ from typing import TypeAlias
 
 from placewright.collection import no_collection
 from placewright.formulations.gang import run as gang
-from placewright.formulations.gang.problem.compile import Compiler
 from placewright.formulations.session import Bound, Candidate, Session
 from placewright.instances.documents.plan import Certificate, Decision, Plan
 from placewright.instances.documents.policy import headline
 from placewright.instances.documents.round import Round
-from placewright.instances.io.digest import Digester
 from placewright.instances.verify import verify, verify_certificate
 from placewright.rounds.certificate import Bounds, better, headline_gap, refuse_beaten
-from placewright.rounds.decisions import Unmoved, decide, waits
+from placewright.rounds.decisions import decide, waits
 from placewright.rounds.errors import InternalError
-from placewright.rounds.policies.base import Decider, Formulation, GangDecider
-from placewright.rounds.policies.cells import Guarantees, own_cells
-from placewright.rounds.policies.deadline import Admitter
-from placewright.rounds.policies.geo import Regional
-from placewright.rounds.policies.interleaving import Interleaver
-from placewright.rounds.policies.replicas import Relocator
+from placewright.rounds.policies.base import DECIDERS, Formulation, Resources
 from placewright.rounds.regions.executors import check_executor
 from placewright.rounds.settings import Isolation, Settings, Solver
-from placewright.rounds.state.admission import Ledger
+from placewright.rounds.state.memory import Memory
 from placewright.rounds.usage import Meter, versions
 
 INTERRUPTED = "interrupted"
@@ -108,22 +101,6 @@ def solve_round(
         return Solve(round, settings, progress, Memory(), gang.run, executor).plan()
 
 
-class Memory:
-    """What rounds that follow each other have in common, so that it is made once."""
-
-    def __init__(self) -> None:
-        self.compile = Compiler()
-        self.digest = Digester()
-        self.unmoved = Unmoved()
-        self.ledger = Ledger()
-
-    def learn(self, round_: Round) -> None:
-        """Make now what a later round will share with this one."""
-        self.compile(round_)
-        self.digest(round_)
-        self.unmoved(round_)
-
-
 class Solve:
     """One round being decided: `plan` runs the formulation and keeps the best it yields."""
 
@@ -137,7 +114,8 @@ class Solve:
         executor: Executor | None = None,
     ) -> None:
         self.round, self.settings, self.progress = round_, settings, progress
-        self.memory, self.formulation, self.executor = memory, formulation, executor
+        self.memory = memory
+        self.resources = Resources(settings, formulation, memory, executor)
         self.meter = Meter()
         self.bounds = Bounds()
         self.best: Candidate | None = None
@@ -149,7 +127,7 @@ class Solve:
     def plan(self, solver: Solver | None = None) -> Plan:
         """Return the best plan, verified; a solver that is not given lives for this round."""
         self.unmoved = self.memory.unmoved(self.round)
-        self.decider = self._decider()
+        self.decider = DECIDERS[self.round.policy.formulation].decider(self.round, self.resources)
         self.terms = self.decider.terms
         opened = self.settings.session(self.meter, solver)
         with ThreadPoolExecutor(1) as aside, opened as session:
@@ -172,19 +150,6 @@ class Solve:
                     raise
                 session.degraded.append(f"formulation: {type(error).__name__}: {error}")
             return self._finish_surely(session)
-
-    def _decider(self) -> Decider:
-        if self.round.policy.formulation == "interleaving":
-            return Interleaver(self.round)
-        if self.round.policy.formulation == "deadline":
-            return Admitter(self.round, self.memory.ledger)
-        if self.round.policy.formulation == "replicas":
-            return Relocator(self.round)
-        if self.round.policy.formulation == "geo":
-            return Regional(self.round, self.settings, self.executor)
-        if own_cells(self.round):
-            return Guarantees(self.round, self.memory.compile, self.formulation)
-        return GangDecider(self.round, self.memory.compile(self.round), self.formulation)
 
     def _finish_surely(self, session: Session) -> Plan:
         """Write the plan even if the interrupt comes now; that takes no longer than a check."""

@@ -9,9 +9,9 @@ from typing import get_args
 import pytest
 
 from placewright.instances.documents.plan import Certificate, DecisionKind, Reason
-from placewright.instances.documents.policy import TermName
 from placewright.instances.io.errors import InvalidInputError
 from placewright.instances.io.files import load
+from placewright.instances.policies import term_names
 from placewright.instances.verify import RULE_IDS
 
 ROOT = Path(__file__).parents[1]
@@ -76,7 +76,7 @@ def test_the_quantity_that_the_page_calls_refused_is_refused(tmp_path):
 @pytest.mark.parametrize(
     "name",
     [
-        *get_args(TermName),
+        *term_names(),
         *(reason.value for reason in Reason),
         *(kind.value for kind in DecisionKind),
         *get_args(Certificate.model_fields["status"].annotation),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from placewright.instances.checks.names import known_hosts
+from placewright.instances.checks.policies import PolicyChecks
 from placewright.instances.derived.hardware import Hardware, hardware
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.leases import away
 from placewright.instances.documents.round import Round
 from placewright.instances.io.errors import InvalidInputError, Path
 
-DEADLINE = "deadline"
 MAX_CELLS = 50_000_000
 """Leases times jobs with deadlines; for each of these it is decided whether the job runs."""
 MAX_ROWS = 64
@@ -19,26 +19,16 @@ MAX_ROWS = 64
 
 
 def check_deadlines(round_: Round) -> None:
-    """Refuse deadlines that the policy does not use, or that do not suit their jobs.
+    """Refuse deadlines that do not suit their jobs.
 
     Raises
     ------
     InvalidInputError
         The first fault, with its path in the Round document.
     """
-    used = round_.policy.formulation == DEADLINE
     for i, job in enumerate(round_.jobs):
-        if job.deadline is None:
-            continue
-        if not used:
-            raise InvalidInputError(
-                f"not used by policy {round_.policy.formulation!r}; expected none",
-                path=("jobs", i, "deadline"),
-                show_value=False,
-            )
         _check_job(job, round_.now, ("jobs", i, "deadline"))
-    if used:
-        _check_models(round_)
+    _check_models(round_)
 
 
 def _check_job(job: Job, now: int, path: Path) -> None:
@@ -103,8 +93,6 @@ def check_leases(round_: Round, hosts: Mapping[str, Hardware]) -> None:
     InvalidInputError
         The first fault, with its path in the Round document.
     """
-    if round_.policy.formulation != DEADLINE:
-        return
     asking = sum(job.deadline is not None for job in round_.jobs)
     if asking * round_.leases.horizon > MAX_CELLS:
         raise InvalidInputError(
@@ -126,3 +114,7 @@ def check_leases(round_: Round, hosts: Mapping[str, Hardware]) -> None:
                     path=("jobs", i, "running", "pinned"),
                     value=True,
                 )
+
+
+CHECKS = PolicyChecks(check_deadlines, check_leases)
+"""What the policy `deadline` refuses."""

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from placewright.instances.checks.names import check_known, check_unique
+from placewright.instances.checks.policies import PolicyChecks
 from placewright.instances.derived import ranges
 from placewright.instances.derived.hardware import Hardware
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.geo import MAX_REGIONS, Dataset, Geo
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
-from placewright.instances.documents.sections import SECTION_POLICIES
 from placewright.instances.io.errors import InvalidInputError, Path
 
-POLICIES = SECTION_POLICIES["geo"]
 MAX_CELLS = 20_000_000
 """Jobs and datasets, times regions; each of these may be in any of those."""
 MAX_READS = 2_000_000
@@ -23,24 +22,13 @@ MAX_COST = 10**15
 
 
 def check_data(round_: Round) -> None:
-    """Refuse reads and regions of jobs that the policy does not use, or that name nothing.
+    """Refuse reads and regions of jobs that name what the round does not have.
 
     Raises
     ------
     InvalidInputError
         The first fault, with its path in the Round document.
     """
-    formulation = round_.policy.formulation
-    if formulation not in POLICIES:
-        for i, job in enumerate(round_.jobs):
-            for field, given in (("reads", bool(job.reads)), ("regions", job.regions is not None)):
-                if given:
-                    raise InvalidInputError(
-                        f"not used by policy {formulation!r}; expected none",
-                        path=("jobs", i, field),
-                        show_value=False,
-                    )
-        return
     regions = _regions(round_.cluster, round_.geo)
     region_of = _region_of_hosts(round_, regions)
     datasets = {dataset.name for dataset in round_.geo.datasets}
@@ -65,8 +53,6 @@ def check_geo(round_: Round, hosts: Mapping[str, Hardware]) -> None:
     InvalidInputError
         The first fault, with its path in the Round document.
     """
-    if round_.policy.formulation not in POLICIES:
-        return
     geo = round_.geo
     regions = _regions(round_.cluster, geo)
     _check_size(round_, regions)
@@ -243,3 +229,7 @@ def _check_prices(prices: Iterable[tuple[Path, int]], times: int, what: str) -> 
                 path=path,
                 value=price,
             )
+
+
+CHECKS = PolicyChecks(check_data, check_geo)
+"""What the policies `geo` and `replicas` refuse."""

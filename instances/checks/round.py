@@ -7,12 +7,11 @@ from collections.abc import Collection, Mapping
 from placewright.instances.checks.arrangement import check_arrangement
 from placewright.instances.checks.cells import check_cells
 from placewright.instances.checks.cluster import HOST_LEVEL, check_cluster
-from placewright.instances.checks.deadlines import check_deadlines, check_leases
-from placewright.instances.checks.geo import check_data, check_geo
 from placewright.instances.checks.magnitudes import check_magnitudes
 from placewright.instances.checks.names import check_known, check_unique, known_hosts
+from placewright.instances.checks.policies import CHECKS
 from placewright.instances.checks.running import check_running
-from placewright.instances.checks.sharing import check_profiles, check_sharing
+from placewright.instances.checks.unused import check_fields, check_job_fields
 from placewright.instances.derived import ranges
 from placewright.instances.derived.hardware import Hardware, hardware
 from placewright.instances.documents.base import CORE_RESOURCES
@@ -66,20 +65,16 @@ def check_jobs(round_: Round, hosts: Mapping[str, Hardware]) -> None:
     _check_names(round_, (*round_.cluster.levels, HOST_LEVEL))
     _check_hosts(round_, hosts)
     check_arrangement(round_)
-    check_profiles(round_)
-    check_deadlines(round_)
+    check_job_fields(round_)
     check_running(round_, hosts)
-    check_data(round_)
+    CHECKS[round_.policy.formulation].jobs(round_)
     check_magnitudes(round_)
 
 
 def check_limits(round_: Round, hosts: Mapping[str, Hardware]) -> None:
     """Refuse quotas, cells, reservations or a policy of what the round does not have."""
-    if round_.policy.formulation != "gang":
-        _check_unused(round_)
-    check_sharing(round_)
-    check_leases(round_, hosts)
-    check_geo(round_, hosts)
+    check_fields(round_)
+    CHECKS[round_.policy.formulation].sections(round_, hosts)
     _check_quotas(round_)
     _check_reservations(round_, hosts)
     _check_policy(round_.policy, hosts, (*round_.cluster.levels, HOST_LEVEL))
@@ -128,25 +123,6 @@ def _check_hosts(round_: Round, hosts: Collection[str]) -> None:
                         path = ("jobs", i, "options", j, "groups", k, "hosts", m)
                         known_hosts(name, hosts, path)
                         seen.add(name)
-
-
-def _check_unused(round_: Round) -> None:
-    """Refuse what only the policy `gang` reads."""
-    policy = round_.policy
-    refused: list[Path] = [
-        *(("tenants", i, "guarantee") for i, t in enumerate(round_.tenants) if t.guarantee),
-        *(("tenants", i, "cells") for i, tenant in enumerate(round_.tenants) if tenant.cells),
-        *([("bindings",)] if round_.bindings else []),
-        *([("policy", "vacate")] if policy.vacate else []),
-        *([("policy", "freeing")] if policy.freeing is not None else []),
-        *([("policy", "mix")] if policy.mix is not None else []),
-    ]
-    if refused:
-        raise InvalidInputError(
-            f"not used by policy {policy.formulation!r}; expected the round without it",
-            path=refused[0],
-            show_value=False,
-        )
 
 
 def _check_quotas(round_: Round) -> None:

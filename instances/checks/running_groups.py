@@ -18,7 +18,7 @@ def running_groups(round_: Round) -> list[tuple[int, ...]]:
     These are two or more jobs that are alike, run their first option, and have their tasks, one by
     one, on the same hosts and GPUs. There are none if the policy has no groups.
     """
-    if round_.policy.formulation != "interleaving":
+    if "sharing" not in round_.policy.spec.sections:
         return []
     together: defaultdict[Hashable, list[int]] = defaultdict(list)
     for i, job in enumerate(round_.jobs):

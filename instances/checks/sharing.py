@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from placewright.instances.checks.names import check_known
+from placewright.instances.checks.policies import PolicyChecks
 from placewright.instances.derived.compatibility import whole
+from placewright.instances.derived.hardware import Hardware
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
 from placewright.instances.io.errors import InvalidInputError, Path
 
-INTERLEAVING = "interleaving"
 MAX_SAMPLES = 2_000_000
 """Samples of load and memory of all jobs together; a verification reads each a few times."""
 MAX_LOADS = 2_000
@@ -16,24 +19,17 @@ MAX_LOADS = 2_000
 
 
 def check_profiles(round_: Round) -> None:
-    """Refuse profiles that the policy does not use, and those with a stage too many or too few.
+    """Refuse profiles with a stage too many or too few, and those of jobs without GPUs.
 
     Raises
     ------
     InvalidInputError
         The first fault, with its path in the Round document.
     """
-    used = round_.policy.formulation == INTERLEAVING
     resources = round_.sharing.resources
     for i, job in enumerate(round_.jobs):
         if job.profile is None:
             continue
-        if not used:
-            raise InvalidInputError(
-                f"not used by policy {round_.policy.formulation!r}; expected jobs without profiles",
-                path=("jobs", i, "profile"),
-                show_value=False,
-            )
         if len(job.profile.stages) != len(resources):
             raise InvalidInputError(
                 f"{len(job.profile.stages)} stages; "
@@ -49,7 +45,10 @@ def check_profiles(round_: Round) -> None:
             )
 
 
-def check_sharing(round_: Round) -> None:
+def check_sharing(
+    round_: Round,
+    hosts: Mapping[str, Hardware],  # noqa: ARG001
+) -> None:
     """Refuse conflicts of unknown jobs, and series too long to compare.
 
     Raises
@@ -57,9 +56,8 @@ def check_sharing(round_: Round) -> None:
     InvalidInputError
         The first fault, with its path in the Round document.
     """
-    if round_.policy.formulation == INTERLEAVING:
-        _check_conflicts(round_)
-        _check_series(round_)
+    _check_conflicts(round_)
+    _check_series(round_)
 
 
 def _check_conflicts(round_: Round) -> None:
@@ -112,3 +110,7 @@ def _check_series(round_: Round) -> None:
 
 def _takes_shares(job: Job) -> bool:
     return any(option.milli_gpu and not whole(option) for option in job.options)
+
+
+CHECKS = PolicyChecks(check_profiles, check_sharing)
+"""What the policy `interleaving` refuses."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
+from pydantic_core import PydanticKnownError
 
 from placewright.instances.documents.base import (
     Amount,
@@ -19,88 +20,27 @@ from placewright.instances.documents.base import (
 from placewright.instances.documents.cells import OwnedCells
 from placewright.instances.documents.cluster import HostName
 from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.policies import GANG, POLICIES, PolicySpec, term_names
 
-TermName = Literal[
-    "value",
-    "progress",
-    "disruption",
-    "remaining",
-    "freed",
-    "spread",
-    "proximity",
-    "opened",
-    "leftover",
-    "entitled",
-    "share",
-    "stranded",
-    "bottleneck",
-    "throughput",
-    "weighted_throughput",
-    "efficiency",
-    "broken",
-    "admitted",
-    "best_effort",
-    "early",
-    "remote_reads",
-    "egress_cost",
-    "gpu_cost",
-    "overload",
-    "copies",
-    "imbalance",
-    "hottest",
+
+def _known(name: Any, names: Sequence[str]) -> Any:
+    """Return a name that is one of some; refuse any other as a pydantic `Literal` does."""
+    if not isinstance(name, str) or name not in names:
+        *others, last = map(repr, names)
+        raise PydanticKnownError("literal_error", {"expected": f"{', '.join(others)} or {last}"})
+    return name
+
+
+def _enum(names: Sequence[str]) -> WithJsonSchema:
+    return WithJsonSchema({"enum": list(names), "type": "string"})
+
+
+TermName = Annotated[
+    str, BeforeValidator(lambda name: _known(name, term_names())), _enum(term_names())
 ]
-FormulationName = Literal["gang", "interleaving", "deadline", "geo", "replicas"]
-DEFAULT_TERMS: tuple[TermName, ...] = ("value", "disruption", "spread", "opened")
-INTERLEAVING_TERMS: tuple[TermName, ...] = (
-    "weighted_throughput",
-    "disruption",
-    "spread",
-    "opened",
-)
-DEADLINE_TERMS: tuple[TermName, ...] = (
-    "broken",
-    "admitted",
-    "disruption",
-    "best_effort",
-    "early",
-    "spread",
-    "opened",
-)
-GEO_TERMS: tuple[TermName, ...] = ("value", "remote_reads", "disruption", "spread", "opened")
-REPLICAS_TERMS: tuple[TermName, ...] = (
-    "overload",
-    "remote_reads",
-    "copies",
-    "imbalance",
-    "hottest",
-)
-_RATES: tuple[TermName, ...] = ("throughput", "weighted_throughput", "efficiency")
-_PROMISES: tuple[TermName, ...] = ("broken", "admitted", "best_effort", "early")
-_COSTS: tuple[TermName, ...] = ("remote_reads", "egress_cost", "gpu_cost")
-_DATA: tuple[TermName, ...] = ("overload", "copies", "imbalance", "hottest")
-_PLACES: tuple[TermName, ...] = ("disruption", "spread", "proximity", "opened")
-LEGAL_TERMS: dict[FormulationName, tuple[TermName, ...]] = {
-    "gang": tuple(
-        term for term in get_args(TermName) if term not in (*_RATES, *_PROMISES, *_COSTS, *_DATA)
-    ),
-    "interleaving": (*_RATES, *_PLACES),
-    "deadline": (*_PROMISES, *_PLACES),
-    "geo": ("value", *_COSTS, *_PLACES),
-    "replicas": REPLICAS_TERMS,
-}
-LEADING_TERMS: dict[FormulationName, tuple[TermName, ...]] = {
-    "gang": LEGAL_TERMS["gang"],
-    "interleaving": (*_RATES, "disruption"),
-    "deadline": ("broken",),
-    "geo": ("value",),
-    "replicas": ("overload",),
-}
-_USUAL_TERMS: dict[str, tuple[TermName, ...]] = {
-    "interleaving": INTERLEAVING_TERMS,
-    "deadline": DEADLINE_TERMS,
-    "geo": GEO_TERMS,
-    "replicas": REPLICAS_TERMS,
-}
+FormulationName = Annotated[
+    str, BeforeValidator(lambda name: _known(name, tuple(POLICIES))), _enum(tuple(POLICIES))
+]
 DEFAULT_SPREAD_WEIGHTS = {"rack": 1, "block": 4}
 
 
@@ -159,7 +99,7 @@ class Policy(Document):
     """
 
     formulation: FormulationName = "gang"
-    terms: Many[TermName] = Field(default=DEFAULT_TERMS, min_length=1)
+    terms: Many[TermName] = Field(default=GANG.default, min_length=1)
     spread_weights: dict[Name, Annotated[int, Field(strict=True, ge=0, le=10**6)]] | None = None
     vacate: Many[HostName] = ()
     freeing: Freeing | None = None
@@ -168,10 +108,11 @@ class Policy(Document):
     @model_validator(mode="before")
     @classmethod
     def _defaults(cls, raw: Any) -> Any:
-        if isinstance(raw, dict) and isinstance(chosen := raw.get("formulation"), str):
-            usual = _USUAL_TERMS.get(chosen)
-            return raw if usual is None else {"terms": usual, **raw}
-        return raw
+        chosen = raw.get("formulation") if isinstance(raw, dict) else None
+        spec = POLICIES.get(chosen) if isinstance(chosen, str) else None
+        if spec is None or spec is GANG:  # the default of the field
+            return raw
+        return {"terms": spec.default, **raw}
 
     @field_validator("terms")
     @classmethod
@@ -183,9 +124,9 @@ class Policy(Document):
     @model_validator(mode="after")
     def _legal(self) -> Policy:
         for i, term in enumerate(self.terms):
-            legal = (LEGAL_TERMS if i else LEADING_TERMS)[self.formulation]
+            legal = tuple(self.spec.terms) if i else self.spec.leading
             if term not in legal:
-                first = "" if i or term not in LEGAL_TERMS[self.formulation] else "first "
+                first = "" if i or term not in self.spec.terms else "first "
                 *others, last = legal
                 names = f"{', '.join(others)} or {last}" if others else last
                 raise InvalidInputError(
@@ -194,6 +135,11 @@ class Policy(Document):
                     value=term,
                 )
         return self
+
+    @property
+    def spec(self) -> PolicySpec:
+        """What the package knows of the policy."""
+        return POLICIES[self.formulation]
 
 
 def headline(terms: Sequence[str]) -> Sequence[str]:

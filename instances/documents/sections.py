@@ -1,6 +1,7 @@
 """Sections of a Round: who may carry what. A section that the policy does not use is an error.
 
-A policy that needs a section registers it here beside its own document file; the core reads none.
+A section is a field of the Round with a document of its own; which policies carry it is said by
+their `PolicySpec`.
 """
 
 from __future__ import annotations
@@ -14,12 +15,8 @@ from placewright.instances.documents.geo import Geo
 from placewright.instances.documents.leases import Leases
 from placewright.instances.documents.sharing import Sharing
 from placewright.instances.io.errors import InvalidInputError, value_text
+from placewright.instances.policies import GANG, POLICIES
 
-SECTION_POLICIES = {
-    "sharing": ("interleaving",),
-    "leases": ("deadline",),
-    "geo": ("geo", "replicas"),
-}
 _DOCUMENTS: dict[str, type[Document]] = {"sharing": Sharing, "leases": Leases, "geo": Geo}
 
 
@@ -33,8 +30,10 @@ def refuse_unused_sections(raw: Any) -> Any:
     """
     if isinstance(raw, dict):
         formulation = _formulation(raw.get("policy"))
-        for section, owners in SECTION_POLICIES.items():
-            if section in raw and formulation not in owners and not _says_nothing(section, raw):
+        spec = POLICIES.get(formulation) if isinstance(formulation, str) else None
+        legal = () if spec is None else spec.sections
+        for section in _DOCUMENTS:
+            if section in raw and section not in legal and not _says_nothing(section, raw):
                 raise InvalidInputError(
                     f"section not used by policy {value_text(formulation)}; "
                     "expected the round without it",
@@ -47,15 +46,13 @@ def refuse_unused_sections(raw: Any) -> Any:
 def _formulation(policy: Any) -> Any:
     """Return the formulation of a policy, read or raw."""
     if isinstance(policy, dict):
-        return policy.get("formulation", "gang")
-    return getattr(policy, "formulation", "gang")
+        return policy.get("formulation", GANG.name)
+    return getattr(policy, "formulation", GANG.name)
 
 
 def _says_nothing(name: str, raw: dict[str, Any]) -> bool:
     """Whether a section has all fields, at their defaults: so a round without it is dumped."""
-    section, document = raw[name], _DOCUMENTS.get(name)
-    if document is None:
-        return False
+    section, document = raw[name], _DOCUMENTS[name]
     if isinstance(section, dict) and section.keys() == document.model_fields.keys():
         try:
             return document.model_validate(section) == document()

@@ -19,6 +19,7 @@ from placewright.instances.documents.policy import Freeing, TermName
 from placewright.instances.documents.round import Round
 from placewright.instances.io.errors import InvalidInputError
 from placewright.instances.io.validation_messages import invalid_input
+from placewright.instances.policies import GANG
 from placewright.instances.presets.health import with_health
 
 
@@ -149,9 +150,9 @@ def with_policy(
     InvalidInputError
         Another formulation decides the round.
     """
-    if round_.policy.formulation != "gang":
+    if not {"policy.vacate", "policy.freeing"} <= {*round_.policy.spec.fields}:
         raise InvalidInputError(
-            "has no presets; expected gang",
+            f"has no presets; expected {GANG.name}",
             path=("policy", "formulation"),
             value=round_.policy.formulation,
         )

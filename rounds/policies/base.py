@@ -1,21 +1,35 @@
-"""What decides a round: a formulation with its problem, and how both speak of the round."""
+"""What decides a round: a decider per policy, and what it may use."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Bound, Candidate, Session
-from placewright.instances.documents.plan import Decision, Reason
+from placewright.instances.documents.plan import Decision, Plan, Reason
 from placewright.instances.documents.round import Round
-from placewright.rounds.sections.collectives import collectives_of
-from placewright.rounds.sections.move_order import order_of_moves
-from placewright.rounds.sections.reasons import reasons_of
-from placewright.rounds.sections.shares import shares_after
+from placewright.instances.policies import PolicyRegistry
+from placewright.rounds.settings import Settings
+from placewright.rounds.state.memory import Memory
 
 Formulation: TypeAlias = Callable[[Problem, Session], Iterator[Candidate | Bound]]
 """The gang formulation, or what stands for it from round to round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What a decider may use: limits, what earlier rounds left, and who decides parts of a round.
+
+    `gang` decides rounds of gangs, and `executor` those of regions side by side, None here.
+    """
+
+    settings: Settings
+    gang: Formulation
+    memory: Memory = field(default_factory=Memory)
+    executor: Executor | None = None
 
 
 class Decider(Protocol):
@@ -46,26 +60,37 @@ class Decider(Protocol):
         ...
 
 
-class GangDecider:
-    """A formulation on a whole round of gangs."""
+class PolicyDecider(NamedTuple):
+    """How rounds of a policy are decided, and how plans for them are bounded.
 
-    def __init__(self, round_: Round, problem: Problem, formulation: Formulation) -> None:
-        self._round, self._problem, self._formulation = round_, problem, formulation
-        self.hosts = problem.cluster.hosts
-        self.terms = problem.terms
+    `decider` makes what decides a round. `bounds` yields bounds, and candidates that nobody reads,
+    for a round, a valid plan for it, and a session that knows the plan's values.
+    """
 
-    def steps(self, session: Session) -> Iterator[Candidate | Bound]:
-        """Yield what the formulation yields."""
-        return self._formulation(self._problem, session)
+    decider: Callable[[Round, Resources], Decider]
+    bounds: Callable[[Round, Plan, Resources, Session], Iterator[Candidate | Bound]]
 
-    def reasons(self, candidate: Candidate) -> Mapping[int, Reason]:
-        """Return the reason of every pending job that a candidate does not start."""
-        return reasons_of(self._problem, candidate)
 
-    def sections(
-        self, candidate: Candidate, decisions: Sequence[Decision]
-    ) -> Iterator[dict[str, Any] | None]:
-        """Yield order of moves, shares and collectives."""
-        yield order_of_moves(self._round, decisions)
-        yield shares_after(self._problem, candidate)
-        yield collectives_of(self._round, self._problem.cluster, candidate)
+def bounds_by_deciding(
+    decider: Callable[[Round, Resources], Decider],
+) -> Callable[[Round, Plan, Resources, Session], Iterator[Candidate | Bound]]:
+    """Return how plans are bounded where deciding the round proves the bounds of any plan."""
+
+    def bounds(
+        round_: Round,
+        plan: Plan,  # noqa: ARG001
+        resources: Resources,
+        session: Session,
+    ) -> Iterator[Candidate | Bound]:
+        return decider(round_, resources).steps(session)
+
+    return bounds
+
+
+DECIDERS: PolicyRegistry[PolicyDecider] = PolicyRegistry(
+    {
+        name: f"placewright.rounds.policies.{name}:POLICY"
+        for name in ("gang", "interleaving", "deadline", "geo", "replicas")
+    }
+)
+"""The decider of each policy."""

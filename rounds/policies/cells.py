@@ -34,7 +34,7 @@ def own_cells(round_: Round) -> bool:
     return any(tenant.cells for tenant in round_.tenants)
 
 
-class Guarantees:
+class CellsDecider:
     """Decides a round in which some tenant owns cells: guaranteed jobs first, then the rest.
 
     Parameters

@@ -14,6 +14,7 @@ from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.plan import Decision, Reason
 from placewright.instances.documents.round import Round
+from placewright.rounds.policies.base import Decider, PolicyDecider, Resources, bounds_by_deciding
 from placewright.rounds.sections.collectives import collectives_of
 from placewright.rounds.sections.move_order import order_of_moves
 from placewright.rounds.sections.reasons import reasons_of
@@ -23,7 +24,7 @@ from placewright.rounds.subround import plans_within
 from placewright.topology import Cluster
 
 
-class Admitter:
+class DeadlineDecider:
     """Decides a round in which jobs are promised to finish in time."""
 
     def __init__(self, round_: Round, ledger: Ledger | None = None) -> None:
@@ -105,3 +106,10 @@ class Admitter:
 def _offer(offer: Promise) -> dict[str, Any]:
     leases = [list(pair) for pair in offer.leases]
     return {"option": offer.option, "at": offer.finish, "leases": leases}
+
+
+def _decider(round_: Round, resources: Resources) -> Decider:
+    return DeadlineDecider(round_, resources.memory.ledger)
+
+
+POLICY = PolicyDecider(_decider, bounds_by_deciding(_decider))

@@ -16,6 +16,7 @@ from placewright.formulations.session import Bound, Candidate, DataPlan, Session
 from placewright.instances.documents.geo import Geo
 from placewright.instances.documents.plan import Decision, Reason
 from placewright.instances.documents.round import Round
+from placewright.rounds.policies.base import Decider, PolicyDecider, Resources, bounds_by_deciding
 from placewright.rounds.regions.subrounds import Parts
 from placewright.rounds.sections.collectives import collectives_of
 from placewright.rounds.sections.move_order import order_of_moves
@@ -25,7 +26,7 @@ from placewright.rounds.settings import Settings
 from placewright.rounds.subround import steps_within
 
 
-class Regional:
+class GeoDecider:
     """Decides a round in which regions hold data, and jobs run where they can read theirs."""
 
     def __init__(self, round_: Round, settings: Settings, executor: Executor | None = None) -> None:
@@ -97,3 +98,10 @@ class Regional:
                 for j, (r, ready) in sorted(data.waits.items())
             ],
         }
+
+
+def _decider(round_: Round, resources: Resources) -> Decider:
+    return GeoDecider(round_, resources.settings, resources.executor)
+
+
+POLICY = PolicyDecider(_decider, bounds_by_deciding(_decider))

@@ -16,6 +16,7 @@ from placewright.formulations.session import Bound, Candidate, Session
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.plan import Decision, DecisionKind, Reason
 from placewright.instances.documents.round import Round
+from placewright.rounds.policies.base import Decider, PolicyDecider, Resources, bounds_by_deciding
 from placewright.rounds.sections.collectives import collectives_of
 from placewright.rounds.sections.reasons import Room, emptied
 from placewright.rounds.subround import plans_within
@@ -23,7 +24,7 @@ from placewright.rounds.subround import plans_within
 KIND = "groups"
 
 
-class Interleaver:
+class InterleavingDecider:
     """Decides a round in which jobs may take turns on GPUs."""
 
     def __init__(self, round_: Round) -> None:
@@ -96,3 +97,13 @@ def _moves(decisions: Sequence[Decision]) -> dict[str, Any] | None:
     if not preempted and not migrated:
         return None
     return {"kind": "moves", "steps": preempted, "needs_spare": migrated}
+
+
+def _decider(
+    round_: Round,
+    resources: Resources,  # noqa: ARG001
+) -> Decider:
+    return InterleavingDecider(round_)
+
+
+POLICY = PolicyDecider(_decider, bounds_by_deciding(_decider))

@@ -6,16 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from placewright.formulations.replicas.bounds.prove import bounds
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.problem import Problem
 from placewright.formulations.replicas.run import run
 from placewright.formulations.session import Bound, Candidate, DataPlan, Session
-from placewright.instances.documents.plan import Decision, Reason
+from placewright.instances.documents.plan import Decision, Plan, Reason
 from placewright.instances.documents.round import Round
+from placewright.rounds.policies.base import Decider, PolicyDecider, Resources
 from placewright.rounds.sections.replicas_and_flows import flow_section, replica_section
 
 
-class Relocator:
+class ReplicasDecider:
     """Decides a round in which data finds its regions; jobs stay as they are."""
 
     hosts: tuple[str, ...] = ()
@@ -51,3 +53,23 @@ class Relocator:
         wan, data = self._problem.wan, candidate.data or DataPlan()
         yield replica_section(wan, data)
         yield flow_section(wan, data) if data.flows else None
+
+
+def _decider(
+    round_: Round,
+    resources: Resources,  # noqa: ARG001
+) -> Decider:
+    return ReplicasDecider(round_)
+
+
+def _bounds(
+    round_: Round,
+    plan: Plan,  # noqa: ARG001
+    resources: Resources,  # noqa: ARG001
+    session: Session,
+) -> Iterator[Candidate | Bound]:
+    """Yield bounds alone, for all of the time; where data lives is not decided once more."""
+    return bounds(compile_replicas(round_), session, session.best or {})
+
+
+POLICY = PolicyDecider(_decider, _bounds)

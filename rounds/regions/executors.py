@@ -10,10 +10,10 @@ from typing import Any
 
 from placewright.instances.documents.round import Round
 from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.policies import GEO
 from placewright.rounds.regions.patience import waited_for
 from placewright.rounds.regions.processes import Processes
 
-REGIONAL = "geo"
 LOCAL, DASK = "local", "dask"
 PAYS, PAYS_FROM = 10_000, 4
 """Jobs and cores from which processes take less time than they need to start."""
@@ -74,9 +74,9 @@ def check_use(round_: Round, executor: object) -> None:
         If there is one and the round is not of policy `geo`.
     """
     policy = round_.policy.formulation
-    if executor is not None and policy != REGIONAL:
+    if executor is not None and not round_.policy.spec.by_region:
         raise InvalidInputError(
-            f"the round has policy {policy!r}; expected {REGIONAL!r}, whose regions are decided "
+            f"the round has policy {policy!r}; expected {GEO.name!r}, whose regions are decided "
             "by an executor",
             path=("executor",),
             value=executor,
@@ -87,7 +87,7 @@ def check_use(round_: Round, executor: object) -> None:
 def default_executor(round_: Round) -> str | None:
     """Return what to open where nothing is asked: local processes if they pay, or None."""
     pays = len(round_.jobs) >= PAYS and cores() >= PAYS_FROM
-    return LOCAL if pays and round_.policy.formulation == REGIONAL else None
+    return LOCAL if pays and round_.policy.spec.by_region else None
 
 
 def cores() -> int:

@@ -66,7 +66,7 @@ def decide_leases(
     ValueError
         If the round has another policy, or a job that runs or has no deadline.
     """
-    if round_.policy.formulation != "deadline":
+    if "leases" not in round_.policy.spec.sections:
         raise ValueError("expected a round of policy 'deadline'")
     loop = _Loop(round_)
     first = round_.model_copy(update={"jobs": ()})

@@ -110,7 +110,7 @@ def check_asks(round_: Round, job: Job) -> None:
     InvalidInputError
         With the path of the fault in the round, or in the job.
     """
-    if round_.policy.formulation != "deadline":
+    if "leases" not in round_.policy.spec.sections:
         raise InvalidInputError(
             "gives no promises; expected the policy deadline",
             path=("policy", "formulation"),

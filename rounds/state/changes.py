@@ -24,7 +24,7 @@ from placewright.instances.io.validation_messages import invalid_input
 from placewright.instances.presets.health import with_health
 from placewright.rounds.policies.cells import bindings_of
 from placewright.rounds.state.promises import remembered, worked
-from placewright.rounds.state.transfers import POLICIES, arrived, moved, updated
+from placewright.rounds.state.transfers import arrived, moved, updated
 
 __all__ = ["Changes", "carried_out", "changed"]
 
@@ -189,7 +189,7 @@ def _geo(round_: Round, changes: Changes, now: int) -> Geo:
         "copying": changes.copying,
     }
     named = [name for name, entries in given.items() if entries]
-    if round_.policy.formulation not in POLICIES:
+    if "geo" not in round_.policy.spec.sections:
         if named:
             raise InvalidInputError(
                 f"not used by policy {round_.policy.formulation!r}; expected none",

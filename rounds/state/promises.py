@@ -15,7 +15,7 @@ KIND = "leases"
 
 def remembered(round_: Round, sections: Iterable[Mapping[str, Any]]) -> tuple[Job, ...]:
     """Return the jobs of a round with the promises that a valid plan for it gives and breaks."""
-    if round_.policy.formulation != "deadline":
+    if "leases" not in round_.policy.spec.sections:
         return round_.jobs
     given = promised(sections)
     return tuple(_promised(job, given.get(job.name)) for job in round_.jobs)

@@ -16,9 +16,7 @@ from typing import Any
 from placewright.instances.documents.geo import Copying, Dataset, Geo, Region, WanLink
 from placewright.instances.documents.plan_data import Drop, Flow
 from placewright.instances.documents.round import Round
-from placewright.instances.documents.sections import SECTION_POLICIES
 
-POLICIES = SECTION_POLICIES["geo"]
 REPLICAS, FLOWS = "replicas", "flows"
 _BITS, _MEGA = 8 * 2**30, 10**6
 
@@ -39,7 +37,7 @@ class Orders:
 
     def seen(self, round_: Round) -> Round:
         """Return a round as its plan has to see it: without what these orders still need."""
-        if round_.policy.formulation not in POLICIES or self.began is None:
+        if "geo" not in round_.policy.spec.sections or self.began is None:
             return round_
         geo, now = round_.geo, round_.now
         size = {dataset.name: dataset.size for dataset in geo.datasets}
@@ -61,7 +59,7 @@ class Orders:
 
     def after(self, round_: Round, sections: Iterable[Mapping[str, Any]]) -> Orders:
         """Return the orders once a valid plan with these sections is carried out at `now`."""
-        if round_.policy.formulation not in POLICIES:
+        if "geo" not in round_.policy.spec.sections:
             return self
         now, window = round_.now, round_.geo.window_s
         _, drops, flows = ordered(sections)
@@ -100,7 +98,7 @@ def moved(round_: Round, sections: Iterable[Mapping[str, Any]]) -> Geo:
 
     A replica that is to be deleted is gone at once; `Orders` keep its room until then.
     """
-    if round_.policy.formulation not in POLICIES:
+    if "geo" not in round_.policy.spec.sections:
         return round_.geo
     geo = arrived(round_.geo, round_.now)
     copies, drops, _ = ordered(sections)

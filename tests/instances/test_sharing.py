@@ -284,7 +284,7 @@ def test_profiles_and_terms_of_sharing_are_not_for_the_policy_gang():
     del raw["sharing"]
     with pytest.raises(InvalidInputError) as caught:
         parse_round(raw)
-    told = "jobs[0].profile: not used by policy 'gang'; expected jobs without profiles"
+    told = "jobs[0].profile: not used by policy 'gang'; expected none"
     assert str(caught.value) == told
     for term in ("throughput", "weighted_throughput", "efficiency"):
         with pytest.raises(InvalidInputError, match="is not for policy 'gang'"):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from corrupting import Corruption, Edit, Raw, assert_broken, broken_alone, set_in
 from placewright.instances.documents.plan import Plan
-from placewright.instances.documents.policy import DEFAULT_TERMS, Freeing
+from placewright.instances.documents.policy import Freeing, Policy
 from placewright.instances.documents.round import Round
 from placewright.instances.io.digest import round_digest
 from placewright.instances.verify import RULE_IDS, Verification, sections, verify
@@ -769,7 +769,7 @@ section_noise = st.dictionaries(
 @given(noise=st.lists(decision_noise, max_size=8), sections_=st.lists(section_noise, max_size=2))
 def test_no_plan_makes_the_verifier_stumble(noise: list[Raw], sections_: list[Raw]) -> None:
     freeing = Freeing(level="rack", gpu_worth_s=1)
-    for terms in ((*DEFAULT_TERMS, "remaining", "freed"), ("proximity", "leftover")):
+    for terms in ((*Policy().terms, "remaining", "freed"), ("proximity", "leftover")):
         policy = ROUND.policy.model_copy(update={"terms": terms, "freeing": freeing})
         round_ = ROUND.model_copy(update={"policy": policy})
         plan = Plan.model_validate({"decisions": noise, "sections": sections_})

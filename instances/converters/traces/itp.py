@@ -35,6 +35,7 @@ from placewright.instances.generators.geo.supply import HOST_GPUS, MODELS
 from placewright.instances.generators.geo.world import draw_world, round_of
 from placewright.instances.generators.wan_grid import WanGrid
 from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.policies import POLICIES
 
 Ints = NDArray[np.int64]
 
@@ -172,7 +173,7 @@ def read_itp(
         np.repeat(np.arange(workloads), reads.jobs),
         np.concatenate(asked),
     )
-    running = int(jobs.sum()) // 2 if policy == "geo" else 0
+    running = int(jobs.sum()) // 2 if POLICIES[policy].places_jobs else 0
     title = f"itp-{policy}-{mix}-{regions}-{datasets}-{moment}-{seed}"
     made = round_of(world, title, policy, running, rng)
     which = f"{len(real)} traces at second {moment:,}"

@@ -21,6 +21,7 @@ from placewright.instances.generators.geo.readers import draw_datasets, draw_rea
 from placewright.instances.generators.geo.world import PolicyName, World, draw_world, round_of
 from placewright.instances.generators.wan_grid import WanGrid
 from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.policies import POLICIES
 
 MixName = Literal["spare", "scarce"]
 MIXES: Mapping[MixName, int] = MappingProxyType({"spare": 950, "scarce": 1200})
@@ -75,7 +76,7 @@ def generate(
     if grid is not None and len(grid.regions) < regions:
         raise _argument("regions", regions, f"expected at most {len(grid.regions)}, as in the grid")
     rng = np.random.Generator(np.random.PCG64(seed))
-    running = jobs // 2 if policy == "geo" else 0
+    running = jobs // 2 if POLICIES[policy].places_jobs else 0
     title = f"{policy}-{mix}-{regions}-{datasets}-{jobs}-{gpus}-{seed}"
     hosts = supply.supply(rng, regions, gpus // supply.HOST_GPUS)
     wan = draw_grid(rng, regions, grid)

@@ -22,6 +22,7 @@ from placewright.instances.generators.geo.hosting import Hosting
 from placewright.instances.generators.geo.readers import Readers
 from placewright.instances.generators.mixes import RESTART_S, SINCE_CHECKPOINT_S, WEIGHTS, Shares
 from placewright.instances.generators.wan_grid import WanGrid
+from placewright.instances.policies import POLICIES
 
 PolicyName = Literal["geo", "replicas"]
 
@@ -242,7 +243,7 @@ def _geo(world: World, policy: PolicyName, rng: np.random.Generator) -> Geo:
                     if world.hosts[r, m]
                 },
                 quotas={f"tenant-{t}": int(half[r]) for t in range(CAPPED_TENANTS)}
-                if policy == "geo"
+                if POLICIES[policy].places_jobs
                 else {},
             )
             for r, name in enumerate(names)

@@ -1,0 +1,66 @@
+"""Fields that only some policies read: a round that gives one to another policy is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from placewright.instances.documents.round import Round
+from placewright.instances.io.errors import InvalidInputError, Path
+from placewright.instances.policies import POLICIES
+
+_JOBS = "jobs"
+
+
+def check_job_fields(round_: Round) -> None:
+    """Refuse jobs with fields that the policy does not read.
+
+    Raises
+    ------
+    InvalidInputError
+        The first such field, with its path in the Round document.
+    """
+    names = [name for owner, name in _unused(round_) if owner == _JOBS]
+    for path in _given(round_.jobs, names, _JOBS):
+        raise _refused(round_, path, "expected none")
+
+
+def check_fields(round_: Round) -> None:
+    """Refuse fields of the round, its tenants and its policy that the policy does not read.
+
+    Raises
+    ------
+    InvalidInputError
+        The first such field, with its path in the Round document.
+    """
+    paths: list[Path] = []
+    for owner, name in _unused(round_):
+        if owner == "tenants":
+            paths += _given(round_.tenants, [name], owner)
+        elif owner != _JOBS and getattr(getattr(round_, owner) if owner else round_, name):
+            paths.append((owner, name) if owner else (name,))
+    if paths:
+        raise _refused(round_, paths[0], "expected the round without it")
+
+
+def _unused(round_: Round) -> list[tuple[str, str]]:
+    """Return owner and name of the fields that only other policies read; a Round is no owner."""
+    read = round_.policy.spec.fields
+    fields = (field for spec in POLICIES.values() for field in spec.fields if field not in read)
+    parts = (field.rpartition(".") for field in dict.fromkeys(fields))
+    return [(owner, name) for owner, _, name in parts]
+
+
+def _given(entries: Iterable[Any], names: Sequence[str], owner: str) -> Iterator[Path]:
+    """Yield the path of each field that an entry gives."""
+    for index, entry in enumerate(entries):
+        for name in names:
+            if getattr(entry, name):
+                yield owner, index, name
+
+
+def _refused(round_: Round, path: Path, expected: str) -> InvalidInputError:
+    policy = round_.policy.formulation
+    return InvalidInputError(
+        f"not used by policy {policy!r}; {expected}", path=path, show_value=False
+    )

@@ -1,0 +1,64 @@
+"""Decides a round of policy `gang`, and writes the sections of its plans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from placewright.formulations.cells.run import run_around
+from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.session import Bound, Candidate, Session
+from placewright.instances.documents.plan import Decision, Plan, Reason
+from placewright.instances.documents.round import Round
+from placewright.rounds.policies.base import Decider, Formulation, PolicyDecider, Resources
+from placewright.rounds.policies.cells import CellsDecider, base_terms, own_cells, rest_of_plan
+from placewright.rounds.sections.collectives import collectives_of
+from placewright.rounds.sections.move_order import order_of_moves
+from placewright.rounds.sections.reasons import reasons_of
+from placewright.rounds.sections.shares import shares_after
+
+
+class GangDecider:
+    """A formulation on a whole round of gangs."""
+
+    def __init__(self, round_: Round, problem: Problem, formulation: Formulation) -> None:
+        self._round, self._problem, self._formulation = round_, problem, formulation
+        self.hosts = problem.cluster.hosts
+        self.terms = problem.terms
+
+    def steps(self, session: Session) -> Iterator[Candidate | Bound]:
+        """Yield what the formulation yields."""
+        return self._formulation(self._problem, session)
+
+    def reasons(self, candidate: Candidate) -> Mapping[int, Reason]:
+        """Return the reason of every pending job that a candidate does not start."""
+        return reasons_of(self._problem, candidate)
+
+    def sections(
+        self, candidate: Candidate, decisions: Sequence[Decision]
+    ) -> Iterator[dict[str, Any] | None]:
+        """Yield order of moves, shares and collectives."""
+        yield order_of_moves(self._round, decisions)
+        yield shares_after(self._problem, candidate)
+        yield collectives_of(self._round, self._problem.cluster, candidate)
+
+
+def _decider(round_: Round, resources: Resources) -> Decider:
+    compile_ = resources.memory.compile
+    if own_cells(round_):
+        return CellsDecider(round_, compile_, resources.gang)
+    return GangDecider(round_, compile_(round_), resources.gang)
+
+
+def _bounds(
+    round_: Round, plan: Plan, resources: Resources, session: Session
+) -> Iterator[Candidate | Bound]:
+    """Yield bounds of plans; guaranteed jobs are where this plan has them."""
+    if not own_cells(round_):
+        return _decider(round_, resources).steps(session)
+    rest = rest_of_plan(round_, plan)
+    problem = resources.memory.compile(rest.round, rest.borrowed)
+    return run_around(rest, base_terms(rest), resources.gang, problem, session)
+
+
+POLICY = PolicyDecider(_decider, _bounds)

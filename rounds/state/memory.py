@@ -1,0 +1,25 @@
+"""What rounds that follow each other have in common, so that it is made once."""
+
+from __future__ import annotations
+
+from placewright.formulations.gang.problem.compile import Compiler
+from placewright.instances.documents.round import Round
+from placewright.instances.io.digest import Digester
+from placewright.rounds.decisions import Unmoved
+from placewright.rounds.state.admission import Ledger
+
+
+class Memory:
+    """Compiled rounds, digests, decisions that keep jobs in place, and the leases of promises."""
+
+    def __init__(self) -> None:
+        self.compile = Compiler()
+        self.digest = Digester()
+        self.unmoved = Unmoved()
+        self.ledger = Ledger()
+
+    def learn(self, round_: Round) -> None:
+        """Make now what a later round will share with this one."""
+        self.compile(round_)
+        self.digest(round_)
+        self.unmoved(round_)
