@@ -101,7 +101,9 @@ def prepared(wan: Wan) -> Deciding:
     """Return the round before anybody starts."""
     round_, hosts = wan.round, Hosts(wan)
     holds = wan.holds | (wan.arriving & (wan.ready <= round_.now))
-    linked = np.array([(holds[d][:, None] & wan.within(d)).any(axis=0) for d in range(len(holds))])
+    linked = np.array(
+        [(holds[d][:, None] & wan.links_of(d)).any(axis=0) for d in range(len(holds))]
+    )
     local = holds[wan.read_dataset]
     reach = local | (wan.read_remote[:, None] & linked.reshape(holds.shape)[wan.read_dataset])
     may = wan.may_run.copy()

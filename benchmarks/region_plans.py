@@ -80,7 +80,7 @@ def _readers(deciding: Deciding, jobs: Iterable[tuple[int, int]]) -> Iterator[Re
             dataset = int(wan.read_dataset[read])
             if deciding.holds[dataset, region] or not wan.read_remote[read]:
                 continue
-            able = np.flatnonzero(deciding.holds[dataset] & wan.within(dataset)[:, region])
+            able = np.flatnonzero(deciding.holds[dataset] & wan.links_of(dataset)[:, region])
             if len(able):
                 source = able[np.argmin(wan.egress[able, region])]
                 names = wan.datasets[dataset], wan.regions[source]

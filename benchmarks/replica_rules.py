@@ -305,7 +305,7 @@ class Climber:
 
     def within(self, p: int) -> Bools:
         """Return the links that may carry a group."""
-        return self.problem.wan.within(int(self.head[p]))
+        return self.problem.wan.links_of(int(self.head[p]))
 
     def _take(self, step: Step, shifts: list[Shift]) -> None:
         p, r = step.group, step.region

@@ -9,7 +9,7 @@ from typing import Any
 
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem as Gangs
-from placewright.formulations.geo.heuristics.data_orders import nowhere_with
+from placewright.formulations.geo.heuristics.data_orders import never_runnable
 from placewright.formulations.geo.problem.compile import Problem, compile_geo
 from placewright.formulations.geo.run import run
 from placewright.formulations.session import Bound, Candidate, DataPlan, Session
@@ -58,7 +58,7 @@ class GeoDecider:
         """Return the reason of every pending job that a candidate does not start."""
         reasons = dict(reasons_of(self._gangs, candidate))
         data = candidate.data or DataPlan()
-        nowhere = nowhere_with(self._problem, list(reasons), data.creates)
+        nowhere = never_runnable(self._problem, list(reasons), data.creates)
         for j in reasons:
             if j in data.waits:
                 reasons[j] = Reason.DATA

@@ -17,7 +17,7 @@ from placewright.formulations.gang.placement.assignment import candidate
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.terms import VALUE
-from placewright.formulations.geo.heuristics.subproblem import Part
+from placewright.formulations.geo.heuristics.subproblem import RegionSubproblem
 from placewright.formulations.session import Bound, Candidate, Session
 from placewright.instances.documents.round import Round
 from placewright.rounds.regions.patience import waited_for
@@ -113,7 +113,7 @@ class Parts:
     def __init__(self, settings: Settings, executor: Executor | None) -> None:
         self._settings, self._executor = settings, executor
 
-    def __call__(self, parts: Sequence[Part], session: Session) -> Iterator[Answer]:
+    def __call__(self, parts: Sequence[RegionSubproblem], session: Session) -> Iterator[Answer]:
         """Yield the answers for some regions, in their order.
 
         An interrupt is raised after the answers that were there by then; regions without one stay
@@ -141,7 +141,7 @@ class Parts:
         if interrupt is not None:
             raise interrupt
 
-    def _here(self, parts: Sequence[Part], session: Session) -> Iterator[Answer]:
+    def _here(self, parts: Sequence[RegionSubproblem], session: Session) -> Iterator[Answer]:
         """Decide regions here; those that are searched share the time that is left."""
         begun = [_begin(part.gangs(), session) for part in parts]
         left = sum(one.searched for one in begun)
@@ -160,7 +160,7 @@ class Parts:
 class _Asking:
     """Regions that an executor is asked about, and the answers by region."""
 
-    def __init__(self, parts: Sequence[Part], session: Session) -> None:
+    def __init__(self, parts: Sequence[RegionSubproblem], session: Session) -> None:
         self._parts, self._session = parts, session
         self._asked: dict[int, Future[Answer]] = {}
         self.answers: dict[int, Answer] = {}

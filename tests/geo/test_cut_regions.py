@@ -10,7 +10,7 @@ import pytest
 from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem as Gangs
-from placewright.formulations.geo.heuristics.subproblem import Regions, Settled
+from placewright.formulations.geo.heuristics.subproblem import FixedDecisions, RegionSubproblems
 from placewright.formulations.geo.problem.compile import Problem, compile_geo
 from placewright.instances.documents.geo import Geo
 from placewright.instances.documents.job import AntiAffinity
@@ -21,7 +21,7 @@ OTHERWISE = {"round", "layouts"}
 """Fields that are not compared: jobs may be as the whole round has them, and caches."""
 
 
-def told_apart(one: object, other: object, path: str = "") -> list[str]:
+def differences(one: object, other: object, path: str = "") -> list[str]:
     """Return where two values differ."""
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
         same = one.dtype == other.dtype and np.array_equal(one, other)
@@ -31,13 +31,13 @@ def told_apart(one: object, other: object, path: str = "") -> list[str]:
             found
             for field in fields(one)
             if field.name not in OTHERWISE
-            for found in told_apart(
+            for found in differences(
                 getattr(one, field.name), getattr(other, field.name), f"{path}.{field.name}"
             )
         ]
     if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
         pairs = enumerate(zip(one, other, strict=True))
-        return [found for k, (a, b) in pairs for found in told_apart(a, b, f"{path}[{k}]")]
+        return [found for k, (a, b) in pairs for found in differences(a, b, f"{path}[{k}]")]
     return [] if one == other else [path]
 
 
@@ -67,11 +67,13 @@ def both(seed: int) -> tuple[Problem, Gangs]:
 @pytest.mark.parametrize("seed", range(6))
 def test_a_region_is_cut_as_it_compiles(seed: int) -> None:
     problem, gangs = both(seed)
-    regions, rng = Regions(problem, gangs), np.random.default_rng(seed)
-    pending = np.flatnonzero(problem.at == NONE)
+    subproblems, rng = RegionSubproblems(problem, gangs), np.random.default_rng(seed)
+    pending = np.flatnonzero(problem.current_region == NONE)
     where = rng.integers(-1, len(problem.wan.regions), len(pending))
-    models = rng.integers(-1, len(problem.wan.models), len(problem.at)).tolist()
+    models = rng.integers(-1, len(problem.wan.models), len(problem.current_region)).tolist()
     for region in range(len(problem.wan.regions)):
         mine = pending[where == region].tolist()
-        part = regions.part(region, mine, {}, Settled(), {j: models[j] for j in mine})
-        assert told_apart(part.gangs(), compile_round(part.document())) == []
+        subproblem = subproblems.build(
+            region, mine, {}, FixedDecisions(), {j: models[j] for j in mine}
+        )
+        assert differences(subproblem.gangs(), compile_round(subproblem.document())) == []

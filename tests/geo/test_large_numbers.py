@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from placewright.formulations.common.wan.arrays import Ints
-from placewright.formulations.geo.bounds.lagrangian import most_value, price
-from placewright.formulations.geo.models.lexicographic_weights import Scale
-from placewright.formulations.geo.models.monolithic import United
-from placewright.formulations.geo.problem.class_arrays import Kinds
+from placewright.formulations.geo.bounds.lagrangian import price_classes, value_bound
+from placewright.formulations.geo.models.lexicographic_weights import LexicographicWeights
+from placewright.formulations.geo.models.monolithic import MonolithicRound
+from placewright.formulations.geo.problem.class_arrays import JobClasses
 from placewright.formulations.geo.problem.compile import Problem
 from placewright.formulations.replicas.heuristics.greedy import greedy
 from placewright.formulations.replicas.problem.compile import compile_replicas
@@ -27,63 +27,63 @@ NONE = -1
 REGIONS = 2
 
 
-def anywhere(of_job: Ints, value: Ints, asks: Ints, room: Ints) -> Kinds:
+def anywhere(class_of_job: Ints, value: Ints, entry_usage: Ints, capacity: Ints) -> JobClasses:
     """Return kinds of jobs that may all run in each region, with a row of what there is in it.
 
     `of_job` are (jobs,), `value` and `asks` (kinds,), `room` is (regions,).
     """
-    can = np.ones((len(of_job), REGIONS), dtype=np.bool_)
+    eligible = np.ones((len(class_of_job), REGIONS), dtype=np.bool_)
     nowhere = np.full(len(value), NONE)
-    way_kind = np.repeat(np.arange(len(value)), REGIONS)
-    way_region = np.tile(np.arange(REGIONS), len(value))
-    return Kinds(
+    assignment_class = np.repeat(np.arange(len(value)), REGIONS)
+    assignment_region = np.tile(np.arange(REGIONS), len(value))
+    return JobClasses(
         problem=cast(
             Problem,
             SimpleNamespace(
-                can=can,
-                at=np.full(len(of_job), NONE),
-                remote=np.zeros(can.shape, dtype=np.int64),
+                eligible=eligible,
+                current_region=np.full(len(class_of_job), NONE),
+                remote_gib=np.zeros(eligible.shape, dtype=np.int64),
                 wan=SimpleNamespace(regions=("east", "west")),
             ),
         ),
-        of_job=of_job,
-        at=nowhere,
-        may_stop=np.zeros(len(value), dtype=np.bool_),
-        way_kind=way_kind,
-        way_region=way_region,
-        way_option=np.zeros_like(way_kind),
-        way_model=np.full_like(way_kind, NONE),
-        value=value[way_kind],
-        entry_way=np.arange(len(way_kind)),
-        entry_row=way_region,
-        asks=asks[way_kind],
-        room=room,
+        class_of_job=class_of_job,
+        current_region=nowhere,
+        preemptible=np.zeros(len(value), dtype=np.bool_),
+        assignment_class=assignment_class,
+        assignment_region=assignment_region,
+        assignment_option=np.zeros_like(assignment_class),
+        assignment_model=np.full_like(assignment_class, NONE),
+        value=value[assignment_class],
+        entry_assignment=np.arange(len(assignment_class)),
+        entry_row=assignment_region,
+        entry_usage=entry_usage[assignment_class],
+        capacity=capacity,
     )
 
 
-def kinds_of(rng: np.random.Generator) -> tuple[Kinds, Any]:
+def build_job_classes(rng: np.random.Generator) -> tuple[JobClasses, Any]:
     """Draw jobs that may each run in two regions, with a row of what there is in each.
 
     Also the choices of each job: (value, asks, region), the first is to wait or to stop.
     """
     count = int(rng.integers(1, 5))
     most = 10 ** int(rng.integers(0, 16))
-    value, asks = rng.integers(0, most, count, endpoint=True), rng.integers(0, most, count)
-    kinds = anywhere(np.arange(count), value, asks, rng.integers(0, 2 * most, REGIONS))
-    ways = [
+    value, entry_usage = rng.integers(0, most, count, endpoint=True), rng.integers(0, most, count)
+    classes = anywhere(np.arange(count), value, entry_usage, rng.integers(0, 2 * most, REGIONS))
+    choices = [
         [(0, 0, None), *((int(v), int(a), r) for r in range(REGIONS))]
-        for v, a in zip(value, asks, strict=True)
+        for v, a in zip(value, entry_usage, strict=True)
     ]
-    return kinds, ways
+    return classes, choices
 
 
-def plans(kinds: Kinds, ways: Any) -> list[tuple[Any, ...]]:
+def plans(classes: JobClasses, choices: Any) -> list[tuple[Any, ...]]:
     """Return every choice of all jobs that there is room for."""
-    room = kinds.room.tolist()
+    capacity = classes.capacity.tolist()
     return [
         plan
-        for plan in itertools.product(*ways)
-        if all(sum(a for _, a, there in plan if there == r) <= room[r] for r in range(REGIONS))
+        for plan in itertools.product(*choices)
+        if all(sum(a for _, a, there in plan if there == r) <= capacity[r] for r in range(REGIONS))
     ]
 
 
@@ -101,12 +101,12 @@ def prices_of(rng: np.random.Generator) -> Any:
 def test_prices_prove_no_less_than_the_best_plan_is_worth() -> None:
     rng, exact = np.random.default_rng(0), 0
     for _ in range(400):
-        kinds, ways = kinds_of(rng)
+        classes, choices = build_job_classes(rng)
         prices = prices_of(rng)
-        best = max(sum(v for v, _, _ in plan) for plan in plans(kinds, ways))
-        bound = most_value(kinds, prices)
+        best = max(sum(v for v, _, _ in plan) for plan in plans(classes, choices))
+        bound = value_bound(classes, prices)
         assert bound == int(bound)
-        assert int(bound) >= best, (kinds, prices)
+        assert int(bound) >= best, (classes, prices)
         exact += int(bound) == best
     assert exact
 
@@ -114,32 +114,32 @@ def test_prices_prove_no_less_than_the_best_plan_is_worth() -> None:
 def test_prices_prove_no_more_than_the_cheapest_plan_costs() -> None:
     rng = np.random.default_rng(1)
     for _ in range(400):
-        kinds, ways = kinds_of(rng)
+        classes, choices = build_job_classes(rng)
         prices = prices_of(rng)
-        worth = float(rng.random() * 10.0 ** rng.integers(-18, 19))
-        costs = rng.integers(0, 10 ** int(rng.integers(0, 16)), kinds.problem.can.shape)
+        value_price = float(rng.random() * 10.0 ** rng.integers(-18, 19))
+        costs = rng.integers(0, 10 ** int(rng.integers(0, 16)), classes.problem.eligible.shape)
         every = [
             (
                 sum(v for v, _, _ in plan),
                 sum(int(costs[j, r]) for j, (_, _, r) in enumerate(plan) if r is not None),
             )
-            for plan in plans(kinds, ways)
+            for plan in plans(classes, choices)
         ]
         value = every[int(rng.integers(len(every)))][0]
         least = min(cost for found, cost in every if found >= value)
-        priced = price(kinds, prices, worth, float(costs.max(axis=1).sum()))
-        assert int(priced.least(costs, value)) <= least, (kinds, prices, worth)
+        priced = price_classes(classes, prices, value_price, float(costs.max(axis=1).sum()))
+        assert int(priced.cost_bound(costs, value)) <= least, (classes, prices, value_price)
 
 
 def test_sums_that_64_bits_cannot_hold_are_exact() -> None:
     large = 10**15
     one = np.array([large])
     many = anywhere(np.zeros(5000, dtype=np.int64), one, one, np.full(REGIONS, large))
-    assert most_value(many, np.zeros(2)) == 5000 * large
-    assert most_value(many, np.ones(2)) == 2 * large
+    assert value_bound(many, np.zeros(2)) == 5000 * large
+    assert value_bound(many, np.ones(2)) == 2 * large
     # Rounded to 1, as a price of a whole milli-GPU has no digits left behind its point.
-    assert most_value(many, np.full(2, 0.6)) >= 2 * large
-    assert most_value(many, np.full(2, 1e18)) >= 2 * large
+    assert value_bound(many, np.full(2, 0.6)) >= 2 * large
+    assert value_bound(many, np.full(2, 1e18)) >= 2 * large
 
 
 @pytest.mark.parametrize("sense", ["max", "min"])
@@ -153,11 +153,11 @@ def test_bounds_beyond_floats_are_rounded_outward(sense: str) -> None:
 def test_a_claimed_bound_is_rounded_within_the_solvers_tolerance() -> None:
     assert [proven_whole(b, "max") for b in (6.9999999, 7.0000001, 6.99)] == [7, 7, 6]
     assert [proven_whole(b) for b in (6.9999999, 7.0000001, 7.01)] == [7, 7, 8]
-    scale = Scale(("value",), (1,), (), 1, (), 1)
-    united = United(cast(Round, None), (), (), scale)
+    scale = LexicographicWeights(("value",), (1,), (), 1, (), 1)
+    monolithic = MonolithicRound(cast(Round, None), (), (), scale)
     for certified, proven in ((False, 7), (True, 6)):
-        (told,) = united.bounds(Bound("value", 6.9999999, certified=certified), None)
-        assert (told.value, told.certified) == (proven, certified)
+        (lifted,) = monolithic.lift_bound(Bound("value", 6.9999999, certified=certified), None)
+        assert (lifted.value, lifted.certified) == (proven, certified)
 
 
 def round_of(hosts: dict[str, int], jobs: list[dict[str, Any]], **fields: Any) -> Round:
@@ -234,5 +234,5 @@ def test_homes_that_ask_most_are_counted_exactly() -> None:
     for term in plan.certificate.terms:
         assert term.bound is None or int(term.bound) <= term.value, term
     for draft in (greedy(problem), greedy(problem, copying=False)):
-        told = values(problem.wan, draft.layout(problem))
-        assert told["hottest"] == -(-1000 * sum(problem.wan.demand.tolist()) // 8000)
+        found = values(problem.wan, draft.layout(problem))
+        assert found["hottest"] == -(-1000 * sum(problem.wan.demand.tolist()) // 8000)

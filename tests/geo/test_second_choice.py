@@ -96,7 +96,7 @@ def test_jobs_go_to_other_regions_and_models_where_a_gang_needs_more_than_is_fre
 def test_a_plan_that_is_good_enough_is_not_sought_twice(
     crowded: Round, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decomposition, "WELL", 1.0)
+    monkeypatch.setattr(decomposition, "VALUE_GAP", 1.0)
     plan = solve_round(crowded, time_limit=20, isolation="none")
     assert verify(crowded, plan).ok
     assert value(plan) == GANG + LARGE - STOPPED

@@ -13,7 +13,7 @@ import pytest
 from placewright.formulations.geo import run
 from placewright.formulations.geo.heuristics import exchange
 from placewright.formulations.geo.models import region_options
-from placewright.formulations.geo.models.monolithic import united_in_time
+from placewright.formulations.geo.models.monolithic import monolithic_round_in_time
 from placewright.formulations.geo.problem.compile import compile_geo
 from placewright.formulations.session import Session
 from placewright.instances.documents.job import Job
@@ -70,13 +70,13 @@ def round_of_many_ways() -> Round:
 def listed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The jobs whose ways are listed, in turn."""
     jobs: list[int] = []
-    true = region_options.Ways.of
+    true = region_options.RegionOptions.of
 
-    def of(self: region_options.Ways, j: int, job: Job) -> Iterator[Any]:
+    def of(self: region_options.RegionOptions, j: int, job: Job) -> Iterator[Any]:
         jobs.append(j)
         return true(self, j, job)
 
-    monkeypatch.setattr(region_options.Ways, "of", of)
+    monkeypatch.setattr(region_options.RegionOptions, "of", of)
     return jobs
 
 
@@ -90,10 +90,10 @@ def test_ways_are_listed_for_half_of_the_time_left(
     problem, moments = compile_geo(round_of_many_ways()), count()
     monkeypatch.setattr(time, "monotonic", lambda: float(next(moments)))
     # Two looks at the clock a job, each of which takes a second.
-    assert united_in_time(problem, session(JOBS)) is None
+    assert monolithic_round_in_time(problem, session(JOBS)) is None
     assert 0 < len(listed) <= JOBS / 4
     listed.clear()
-    assert united_in_time(problem, session(1000.0 * JOBS)) is not None
+    assert monolithic_round_in_time(problem, session(1000.0 * JOBS)) is not None
     assert listed == list(range(JOBS))
 
 

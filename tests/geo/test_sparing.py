@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from placewright.formulations.geo import run
-from placewright.formulations.geo.heuristics.data_orders import with_data
+from placewright.formulations.geo.heuristics.data_orders import add_data_orders
 from placewright.formulations.geo.models import lexicographic_weights
 from placewright.formulations.session import Candidate
 from placewright.instances.documents.plan import Plan
@@ -65,8 +65,12 @@ def _as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is decided region by region, and costs never count beside value."""
     monkeypatch.setattr(run, "SMALL", 0)
     nobody = Candidate({}, "nobody starts")
-    monkeypatch.setattr(run, "apart", lambda lying, *_, **__: [with_data(lying.problem, nobody)])
-    monkeypatch.setattr(lexicographic_weights, "MOST", 1)
+    monkeypatch.setattr(
+        run,
+        "decompose_by_region",
+        lambda jobs, *_, **__: [add_data_orders(jobs.problem, nobody)],
+    )
+    monkeypatch.setattr(lexicographic_weights, "MAX_SCORE", 1)
 
 
 @pytest.mark.parametrize("here", [0, 1, 4, 8])

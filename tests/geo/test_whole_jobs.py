@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from placewright.formulations.geo.heuristics.core_mip import whole_point
+from placewright.formulations.geo.heuristics.core_mip import solve_core_mip
 from placewright.formulations.session import Session
 from placewright.instances.documents.round import Round
 from placewright.rounds import solve_round
@@ -23,7 +23,7 @@ def test_whole_numbers_use_room_that_rounding_down_would_leave() -> None:
     model.add(room[np.zeros(2, dtype=np.int64)], both, np.array([2.0, 1.0]))
     model.term("worth", both, np.array([4.0, 1.0]), sense="max")
     session = Session(InProcess().solve, deadline=time.monotonic() + 60.0)
-    found = whole_point(model.arrays("worth"), session, 1.0)
+    found = solve_core_mip(model.arrays("worth"), session, 1.0)
     assert found is not None
     assert found.tolist() == [1.0, 1.0]
 

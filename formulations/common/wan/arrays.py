@@ -91,7 +91,7 @@ class Wan:
     read_gib: Ints
     read_remote: Bools
 
-    def within(self, dataset: int) -> Bools:
+    def links_of(self, dataset: int) -> Bools:
         """Return the links (regions, regions) that may carry a dataset, for reads and copies."""
         may: Bools = self.may_hold[dataset]
         return (self.bandwidth > 0) & may[:, None] & may[None, :]
@@ -122,8 +122,8 @@ def compile_wan(round_: Round) -> Wan:
     ready = np.full((len(data), count), NONE, dtype=np.int64)
     for copy in geo.copying:
         ready[data[copy.dataset], index[copy.region]] = copy.ready
-    may_hold = _named((dataset.regions for dataset in geo.datasets), index)
-    may_run = _named((job.regions for job in round_.jobs), index)
+    may_hold = _named_regions((dataset.regions for dataset in geo.datasets), index)
+    may_run = _named_regions((job.regions for job in round_.jobs), index)
     reads = [(j, read) for j, job in enumerate(round_.jobs) for read in job.reads]
     read_job = np.array([j for j, _ in reads], dtype=np.int64)
     read_dataset = np.array([data[read.dataset] for _, read in reads], dtype=np.int64)
@@ -132,7 +132,7 @@ def compile_wan(round_: Round) -> Wan:
     # Jobs share options, so few are looked at.
     options = {id(job.options[0]): job.options[0] for job in round_.jobs}
     number = {option: n for n, option in enumerate(options)}
-    asked = np.array([number[id(job.options[0])] for job in round_.jobs], dtype=np.int64)
+    option_of_job = np.array([number[id(job.options[0])] for job in round_.jobs], dtype=np.int64)
     demand = np.array([option.milli_gpu for option in options.values()], dtype=np.int64)
     return Wan(
         round=round_,
@@ -147,12 +147,12 @@ def compile_wan(round_: Round) -> Wan:
         budget=links[1],
         egress=links[2],
         size=np.array([dataset.size for dataset in geo.datasets], dtype=np.int64),
-        holds=_named((dataset.replicas for dataset in geo.datasets), index),
+        holds=_named_regions((dataset.replicas for dataset in geo.datasets), index),
         arriving=ready != NONE,
         ready=ready,
         may_hold=may_hold,
-        demand=demand[asked],
-        may_use=_models(options.values(), cluster.gpu_models)[asked],
+        demand=demand[option_of_job],
+        may_use=_allowed_models(options.values(), cluster.gpu_models)[option_of_job],
         may_run=may_run,
         read_job=read_job,
         read_dataset=read_dataset,
@@ -161,7 +161,7 @@ def compile_wan(round_: Round) -> Wan:
     )
 
 
-def _named(lists: Iterable[tuple[str, ...] | None], index: Mapping[str, int]) -> Bools:
+def _named_regions(lists: Iterable[tuple[str, ...] | None], index: Mapping[str, int]) -> Bools:
     """Return which regions each list names (lists, regions); None names all."""
     number: dict[tuple[str, ...] | None, int] = {}
     row = np.array([number.setdefault(names, len(number)) for names in lists], dtype=np.int64)
@@ -169,7 +169,7 @@ def _named(lists: Iterable[tuple[str, ...] | None], index: Mapping[str, int]) ->
     return np.array(named, dtype=np.bool_).reshape(len(named), len(index))[row]
 
 
-def _models(options: Iterable[Option], models: tuple[str, ...]) -> Bools:
+def _allowed_models(options: Iterable[Option], models: tuple[str, ...]) -> Bools:
     """Return the models that each option may have for all its tasks (options, models)."""
     named = [[group.gpu_models for group in option.groups] for option in options]
     may = [[all(n is None or m in n for n in names) for m in models] for names in named]
@@ -178,7 +178,7 @@ def _models(options: Iterable[Option], models: tuple[str, ...]) -> Bools:
 
 def _supply(round_: Round, cluster: Cluster, host_region: Ints, regions: int) -> Ints:
     """Return the milli-GPU of each model that a region has (regions, models)."""
-    gpus = np.where(_healthy(round_), cluster.gpu_count, 0).astype(np.int64)
+    gpus = np.where(_healthy_hosts(round_), cluster.gpu_count, 0).astype(np.int64)
     reserved: defaultdict[int, set[int]] = defaultdict(set)  # reservations may overlap
     for reservation in round_.reservations:
         for name in expand(reservation.host):
@@ -194,7 +194,7 @@ def _supply(round_: Round, cluster: Cluster, host_region: Ints, regions: int) ->
     return supply
 
 
-def _healthy(round_: Round) -> Bools:
+def _healthy_hosts(round_: Round) -> Bools:
     """Return which hosts are healthy (hosts,)."""
     entries = round_.cluster.hosts
     counts = [len(expand(entry.name)) for entry in entries]

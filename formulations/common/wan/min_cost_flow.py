@@ -19,12 +19,12 @@ from placewright.formulations.common.wan.step_function import MEGABITS
 
 Floats = NDArray[np.float64]
 
-_ALIKE = 0.5
+_EGRESS_COST_RANGE = 0.5
 """Costs of links that differ by less differ by their egress prices only."""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PathFlow:
     """So many GiB of a copy on a path of regions."""
 
     path: tuple[int, ...]
@@ -32,7 +32,7 @@ class Part:
 
 
 @dataclass(slots=True, eq=False)
-class Roads:
+class ResidualNetwork:
     """What copies have left of the WAN.
 
     Attributes
@@ -48,31 +48,37 @@ class Roads:
         (regions, regions): seconds that a link needs for what has been routed over it.
     """
 
-    left: Ints
+    residual: Ints
     bandwidth: Ints
     cost: Floats
-    queued: Floats
+    backlog_s: Floats
 
-    def carries(self, parts: Sequence[Part], entry: Floats) -> bool:
+    def can_carry(self, flows: Sequence[PathFlow], source_cost: Floats) -> bool:
         """Whether the parts of a copy find their sources and budgets."""
-        asked: Counter[tuple[int, int]] = Counter()
-        for part in parts:
-            asked.update(dict.fromkeys(pairwise(part.path), part.gib))
-        sources = [part.path[0] for part in parts]
-        enough = all(self.left[link] >= gib for link, gib in asked.items())
-        return enough and bool(np.isfinite(entry[sources]).all())
+        needed: Counter[tuple[int, int]] = Counter()
+        for flow in flows:
+            needed.update(dict.fromkeys(pairwise(flow.path), flow.gib))
+        sources = [flow.path[0] for flow in flows]
+        sufficient = all(self.residual[link] >= gib for link, gib in needed.items())
+        return sufficient and bool(np.isfinite(source_cost[sources]).all())
 
-    def take(self, parts: Sequence[Part], sign: int = 1) -> None:
+    def reserve(self, flows: Sequence[PathFlow], sign: int = 1) -> None:
         """Take what parts of a copy need of budgets, or give it back."""
-        for part in parts:
-            for link in pairwise(part.path):
-                self.left[link] -= sign * part.gib
-                self.queued[link] += sign * part.gib * MEGABITS / self.bandwidth[link]
+        for flow in flows:
+            for link in pairwise(flow.path):
+                self.residual[link] -= sign * flow.gib
+                self.backlog_s[link] += sign * flow.gib * MEGABITS / self.bandwidth[link]
 
 
-def route(
-    roads: Roads, gib: int, entry: Floats, target: int, within: Bools, *, detours: bool = True
-) -> tuple[Part, ...] | None:
+def route_copy(
+    network: ResidualNetwork,
+    gib: int,
+    source_cost: Floats,
+    target: int,
+    allowed_links: Bools,
+    *,
+    allow_relays: bool = True,
+) -> tuple[PathFlow, ...] | None:
     """Return the parts of a copy by what it costs, or None when budgets do not carry it.
 
     Parameters
@@ -90,87 +96,104 @@ def route(
     detours
         Whether it may pass other regions.
     """
-    left = np.where(within, roads.left, 0)
-    held = np.isfinite(entry)
-    if left[:, target].sum() < gib or left[held].sum() < gib:
+    residual = np.where(allowed_links, network.residual, 0)
+    has_replica = np.isfinite(source_cost)
+    if residual[:, target].sum() < gib or residual[has_replica].sum() < gib:
         return None
-    direct = np.flatnonzero(held & (left[:, target] > 0))
-    enough = left[direct, target].sum() >= gib
-    if enough and (not detours or _are_best(left, roads.cost, held, target, direct)):
-        return _share(roads, gib, entry, target, direct)
-    return _flow(left, roads.cost, gib, entry, target) if detours else None
+    direct = np.flatnonzero(has_replica & (residual[:, target] > 0))
+    sufficient = residual[direct, target].sum() >= gib
+    if sufficient and (
+        not allow_relays or _direct_is_cheapest(residual, network.cost, has_replica, target, direct)
+    ):
+        return _split_over_sources(network, gib, source_cost, target, direct)
+    return (
+        _min_cost_flow(residual, network.cost, gib, source_cost, target) if allow_relays else None
+    )
 
 
-def _are_best(left: Ints, cost: Floats, held: Bools, target: int, sources: Ints) -> bool:
+def _direct_is_cheapest(
+    residual: Ints, cost: Floats, has_replica: Bools, target: int, sources: Ints
+) -> bool:
     """Whether direct links cost about the same, and no way by one other region costs less."""
     most, least = float(cost[sources, target].max()), float(cost[sources, target].min())
     if most <= 2:
         return True
-    first = np.where(left[held] > 0, cost[held], np.inf).min(axis=0, initial=np.inf)
-    first[held] = np.inf  # what is there comes from there
-    detour = float((first + np.where(left[:, target] > 0, cost[:, target], np.inf)).min())
-    return most <= detour and most - least < _ALIKE
+    first_leg = np.where(residual[has_replica] > 0, cost[has_replica], np.inf).min(
+        axis=0, initial=np.inf
+    )
+    first_leg[has_replica] = np.inf  # what is there comes from there
+    relay_cost = float(
+        (first_leg + np.where(residual[:, target] > 0, cost[:, target], np.inf)).min()
+    )
+    return most <= relay_cost and most - least < _EGRESS_COST_RANGE
 
 
-def _share(roads: Roads, gib: int, entry: Floats, target: int, sources: Ints) -> tuple[Part, ...]:
+def _split_over_sources(
+    network: ResidualNetwork, gib: int, source_cost: Floats, target: int, sources: Ints
+) -> tuple[PathFlow, ...]:
     """Return the parts over direct links that are through at the same time, cheapest first.
 
     Sources that cost more are used when the cheaper ones do not have the budget.
     """
-    parts: list[Part] = []
-    for cost in np.unique(entry[sources]):
-        alike = sources[entry[sources] == cost]
-        room = roads.left[alike, target]
-        for source, part in zip(
-            alike, _even(roads, min(gib, int(room.sum())), alike, target), strict=True
+    flows: list[PathFlow] = []
+    for cost in np.unique(source_cost[sources]):
+        equal_sources = sources[source_cost[sources] == cost]
+        capacity = network.residual[equal_sources, target]
+        for source, amount in zip(
+            equal_sources,
+            _balanced_split(network, min(gib, int(capacity.sum())), equal_sources, target),
+            strict=True,
         ):
-            if part:
-                parts.append(Part((int(source), target), int(part)))
-        gib -= min(gib, int(room.sum()))
+            if amount:
+                flows.append(PathFlow((int(source), target), int(amount)))
+        gib -= min(gib, int(capacity.sum()))
         if not gib:
             break
-    return tuple(parts)
+    return tuple(flows)
 
 
-def _even(roads: Roads, gib: int, sources: Ints, target: int) -> Ints:
+def _balanced_split(network: ResidualNetwork, gib: int, sources: Ints, target: int) -> Ints:
     """Return how many GiB come from each source so that all are through at about one time."""
-    room = roads.left[sources, target]
+    capacity = network.residual[sources, target]
     if len(sources) == 1:
         return np.array([gib], dtype=np.int64)
-    pace = roads.bandwidth[sources, target] / MEGABITS
-    queued = roads.queued[sources, target]
-    low, high = float(queued.min()), float(queued.max() + gib / pace.min())
+    rate = network.bandwidth[sources, target] / MEGABITS
+    backlog_s = network.backlog_s[sources, target]
+    low, high = float(backlog_s.min()), float(backlog_s.max() + gib / rate.min())
     for _ in range(60):
         middle = (low + high) / 2
-        enough = np.minimum(np.maximum(middle - queued, 0) * pace, room).sum() >= gib
-        low, high = (low, middle) if enough else (middle, high)
-    shares: Ints = np.minimum(np.floor(np.maximum(high - queued, 0) * pace).astype(np.int64), room)
-    for i in np.argsort(-pace, kind="stable"):
+        sufficient = np.minimum(np.maximum(middle - backlog_s, 0) * rate, capacity).sum() >= gib
+        low, high = (low, middle) if sufficient else (middle, high)
+    shares: Ints = np.minimum(
+        np.floor(np.maximum(high - backlog_s, 0) * rate).astype(np.int64), capacity
+    )
+    for i in np.argsort(-rate, kind="stable"):
         rest = gib - int(shares.sum())
-        shares[i] += min(max(rest, -int(shares[i])), int(room[i] - shares[i]))
+        shares[i] += min(max(rest, -int(shares[i])), int(capacity[i] - shares[i]))
     return shares
 
 
-def _flow(
-    capacity: Ints, cost: Floats, gib: int, entry: Floats, target: int
-) -> tuple[Part, ...] | None:
+def _min_cost_flow(
+    residual: Ints, cost: Floats, gib: int, source_cost: Floats, target: int
+) -> tuple[PathFlow, ...] | None:
     """Return the cheapest flow of so many GiB as paths, or None if there is none."""
-    count = len(entry)
-    room = np.zeros((count + 1, count + 1), dtype=np.int64)
-    price = np.zeros((count + 1, count + 1))
-    room[:count, :count], price[:count, :count] = capacity, cost
-    held = np.flatnonzero(np.isfinite(entry))
-    room[count, held], price[count, held] = gib, entry[held]
-    room[:, held] *= np.arange(count + 1)[:, None] == count  # what is there comes from there
-    room[target] = 0
-    flow = np.zeros_like(room)
+    count = len(source_cost)
+    capacity = np.zeros((count + 1, count + 1), dtype=np.int64)
+    arc_cost = np.zeros((count + 1, count + 1))
+    capacity[:count, :count], arc_cost[:count, :count] = residual, cost
+    has_replica = np.flatnonzero(np.isfinite(source_cost))
+    capacity[count, has_replica], arc_cost[count, has_replica] = gib, source_cost[has_replica]
+    # A region that holds a replica receives none of it from other regions.
+    capacity[:count, has_replica] = 0
+    capacity[target] = 0
+    flow = np.zeros_like(capacity)
     while gib:
-        before = _shortest(room - flow, flow, price, count)
+        before = _shortest(capacity - flow, flow, arc_cost, count)
         if before[target] < 0:
             return None
         path = _trace(before, target)
         links = list(pairwise(path))
-        most = min(gib, *(int(flow[b, a] or room[a, b] - flow[a, b]) for a, b in links))
+        most = min(gib, *(int(flow[b, a] or capacity[a, b] - flow[a, b]) for a, b in links))
         for a, b in links:
             if flow[b, a]:
                 flow[b, a] -= most
@@ -180,17 +203,17 @@ def _flow(
     return _paths(flow, target)
 
 
-def _shortest(room: Ints, flow: Ints, price: Floats, root: int) -> Ints:
+def _shortest(capacity: Ints, flow: Ints, arc_cost: Floats, root: int) -> Ints:
     """Return the region before each one on a cheapest path that has room, -1 without (Bellman)."""
-    step = np.where(room > 0, price, np.inf)
-    np.minimum(step, np.where(flow.T > 0, -price.T, np.inf), out=step)
-    distance = np.full(len(room), np.inf)
+    step = np.where(capacity > 0, arc_cost, np.inf)
+    np.minimum(step, np.where(flow.T > 0, -arc_cost.T, np.inf), out=step)
+    distance = np.full(len(capacity), np.inf)
     distance[root] = 0.0
-    before = np.full(len(room), -1, dtype=np.int64)
-    for _ in range(len(room)):
+    before = np.full(len(capacity), -1, dtype=np.int64)
+    for _ in range(len(capacity)):
         by = distance[:, None] + step
         source = by.argmin(axis=0)
-        found = by[source, np.arange(len(room))]
+        found = by[source, np.arange(len(capacity))]
         better = found < distance - 1e-9
         if not better.any():
             break
@@ -206,9 +229,9 @@ def _trace(before: Ints, target: int) -> tuple[int, ...]:
     return tuple(reversed(path))
 
 
-def _paths(flow: Ints, target: int) -> tuple[Part, ...]:
+def _paths(flow: Ints, target: int) -> tuple[PathFlow, ...]:
     """Return a flow as paths to its target, in the order of their sources."""
-    root, parts = len(flow) - 1, []
+    root, flows = len(flow) - 1, []
     while flow[root].any():
         path = [root]
         while path[-1] != target:
@@ -217,5 +240,5 @@ def _paths(flow: Ints, target: int) -> tuple[Part, ...]:
         gib = min(int(flow[link]) for link in links)
         for link in links:
             flow[link] -= gib
-        parts.append(Part(tuple(path[1:]), gib))
-    return tuple(parts)
+        flows.append(PathFlow(tuple(path[1:]), gib))
+    return tuple(flows)

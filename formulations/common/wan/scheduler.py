@@ -15,32 +15,37 @@ from typing import TypeAlias
 import numpy as np
 
 from placewright.formulations.common.wan.arrays import UNLIMITED, Bools, Wan
-from placewright.formulations.common.wan.min_cost_flow import Floats, Part, Roads, route
+from placewright.formulations.common.wan.min_cost_flow import (
+    Floats,
+    PathFlow,
+    ResidualNetwork,
+    route_copy,
+)
 from placewright.formulations.common.wan.timetable import (
     Replica,
     Timetable,
-    crowded_links,
-    fill,
+    free_storage,
     open_timetable,
-    room_left,
-    spare_room,
+    saturated_links,
+    schedule_all,
+    storage_margin,
 )
 from placewright.formulations.session import Flow
 
 _ATTEMPTS = 6
-_COMPETED = 0.75
+_CONGESTION_COST = 0.75
 """By how much a link without budget left becomes dearer: two attempts pay for one more link."""
 
-_SLOWEST = 4.0
+_MAX_SLOWNESS = 4.0
 """What a very slow link costs, in usual ones."""
 
-_KEEPING, _DIRECT, _DETOURS = range(3)
+_KEEP, _DIRECT, _RELAYED = range(3)
 """How copies are routed: as before, from where the data is, or over other regions too."""
 
-_UNWANTED, _PLANNED = 0.2, 0.4
+_SOURCE_COST_DROPPED, _SOURCE_COST_PLANNED = 0.2, 0.4
 """Replicas that are to be dropped, or that only come, are read from when others do not do."""
 
-Ways: TypeAlias = dict[Replica, tuple[Part, ...]]
+Routes: TypeAlias = dict[Replica, tuple[PathFlow, ...]]
 """The parts of each copy."""
 
 
@@ -58,7 +63,7 @@ class Transfers:
     refused: tuple[Replica, ...] = ()
 
 
-def never() -> bool:
+def never_out_of_time() -> bool:
     """Say that it is not late."""
     return False
 
@@ -68,7 +73,7 @@ def schedule(
     creates: Sequence[Replica],
     drops: Sequence[Replica],
     known: Sequence[Flow] = (),
-    late: Callable[[], bool] = never,
+    out_of_time: Callable[[], bool] = never_out_of_time,
 ) -> Transfers:
     """Return when and how copies are made and replicas dropped, as far as everything allows.
 
@@ -92,34 +97,34 @@ def schedule(
         When a replica is to come where one is or may not be, or to go where none is complete, or
         is named twice.
     """
-    _check(wan, creates, drops)
-    best, lost = Transfers(), UNLIMITED
-    for routed in _routings(wan, creates, drops, _ways(known), late):
-        if _gib(wan, (copy for copy in creates if copy not in routed)) >= lost:
+    _validate(wan, creates, drops)
+    best, refused_gib = Transfers(), UNLIMITED
+    for routed in _routings(wan, creates, drops, _routes_of(known), out_of_time):
+        if _gib(wan, (copy for copy in creates if copy not in routed)) >= refused_gib:
             continue
-        crowded = crowded_links(wan, routed)
-        for evenly in (frozenset[Replica](), crowded) if crowded else (crowded,):
-            table = open_timetable(wan, routed, drops, evenly)
-            fill(table)
+        saturated = saturated_links(wan, routed)
+        for constant_rate_links in (frozenset[Replica](), saturated) if saturated else (saturated,):
+            table = open_timetable(wan, routed, drops, constant_rate_links)
+            schedule_all(table)
             refused = _gib(wan, (copy for copy in creates if copy not in table.ready))
-            if refused < lost:
-                best, lost = _transfers(table, creates), refused
+            if refused < refused_gib:
+                best, refused_gib = _transfers(table, creates), refused
             if len(table.ready) == len(routed):
                 break
-        if not lost:
+        if not refused_gib:
             break
     return best
 
 
-def _ways(known: Sequence[Flow]) -> Ways:
+def _routes_of(known: Sequence[Flow]) -> Routes:
     """Return the parts of copies that flows carry; who reads a copy comes after it, as flows do."""
     gib: Counter[tuple[int, tuple[int, ...]]] = Counter()
     for flow in known:
         gib[flow.dataset, flow.path] += flow.gib
-    found: Ways = {}
+    found: Routes = {}
     for (dataset, path), amount in gib.items():
         copy = dataset, path[-1]
-        found[copy] = (*found.get(copy, ()), Part(path, amount))
+        found[copy] = (*found.get(copy, ()), PathFlow(path, amount))
     return found
 
 
@@ -127,9 +132,9 @@ def _routings(
     wan: Wan,
     creates: Sequence[Replica],
     drops: Sequence[Replica],
-    known: Ways,
-    late: Callable[[], bool],
-) -> Iterator[Ways]:
+    known: Routes,
+    out_of_time: Callable[[], bool],
+) -> Iterator[Routes]:
     """Yield ways for as many copies as budgets and storage carry, until all have one.
 
     Where some are known there is one attempt, beside these. Else the first one is for speed: slow
@@ -141,30 +146,32 @@ def _routings(
     wanted = set(creates)
     kept = {copy: parts for copy, parts in known.items() if copy in wanted}
     order = [*kept, *(copy for copy in creates if copy not in kept)]
-    routed, _ = _route(wan, order, drops, _slowness(wan), kept, late, relays_late=False)
+    routed, _ = _route(wan, order, drops, _slowness_cost(wan), kept, out_of_time, relays_last=False)
     yield routed
-    if kept or len(routed) == len(creates) or late():
+    if kept or len(routed) == len(creates) or out_of_time():
         return
-    dear = np.zeros(wan.budget.shape)
+    congestion_cost = np.zeros(wan.budget.shape)
     large = sorted(creates, key=lambda copy: -int(wan.size[copy[0]]))
     least, order = UNLIMITED, list(creates)
     for attempt in range(_ATTEMPTS):
         tried = (list(creates), large, order)[min(attempt // 2, 2)]
-        routed, left = _route(wan, tried, drops, dear, {}, late, relays_late=attempt % 2 == 1)
+        routed, residual = _route(
+            wan, tried, drops, congestion_cost, {}, out_of_time, relays_last=attempt % 2 == 1
+        )
         yield routed
         blocked = [copy for copy in tried if copy not in routed]
-        if not blocked or late():
+        if not blocked or out_of_time():
             return
-        dear += _COMPETED * ((left == 0) & (wan.budget > 0))
+        congestion_cost += _CONGESTION_COST * ((residual == 0) & (wan.budget > 0))
         if _gib(wan, blocked) < least:
             least = _gib(wan, blocked)
             order = blocked + [copy for copy in tried if copy in routed]
 
 
-def _slowness(wan: Wan) -> Floats:
+def _slowness_cost(wan: Wan) -> Floats:
     """Return by how much links are dearer because they are slow: a detour may be sooner."""
     usual = float(np.median(wan.bandwidth[wan.bandwidth > 0])) if wan.bandwidth.any() else 1.0
-    slowness: Floats = np.clip(usual / np.maximum(wan.bandwidth, 1), 1.0, _SLOWEST) - 1.0
+    slowness: Floats = np.clip(usual / np.maximum(wan.bandwidth, 1), 1.0, _MAX_SLOWNESS) - 1.0
     return slowness
 
 
@@ -173,7 +180,7 @@ def _gib(wan: Wan, copies: Iterable[Replica]) -> int:
     return sum(int(wan.size[dataset]) for dataset, _ in copies)
 
 
-def _check(wan: Wan, creates: Sequence[Replica], drops: Sequence[Replica]) -> None:
+def _validate(wan: Wan, creates: Sequence[Replica], drops: Sequence[Replica]) -> None:
     """Refuse copies and drops that contradict what is."""
     if len(set(creates)) < len(creates) or len(set(drops)) < len(drops):
         raise ValueError("a replica is named twice")
@@ -196,27 +203,27 @@ def _route(
     wan: Wan,
     order: Sequence[Replica],
     drops: Sequence[Replica],
-    dear: Floats,
-    known: Ways,
-    late: Callable[[], bool],
+    congestion_cost: Floats,
+    known: Routes,
+    out_of_time: Callable[[], bool],
     *,
-    relays_late: bool,
-) -> tuple[Ways, np.ndarray]:
+    relays_last: bool,
+) -> tuple[Routes, np.ndarray]:
     """Return the parts of all copies that budgets and storage carry, and what budgets leave.
 
     What is known comes first, its ways as they are.
     """
     scale = 1.0 + float(wan.egress.max(initial=0))
-    roads = Roads(
-        left=wan.budget.copy(),
+    network = ResidualNetwork(
+        residual=wan.budget.copy(),
         bandwidth=wan.bandwidth,
-        cost=1.0 + wan.egress / scale / 2 + dear,
-        queued=np.zeros(wan.budget.shape),
+        cost=1.0 + wan.egress / scale / 2 + congestion_cost,
+        backlog_s=np.zeros(wan.budget.shape),
     )
-    room = _Room(wan, order, drops)
-    routed: Ways = {}
-    entries: dict[int, Floats] = {}
-    stages = (_KEEPING,) * bool(known) + ((_DIRECT, _DETOURS) if relays_late else (_DETOURS,))
+    storage = _FreeStorage(wan, order, drops)
+    routed: Routes = {}
+    source_costs: dict[int, Floats] = {}
+    stages = (_KEEP,) * bool(known) + ((_DIRECT, _RELAYED) if relays_last else (_RELAYED,))
     for stage in stages:
         blocked: dict[Replica, int] = {}  # with so many regions to read from
         progress = True
@@ -225,65 +232,74 @@ def _route(
             for copy in order:
                 dataset, region = copy
                 size = int(wan.size[dataset])
-                if copy in routed or size > room.left[region]:
+                if copy in routed or size > storage.residual[region]:
                     continue
-                if dataset not in entries:
-                    entries[dataset] = _entry(wan, dataset, drops)
-                sources = int(np.isfinite(entries[dataset]).sum())
+                if dataset not in source_costs:
+                    source_costs[dataset] = _source_cost(wan, dataset, drops)
+                sources = int(np.isfinite(source_costs[dataset]).sum())
                 if blocked.get(copy) == sources:
                     continue
-                if stage == _KEEPING:
+                if stage == _KEEP:
                     parts = known.get(copy)
-                    parts = parts if parts and roads.carries(parts, entries[dataset]) else None
-                elif late():
+                    parts = (
+                        parts if parts and network.can_carry(parts, source_costs[dataset]) else None
+                    )
+                elif out_of_time():
                     break
                 else:
-                    within, detours = wan.within(dataset), stage == _DETOURS
-                    parts = route(roads, size, entries[dataset], region, within, detours=detours)
+                    allowed_links, allow_relays = wan.links_of(dataset), stage == _RELAYED
+                    parts = route_copy(
+                        network,
+                        size,
+                        source_costs[dataset],
+                        region,
+                        allowed_links,
+                        allow_relays=allow_relays,
+                    )
                 if parts is None:
                     blocked[copy] = sources
                     continue
                 routed[copy], progress = parts, True
-                roads.take(parts)
-                room.take(copy)
-                entries[dataset][region] = _PLANNED
-    return {copy: routed[copy] for copy in order if copy in routed}, roads.left
+                network.reserve(parts)
+                storage.reserve(copy)
+                source_costs[dataset][region] = _SOURCE_COST_PLANNED
+    return {copy: routed[copy] for copy in order if copy in routed}, network.residual
 
 
-class _Room:
+class _FreeStorage:
     """The room of each region once all that can be dropped has been."""
 
     def __init__(self, wan: Wan, copies: Sequence[Replica], drops: Sequence[Replica]) -> None:
         self.wan = wan
-        self._spare = spare_room(wan, copies)
-        self.left = room_left(wan)
-        self.unwanted: dict[int, list[int]] = {}
+        self._margin = storage_margin(wan, copies)
+        self.residual = free_storage(wan)
+        self.to_drop: dict[int, list[int]] = {}
         for dataset, region in drops:
-            self.unwanted.setdefault(dataset, []).append(region)
-        for dataset in self.unwanted:
-            self._drop(dataset, int(_sources(wan, dataset).sum()) - 1)
+            self.to_drop.setdefault(dataset, []).append(region)
+        for dataset in self.to_drop:
+            self._release(dataset, int(_sources(wan, dataset).sum()) - 1)
 
-    def take(self, copy: Replica) -> None:
+    def reserve(self, copy: Replica) -> None:
         """Let a copy come; one that it replaces can go."""
         dataset, region = copy
-        self.left[region] -= self.wan.size[dataset]
-        self._drop(dataset, 1)
+        self.residual[region] -= self.wan.size[dataset]
+        self._release(dataset, 1)
 
-    def _drop(self, dataset: int, most: int) -> None:
+    def _release(self, dataset: int, most: int) -> None:
         """Drop so many of a dataset's unwanted replicas, first where room is short."""
-        unwanted = self.unwanted.get(dataset, [])
-        unwanted.sort(key=lambda r: -int(self._spare[r]))
-        for _ in range(min(most, len(unwanted))):
-            self.left[unwanted.pop()] += self.wan.size[dataset]
+        to_drop = self.to_drop.get(dataset, [])
+        to_drop.sort(key=lambda r: -int(self._margin[r]))
+        for _ in range(min(most, len(to_drop))):
+            self.residual[to_drop.pop()] += self.wan.size[dataset]
 
 
-def _entry(wan: Wan, dataset: int, drops: Sequence[Replica]) -> Floats:
+def _source_cost(wan: Wan, dataset: int, drops: Sequence[Replica]) -> Floats:
     """Return what it costs to read a dataset in each region, infinite where it is not."""
     entry = np.where(_sources(wan, dataset), 0.0, np.inf)
-    entry[~wan.holds[dataset] & (wan.ready[dataset] > wan.round.now)] += _PLANNED
+    entry[~wan.holds[dataset] & (wan.ready[dataset] > wan.round.now)] += _SOURCE_COST_PLANNED
     for other, region in drops:
         if other == dataset:
-            entry[region] += _UNWANTED
+            entry[region] += _SOURCE_COST_DROPPED
     return entry
 
 

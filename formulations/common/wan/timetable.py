@@ -16,21 +16,21 @@ from itertools import pairwise
 import numpy as np
 
 from placewright.formulations.common.wan.arrays import Ints, Wan
-from placewright.formulations.common.wan.min_cost_flow import Part
+from placewright.formulations.common.wan.min_cost_flow import PathFlow
 from placewright.formulations.common.wan.step_function import (
     MEGABITS,
-    Steps,
-    earliest,
-    evenly,
-    pass_through,
-    pieces,
+    StepFunction,
+    constant_rate,
+    earliest_finish,
+    reserve_rate,
+    split_into_flows,
 )
 from placewright.formulations.session import Flow
 
 Replica = tuple[int, int]
 """Dataset and region."""
 
-_CROWDED = 0.8
+_SATURATION = 0.8
 """Of the window."""
 
 
@@ -63,14 +63,14 @@ class Timetable:
 
     wan: Wan
     end: int
-    crowded: frozenset[Replica]
-    routed: dict[Replica, tuple[Part, ...]]
-    unwanted: dict[int, list[int]]
+    saturated: frozenset[Replica]
+    routed: dict[Replica, tuple[PathFlow, ...]]
+    to_drop: dict[int, list[int]]
     complete: dict[int, dict[int, int]]
-    links: dict[Replica, Steps]
-    room: list[Steps]
-    spare: Ints
-    readers: Counter[Replica]
+    links: dict[Replica, StepFunction]
+    storage: list[StepFunction]
+    margin: Ints
+    num_readers: Counter[Replica]
     read_until: dict[Replica, int] = field(default_factory=dict)
     ready: dict[Replica, int] = field(default_factory=dict)
     flows: list[Flow] = field(default_factory=list)
@@ -85,91 +85,95 @@ class Timetable:
 
 def open_timetable(
     wan: Wan,
-    routed: Mapping[Replica, tuple[Part, ...]],
+    routed: Mapping[Replica, tuple[PathFlow, ...]],
     drops: Iterable[Replica],
-    crowded: frozenset[Replica] = frozenset(),
+    saturated: frozenset[Replica] = frozenset(),
 ) -> Timetable:
     """Return a timetable in which no copy has times yet."""
     now = wan.round.now
-    unwanted: dict[int, list[int]] = defaultdict(list)
+    to_drop: dict[int, list[int]] = defaultdict(list)
     for d, r in drops:
-        unwanted[d].append(r)
+        to_drop[d].append(r)
     complete: dict[int, dict[int, int]] = defaultdict(dict)
     for d, r in zip(*(wan.holds | wan.arriving).nonzero(), strict=True):
         complete[int(d)][int(r)] = now if wan.holds[d, r] else max(now, int(wan.ready[d, r]))
     return Timetable(
         wan=wan,
         end=now + wan.round.geo.window_s,
-        crowded=crowded,
+        saturated=saturated,
         routed=dict(routed),
-        unwanted=unwanted,
+        to_drop=to_drop,
         complete=complete,
         links={},
-        room=[Steps([now], [float(free)]) for free in room_left(wan)],
-        spare=spare_room(wan, routed),
-        readers=Counter((d, part.path[0]) for (d, _), parts in routed.items() for part in parts),
+        storage=[StepFunction([now], [float(free)]) for free in free_storage(wan)],
+        margin=storage_margin(wan, routed),
+        num_readers=Counter(
+            (d, part.path[0]) for (d, _), parts in routed.items() for part in parts
+        ),
     )
 
 
-def room_left(wan: Wan) -> Ints:
+def free_storage(wan: Wan) -> Ints:
     """Return the GiB that each region has room for; one that exceeds its storage has none."""
     left: Ints = np.maximum(wan.storage - wan.size @ (wan.holds | wan.arriving), 0)
     return left
 
 
-def spare_room(wan: Wan, copies: Iterable[Replica]) -> Ints:
+def storage_margin(wan: Wan, copies: Iterable[Replica]) -> Ints:
     """Return what regions would have left with these copies and no drops (regions,), or lack."""
-    spare = room_left(wan)
+    margin = free_storage(wan)
     for dataset, region in copies:
-        spare[region] -= wan.size[dataset]
-    return spare
+        margin[region] -= wan.size[dataset]
+    return margin
 
 
-def crowded_links(wan: Wan, routed: Mapping[Replica, tuple[Part, ...]]) -> frozenset[Replica]:
+def saturated_links(wan: Wan, routed: Mapping[Replica, tuple[PathFlow, ...]]) -> frozenset[Replica]:
     """Return the links that routed copies keep busy nearly all the time."""
     busy: dict[Replica, float] = defaultdict(float)
     for parts in routed.values():
         for part in parts:
             for link in pairwise(part.path):
                 busy[link] += part.gib * MEGABITS / float(wan.bandwidth[link])
-    most = _CROWDED * wan.round.geo.window_s
+    most = _SATURATION * wan.round.geo.window_s
     return frozenset(link for link, seconds in busy.items() if seconds > most)
 
 
-def fill(table: Timetable) -> None:
+def schedule_all(table: Timetable) -> None:
     """Give times to all copies and drops that can have them; the others are refused."""
-    for dataset in list(table.unwanted):
+    for dataset in list(table.to_drop):
         _drop(table, dataset)
-    for copy in [copy for copy, parts in table.routed.items() if _crowded(table, parts)]:
-        if copy in table.routed and _starts(table, copy):
+    for copy in [
+        copy for copy, parts in table.routed.items() if _uses_saturated_link(table, parts)
+    ]:
+        if copy in table.routed and _try_schedule(table, copy):
             _drop(table, copy[0])
     while table.routed:
         before = len(table.routed), len(table.dropped)
         for copy in list(table.routed):
-            if copy in table.routed and _starts(table, copy):
+            if copy in table.routed and _try_schedule(table, copy):
                 _drop(table, copy[0])
         if (len(table.routed), len(table.dropped)) == before:
-            _refuse(table, _given_up(table))
+            _refuse(table, _copy_to_refuse(table))
 
 
-def _starts(table: Timetable, copy: Replica) -> bool:
+def _try_schedule(table: Timetable, copy: Replica) -> bool:
     """Give times to a copy if its sources and its region allow it; whether it is settled now."""
     dataset, region = copy
     complete, parts = table.complete[dataset], table.routed[copy]
     if any(part.path[0] not in complete for part in parts):
         return False
-    begin = table.room[region].since(float(table.wan.size[dataset]))
+    begin = table.storage[region].available_from(float(table.wan.size[dataset]))
     if begin is None:
         return False
-    flows = list(_pass(table, dataset, parts, begin))
+    flows = list(_schedule_flows(table, dataset, parts, begin))
     if sum(flow.gib for flow in flows) < table.wan.size[dataset]:
         for flow in flows:
-            pass_through(_steps(table, flow.path), -flow.gib, flow.start, flow.end)
+            reserve_rate(_link_rates(table, flow.path), -flow.gib, flow.start, flow.end)
         _refuse(table, copy)
         return True
-    _settle(table, copy)
+    _dequeue(table, copy)
     table.flows.extend(flows)
-    table.room[region].add(-float(table.wan.size[dataset]), min(flow.start for flow in flows))
+    table.storage[region].add(-float(table.wan.size[dataset]), min(flow.start for flow in flows))
     complete[region] = table.ready[copy] = max(flow.end for flow in flows)
     for flow in flows:
         source = dataset, flow.path[0]
@@ -177,34 +181,40 @@ def _starts(table: Timetable, copy: Replica) -> bool:
     return True
 
 
-def _pass(table: Timetable, dataset: int, parts: Sequence[Part], begin: int) -> Iterator[Flow]:
+def _schedule_flows(
+    table: Timetable, dataset: int, parts: Sequence[PathFlow], begin: int
+) -> Iterator[Flow]:
     """Put the parts of a copy on their links, the largest first, until one does not fit."""
     for part in sorted(parts, key=lambda part: -part.gib):
-        links = _steps(table, part.path)
+        links = _link_rates(table, part.path)
         start = max(begin, table.complete[dataset][part.path[0]])
         whole = None
-        if _crowded(table, parts):
-            whole = evenly(links, part.gib, start, table.end)
+        if _uses_saturated_link(table, parts):
+            whole = constant_rate(links, part.gib, start, table.end)
         if whole is None:
-            whole = earliest(links, part.gib, start, table.end)
-        found = pieces(links, part.gib, start, table.end) if whole is None else [(part.gib, *whole)]
+            whole = earliest_finish(links, part.gib, start, table.end)
+        found = (
+            split_into_flows(links, part.gib, start, table.end)
+            if whole is None
+            else [(part.gib, *whole)]
+        )
         if not found:
             return
         for gib, first, last in found:
-            pass_through(links, gib, first, last)
+            reserve_rate(links, gib, first, last)
             yield Flow(dataset, part.path, gib, first, last)
 
 
-def _crowded(table: Timetable, parts: Sequence[Part]) -> bool:
+def _uses_saturated_link(table: Timetable, parts: Sequence[PathFlow]) -> bool:
     """Whether some part of a copy takes a crowded link."""
-    return any(link in table.crowded for part in parts for link in pairwise(part.path))
+    return any(link in table.saturated for part in parts for link in pairwise(part.path))
 
 
-def _steps(table: Timetable, path: Sequence[int]) -> list[Steps]:
+def _link_rates(table: Timetable, path: Sequence[int]) -> list[StepFunction]:
     """Return what the links of a path leave."""
     for link in pairwise(path):
         if link not in table.links:
-            table.links[link] = Steps([table.now], [float(table.wan.bandwidth[link])])
+            table.links[link] = StepFunction([table.now], [float(table.wan.bandwidth[link])])
     return [table.links[link] for link in pairwise(path)]
 
 
@@ -214,73 +224,73 @@ def _drop(table: Timetable, dataset: int) -> None:
     One that is complete must be left at any time; where room is short, replicas go first.
     """
     complete = table.complete[dataset]
-    for region in sorted(table.unwanted[dataset], key=lambda r: int(table.spare[r])):
+    for region in sorted(table.to_drop[dataset], key=lambda r: int(table.margin[r])):
         replica = dataset, region
         others = [
             since
             for other, since in complete.items()
             if other != region and (dataset, other) not in table.dropped
         ]
-        if replica in table.dropped or table.readers[replica] or not others:
+        if replica in table.dropped or table.num_readers[replica] or not others:
             continue
         at = max(min(others), table.read_until.get(replica, table.now))
         if at <= table.end:
             table.dropped[replica] = at
-            table.room[region].add(float(table.wan.size[dataset]), at)
+            table.storage[region].add(float(table.wan.size[dataset]), at)
 
 
 def _refuse(table: Timetable, copy: Replica) -> None:
     """Give up a copy, and those that were to be made from it."""
     dataset, region = copy
     table.refused.append(copy)
-    _settle(table, copy)
-    made_from_it = [
+    _dequeue(table, copy)
+    dependent_copies = [
         other
         for other, parts in table.routed.items()
         if other[0] == dataset and any(part.path[0] == region for part in parts)
     ]
-    for other in made_from_it:
+    for other in dependent_copies:
         if other in table.routed:
             _refuse(table, other)
     _drop(table, dataset)
 
 
-def _settle(table: Timetable, copy: Replica) -> None:
+def _dequeue(table: Timetable, copy: Replica) -> None:
     """Take a copy from those that wait; it reads from its sources no more."""
     for part in table.routed.pop(copy):
-        table.readers[copy[0], part.path[0]] -= 1
+        table.num_readers[copy[0], part.path[0]] -= 1
 
 
-def _given_up(table: Timetable) -> Replica:
+def _copy_to_refuse(table: Timetable) -> Replica:
     """Return the copy to give up so that others may go on.
 
     It is the smallest that no room can ever come to, else the smallest after which some replica can
     be dropped, else the last.
     """
     size = table.wan.size
-    hopeless = [copy for copy in table.routed if size[copy[0]] > _room_at_last(table, copy[1])]
-    if hopeless:
-        return min(hopeless, key=lambda copy: int(size[copy[0]]))
+    never_fit = [copy for copy in table.routed if size[copy[0]] > _final_storage(table, copy[1])]
+    if never_fit:
+        return min(never_fit, key=lambda copy: int(size[copy[0]]))
     readers: dict[Replica, set[Replica]] = defaultdict(set)
     for copy, parts in table.routed.items():
         for part in parts:
             readers[copy[0], part.path[0]].add(copy)
-    freeing = [
+    unblocking = [
         next(iter(readers[dataset, region]))
-        for dataset, regions in table.unwanted.items()
+        for dataset, regions in table.to_drop.items()
         for region in regions
         if len(readers[dataset, region]) == 1 and set(table.complete[dataset]) - set(regions)
     ]
-    if freeing:
-        return min(freeing, key=lambda copy: int(size[copy[0]]))
+    if unblocking:
+        return min(unblocking, key=lambda copy: int(size[copy[0]]))
     return list(table.routed)[-1]
 
 
-def _room_at_last(table: Timetable, region: int) -> float:
+def _final_storage(table: Timetable, region: int) -> float:
     """Return the room of a region once all that may be dropped there has been."""
     waits = (
         int(table.wan.size[dataset])
-        for dataset, regions in table.unwanted.items()
+        for dataset, regions in table.to_drop.items()
         if region in regions and (dataset, region) not in table.dropped
     )
-    return table.room[region].amounts[-1] + sum(waits)
+    return table.storage[region].amounts[-1] + sum(waits)

@@ -18,35 +18,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.common.wan.arrays import NONE, Ints
-from placewright.formulations.geo.problem.class_arrays import Kinds
+from placewright.formulations.geo.problem.class_arrays import JobClasses
 from placewright.formulations.session import outward
 
 Floats = NDArray[np.float64]
 
-PRICE_DIGITS, SUM_DIGITS = 40, 61
+PRICE_BITS, SUM_BITS = 40, 61
 """Binary digits behind the point of a price, and of the largest number in 64 bits."""
 
-FAR = 2**62
+UNREACHABLE = 2**62
 """What a way costs that is not there. What costs more counts as this: a lower bound, too."""
 
-MOST_PRICE = 2.0**62
+MAX_PRICE = 2.0**62
 """Of a row: with larger ones a bound is no better, and floats may be infinite."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Priced:
+class PricedClasses:
     """Rows at prices: what each kind's best way in a region costs (kinds, regions), scaled.
 
     Arrays are of 64 bits where no sum can be larger, else of Python's integers.
     """
 
-    kinds: Kinds
+    classes: JobClasses
     scale: int
-    base: Ints
-    held: int
-    worth: int
+    reduced_cost: Ints
+    capacity_cost: int
+    value_price: int
 
-    def least(self, costs: Ints, value: int) -> float:
+    def cost_bound(self, costs: Ints, value: int) -> float:
         """Return the least cost of plans of at least this value, as a float that is no larger.
 
         Parameters
@@ -54,69 +54,95 @@ class Priced:
         costs
             (jobs, regions).
         """
-        kinds, problem = self.kinds, self.kinds.problem
-        jobs = np.flatnonzero(kinds.of_job != NONE)
-        kind = kinds.of_job[jobs]
-        may = problem.can[jobs]
+        classes, problem = self.classes, self.classes.problem
+        jobs = np.flatnonzero(classes.class_of_job != NONE)
+        job_class = classes.class_of_job[jobs]
+        may = problem.eligible[jobs]
         each = np.where(
-            may, costs[jobs].astype(self.base.dtype) * self.scale + self.base[kind], FAR
+            may,
+            costs[jobs].astype(self.reduced_cost.dtype) * self.scale + self.reduced_cost[job_class],
+            UNREACHABLE,
         )
-        each[self.base[kind] >= FAR] = FAR
-        best = each.min(axis=1, initial=FAR)
-        runs = kinds.at[kind] != NONE
-        lost = self._lost()[kind]
+        each[self.reduced_cost[job_class] >= UNREACHABLE] = UNREACHABLE
+        best = each.min(axis=1, initial=UNREACHABLE)
+        runs = classes.current_region[job_class] != NONE
+        stop_cost = self._stop_cost()[job_class]
         best[~runs] = np.minimum(best[~runs], 0)
         # Who runs stays, or stops and is worth nothing.
-        stops = runs & kinds.may_stop[kind]
-        best[stops] = np.minimum(best[stops], lost[stops])
-        pinned = np.flatnonzero((kinds.of_job == NONE) & (problem.at != NONE))
-        fixed = int(costs[pinned, problem.at[pinned]].sum())
-        total = int(best.sum()) - self.held + self.worth * value
+        stops = runs & classes.preemptible[job_class]
+        best[stops] = np.minimum(best[stops], stop_cost[stops])
+        pinned = np.flatnonzero((classes.class_of_job == NONE) & (problem.current_region != NONE))
+        fixed = int(costs[pinned, problem.current_region[pinned]].sum())
+        total = int(best.sum()) - self.capacity_cost + self.value_price * value
         return outward(-(-total // self.scale) + fixed, "min")
 
-    def _lost(self) -> Ints:
+    def _stop_cost(self) -> Ints:
         """Return what it costs that a job of a kind stops (kinds,)."""
-        kinds = self.kinds
-        lost = np.zeros(len(kinds.at), dtype=self.base.dtype)
-        runs = kinds.at[kinds.way_kind] != NONE
-        lost[kinds.way_kind[runs]] = self.worth * kinds.value[runs].astype(self.base.dtype)
-        return lost
+        classes = self.classes
+        stop_cost = np.zeros(len(classes.current_region), dtype=self.reduced_cost.dtype)
+        runs = classes.current_region[classes.assignment_class] != NONE
+        stop_cost[classes.assignment_class[runs]] = self.value_price * classes.value[runs].astype(
+            self.reduced_cost.dtype
+        )
+        return stop_cost
 
 
-def price(kinds: Kinds, prices: Floats, worth: float, largest: float) -> Priced:
+def price_classes(
+    classes: JobClasses, prices: Floats, value_price: float, total_cost: float
+) -> PricedClasses:
     """Return what prices of the rows (rows,) and of value say; `largest` are all costs together."""
-    prices = np.clip(np.nan_to_num(prices), 0.0, MOST_PRICE)
-    worth = min(float(np.nan_to_num(worth)), MOST_PRICE)
-    most = largest + _most(kinds, prices, worth)
-    scale = 1 << max(0, min(PRICE_DIGITS, SUM_DIGITS - 1 - int(np.ceil(np.log2(most)))))
-    prices, own = np.rint(prices * scale), round(worth * scale)
+    prices = np.clip(np.nan_to_num(prices), 0.0, MAX_PRICE)
+    value_price = min(float(np.nan_to_num(value_price)), MAX_PRICE)
+    magnitude = total_cost + _magnitude(classes, prices, value_price)
+    scale = 1 << max(0, min(PRICE_BITS, SUM_BITS - 1 - int(np.ceil(np.log2(magnitude)))))
+    prices, value_price_scaled = np.rint(prices * scale), round(value_price * scale)
     # Prices that were rounded up may be larger than those that the scale was chosen for.
-    fits = scale * largest + _most(kinds, prices, own) < 2.0**SUM_DIGITS
+    fits = scale * total_cost + _magnitude(classes, prices, value_price_scaled) < 2.0**SUM_BITS
     number = np.dtype(np.int64 if fits else object)
-    whole = np.array([int(p) for p in prices.tolist()], dtype=number)
-    asked = np.zeros(kinds.ways, dtype=number)
-    np.add.at(asked, kinds.entry_way, whole[kinds.entry_row] * kinds.asks.astype(number))
-    runs = kinds.at[kinds.way_kind] != NONE
-    asked[~runs] -= own * kinds.value[~runs].astype(number)
-    base = np.full((len(kinds.at), len(kinds.problem.wan.regions)), FAR, dtype=number)
-    np.minimum.at(base, (kinds.way_kind, kinds.way_region), asked)
-    return Priced(kinds, scale, base, int((whole * kinds.room.astype(number)).sum()), own)
+    scaled_prices = np.array([int(p) for p in prices.tolist()], dtype=number)
+    assignment_cost = np.zeros(classes.num_assignments, dtype=number)
+    np.add.at(
+        assignment_cost,
+        classes.entry_assignment,
+        scaled_prices[classes.entry_row] * classes.entry_usage.astype(number),
+    )
+    runs = classes.current_region[classes.assignment_class] != NONE
+    assignment_cost[~runs] -= value_price_scaled * classes.value[~runs].astype(number)
+    reduced_cost = np.full(
+        (len(classes.current_region), len(classes.problem.wan.regions)), UNREACHABLE, dtype=number
+    )
+    np.minimum.at(
+        reduced_cost, (classes.assignment_class, classes.assignment_region), assignment_cost
+    )
+    return PricedClasses(
+        classes,
+        scale,
+        reduced_cost,
+        int((scaled_prices * classes.capacity.astype(number)).sum()),
+        value_price_scaled,
+    )
 
 
-def _most(kinds: Kinds, prices: Floats, worth: float) -> float:
+def _magnitude(classes: JobClasses, prices: Floats, value_price: float) -> float:
     """Return no less than any price and any sum, costs aside: all jobs may go their dearest way.
 
     It is a sum of floats, so only nearly so.
     """
-    dear = np.zeros(kinds.ways)
-    np.add.at(dear, kinds.entry_way, prices[kinds.entry_row] * np.abs(kinds.asks))
-    ways = float((dear + worth * kinds.value).max(initial=0.0)) * len(kinds.of_job)
-    value = kinds.value.astype(np.float64).sum()
-    room = float(prices @ (1 + np.abs(kinds.room)))
-    return ways + room + worth * (1.0 + float(value)) + 1.0
+    usage_cost = np.zeros(classes.num_assignments)
+    np.add.at(
+        usage_cost,
+        classes.entry_assignment,
+        prices[classes.entry_row] * np.abs(classes.entry_usage),
+    )
+    assignments = float((usage_cost + value_price * classes.value).max(initial=0.0)) * len(
+        classes.class_of_job
+    )
+    value = classes.value.astype(np.float64).sum()
+    capacity = float(prices @ (1 + np.abs(classes.capacity)))
+    return assignments + capacity + value_price * (1.0 + float(value)) + 1.0
 
 
-def most_value(kinds: Kinds, prices: Floats) -> float:
+def value_bound(classes: JobClasses, prices: Floats) -> float:
     """Return the most value of any plan, as prices of the rows prove it."""
-    none = np.zeros_like(kinds.problem.remote)
-    return -price(kinds, prices, 1.0, 0.0).least(none, 0)
+    none = np.zeros_like(classes.problem.remote_gib)
+    return -price_classes(classes, prices, 1.0, 0.0).cost_bound(none, 0)

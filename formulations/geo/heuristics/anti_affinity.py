@@ -21,7 +21,7 @@ Domain = tuple[str, int]
 """A label and a domain of its level."""
 
 
-class Labels:
+class CrossRegionAntiAffinity:
     """Those of a round whose levels hold several regions."""
 
     def __init__(self, problem: Problem) -> None:
@@ -35,32 +35,32 @@ class Labels:
             domain[problem.wan.host_region] = cluster.domain[level]
             of_level[cluster.levels[level]] = domain.tolist()
         for j, job in enumerate(round_.jobs):
-            asked = job.anti_affinity
-            if asked is not None and asked.level in of_level:
-                self._domains[j] = asked.label, of_level[asked.level]
+            rule = job.anti_affinity
+            if rule is not None and rule.level in of_level:
+                self._domains[j] = rule.label, of_level[rule.level]
                 self._value[j] = job.value_of(0)
 
     def __bool__(self) -> bool:
         """Whether there are any."""
         return bool(self._domains)
 
-    def first(self) -> Bools:
+    def first_regions(self) -> Bools:
         """Return where jobs may be sent at first (jobs, regions)."""
-        at, may = self._problem.at, self._problem.can.copy()
-        held = {domain for _, domain in self._in(at)}
+        current_region, allowed = self._problem.current_region, self._problem.eligible.copy()
+        occupied = {domain for _, domain in self._labelled_jobs(current_region)}
         labelled: defaultdict[str, list[int]] = defaultdict(list)
         for j, (label, domain) in self._domains.items():
-            if at[j] == NONE:
-                may[j] &= [(label, d) not in held for d in domain]
+            if current_region[j] == NONE:
+                allowed[j] &= [(label, d) not in occupied for d in domain]
                 labelled[label].append(j)
         for label, jobs in labelled.items():
             jobs.sort(key=lambda j: -self._value[j])
             domains = {(label, d) for d in self._domains[jobs[0]][1]}
-            able = [j for j in jobs if may[j].any()]
-            may[able[len(domains - held) :]] = False
-        return may
+            startable = [j for j in jobs if allowed[j].any()]
+            allowed[startable[len(domains - occupied) :]] = False
+        return allowed
 
-    def closed(self, where: Ints) -> set[tuple[int, int]]:
+    def forbidden(self, where: Ints) -> set[tuple[int, int]]:
         """Return pending jobs, with regions to which they may not come.
 
         Where a job of the label runs in the region itself, it may have to make way.
@@ -70,22 +70,22 @@ class Labels:
         where
             (jobs,): the regions of jobs, NONE of those that are nowhere.
         """
-        held, at = self._held(where), self._problem.at
-        begun = {domain for j, domain in self._in(where) if at[j] == NONE}
+        occupied, current_region = self._regions_with_label(where), self._problem.current_region
+        started = {domain for j, domain in self._labelled_jobs(where) if current_region[j] == NONE}
         return {
             (j, r)
             for j, (label, domain) in self._domains.items()
-            if where[j] == NONE and at[j] == NONE
-            for r in np.flatnonzero(self._problem.can[j]).tolist()
-            if (label, domain[r]) in begun or held[label, domain[r]] - {r}
+            if where[j] == NONE and current_region[j] == NONE
+            for r in np.flatnonzero(self._problem.eligible[j]).tolist()
+            if (label, domain[r]) in started or occupied[label, domain[r]] - {r}
         }
 
-    def stuck(self, where: Ints) -> set[int]:
+    def immovable(self, where: Ints) -> set[int]:
         """Return jobs that may not move in their region, for another region of the domain."""
-        held = self._held(where)
-        return {j for j, domain in self._in(where) if len(held[domain]) > 1}
+        occupied = self._regions_with_label(where)
+        return {j for j, domain in self._labelled_jobs(where) if len(occupied[domain]) > 1}
 
-    def outdone(self, region: Ints) -> Bools:
+    def yielding(self, region: Ints) -> Bools:
         """Return which jobs (jobs,) leave it to another region of their domain to start one.
 
         Parameters
@@ -94,23 +94,23 @@ class Labels:
             (jobs,): where they are sent, NONE of those that are not.
         """
         best: dict[Domain, int] = {}
-        for j, domain in self._in(region):
+        for j, domain in self._labelled_jobs(region):
             first = best.setdefault(domain, j)
             if self._value[j] > self._value[first]:
                 best[domain] = j
         found = np.zeros(len(region), dtype=np.bool_)
-        for j, domain in self._in(region):
+        for j, domain in self._labelled_jobs(region):
             found[j] = region[j] != region[best[domain]]
         return found
 
-    def _held(self, where: Ints) -> defaultdict[Domain, set[int]]:
+    def _regions_with_label(self, where: Ints) -> defaultdict[Domain, set[int]]:
         """Return the regions of each domain in which its label has a job."""
-        held: defaultdict[Domain, set[int]] = defaultdict(set)
-        for j, domain in self._in(where):
-            held[domain].add(int(where[j]))
-        return held
+        occupied: defaultdict[Domain, set[int]] = defaultdict(set)
+        for j, domain in self._labelled_jobs(where):
+            occupied[domain].add(int(where[j]))
+        return occupied
 
-    def _in(self, region: Ints) -> Iterator[tuple[int, Domain]]:
+    def _labelled_jobs(self, region: Ints) -> Iterator[tuple[int, Domain]]:
         """Yield the jobs that have a label and a region, each with the label and its domain."""
         for j, (label, domain) in self._domains.items():
             if region[j] != NONE:

@@ -13,20 +13,20 @@ from placewright.formulations.geo.models.assignment_lp import Floats
 from placewright.formulations.session import Session, near
 from placewright.solver import Arrays, Core, doubt_of
 
-ENOUGH = 5e-4
+ACCEPTED_GAP = 5e-4
 """Of the relaxation's optimum: what whole numbers may lose before more columns are searched."""
 
-MOST_COLUMNS = 8_000
+MAX_CORE_COLUMNS = 8_000
 """Of a search that is not the first."""
 
 SEARCH_SECONDS = 10.0
 """Most time of one search."""
 
-USED = 1e-9
+BASIC_TOLERANCE = 1e-9
 """Above this a column is part of an optimum."""
 
 
-def whole_point(arrays: Arrays, session: Session, share: float) -> Floats | None:
+def solve_core_mip(arrays: Arrays, session: Session, share: float) -> Floats | None:
     """Return a good point of a model (columns,), whole if one was found; None without time.
 
     First only the columns change that an optimum of the relaxation uses, then those that lose
@@ -36,27 +36,29 @@ def whole_point(arrays: Arrays, session: Session, share: float) -> Floats | None
     relaxed = session.optimise(continuous, share=share, presolve=False)
     if relaxed is None or relaxed.values is None or relaxed.row_duals is None:
         return None
-    best, reached = relaxed.values, -np.inf
-    doubt = doubt_of(arrays, relaxed.row_duals, relaxed.values)
-    if doubt is None or relaxed.objective is None:
+    best, best_objective = relaxed.values, -np.inf
+    reduced_costs = doubt_of(arrays, relaxed.row_duals, relaxed.values)
+    if reduced_costs is None or relaxed.objective is None:
         return best
-    used = relaxed.values > USED
+    basic = relaxed.values > BASIC_TOLERANCE
     cores = (
-        (used, np.zeros(arrays.columns)),
-        (doubt.loss == 0, doubt.point),
-        (np.ones(arrays.columns, dtype=np.bool_), doubt.point),
+        (basic, np.zeros(arrays.columns)),
+        (reduced_costs.loss == 0, reduced_costs.point),
+        (np.ones(arrays.columns, dtype=np.bool_), reduced_costs.point),
     )
     for kept, point in cores:
-        if kept is not used and kept.sum() > MOST_COLUMNS:
+        if kept is not basic and kept.sum() > MAX_CORE_COLUMNS:
             break
         core = Core.of(arrays, kept, point)
-        found = session.optimise(core.arrays, share=share, most=SEARCH_SECONDS, gap=ENOUGH / 2)
+        found = session.optimise(
+            core.arrays, share=share, most=SEARCH_SECONDS, gap=ACCEPTED_GAP / 2
+        )
         if found is None:
             break
         if found.values is not None and found.objective is not None:
             objective = arrays.sign * found.objective
-            if objective > reached:
-                best, reached = core.whole(found.values), objective
-            if near(relaxed.objective, found.objective, ENOUGH):
+            if objective > best_objective:
+                best, best_objective = core.whole(found.values), objective
+            if near(relaxed.objective, found.objective, ACCEPTED_GAP):
                 break
     return best

@@ -12,103 +12,134 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from placewright.formulations.common.wan.arrays import NONE, Ints
-from placewright.formulations.geo.heuristics.residual import Room
-from placewright.formulations.geo.models.assignment_lp import Clusters, Floats, Program
+from placewright.formulations.geo.heuristics.residual import ResidualCapacity
+from placewright.formulations.geo.models.assignment_lp import AssignmentModel, CostClasses, Floats
 from placewright.instances.documents.job import Job
 
-ROUNDING = 1e-6
+ROUNDING_TOLERANCE = 1e-6
 """Below this a share of a job is a solver's tolerance."""
 
 
-def whole_jobs(program: Program, values: Floats, costs: Ints) -> tuple[Ints, Ints]:
+def deal_jobs(assignment_model: AssignmentModel, values: Floats, costs: Ints) -> tuple[Ints, Ints]:
     """Return the region and the way of each pending job (jobs,), NONE where there is no room."""
-    kinds, clusters, room = program.kinds, program.clusters, Room(program.kinds)
-    region = np.full(len(kinds.of_job), NONE, dtype=np.int64)
-    taken = region.copy()
-    near, far = _whole(values[program.near]), _whole(values[program.far])
-    served = np.zeros(len(clusters.kind))
-    np.add.at(served, program.near_cluster, values[program.near])
-    served[program.far_cluster] += values[program.far]
-    elsewhere = np.zeros(len(clusters.kind), dtype=np.int64)
-    elsewhere[program.far_cluster] = far
-    runs = kinds.at[clusters.kind] != NONE
-    places: list[list[tuple[float, int, int]]] = [[] for _ in clusters.kind]
-    ways = zip(program.near_cluster.tolist(), program.near_way.tolist(), near.tolist(), strict=True)
-    for c, way, share in ways:
+    classes, cost_classes, residual = (
+        assignment_model.classes,
+        assignment_model.cost_classes,
+        ResidualCapacity(assignment_model.classes),
+    )
+    region = np.full(len(classes.class_of_job), NONE, dtype=np.int64)
+    assignment_of_job = region.copy()
+    cheap, other = (
+        _round_down(values[assignment_model.cheap]),
+        _round_down(values[assignment_model.other]),
+    )
+    num_served = np.zeros(len(cost_classes.job_class))
+    np.add.at(num_served, assignment_model.cheap_class, values[assignment_model.cheap])
+    num_served[assignment_model.other_class] += values[assignment_model.other]
+    other_of_class = np.zeros(len(cost_classes.job_class), dtype=np.int64)
+    other_of_class[assignment_model.other_class] = other
+    runs = classes.current_region[cost_classes.job_class] != NONE
+    cheap_shares: list[list[tuple[float, int, int]]] = [[] for _ in cost_classes.job_class]
+    assignments = zip(
+        assignment_model.cheap_class.tolist(),
+        assignment_model.cheap_assignment.tolist(),
+        cheap.tolist(),
+        strict=True,
+    )
+    for c, assignment, share in assignments:
         if runs[c]:
-            room.take(way, share)
+            residual.take(assignment, share)
         elif share:
-            places[c].append((float(clusters.cost[c, kinds.way_region[way]]), way, share))
-    slots = _slots(program, values)
-    order, start = _members(kinds.problem.wan.round.jobs, clusters)
+            cheap_shares[c].append(
+                (
+                    float(cost_classes.cost[c, classes.assignment_region[assignment]]),
+                    assignment,
+                    share,
+                )
+            )
+    slots = _shared_slots(assignment_model, values)
+    order, start = _jobs_by_cost_class(classes.problem.wan.round.jobs, cost_classes)
 
-    def give(jobs: Ints, way: int) -> int:
-        region[jobs], taken[jobs] = kinds.way_region[way], way
-        room.take(way, len(jobs))
+    def assign(jobs: Ints, assignment: int) -> int:
+        region[jobs], assignment_of_job[jobs] = classes.assignment_region[assignment], assignment
+        residual.take(assignment, len(jobs))
         return len(jobs)
 
     for c in np.flatnonzero(~runs).tolist():
         mine = order[start[c] : start[c + 1]]
-        mine = mine[: int(np.ceil(served[c] - ROUNDING))]
+        mine = mine[: int(np.ceil(num_served[c] - ROUNDING_TOLERANCE))]
         mine = mine[np.argsort(-costs[mine].max(axis=1, initial=0), kind="stable")]
-        at = 0
-        for _, way, share in sorted(places[c]):
-            at += give(mine[at : at + share], way)
-        pool = slots.get(int(clusters.pool[c]), {})
-        for way, jobs in _spread(mine[at : at + int(elsewhere[c])], costs, pool, kinds.way_region):
-            give(jobs, way)
-    pending = (kinds.of_job != NONE) & (kinds.problem.at == NONE)
-    for j, way in room.offer(np.flatnonzero(pending & (region == NONE)).tolist(), costs):
-        region[j], taken[j] = kinds.way_region[way], way
-    return region, taken
+        dealt = 0
+        for _, assignment, share in sorted(cheap_shares[c]):
+            dealt += assign(mine[dealt : dealt + share], assignment)
+        shared = slots.get(int(cost_classes.group[c]), {})
+        for assignment, jobs in _deal_to_shared(
+            mine[dealt : dealt + int(other_of_class[c])], costs, shared, classes.assignment_region
+        ):
+            assign(jobs, assignment)
+    pending = (classes.class_of_job != NONE) & (classes.problem.current_region == NONE)
+    for j, assignment in residual.assign_greedily(
+        np.flatnonzero(pending & (region == NONE)).tolist(), costs
+    ):
+        region[j], assignment_of_job[j] = classes.assignment_region[assignment], assignment
+    return region, assignment_of_job
 
 
-def _whole(shares: Floats) -> Ints:
-    return np.floor(shares + ROUNDING).astype(np.int64)
+def _round_down(shares: Floats) -> Ints:
+    return np.floor(shares + ROUNDING_TOLERANCE).astype(np.int64)
 
 
-def _spread(
-    jobs: Ints, costs: Ints, slots: dict[int, int], way_region: Ints
+def _deal_to_shared(
+    jobs: Ints, costs: Ints, slots: dict[int, int], assignment_region: Ints
 ) -> Iterator[tuple[int, Ints]]:
     """Yield the ways of a pool with jobs that go there, and take as many of its `slots`.
 
     Those first that save most beside the way where they cost most.
     """
-    ways = np.array([way for way, left in slots.items() if left], dtype=np.int64)
-    if not len(jobs) or not len(ways):
+    assignments = np.array(
+        [assignment for assignment, left in slots.items() if left], dtype=np.int64
+    )
+    if not len(jobs) or not len(assignments):
         return
-    cost = costs[jobs][:, way_region[ways]]
+    cost = costs[jobs][:, assignment_region[assignments]]
     order = np.argsort((cost - cost.max(axis=1)[:, None]).ravel(), kind="stable")
     given: dict[int, list[int]] = {}
     left = set(range(len(jobs)))
-    for at in order.tolist():
-        j, w = divmod(at, len(ways))
-        way = int(ways[w])
-        if j in left and slots[way]:
-            slots[way] -= 1
+    for dealt in order.tolist():
+        j, w = divmod(dealt, len(assignments))
+        assignment = int(assignments[w])
+        if j in left and slots[assignment]:
+            slots[assignment] -= 1
             left.remove(j)
-            given.setdefault(way, []).append(j)
+            given.setdefault(assignment, []).append(j)
             if not left:
                 break
-    for way, mine in given.items():
-        yield way, jobs[mine]
+    for assignment, mine in given.items():
+        yield assignment, jobs[mine]
 
 
-def _slots(program: Program, values: Floats) -> dict[int, dict[int, int]]:
+def _shared_slots(assignment_model: AssignmentModel, values: Floats) -> dict[int, dict[int, int]]:
     """Return the ways of each pool, each with the whole jobs that go it."""
     slots: dict[int, dict[int, int]] = {}
-    shares = _whole(values[program.pool]).tolist()
-    ways = zip(program.pool_number.tolist(), program.pool_way.tolist(), shares, strict=True)
-    for pool, way, share in ways:
+    shares = _round_down(values[assignment_model.shared]).tolist()
+    assignments = zip(
+        assignment_model.shared_group.tolist(),
+        assignment_model.shared_assignment.tolist(),
+        shares,
+        strict=True,
+    )
+    for shared, assignment, share in assignments:
         if share:
-            slots.setdefault(pool, {})[way] = share
+            slots.setdefault(shared, {})[assignment] = share
     return slots
 
 
-def _members(jobs: Sequence[Job], clusters: Clusters) -> tuple[Ints, Ints]:
+def _jobs_by_cost_class(jobs: Sequence[Job], cost_classes: CostClasses) -> tuple[Ints, Ints]:
     """Return the jobs by cluster, higher priority first, and where each cluster begins."""
-    mine = np.flatnonzero(clusters.of_job != NONE)
+    mine = np.flatnonzero(cost_classes.class_of_job != NONE)
     priority = np.array([job.priority for job in jobs], dtype=np.int64)
-    order = mine[np.lexsort((mine, -priority[mine], clusters.of_job[mine]))]
-    start = np.searchsorted(clusters.of_job[order], np.arange(len(clusters.kind) + 1))
+    order = mine[np.lexsort((mine, -priority[mine], cost_classes.class_of_job[mine]))]
+    start = np.searchsorted(
+        cost_classes.class_of_job[order], np.arange(len(cost_classes.job_class) + 1)
+    )
     return order, start

@@ -26,10 +26,12 @@ FORBIDDEN = 2**40
 """Cost of a region in which a job may not start."""
 
 
-def nearer(problem: Problem, gangs: Gangs, candidate: Candidate, costs: Ints) -> Candidate:
+def minimise_remote_reads(
+    problem: Problem, gangs: Gangs, candidate: Candidate, costs: Ints
+) -> Candidate:
     """Return a candidate that is the same but for who is where; `costs` are (jobs, regions)."""
     where = problem.wan.host_region
-    region = np.full(len(problem.at), NONE, dtype=np.int64)
+    region = np.full(len(problem.current_region), NONE, dtype=np.int64)
     for started, (_, places) in candidate.starts.items():
         region[started] = where[places[0][2]]
     takes: dict[int, int] = {}  # by the job that had a place, the one that has it now
@@ -43,7 +45,7 @@ def nearer(problem: Problem, gangs: Gangs, candidate: Candidate, costs: Ints) ->
             equal[job_class.choices, tenant, job.priority].append(j)
     for jobs in equal.values():
         mine = np.array(jobs, dtype=np.int64)
-        takes |= _changed(mine, region[mine], costs[mine], problem.can[mine])
+        takes |= _changed(mine, region[mine], costs[mine], problem.eligible[mine])
     if not takes:
         return candidate
     return replace(
@@ -54,13 +56,15 @@ def nearer(problem: Problem, gangs: Gangs, candidate: Candidate, costs: Ints) ->
     )
 
 
-def _changed(jobs: Ints, region: Ints, costs: Ints, can: Bools) -> dict[int, int]:
+def _changed(jobs: Ints, region: Ints, costs: Ints, eligible: Bools) -> dict[int, int]:
     """Return who takes whose place, of jobs in these regions (jobs,)."""
     used = np.unique(region)
     if len(used) < 2:
         return {}
     # The last column is to wait.
-    cost = np.column_stack([np.where(can, costs, FORBIDDEN), np.zeros(len(jobs), dtype=np.int64)])
+    cost = np.column_stack(
+        [np.where(eligible, costs, FORBIDDEN), np.zeros(len(jobs), dtype=np.int64)]
+    )
     now = {r: np.flatnonzero(region == r) for r in used.tolist()}
     most = {r: _most_saved(now, cost, r) for r in now}
     for _ in range(ROUNDS):

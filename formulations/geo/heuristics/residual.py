@@ -8,71 +8,83 @@ from functools import cached_property
 import numpy as np
 
 from placewright.formulations.common.wan.arrays import Ints
-from placewright.formulations.geo.problem.class_arrays import Kinds
+from placewright.formulations.geo.problem.class_arrays import JobClasses
 
 
-class Room:
+class ResidualCapacity:
     """What is left of each row (rows,)."""
 
-    def __init__(self, kinds: Kinds) -> None:
-        self.kinds = kinds
-        self.left = kinds.room.copy()
-        by_way = np.argsort(kinds.entry_way, kind="stable")
-        cuts = np.searchsorted(kinds.entry_way[by_way], np.arange(1, kinds.ways))
-        self._rows = np.split(kinds.entry_row[by_way], cuts)
-        self._asks = np.split(kinds.asks[by_way], cuts)
+    def __init__(self, classes: JobClasses) -> None:
+        self.classes = classes
+        self.residual = classes.capacity.copy()
+        by_assignment = np.argsort(classes.entry_assignment, kind="stable")
+        cuts = np.searchsorted(
+            classes.entry_assignment[by_assignment], np.arange(1, classes.num_assignments)
+        )
+        self._rows = np.split(classes.entry_row[by_assignment], cuts)
+        self._usage = np.split(classes.entry_usage[by_assignment], cuts)
 
     @cached_property
-    def ways(self) -> list[list[int]]:
+    def assignments(self) -> list[list[int]]:
         """The ways of each kind."""
-        found: list[list[int]] = [[] for _ in self.kinds.at]
-        for way, kind in enumerate(self.kinds.way_kind.tolist()):
-            found[kind].append(way)
+        found: list[list[int]] = [[] for _ in self.classes.current_region]
+        for assignment, job_class in enumerate(self.classes.assignment_class.tolist()):
+            found[job_class].append(assignment)
         return found
 
-    def take(self, way: int, many: int = 1) -> None:
+    def take(self, assignment: int, count: int = 1) -> None:
         """Take what so many jobs ask that go a way."""
-        self.left[self._rows[way]] -= many * self._asks[way]
+        self.residual[self._rows[assignment]] -= count * self._usage[assignment]
 
-    def fits(self, way: int) -> bool:
+    def fits(self, assignment: int) -> bool:
         """Whether one more job can go a way, as far as rows say."""
-        return bool((self.left[self._rows[way]] >= self._asks[way]).all())
+        return bool((self.residual[self._rows[assignment]] >= self._usage[assignment]).all())
 
     @cached_property
-    def _open(self) -> list[list[int]]:
+    def _candidates(self) -> list[list[int]]:
         """The ways of each kind that had room when they were last looked at."""
-        return [list(ways) for ways in self.ways]
+        return [list(assignments) for assignments in self.assignments]
 
-    def offer(
-        self, jobs: Iterable[int], costs: Ints, tried: Collection[tuple[int, int]] = ()
+    def assign_greedily(
+        self, jobs: Iterable[int], costs: Ints, excluded: Collection[tuple[int, int]] = ()
     ) -> Iterator[tuple[int, int]]:
         """Yield jobs with a way that has room for them, the cheapest.
 
         Those come first that the fewest regions can run, and of these those of most worth.
         """
-        kinds, can = self.kinds, self.kinds.problem.can
-        full: set[tuple[int, bytes]] = set()
-        where = kinds.way_region.tolist()
-        regions = can.sum(axis=1).tolist()
-        of_job = kinds.of_job.tolist()
-        for j in sorted(jobs, key=lambda j: (regions[j], -self._worth[of_job[j]], j)):
-            kind = int(kinds.of_job[j])
-            key = kind, can[j].tobytes()
-            if key in full:
+        classes, eligible = self.classes, self.classes.problem.eligible
+        exhausted: set[tuple[int, bytes]] = set()
+        where = classes.assignment_region.tolist()
+        regions = eligible.sum(axis=1).tolist()
+        class_of_job = classes.class_of_job.tolist()
+        for j in sorted(jobs, key=lambda j: (regions[j], -self._max_value[class_of_job[j]], j)):
+            job_class = int(classes.class_of_job[j])
+            key = job_class, eligible[j].tobytes()
+            if key in exhausted:
                 continue
-            may, cost = can[j].tolist(), costs[j].tolist()
+            allowed, cost = eligible[j].tolist(), costs[j].tolist()
             # What is taken is not given back, so a way without room has none later either.
-            ways = [way for way in self._open[kind] if may[where[way]]]
-            if not ways:
-                full.add(key)
-            fresh = [(cost[where[way]], way) for way in ways if (j, where[way]) not in tried]
-            for _, way in sorted(fresh):
-                if self.fits(way):
-                    self.take(way)
-                    yield j, way
+            assignments = [
+                assignment
+                for assignment in self._candidates[job_class]
+                if allowed[where[assignment]]
+            ]
+            if not assignments:
+                exhausted.add(key)
+            candidates = [
+                (cost[where[assignment]], assignment)
+                for assignment in assignments
+                if (j, where[assignment]) not in excluded
+            ]
+            for _, assignment in sorted(candidates):
+                if self.fits(assignment):
+                    self.take(assignment)
+                    yield j, assignment
                     break
-                self._open[kind].remove(way)
+                self._candidates[job_class].remove(assignment)
 
     @cached_property
-    def _worth(self) -> list[int]:
-        return [max((int(self.kinds.value[w]) for w in mine), default=0) for mine in self.ways]
+    def _max_value(self) -> list[int]:
+        return [
+            max((int(self.classes.value[w]) for w in mine), default=0) for mine in self.assignments
+        ]

@@ -13,7 +13,7 @@ from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem as Gangs
 from placewright.formulations.gang.problem.subproblem import cut
-from placewright.formulations.geo.models.monolithic import PLACES
+from placewright.formulations.geo.models.monolithic import PLACEMENT_TERMS
 from placewright.formulations.geo.problem.compile import Problem
 from placewright.formulations.session import Candidate, Place, Slots
 from placewright.instances.checks.cluster import HOST_LEVEL
@@ -29,7 +29,7 @@ Quotas = Mapping[str, Mapping[str, int]]
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class RegionSubproblem:
     """A region's round of gangs: `jobs` and `hosts` have their indices in the whole round.
 
     `document` makes the round, for whoever decides it elsewhere, and `gangs` its arrays.
@@ -41,7 +41,7 @@ class Part:
     document: Callable[[], Round]
     gangs: Callable[[], Gangs]
 
-    def told(self, found: Candidate) -> Candidate:
+    def lift(self, found: Candidate) -> Candidate:
         """Tell a plan of the region as one that counts jobs and hosts of the whole round."""
         jobs, hosts = self.jobs, self.hosts
         return Candidate(
@@ -56,7 +56,7 @@ class Part:
 
 
 @dataclass(slots=True)
-class Settled:
+class FixedDecisions:
     """What is decided already, by the jobs' indices in the whole round, as a candidate says it.
 
     `of_region` and `came` have, by region, who has started or moved there, and the hosts to which
@@ -67,8 +67,8 @@ class Settled:
     preempted: dict[int, int] = field(default_factory=dict)
     slots: dict[int, Slots] = field(default_factory=dict)
     of_region: dict[int, list[int]] = field(default_factory=dict)
-    came: dict[int, set[str]] = field(default_factory=dict)
-    stay: set[int] = field(default_factory=set)
+    touched: dict[int, set[str]] = field(default_factory=dict)
+    pinned_jobs: set[int] = field(default_factory=set)
 
     def add(self, region: int, found: Candidate, names: Sequence[str]) -> None:
         """Add a plan of a region, told of the whole round; hosts have these `names`."""
@@ -76,46 +76,46 @@ class Settled:
         self.preempted.update(found.preempted)
         self.slots.update(found.slots)
         self.of_region.setdefault(region, []).extend(found.starts)
-        came = self.came.setdefault(region, set())
-        came.update(names[place[2]] for _, places in found.starts.values() for place in places)
+        touched = self.touched.setdefault(region, set())
+        touched.update(names[place[2]] for _, places in found.starts.values() for place in places)
 
-    def in_region(self, region: int) -> Sequence[int]:
+    def fixed_in(self, region: int) -> Sequence[int]:
         """Return who has started or moved in a region."""
         return self.of_region.get(region, ())
 
     def hosts(self, region: int) -> Collection[str]:
         """Return the hosts of a region to which something came."""
-        return self.came.get(region, frozenset())
+        return self.touched.get(region, frozenset())
 
 
-class Regions:
+class RegionSubproblems:
     """Cuts a round into rounds of its regions."""
 
     def __init__(self, problem: Problem, gangs: Gangs) -> None:
         self.problem, self.gangs, self.round = problem, gangs, problem.round
         self.level = self.round.geo.level
         self._groups: dict[tuple[int, str], TaskGroup] = {}
-        terms = ("value", *(term for term in self.round.policy.terms if term in PLACES))
+        terms = ("value", *(term for term in self.round.policy.terms if term in PLACEMENT_TERMS))
         self._policy = self.round.policy.model_copy(update={"formulation": "gang", "terms": terms})
 
-    def part(
+    def build(
         self,
         region: int,
         pending: Sequence[int],
         quotas: Quotas,
-        settled: Settled,
+        fixed: FixedDecisions,
         model: Mapping[int, int],
-    ) -> Part:
+    ) -> RegionSubproblem:
         """Return a region's round with these pending jobs, in the order of the whole round.
 
         Those with a `model` are to have GPUs of it. What is `settled` stays: who has started or
         moved, and who shares a host with them. Nothing comes to hosts that somebody was stopped on.
         """
-        stopped = settled.preempted
+        stopped = fixed.preempted
         jobs = tuple(
-            sorted({*pending, *settled.in_region(region), *self.running[region]} - stopped.keys())
+            sorted({*pending, *fixed.fixed_in(region), *self.running[region]} - stopped.keys())
         )
-        came, left = settled.hosts(region), self._left(stopped).get(region, ())
+        touched, blocked = fixed.hosts(region), self._freed_hosts(stopped).get(region, ())
         tenants = tuple(
             tenant.model_copy(update={"quota": quotas[tenant.name]})
             if tenant.name in quotas
@@ -123,45 +123,48 @@ class Regions:
             for tenant in self.round.tenants
         )
         update = {
-            "cluster": self._clusters[region],
+            "cluster": self._region_clusters[region],
             "jobs": tuple(self.round.jobs[j] for j in jobs),
             "tenants": tenants,
-            "reservations": (*self._reservations[region], *left),
+            "reservations": (*self._reservations[region], *blocked),
             "policy": self._policy,
             "geo": Geo(),
         }
         round_, hosts = self.round.model_copy(update=update), self._hosts[region]
 
-        def told(j: int, model: int) -> Job:
-            return self._gang(j, region, settled, came, model)
+        def restricted(j: int, model: int) -> Job:
+            return self._restrict_job(j, region, fixed, touched, model)
 
         def document() -> Round:
-            mine = tuple(told(j, model.get(j, NONE)) for j in jobs)
+            mine = tuple(restricted(j, model.get(j, NONE)) for j in jobs)
             return round_.model_copy(update={"jobs": mine})
 
         def arrays() -> Gangs:
-            if came or left or not settled.stay.isdisjoint(jobs):
+            if touched or blocked or not fixed.pinned_jobs.isdisjoint(jobs):
                 return compile_round(document())
             variants = [model.get(j, NONE) for j in jobs]
-            return cut(self.gangs, round_, jobs, hosts, variants, told)
+            return cut(self.gangs, round_, jobs, hosts, variants, restricted)
 
-        return Part(region, jobs, hosts, document, arrays)
+        return RegionSubproblem(region, jobs, hosts, document, arrays)
 
-    def _left(self, stopped: Iterable[int]) -> dict[int, list[Reservation]]:
+    def _freed_hosts(self, stopped: Iterable[int]) -> dict[int, list[Reservation]]:
         """Return reservations of the hosts on which jobs were stopped, by region."""
         found: dict[int, dict[str, Reservation]] = {}
         for j in stopped:
             running = self.round.jobs[j].running
             for task in () if running is None else running.tasks:
-                mine = found.setdefault(int(self.problem.at[j]), {})
+                mine = found.setdefault(int(self.problem.current_region[j]), {})
                 mine[task.host] = Reservation(host=task.host)
         return {region: list(mine.values()) for region, mine in found.items()}
 
     @cached_property
     def running(self) -> list[list[int]]:
         """Indices of the jobs that run in each region."""
-        at = self.problem.at
-        return [np.flatnonzero(at == r).tolist() for r in range(len(self.problem.wan.regions))]
+        current_region = self.problem.current_region
+        return [
+            np.flatnonzero(current_region == r).tolist()
+            for r in range(len(self.problem.wan.regions))
+        ]
 
     @cached_property
     def _hosts(self) -> list[tuple[int, ...]]:
@@ -184,12 +187,12 @@ class Regions:
         return cut
 
     @cached_property
-    def _clusters(self) -> list[ClusterDocument]:
+    def _region_clusters(self) -> list[ClusterDocument]:
         """Return each region's hosts, with the domains that hold them."""
         cluster, regions = self.round.cluster, self.problem.wan.regions
         index, region = self.problem.cluster.host_index, self.problem.wan.host_region
         hosts: list[list[HostEntry]] = [[] for _ in regions]
-        held: defaultdict[str | None, set[int]] = defaultdict(set)
+        regions_of_domain: defaultdict[str | None, set[int]] = defaultdict(set)
         for entry in cluster.hosts:
             names = expand(entry.name)
             parts = (
@@ -200,32 +203,32 @@ class Regions:
             for part, name in zip(parts, names, strict=False):
                 r = int(region[index[name]])
                 hosts[r].append(part)
-                held[entry.parent].add(r)
+                regions_of_domain[entry.parent].add(r)
         domains: list[list[DomainEntry]] = [[] for _ in regions]
         # From the inside out: what holds a domain comes into each region that the domain is in.
         place = {level: i for i, level in enumerate(cluster.levels)}
         for domain in sorted(cluster.domains, key=lambda d: -place[d.level]):
-            for r in held[domain.name]:
+            for r in regions_of_domain[domain.name]:
                 domains[r].append(domain)
-            held[domain.parent] |= held[domain.name]
+            regions_of_domain[domain.parent] |= regions_of_domain[domain.name]
         return [
             cluster.model_copy(
-                update={"hosts": tuple(mine), "domains": tuple(reversed(around)), "wan": ()}
+                update={"hosts": tuple(mine), "domains": tuple(reversed(enclosing)), "wan": ()}
             )
-            for mine, around in zip(hosts, domains, strict=True)
+            for mine, enclosing in zip(hosts, domains, strict=True)
         ]
 
-    def _gang(
-        self, j: int, region: int, settled: Settled, came: Collection[str], model: int
+    def _restrict_job(
+        self, j: int, region: int, fixed: FixedDecisions, touched: Collection[str], model: int
     ) -> Job:
         """Return a job as a gang; of the hosts that it names those in the region are left."""
         job = self.round.jobs[j]
         if model != NONE:
-            job = self._on(job, model)
-        if j in settled.starts:
-            job = job.model_copy(update={"running": self._runs(j, settled)})
+            job = self._restrict_to_model(job, model)
+        if j in fixed.starts:
+            job = job.model_copy(update={"running": self._fixed_running(j, fixed)})
         elif job.running is not None and (
-            j in settled.stay or any(task.host in came for task in job.running.tasks)
+            j in fixed.pinned_jobs or any(task.host in touched for task in job.running.tasks)
         ):
             pinned = job.running.model_copy(update={"pinned": True})
             job = job.model_copy(update={"running": pinned})
@@ -237,7 +240,9 @@ class Regions:
                     "groups": tuple(
                         group
                         if group.hosts is None
-                        else group.model_copy(update={"hosts": self._named(group.hosts, region)})
+                        else group.model_copy(
+                            update={"hosts": self._hosts_in_region(group.hosts, region)}
+                        )
                         for group in option.groups
                     )
                 }
@@ -246,20 +251,22 @@ class Regions:
         )
         return job.model_copy(update={"options": options})
 
-    def _on(self, job: Job, model: int) -> Job:
+    def _restrict_to_model(self, job: Job, model: int) -> Job:
         """Return a job of which the options that may have GPUs of a model have no others."""
         name = self.problem.wan.models[model]
         options = tuple(
             option
             if any(g.gpu_models is not None and name not in g.gpu_models for g in option.groups)
             else option.model_copy(
-                update={"groups": tuple(self._only(group, name) for group in option.groups)}
+                update={
+                    "groups": tuple(self._restrict_group(group, name) for group in option.groups)
+                }
             )
             for option in job.options
         )
         return job.model_copy(update={"options": options})
 
-    def _only(self, group: TaskGroup, model: str) -> TaskGroup:
+    def _restrict_group(self, group: TaskGroup, model: str) -> TaskGroup:
         """Return a group that may have GPUs of a model alone; of many jobs it is the same."""
         key = id(group), model
         if key not in self._groups:
@@ -268,17 +275,17 @@ class Regions:
             self._groups[key] = alone
         return self._groups[key]
 
-    def _runs(self, j: int, settled: Settled) -> Running:
+    def _fixed_running(self, j: int, fixed: FixedDecisions) -> Running:
         """Return where a job runs that has started or moved; there it stays."""
-        option, places = settled.starts[j]
+        option, places = fixed.starts[j]
         names = self.problem.cluster.hosts
-        slots = settled.slots.get(j) or (None,) * len(places)
+        slots = fixed.slots.get(j) or (None,) * len(places)
         tasks = tuple(
             Task.model_construct(group=g, index=i, host=names[h], gpus=gpus, slot=slot)
             for (g, i, h, gpus), slot in zip(places, slots, strict=True)
         )
         return Running.model_construct(option=option, tasks=tasks, pinned=True)
 
-    def _named(self, names: Sequence[str], region: int) -> tuple[str, ...]:
+    def _hosts_in_region(self, names: Sequence[str], region: int) -> tuple[str, ...]:
         here = self._names[region]
         return tuple(host for name in names for host in expand(name) if host in here)

@@ -15,20 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.common.wan.arrays import NONE, Bools, Ints
-from placewright.formulations.geo.problem.class_arrays import Kinds
+from placewright.formulations.geo.problem.class_arrays import JobClasses
 from placewright.solver import Model
 
 Floats = NDArray[np.float64]
 
-LEVELS = 4
+COST_LEVELS = 4
 """Parts of the most that a job costs, by which clusters are told apart."""
 
-WORD = 8
+WORD_BYTES = 8
 """Bytes of a word."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Clusters:
+class CostClasses:
     """Jobs that the program does not tell apart.
 
     `of_job` (jobs,) is the cluster of each job, `kind` (clusters,) and `cost` (clusters, regions)
@@ -36,157 +36,169 @@ class Clusters:
     (clusters, regions) where it may run, `pool` (clusters,) the number of its kind with these.
     """
 
-    of_job: Ints
+    class_of_job: Ints
     number: Ints
-    kind: Ints
+    job_class: Ints
     cost: Floats
-    near: Bools
-    can: Bools
-    pool: Ints
+    cheap: Bools
+    eligible: Bools
+    group: Ints
 
 
-def clusters_of(kinds: Kinds, costs: Ints) -> Clusters:
+def build_cost_classes(classes: JobClasses, costs: Ints) -> CostClasses:
     """Return the clusters of a round in which jobs cost so much in regions (jobs, regions)."""
-    problem = kinds.problem
-    jobs = np.flatnonzero(kinds.of_job != NONE)
-    can = problem.can[jobs]
-    pending = kinds.at[kinds.of_job[jobs]] == NONE
-    mine = np.where(can & pending[:, None], costs[jobs], 0)
+    problem = classes.problem
+    jobs = np.flatnonzero(classes.class_of_job != NONE)
+    eligible = problem.eligible[jobs]
+    pending = classes.current_region[classes.class_of_job[jobs]] == NONE
+    mine = np.where(eligible & pending[:, None], costs[jobs], 0)
     most = mine.max(axis=1, initial=0)
     level = np.zeros(mine.shape, dtype=np.int8)
     some = most > 0
-    level[some] = (LEVELS * mine[some] + most[some, None] - 1) // most[some, None]
-    level[~can] = -1
-    first, inverse = _distinct(kinds.of_job[jobs], level)
+    level[some] = (COST_LEVELS * mine[some] + most[some, None] - 1) // most[some, None]
+    level[~eligible] = -1
+    first, inverse = _distinct(classes.class_of_job[jobs], level)
     number = np.bincount(inverse, minlength=len(first))
     order = np.argsort(inverse, kind="stable")
     total = np.add.reduceat(mine[order], np.cumsum(number) - number, axis=0)
     cost = total / np.maximum(1, number)[:, None]
-    of_job = np.full(len(kinds.of_job), NONE, dtype=np.int64)
-    of_job[jobs] = inverse
+    class_of_job = np.full(len(classes.class_of_job), NONE, dtype=np.int64)
+    class_of_job[jobs] = inverse
     top = level[first].max(axis=1, initial=0)
-    near = can[first] & ((level[first] < top[:, None]) | ~pending[first, None])
-    kind = kinds.of_job[jobs[first]]
-    pool = _distinct(kind, can[first].view(np.int8))[1]
-    return Clusters(of_job, number, kind, cost, near, can[first], pool)
+    cheap = eligible[first] & ((level[first] < top[:, None]) | ~pending[first, None])
+    job_class = classes.class_of_job[jobs[first]]
+    group = _distinct(job_class, eligible[first].view(np.int8))[1]
+    return CostClasses(class_of_job, number, job_class, cost, cheap, eligible[first], group)
 
 
-def _distinct(kind: Ints, level: NDArray[np.int8]) -> tuple[Ints, Ints]:
+def _distinct(job_class: Ints, level: NDArray[np.int8]) -> tuple[Ints, Ints]:
     """Return where distinct pairs of a number (rows,) and bytes (rows, regions) first are.
 
     And which of them each row is.
     """
-    words = np.zeros((len(level), -(-level.shape[1] // WORD) * WORD), dtype=np.int8)
+    words = np.zeros((len(level), -(-level.shape[1] // WORD_BYTES) * WORD_BYTES), dtype=np.int8)
     words[:, : level.shape[1]] = level
     # To sort by few words is much faster than to compare rows.
-    columns = np.column_stack([kind, words.view(np.int64)])
+    columns = np.column_stack([job_class, words.view(np.int64)])
     order = np.lexsort(columns.T)
-    new = np.ones(len(kind), dtype=np.bool_)
+    new = np.ones(len(job_class), dtype=np.bool_)
     new[1:] = (columns[order[1:]] != columns[order[:-1]]).any(axis=1)
-    inverse = np.empty(len(kind), dtype=np.int64)
+    inverse = np.empty(len(job_class), dtype=np.int64)
     inverse[order] = np.cumsum(new) - 1
     return order[new].astype(np.int64), inverse
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Program:
+class AssignmentModel:
     """The program, with its columns: ways of clusters, shares of pools, ways of pools.
 
     `value` and `cost` are the columns of its terms, with what each counts.
     """
 
-    kinds: Kinds
-    clusters: Clusters
+    classes: JobClasses
+    cost_classes: CostClasses
     model: Model
-    near: Ints
-    near_cluster: Ints
-    near_way: Ints
-    far: Ints
-    far_cluster: Ints
-    pool: Ints
-    pool_number: Ints
-    pool_way: Ints
+    cheap: Ints
+    cheap_class: Ints
+    cheap_assignment: Ints
+    other: Ints
+    other_class: Ints
+    shared: Ints
+    shared_group: Ints
+    shared_assignment: Ints
     rows: Ints
     value: tuple[Ints, Floats]
     cost: tuple[Ints, Floats]
 
 
-def program_of(kinds: Kinds, clusters: Clusters) -> Program:
+def build_assignment_model(classes: JobClasses, cost_classes: CostClasses) -> AssignmentModel:
     """Return the program of clusters: `value` is to be most, `cost` least."""
     model = Model()
-    by_kind = np.argsort(kinds.way_kind, kind="stable")
-    start = np.searchsorted(kinds.way_kind[by_kind], np.arange(len(kinds.at) + 1))
-
-    def ways(kind: Ints) -> tuple[Ints, Ints]:
-        """Return the ways of some kinds, and which of them each is of."""
-        many = start[kind + 1] - start[kind]
-        owner = np.repeat(np.arange(len(kind)), many)
-        within = np.arange(len(owner)) - np.repeat(np.cumsum(many) - many, many)
-        return by_kind[start[kind][owner] + within], owner
-
-    way, cluster = ways(clusters.kind)
-    region = kinds.way_region[way]
-    kept = clusters.near[cluster, region]
-    way, cluster, region = way[kept], cluster[kept], region[kept]
-    pools, member = np.unique(clusters.pool, return_index=True)
-    pool_way, pool = ways(clusters.kind[member])
-    kept = clusters.can[member[pool], kinds.way_region[pool_way]]
-    pool_way, pool = pool_way[kept], pool[kept]
-    pending = kinds.at[clusters.kind] == NONE
-    open_ = pending[member[pool]]
-    pool_way, pool = pool_way[open_], pool[open_]
-    far_cluster = np.flatnonzero(pending & np.isin(clusters.pool, pool))
-
-    runs = ~pending[cluster]
-    number = clusters.number[cluster].astype(float)
-    near = model.variables("near", len(way), upper=number)
-    far = model.variables(
-        "far", len(far_cluster), upper=clusters.number[far_cluster].astype(float), integer=False
+    by_class = np.argsort(classes.assignment_class, kind="stable")
+    start = np.searchsorted(
+        classes.assignment_class[by_class], np.arange(len(classes.current_region) + 1)
     )
-    most = np.zeros(len(pools))
-    np.add.at(most, clusters.pool[far_cluster], clusters.number[far_cluster])
-    shared = model.variables("pool", len(pool_way), upper=most[pool])
-    rows = model.rows("row", len(kinds.room), upper=kinds.room.astype(float))
-    by_way = np.argsort(kinds.entry_way, kind="stable")
-    entry = np.searchsorted(kinds.entry_way[by_way], np.arange(kinds.ways + 1))
-    for columns, of_column in ((near, way), (shared, pool_way)):
-        many = entry[of_column + 1] - entry[of_column]
-        owner = np.repeat(np.arange(len(of_column)), many)
-        within = np.arange(len(owner)) - np.repeat(np.cumsum(many) - many, many)
-        at = by_way[entry[of_column][owner] + within]
-        model.add(rows[kinds.entry_row[at]], columns[owner], kinds.asks[at])
+
+    def assignments(job_class: Ints) -> tuple[Ints, Ints]:
+        """Return the ways of some kinds, and which of them each is of."""
+        count = start[job_class + 1] - start[job_class]
+        owner = np.repeat(np.arange(len(job_class)), count)
+        within = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
+        return by_class[start[job_class][owner] + within], owner
+
+    assignment, cost_class = assignments(cost_classes.job_class)
+    region = classes.assignment_region[assignment]
+    kept = cost_classes.cheap[cost_class, region]
+    assignment, cost_class, region = assignment[kept], cost_class[kept], region[kept]
+    groups, member = np.unique(cost_classes.group, return_index=True)
+    shared_assignment, group = assignments(cost_classes.job_class[member])
+    kept = cost_classes.eligible[member[group], classes.assignment_region[shared_assignment]]
+    shared_assignment, group = shared_assignment[kept], group[kept]
+    pending = classes.current_region[cost_classes.job_class] == NONE
+    open_ = pending[member[group]]
+    shared_assignment, group = shared_assignment[open_], group[open_]
+    other_class = np.flatnonzero(pending & np.isin(cost_classes.group, group))
+
+    runs = ~pending[cost_class]
+    number = cost_classes.number[cost_class].astype(float)
+    cheap = model.variables("near", len(assignment), upper=number)
+    other = model.variables(
+        "far", len(other_class), upper=cost_classes.number[other_class].astype(float), integer=False
+    )
+    most = np.zeros(len(groups))
+    np.add.at(most, cost_classes.group[other_class], cost_classes.number[other_class])
+    shared = model.variables("pool", len(shared_assignment), upper=most[group])
+    rows = model.rows("row", len(classes.capacity), upper=classes.capacity.astype(float))
+    by_assignment = np.argsort(classes.entry_assignment, kind="stable")
+    entry = np.searchsorted(
+        classes.entry_assignment[by_assignment], np.arange(classes.num_assignments + 1)
+    )
+    for columns, of_column in ((cheap, assignment), (shared, shared_assignment)):
+        count = entry[of_column + 1] - entry[of_column]
+        owner = np.repeat(np.arange(len(of_column)), count)
+        within = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
+        entry_of_column = by_assignment[entry[of_column][owner] + within]
+        model.add(
+            rows[classes.entry_row[entry_of_column]],
+            columns[owner],
+            classes.entry_usage[entry_of_column],
+        )
     # Jobs that run and may not stop stay.
-    stays = ~pending & ~kinds.may_stop[clusters.kind]
-    every = clusters.number.astype(float)
-    count = model.rows("cluster", len(every), lower=np.where(stays, every, -np.inf), upper=every)
-    model.add(count[cluster], near, 1.0)
-    model.add(count[far_cluster], far, 1.0)
-    balance = model.rows("pool", len(pools), lower=0.0, upper=0.0)
-    model.add(balance[clusters.pool[far_cluster]], far, 1.0)
-    model.add(balance[pool], shared, -1.0)
-    lost = np.zeros(len(clusters.kind))
-    np.maximum.at(lost, cluster[runs], (kinds.value[way] * number)[runs])
+    must_continue = ~pending & ~classes.preemptible[cost_classes.job_class]
+    every = cost_classes.number.astype(float)
+    demand = model.rows(
+        "cluster", len(every), lower=np.where(must_continue, every, -np.inf), upper=every
+    )
+    model.add(demand[cost_class], cheap, 1.0)
+    model.add(demand[other_class], other, 1.0)
+    balance = model.rows("pool", len(groups), lower=0.0, upper=0.0)
+    model.add(balance[cost_classes.group[other_class]], other, 1.0)
+    model.add(balance[group], shared, -1.0)
+    lost = np.zeros(len(cost_classes.job_class))
+    np.maximum.at(lost, cost_class[runs], (classes.value[assignment] * number)[runs])
     value = (
-        np.concatenate([near, shared]),
-        np.concatenate([kinds.value[way], kinds.value[pool_way]]).astype(np.float64),
+        np.concatenate([cheap, shared]),
+        np.concatenate([classes.value[assignment], classes.value[shared_assignment]]).astype(
+            np.float64
+        ),
     )
     model.term("value", *value, sense="max", constant=-float(lost.sum()))
-    top = np.where(clusters.can, clusters.cost, 0.0).max(axis=1, initial=0.0)
-    each = np.concatenate([clusters.cost[cluster, region], top[far_cluster]])
-    cost = np.concatenate([near, far]), each
+    top = np.where(cost_classes.eligible, cost_classes.cost, 0.0).max(axis=1, initial=0.0)
+    each = np.concatenate([cost_classes.cost[cost_class, region], top[other_class]])
+    cost = np.concatenate([cheap, other]), each
     model.term("cost", *cost, sense="min")
-    return Program(
-        kinds=kinds,
-        clusters=clusters,
+    return AssignmentModel(
+        classes=classes,
+        cost_classes=cost_classes,
         model=model,
-        near=near,
-        near_cluster=cluster,
-        near_way=way,
-        far=far,
-        far_cluster=far_cluster,
-        pool=shared,
-        pool_number=pool,
-        pool_way=pool_way,
+        cheap=cheap,
+        cheap_class=cost_class,
+        cheap_assignment=assignment,
+        other=other,
+        other_class=other_class,
+        shared=shared,
+        shared_group=group,
+        shared_assignment=shared_assignment,
         rows=rows,
         value=value,
         cost=cost,

@@ -20,43 +20,45 @@ from numpy.typing import NDArray
 
 from placewright.formulations.common.wan.arrays import NONE, Bools, Ints
 from placewright.formulations.gang.problem.jobs import Choice
-from placewright.formulations.geo.models.preemption_rows import Barring, Holding, Rows
-from placewright.formulations.geo.problem.class_arrays import Kinds
-from placewright.formulations.geo.problem.job_classes import Sorting, together
-from placewright.formulations.geo.problem.running_jobs import Lying
+from placewright.formulations.geo.models.preemption_rows import Holding, PreemptionRows, Rows
+from placewright.formulations.geo.problem.class_arrays import JobClasses
+from placewright.formulations.geo.problem.job_classes import JobClassBuilder, sum_rows
+from placewright.formulations.geo.problem.running_jobs import RunningJobs
 from placewright.instances.documents.base import WHOLE_GPU
 
 MAX_SIZES = 6
 """Most sizes of tasks that have rows of their own, the largest ones."""
 
-MOVING = 20
+MOVE_DISCOUNT = 20
 """A running job that moves is counted for one such part less."""
 
-UNIT = 1000
+SLOT_SCALE = 1000
 """Of a slot, as of a GPU."""
 
 
-def tight_kinds(lying: Lying) -> Kinds:
+def classes_at_current_capacity(running_jobs: RunningJobs) -> JobClasses:
     """Return kinds by what is free now."""
-    return _Tight(lying).kinds()
+    return _CurrentCapacityBuilder(running_jobs).build()
 
 
-def kinds_left(lying: Lying, taken: Ints, settled: Collection[int]) -> Kinds:
+def classes_at_residual_capacity(
+    running_jobs: RunningJobs, taken: Ints, fixed: Collection[int]
+) -> JobClasses:
     """Return kinds of who waits by what is free once plans took so many milli-GPU (hosts,)."""
-    return _Tight(lying, taken, settled).kinds()
+    return _CurrentCapacityBuilder(running_jobs, taken, fixed).build()
 
 
-class _Tight(Sorting):
+class _CurrentCapacityBuilder(JobClassBuilder):
     def __init__(
-        self, lying: Lying, taken: Ints | None = None, settled: Collection[int] = ()
+        self, running_jobs: RunningJobs, taken: Ints | None = None, fixed: Collection[int] = ()
     ) -> None:
-        super().__init__(lying)
-        self.settled = settled
+        super().__init__(running_jobs)
+        self.fixed = fixed
         gangs, cluster = self.gangs, self.gangs.cluster
-        self._taken = np.zeros(cluster.num_hosts, dtype=np.int64) if taken is None else taken
+        self._taken_milli = np.zeros(cluster.num_hosts, dtype=np.int64) if taken is None else taken
         self.running = taken is None
-        self._moves: dict[tuple[int, int, Holding], list[tuple[int, int, Rows]]] = {}
-        self._places: dict[int, Rows] = {}
+        self._move_continuations: dict[tuple[int, int, Holding], list[tuple[int, int, Rows]]] = {}
+        self._usage_in_place: dict[int, Rows] = {}
         self._slots_of: dict[tuple[tuple[int, int], ...], Rows] = {}
         self.models = len(self.wan.models)
         sizes = {
@@ -76,48 +78,50 @@ class _Tight(Sorting):
         free = np.where(self.gangs.usable, gpu_free, 0)
         each = np.bincount(gpus, weights=free, minlength=self.gangs.cluster.num_hosts)
         each[~self.gangs.open] = 0
-        left: Ints = np.maximum(0, each.astype(np.int64) - self._taken)
+        left: Ints = np.maximum(0, each.astype(np.int64) - self._taken_milli)
         return left
 
-    def rooms(self) -> Ints:
+    def capacities(self) -> Ints:
         """Return slots of each region, model and size."""
-        room = np.zeros((self.regions, self.models, len(self.sizes)), dtype=np.int64)
+        capacity = np.zeros((self.regions, self.models, len(self.sizes)), dtype=np.int64)
         cluster = self.gangs.cluster
         mine = cluster.gpu_model >= 0
         where = self.wan.host_region[mine], cluster.gpu_model[mine]
         for s, size in enumerate(self.sizes):
             free = self._slots(self._free, size) if s else self._free
-            np.add.at(room[:, :, s], where, free[mine])
-        every: Ints = room.ravel()
-        for jobs in self.alike:
-            for row, amount in self._in_place(jobs[0]) if self._lies_open(jobs[0]) else ():
+            np.add.at(capacity[:, :, s], where, free[mine])
+        every: Ints = capacity.ravel()
+        for jobs in self.equivalent:
+            for row, amount in self._in_place(jobs[0]) if self._on_open_hosts(jobs[0]) else ():
                 every[row] += len(jobs) * amount
-        return np.append(every, np.array(self.limits, dtype=np.int64))
+        return np.append(every, np.array(self.quota_limits, dtype=np.int64))
 
-    def bar(self, may_stop: Bools, first: int) -> Barring:
+    def build_preemption_rows(self, preemptible: Bools, first: int) -> PreemptionRows:
         """Return the rows that say for whom jobs stop, of those whose places are known."""
-        found = np.zeros_like(may_stop)
-        for jobs in self.alike:
-            found[jobs] = may_stop[jobs[0]] and self._lies_open(jobs[0])
-        return Barring(self.gangs, self.regions, [1 << m for m in range(self.models)], found, first)
+        found = np.zeros_like(preemptible)
+        for jobs in self.equivalent:
+            found[jobs] = preemptible[jobs[0]] and self._on_open_hosts(jobs[0])
+        return PreemptionRows(
+            self.gangs, self.regions, [1 << m for m in range(self.models)], found, first
+        )
 
-    def of_sets(self, room: Ints) -> Ints:
+    def model_set_capacity(self, capacity: Ints) -> Ints:
         """Return what there is of GPU models (regions, models)."""
-        found: Ints = room[: self.first_quota].reshape(self.regions, self.models, -1)[:, :, 0]
+        found: Ints = capacity[: self.first_quota].reshape(self.regions, self.models, -1)[:, :, 0]
         return found
 
     def _slots(self, milli: Ints, size: int) -> Ints:
         """Return the slots of a size on each host."""
-        slots: Ints = milli // size * UNIT
+        slots: Ints = milli // size * SLOT_SCALE
         return slots
 
-    def models_of(self, choice: Choice, r: int) -> list[int]:
+    def models_in(self, choice: Choice, r: int) -> list[int]:
         """Return the models that all tasks of an option may have in a region."""
-        mask = -1
+        model_mask = -1
         for group in choice.groups:
-            mask &= self.mask[group.shape]
+            model_mask &= self.model_mask[group.shape]
         every = self._supplied[r]
-        return [m for m in range(self.models) if mask >> m & 1 and every[m]]
+        return [m for m in range(self.models) if model_mask >> m & 1 and every[m]]
 
     def rows(
         self, choice: Choice, r: int, tenant: int, floats: bool, model: int
@@ -128,45 +132,47 @@ class _Tight(Sorting):
             amount = 0
             for group in choice.groups:
                 gpu = int(self.gangs.shape_gpu[group.shape])
-                amount += group.milli_gpu if not s else group.count * (gpu // size) * UNIT
+                amount += group.milli_gpu if not s else group.count * (gpu // size) * SLOT_SCALE
             if amount and floats:
                 found.append(((r * self.models + model) * len(self.sizes) + s, amount))
-        found += self.barring.asked(r, self.asked(choice, 1 << model))
-        return found + self.quota_rows_of(choice, r, tenant)
+        found += self.preemption_rows.demands(r, self.demands(choice, 1 << model))
+        return found + self.quota_usage(choice, r, tenant)
 
-    def staying(self, job: int) -> Iterator[tuple[int, int, Rows]]:
+    def continuations(self, job: int) -> Iterator[tuple[int, int, Rows]]:
         """Yield a running job in its place, and as if it moved, which is worth a little less."""
         running = self.gangs.running[job]
         choice = self.gangs.classes[running.job_class].choices[0]
-        if not self._lies_open(job):
+        if not self._on_open_hosts(job):
             yield choice.value, NONE, ()
             return
-        r, holding = int(self.problem.at[job]), self.barring.holding(job)
+        r, holding = int(self.problem.current_region[job]), self.preemption_rows.holding_of(job)
         in_place = self._in_place(job)
-        if (in_place, holding) not in self._rows:
+        if (in_place, holding) not in self._running_usage:
             # Where it is, nobody else is, whatever the rank.
-            there = self.barring.asked(r, ((0, m, milli) for _, m, milli in holding[1]))
-            self._rows[in_place, holding] = together(in_place, there, self.barring.left(holding, r))
-        yield choice.value, NONE, self._rows[in_place, holding]
+            there = self.preemption_rows.demands(r, ((0, m, milli) for _, m, milli in holding[1]))
+            self._running_usage[in_place, holding] = sum_rows(
+                in_place, there, self.preemption_rows.continuation(holding, r)
+            )
+        yield choice.value, NONE, self._running_usage[in_place, holding]
         if self.gangs.floats(running):
             key = running.job_class, r, holding
-            if key not in self._moves:
-                left = self.barring.left(holding, r)
-                self._moves[key] = [
-                    (less, model, together(rows, left))
+            if key not in self._move_continuations:
+                left = self.preemption_rows.continuation(holding, r)
+                self._move_continuations[key] = [
+                    (less, model, sum_rows(rows, left))
                     for less, model, rows in self._moved(choice, r)
                 ]
-            yield from self._moves[key]
+            yield from self._move_continuations[key]
 
     def _moved(self, choice: Choice, r: int) -> Iterator[tuple[int, int, Rows]]:
         """Yield how a running job may go on elsewhere in its region."""
-        less = choice.value - max(1, choice.value // MOVING)
-        for model in self.models_of(choice, r):
+        less = choice.value - max(1, choice.value // MOVE_DISCOUNT)
+        for model in self.models_in(choice, r):
             amount = {self._first_row(r, model): sum(g.milli_gpu for g in choice.groups)}
-            barred = self.barring.asked(r, self.asked(choice, 1 << model))
-            yield less, model, together(self._with_slots(amount), barred)
+            barred = self.preemption_rows.demands(r, self.demands(choice, 1 << model))
+            yield less, model, sum_rows(self._with_slots(amount), barred)
 
-    def _lies_open(self, job: int) -> bool:
+    def _on_open_hosts(self, job: int) -> bool:
         """Whether all hosts of a running job are open, so that what it gives back is there."""
         return all(self.gangs.open[place[2]] for place in self.gangs.running[job].places)
 
@@ -176,22 +182,22 @@ class _Tight(Sorting):
 
     def _in_place(self, job: int) -> Rows:
         """Return what a running job takes of its hosts."""
-        if job not in self._places:
+        if job not in self._usage_in_place:
             found: dict[int, int] = {}
             for group, _, host, _ in self.gangs.running[job].places:
                 model = int(self.gangs.cluster.gpu_model[host])
                 if model >= 0:
                     row = self._first_row(int(self.wan.host_region[host]), model)
                     found[row] = found.get(row, 0) + self._task_milli(job, group)
-            self._places[job] = self._with_slots(found)
-        return self._places[job]
+            self._usage_in_place[job] = self._with_slots(found)
+        return self._usage_in_place[job]
 
     def _with_slots(self, milli: dict[int, int]) -> Rows:
         """Return milli-GPU of models with as many slots as they would make, in parts."""
         key = tuple(sorted(milli.items()))
         if key not in self._slots_of:
             self._slots_of[key] = tuple(
-                (row + s, amount * UNIT // size if s else amount)
+                (row + s, amount * SLOT_SCALE // size if s else amount)
                 for row, amount in key
                 for s, size in enumerate(self.sizes)
             )

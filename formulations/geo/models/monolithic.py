@@ -12,8 +12,15 @@ from dataclasses import dataclass
 from math import floor
 from typing import Any
 
-from placewright.formulations.geo.models.lexicographic_weights import Scale, scale_of
-from placewright.formulations.geo.models.region_options import Way, Ways, resource_of
+from placewright.formulations.geo.models.lexicographic_weights import (
+    LexicographicWeights,
+    choose_weights,
+)
+from placewright.formulations.geo.models.region_options import (
+    RegionOption,
+    RegionOptions,
+    quota_resource,
+)
 from placewright.formulations.geo.problem.compile import Problem
 from placewright.formulations.session import Bound, Candidate, Session, proven_whole
 from placewright.instances.documents.base import WHOLE_GPU
@@ -21,12 +28,12 @@ from placewright.instances.documents.geo import Geo
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
 
-PLACES = ("disruption", "spread", "proximity", "opened")
+PLACEMENT_TERMS = ("disruption", "spread", "proximity", "opened")
 """Terms that rounds of gangs have from the policy."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class United:
+class MonolithicRound:
     """The round of gangs.
 
     Attributes
@@ -40,9 +47,9 @@ class United:
     round: Round
     jobs: tuple[int, ...]
     options: tuple[tuple[int, ...], ...]
-    scale: Scale
+    weights: LexicographicWeights
 
-    def told(self, found: Candidate) -> Candidate:
+    def lift(self, found: Candidate) -> Candidate:
         """Tell a plan for the gangs as one for the whole round, without its data."""
         return Candidate(
             {
@@ -54,80 +61,92 @@ class United:
             slots={self.jobs[gang]: slots for gang, slots in found.slots.items()},
         )
 
-    def bounds(self, found: Bound, best: Mapping[str, int] | None) -> Iterator[Bound]:
+    def lift_bound(self, found: Bound, best: Mapping[str, int] | None) -> Iterator[Bound]:
         """Tell a bound for the gangs as bounds for the whole round, at the best plan's values."""
         if found.term == "value":
-            worth = floor(found.value) if found.certified else proven_whole(found.value, "max")
-            for bound in self.scale.bounds(worth, best):
+            score = floor(found.value) if found.certified else proven_whole(found.value, "max")
+            for bound in self.weights.bounds(score, best):
                 yield Bound(bound.term, bound.value, bound.holds, found.certified)
             return
-        if self.scale.proves < len(self.scale.terms):
+        if self.weights.num_bounded < len(self.weights.terms):
             return
         holds: list[tuple[str, int]] = []
         for term, value in found.holds:
-            holds += self.scale.read(value) if term == "value" else [(term, value)]
+            holds += self.weights.terms_of(value) if term == "value" else [(term, value)]
         yield Bound(found.term, found.value, tuple(holds), found.certified)
 
 
-def united(problem: Problem) -> United:
+def monolithic_round(problem: Problem) -> MonolithicRound:
     """Return the gangs of a whole round; jobs that can run nowhere now are left out."""
-    uniting = _Uniting(problem)
+    builder = _Builder(problem)
     for j, job in enumerate(problem.round.jobs):
-        uniting.add(j, job)
-    return uniting.united()
+        builder.add(j, job)
+    return builder.monolithic_round()
 
 
-def united_in_time(problem: Problem, session: Session) -> United | None:
+def monolithic_round_in_time(problem: Problem, session: Session) -> MonolithicRound | None:
     """Return the gangs of a whole round, None if it could not be decided in the time left.
 
     To decide one takes longer than to list the ways of its jobs, which may be many millions.
     """
-    began, uniting = time.monotonic(), _Uniting(problem)
+    began, builder = time.monotonic(), _Builder(problem)
     for j, job in enumerate(problem.round.jobs):
         if session.expired(time.monotonic() - began):
             return None
-        uniting.add(j, job)
-    return uniting.united()
+        builder.add(j, job)
+    return builder.monolithic_round()
 
 
-class _Uniting:
+class _Builder:
     def __init__(self, problem: Problem) -> None:
-        self.problem, self.round, self.ways = problem, problem.round, Ways(problem)
-        self._every: dict[int, list[Way]] = {}
+        self.problem, self.round, self.region_options = (
+            problem,
+            problem.round,
+            RegionOptions(problem),
+        )
+        self._options_of_job: dict[int, list[RegionOption]] = {}
 
     def add(self, j: int, job: Job) -> None:
         """List the ways of a job."""
-        self._every[j] = list(self.ways.of(j, job))
+        self._options_of_job[j] = list(self.region_options.of(j, job))
 
-    def united(self) -> United:
+    def monolithic_round(self) -> MonolithicRound:
         """Return the gangs of the jobs that were added."""
-        ways = self._every
-        scale = scale_of(self.ways, ways, self.ways.terms)
-        if any(scale.worth(way.value, way.costs) < 0 for mine in ways.values() for way in mine):
+        region_options = self._options_of_job
+        weights = choose_weights(self.region_options, region_options, self.region_options.terms)
+        if any(
+            weights.score(option.value, option.costs) < 0
+            for mine in region_options.values()
+            for option in mine
+        ):
             # Rounds of gangs have no options that are worth less than nothing.
-            scale = scale_of(self.ways, ways, self.ways.terms[:1])
+            weights = choose_weights(
+                self.region_options, region_options, self.region_options.terms[:1]
+            )
         gangs: dict[int, Job] = {}
         numbers: list[tuple[int, ...]] = []
-        for j, mine in ways.items():
+        for j, mine in region_options.items():
             job = self.round.jobs[j]
             if not mine:
                 continue
             options = tuple(
-                way.option.model_copy(update={"value": scale.worth(way.value, way.costs)})
-                for way in mine
+                option.option.model_copy(
+                    update={"value": weights.score(option.value, option.costs)}
+                )
+                for option in mine
             )
             update: dict[str, Any] = {"options": options, "reads": (), "regions": None}
             if job.running:
                 update["running"] = job.running.model_copy(update={"option": 0})
             gangs[j] = job.model_copy(update=update)
-            numbers.append(tuple(way.number for way in mine))
-        terms = ("value", *(t for t in self.round.policy.terms if t in PLACES))
+            numbers.append(tuple(option.number for option in mine))
+        terms = ("value", *(t for t in self.round.policy.terms if t in PLACEMENT_TERMS))
         policy = self.round.policy.model_copy(update={"formulation": "gang", "terms": terms})
-        made = {"jobs": tuple(gangs.values()), "policy": policy, "geo": Geo()}
-        inner = self.round.model_copy(update=made | self._capped())
-        return United(inner, tuple(gangs), tuple(numbers), scale)
+        fields = {"jobs": tuple(gangs.values()), "policy": policy, "geo": Geo()}
+        inner = self.round.model_copy(update=fields | self._regional_quotas())
+        return MonolithicRound(inner, tuple(gangs), tuple(numbers), weights)
 
-    def _capped(self) -> dict[str, Any]:
+    def _regional_quotas(self) -> dict[str, Any]:
         """Return tenants whose quotas in regions are of resources, and hosts that have these."""
         quota = self.problem.quota
         if not quota:
@@ -137,7 +156,7 @@ class _Uniting:
                 update={
                     "quota": tenant.quota
                     | {
-                        resource_of(r): most
+                        quota_resource(r): most
                         for (r, name), most in quota.items()
                         if name == tenant.name
                     }
@@ -147,9 +166,9 @@ class _Uniting:
         )
         # As much as the GPUs of a host: only quotas limit it.
         most = WHOLE_GPU * int(self.problem.cluster.gpu_count.max(initial=0))
-        plenty = {resource_of(r): most for r in self.ways.capped}
+        supply = {quota_resource(r): most for r in self.region_options.regions_with_quotas}
         hosts = tuple(
-            entry.model_copy(update={"resources": entry.resources | plenty})
+            entry.model_copy(update={"resources": entry.resources | supply})
             for entry in self.round.cluster.hosts
         )
         return {

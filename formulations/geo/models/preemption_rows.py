@@ -24,17 +24,17 @@ from placewright.instances.documents.base import WHOLE_GPU
 MAX_LEVELS = 4
 """Most levels that have rows of their own, the lowest ones."""
 
-Asked = tuple[int, int, int]
+Demand = tuple[int, int, int]
 """A rank, the GPU models that serve it as bits, and milli-GPU."""
 
-Holding = tuple[bool, tuple[Asked, ...]]
+Holding = tuple[bool, tuple[Demand, ...]]
 """Whether a job may stop, and what it holds of each GPU model."""
 
 Rows = tuple[tuple[int, int], ...]
 """Rows, each with what is taken of it."""
 
 
-class Barring:
+class PreemptionRows:
     """The rows of a round.
 
     Parameters
@@ -52,62 +52,66 @@ class Barring:
     """
 
     def __init__(
-        self, gangs: Gangs, regions: int, sets: Sequence[int], stoppable: Bools, first: int
+        self, gangs: Gangs, regions: int, model_sets: Sequence[int], preemptible: Bools, first: int
     ) -> None:
-        self._gangs, self._regions, self._sets = gangs, regions, sets
-        self._stoppable, self._first = stoppable, first
-        self._asked: dict[tuple[Asked, ...], tuple[tuple[int, int, int], ...]] = {}
-        self._left: dict[tuple[Holding, int], Rows] = {}
-        self._holding: dict[int, Holding] = {}
-        known = {running.level for j, running in gangs.running.items() if stoppable[j]}
+        self._gangs, self._regions, self._model_sets = gangs, regions, model_sets
+        self._preemptible, self._first = preemptible, first
+        self._usage_of_demands: dict[tuple[Demand, ...], tuple[tuple[int, int, int], ...]] = {}
+        self._continuation: dict[tuple[Holding, int], Rows] = {}
+        self._holding_of_job: dict[int, Holding] = {}
+        known = {running.level for j, running in gangs.running.items() if preemptible[j]}
         self._levels = sorted(known)[:MAX_LEVELS]
 
-    def rooms(self, room: Ints, at: Ints, alike: Iterable[Sequence[int]]) -> Ints:
+    def capacities(
+        self, capacity: Ints, current_region: Ints, equivalent: Iterable[Sequence[int]]
+    ) -> Ints:
         """Return what there is of each row.
 
         `room` (regions, sets) is what there is at all, `at` (jobs,) where jobs run; `alike` are
         those that run, together where they lie alike.
         """
-        every = np.repeat(room[None], len(self._levels), axis=0).reshape(-1)
-        for jobs in alike:
-            for row, amount in self.left(self.holding(jobs[0]), int(at[jobs[0]])):
+        every = np.repeat(capacity[None], len(self._levels), axis=0).reshape(-1)
+        for jobs in equivalent:
+            for row, amount in self.continuation(
+                self.holding_of(jobs[0]), int(current_region[jobs[0]])
+            ):
                 every[row - self._first] += len(jobs) * amount
         return every
 
-    def asked(self, r: int, groups: Iterable[Asked]) -> Iterator[tuple[int, int]]:
+    def demands(self, r: int, groups: Iterable[Demand]) -> Iterator[tuple[int, int]]:
         """Yield what tasks in a region take of the rows."""
         mine = tuple(groups)
-        if mine not in self._asked:
-            self._asked[mine] = tuple(
+        if mine not in self._usage_of_demands:
+            self._usage_of_demands[mine] = tuple(
                 (k, s, amount)
                 for k, level in enumerate(self._levels)
-                for s, mask in enumerate(self._sets)
+                for s, mask in enumerate(self._model_sets)
                 for amount in [sum(a for rank, m, a in mine if rank <= level and not m & ~mask)]
                 if amount
             )
-        for k, s, amount in self._asked[mine]:
+        for k, s, amount in self._usage_of_demands[mine]:
             yield self._row(k, r, s), amount
 
-    def left(self, holding: Holding, r: int) -> Rows:
+    def continuation(self, holding: Holding, r: int) -> Rows:
         """Return, below nothing, what a running job leaves of the rows of its region if it goes on.
 
         Of what there is, what it holds is taken away in any case.
         """
-        stops, held = holding
-        known = self._left.get((holding, r))
+        may_stop, held = holding
+        known = self._continuation.get((holding, r))
         if known is None:
-            known = self._left[holding, r] = tuple(
+            known = self._continuation[holding, r] = tuple(
                 (self._row(k, r, s), -amount)
                 for k, level in enumerate(self._levels)
-                for s, mask in enumerate(self._sets)
+                for s, mask in enumerate(self._model_sets)
                 for amount in [sum(milli for rank, m, milli in held if not m & ~mask)]
-                if stops and level <= held[0][0] and amount
+                if may_stop and level <= held[0][0] and amount
             )
         return known
 
-    def holding(self, job: int) -> Holding:
+    def holding_of(self, job: int) -> Holding:
         """Return whether a running job may stop, and what it holds where tasks may arrive."""
-        if job not in self._holding:
+        if job not in self._holding_of_job:
             gangs, running = self._gangs, self._gangs.running[job]
             groups = gangs.classes[running.job_class].choices[0].groups
             found: dict[int, int] = {}
@@ -121,8 +125,8 @@ class Barring:
                     milli = sum(each for gpu in gpus if gangs.usable[start + gpu])
                     found[1 << model] = found.get(1 << model, 0) + milli
             held = tuple((running.level, mask, milli) for mask, milli in sorted(found.items()))
-            self._holding[job] = bool(self._stoppable[job] and held), held
-        return self._holding[job]
+            self._holding_of_job[job] = bool(self._preemptible[job] and held), held
+        return self._holding_of_job[job]
 
     def _row(self, k: int, r: int, s: int) -> int:
-        return self._first + (k * self._regions + r) * len(self._sets) + s
+        return self._first + (k * self._regions + r) * len(self._model_sets) + s

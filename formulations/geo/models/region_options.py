@@ -19,7 +19,7 @@ COSTS = ("remote_reads", "egress_cost", "gpu_cost")
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class RegionOption:
     """An option in a region, on some GPU models, and what it costs in each of the terms."""
 
     number: int
@@ -28,73 +28,77 @@ class Way:
     costs: tuple[int, ...]
 
 
-class Ways:
+class RegionOptions:
     """What jobs of a round may do; `terms` are `value` and the costs that count."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.round = problem, problem.round
-        self.terms = _counted(problem)
+        self.terms = _scored_terms(problem)
 
-    def of(self, j: int, job: Job) -> Iterator[Way]:
+    def of(self, j: int, job: Job) -> Iterator[RegionOption]:
         """Yield the options of a job in each region where it may run now."""
         if job.running is not None:
-            r, number = int(self.problem.at[j]), job.running.option
-            paid = self._paid(job, job.running, r)
+            r, number = int(self.problem.current_region[j]), job.running.option
+            paid = self._current_gpu_cost(job, job.running, r)
             costs = self._costs(j, r, paid)
-            yield Way(number, self._staying(job, job.running, r), job.value_of(number), costs)
+            yield RegionOption(
+                number, self._current_option(job, job.running, r), job.value_of(number), costs
+            )
             return
-        for r in np.flatnonzero(self.problem.can[j]).tolist():
+        for r in np.flatnonzero(self.problem.eligible[j]).tolist():
             for number, option in enumerate(job.options):
-                for part, price in self._parts(option, r):
-                    yield Way(number, part, job.value_of(number), self._costs(j, r, price))
+                for part, price in self._price_variants(option, r):
+                    yield RegionOption(number, part, job.value_of(number), self._costs(j, r, price))
 
-    def _staying(self, job: Job, running: Running, r: int) -> Option:
+    def _current_option(self, job: Job, running: Running, r: int) -> Option:
         """Return the option of a running job, which may move within its region."""
         option = job.options[running.option]
         groups = []
         for g, group in enumerate(option.groups):
-            hosts = self._named(group, r) or {t.host for t in running.tasks if t.group == g}
-            groups.append(self._placed(group, hosts, r))
+            hosts = self._hosts_of_group(group, r) or {
+                t.host for t in running.tasks if t.group == g
+            }
+            groups.append(self._restrict_group(group, hosts, r))
         return option.model_copy(update={"groups": tuple(groups)})
 
-    def _named(self, group: TaskGroup, r: int) -> Collection[str]:
+    def _hosts_of_group(self, group: TaskGroup, r: int) -> Collection[str]:
         """Return the hosts of a region that a group may be on by name."""
         if group.hosts is None:
             return self._hosts[r]
         return self._hosts[r] & {host for name in group.hosts for host in expand(name)}
 
-    def _placed(self, group: TaskGroup, hosts: Collection[str], r: int) -> TaskGroup:
+    def _restrict_group(self, group: TaskGroup, hosts: Collection[str], r: int) -> TaskGroup:
         """Return a group on some hosts of a region, which counts in the quotas there."""
         update: dict[str, Any] = {"hosts": tuple(sorted(hosts))}
-        if r in self.capped:
-            update["resources"] = group.resources | {resource_of(r): group.gpu}
+        if r in self.regions_with_quotas:
+            update["resources"] = group.resources | {quota_resource(r): group.gpu}
         return group.model_copy(update=update)
 
-    def _paid(self, job: Job, running: Running, r: int) -> int:
+    def _current_gpu_cost(self, job: Job, running: Running, r: int) -> int:
         """Return what a running job pays for its GPUs where they are."""
         cluster, groups = self.problem.cluster, job.options[running.option].groups
         milli = 0
         for task in running.tasks:
             model = int(cluster.gpu_model[cluster.host_index[task.host]])
-            milli += groups[task.group].gpu * int(self.problem.price[r, model])
+            milli += groups[task.group].gpu * int(self.problem.gpu_price[r, model])
         return milli // WHOLE_GPU
 
     def _costs(self, j: int, r: int, price: int) -> tuple[int, ...]:
         each = {
-            "remote_reads": int(self.problem.remote[j, r]),
+            "remote_reads": int(self.problem.remote_gib[j, r]),
             "egress_cost": int(self.problem.egress[j, r]),
             "gpu_cost": price,
         }
         return tuple(each[term] for term in self.terms[1:])
 
-    def _parts(self, option: Option, r: int) -> Iterator[tuple[Option, int]]:
+    def _price_variants(self, option: Option, r: int) -> Iterator[tuple[Option, int]]:
         """Yield an option in a region, apart by the prices of GPU models if these count."""
         variants = []
         for group in option.groups:
-            hosts = self._named(group, r)
+            hosts = self._hosts_of_group(group, r)
             if not hosts:
                 return
-            placed = self._placed(group, hosts, r)
+            placed = self._restrict_group(group, hosts, r)
             if "gpu_cost" not in self.terms:
                 variants.append([(placed, 0)])
                 continue
@@ -119,7 +123,7 @@ class Ways:
         found: dict[int, tuple[str, ...]] = {}
         for m, model in enumerate(self.problem.wan.models):
             if allowed is None or model in allowed:
-                price = int(self.problem.price[r, m])
+                price = int(self.problem.gpu_price[r, m])
                 found[price] = (*found.get(price, ()), model)
         return found
 
@@ -132,38 +136,38 @@ class Ways:
         ]
 
     @cached_property
-    def capped(self) -> frozenset[int]:
+    def regions_with_quotas(self) -> frozenset[int]:
         """Regions in which tenants have quotas."""
         return frozenset(r for r, _ in self.problem.quota)
 
     @cached_property
-    def costs_stay(self) -> bool:
+    def costs_are_exact(self) -> bool:
         """Whether costs are whole, and no way or running job may have GPUs of unlike prices."""
-        if (self.problem.price % WHOLE_GPU).any() and any(
+        if (self.problem.gpu_price % WHOLE_GPU).any() and any(
             group.gpu % WHOLE_GPU
             for job in self.round.jobs
             for option in job.options
             for group in option.groups
         ):
             return False
-        return not any(self._costs_vary(j, job) for j, job in enumerate(self.round.jobs))
+        return not any(self._cost_varies(j, job) for j, job in enumerate(self.round.jobs))
 
-    def _costs_vary(self, j: int, job: Job) -> bool:
+    def _cost_varies(self, j: int, job: Job) -> bool:
         if job.running is None:
             groups = [g for option in job.options for g in option.groups if g.count > 1]
-            regions = np.flatnonzero(self.problem.can[j]).tolist()
+            regions = np.flatnonzero(self.problem.eligible[j]).tolist()
         else:
             groups = [] if job.running.pinned else [*job.options[job.running.option].groups]
-            regions = [int(self.problem.at[j])]
+            regions = [int(self.problem.current_region[j])]
         return any(len(self._prices(g.gpu_models, r)) > 1 for g in groups for r in regions)
 
 
-def resource_of(region: int) -> str:
+def quota_resource(region: int) -> str:
     """Return the resource by which quotas in a region are those of the whole round."""
     return f"milli-GPU in region {region}"
 
 
-def _counted(problem: Problem) -> tuple[str, ...]:
+def _scored_terms(problem: Problem) -> tuple[str, ...]:
     """Return `value` and the costs that follow it at once, as far as options tell them."""
     counted = ["value"]
     for term in problem.round.policy.terms[1:]:

@@ -16,7 +16,7 @@ from placewright.formulations.geo.problem.compile import Problem
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kinds:
+class JobClasses:
     """What jobs ask, as arrays.
 
     Attributes
@@ -41,20 +41,20 @@ class Kinds:
     """
 
     problem: Problem
-    of_job: Ints
-    at: Ints
-    may_stop: Bools
-    way_kind: Ints
-    way_region: Ints
-    way_option: Ints
-    way_model: Ints
+    class_of_job: Ints
+    current_region: Ints
+    preemptible: Bools
+    assignment_class: Ints
+    assignment_region: Ints
+    assignment_option: Ints
+    assignment_model: Ints
     value: Ints
-    entry_way: Ints
+    entry_assignment: Ints
     entry_row: Ints
-    asks: Ints
-    room: Ints
+    entry_usage: Ints
+    capacity: Ints
 
     @property
-    def ways(self) -> int:
+    def num_assignments(self) -> int:
         """The number of ways."""
-        return len(self.way_kind)
+        return len(self.assignment_class)

@@ -39,13 +39,13 @@ class Problem:
     """
 
     wan: Wan
-    has: Bools
+    available: Bools
     source: Ints
-    can: Bools
-    remote: Ints
+    eligible: Bools
+    remote_gib: Ints
     egress: Ints
-    at: Ints
-    price: Ints
+    current_region: Ints
+    gpu_price: Ints
     quota: dict[tuple[int, str], int]
 
     @property
@@ -58,7 +58,7 @@ class Problem:
         """The hosts."""
         return self.wan.cluster
 
-    def reads_in(self, region: Ints) -> dict[int, tuple[tuple[int, int], ...]]:
+    def remote_reads_in(self, region: Ints) -> dict[int, tuple[tuple[int, int], ...]]:
         """Return the datasets that jobs in these regions (jobs,) read over links, with the sources.
 
         Data that can be read nowhere is left out: a job that runs already goes on without it.
@@ -66,14 +66,14 @@ class Problem:
         wan = self.wan
         where, data = region[wan.read_job], wan.read_dataset
         source = self.source[data, where]
-        far = (where != NONE) & ~self.has[data, where] & wan.read_remote & (source != NONE)
+        remote = (where != NONE) & ~self.available[data, where] & wan.read_remote & (source != NONE)
         found: dict[int, tuple[tuple[int, int], ...]] = {}
-        every = (wan.read_job[far].tolist(), data[far].tolist(), source[far].tolist())
+        every = (wan.read_job[remote].tolist(), data[remote].tolist(), source[remote].tolist())
         for job, dataset, origin in zip(*every, strict=True):
             found[job] = (*found.get(job, ()), (dataset, origin))
         return found
 
-    def roomy(self, job: int, amounts: Ints) -> Bools:
+    def regions_with_supply(self, job: int, amounts: Ints) -> Bools:
         """Return the regions that have GPUs for a job, if these are what they have (regions,).
 
         For all of an option, group by group; `amounts` (regions, models) is in milli-GPU.
@@ -90,9 +90,9 @@ class Problem:
             found |= enough
         return found
 
-    def left_by(self, candidate: Candidate) -> Ints:
+    def residual_supply(self, candidate: Candidate) -> Ints:
         """Return the milli-GPU that a plan leaves free (regions, models)."""
-        left = self.wan.supply.copy()
+        residual = self.wan.supply.copy()
         index, model = self.cluster.host_index, self.cluster.gpu_model
         for j, job in enumerate(self.round.jobs):
             started = candidate.starts.get(j)
@@ -105,8 +105,8 @@ class Problem:
             else:
                 continue
             for gpu, host in held:
-                left[self.wan.host_region[host], model[host]] -= gpu
-        return left
+                residual[self.wan.host_region[host], model[host]] -= gpu
+        return residual
 
 
 def compile_geo(round_: Round) -> Problem:
@@ -114,31 +114,33 @@ def compile_geo(round_: Round) -> Problem:
     wan = compile_wan(round_)
     regions = {name: r for r, name in enumerate(wan.regions)}
     models = {name: m for m, name in enumerate(wan.models)}
-    price = np.zeros((len(regions), len(models)), dtype=np.int64)
+    gpu_price = np.zeros((len(regions), len(models)), dtype=np.int64)
     quota: dict[tuple[int, str], int] = {}
     for region in round_.geo.regions:
         for model, amount in region.prices.items():
             if model in models:
-                price[regions[region.name], models[model]] = amount
+                gpu_price[regions[region.name], models[model]] = amount
         quota |= {(regions[region.name], t): amount for t, amount in region.quotas.items()}
-    has = wan.holds | (wan.arriving & (wan.ready <= round_.now))
-    source = _sources(wan, has)
-    can, remote, egress = _reading(wan, has, source)
-    at = _running(wan)
-    running = np.flatnonzero(at != NONE)
-    can[running] = at[running, None] == np.arange(len(regions))
-    return Problem(wan, has, source, can, remote, egress, at, price, quota)
+    available = wan.holds | (wan.arriving & (wan.ready <= round_.now))
+    source = _read_sources(wan, available)
+    eligible, remote_gib, egress = _read_costs(wan, available, source)
+    current_region = _current_regions(wan)
+    running = np.flatnonzero(current_region != NONE)
+    eligible[running] = current_region[running, None] == np.arange(len(regions))
+    return Problem(
+        wan, available, source, eligible, remote_gib, egress, current_region, gpu_price, quota
+    )
 
 
-def _sources(wan: Wan, has: Bools) -> Ints:
+def _read_sources(wan: Wan, available: Bools) -> Ints:
     """Return from where each region reads each dataset over a link (datasets, regions)."""
-    source = np.full(has.shape, NONE, dtype=np.int64)
+    source = np.full(available.shape, NONE, dtype=np.int64)
     known: dict[bytes, Ints] = {}
     most = int(wan.bandwidth.max(initial=0)) + 1
-    for d in range(len(has)):
-        key = has[d].tobytes() + wan.may_hold[d].tobytes()
+    for d in range(len(available)):
+        key = available[d].tobytes() + wan.may_hold[d].tobytes()
         if key not in known:
-            links = wan.within(d) & has[d][:, None]
+            links = wan.links_of(d) & available[d][:, None]
             np.fill_diagonal(links, val=False)
             worth = np.where(links, wan.egress * most - wan.bandwidth, np.iinfo(np.int64).max)
             known[key] = np.where(links.any(axis=0), worth.argmin(axis=0), NONE)
@@ -146,26 +148,26 @@ def _sources(wan: Wan, has: Bools) -> Ints:
     return source
 
 
-def _reading(wan: Wan, has: Bools, source: Ints) -> tuple[Bools, Ints, Ints]:
+def _read_costs(wan: Wan, available: Bools, source: Ints) -> tuple[Bools, Ints, Ints]:
     """Return where jobs can read all their data, the GiB over links, and their cost."""
-    data, far = wan.read_dataset, ~has[wan.read_dataset]
-    from_there = source[data]
-    stuck = far & ((from_there == NONE) | ~wan.read_remote[:, None])
+    data, remote = wan.read_dataset, ~available[wan.read_dataset]
+    source_of_read = source[data]
+    unreadable = remote & ((source_of_read == NONE) | ~wan.read_remote[:, None])
     # Reads are sorted by job: those of one lie side by side.
     readers, first = np.unique(wan.read_job, return_index=True)
-    can = wan.may_run.copy()
-    can[readers] &= ~np.logical_or.reduceat(stuck, first)
-    gib = far * wan.read_gib[:, None]
+    eligible = wan.may_run.copy()
+    eligible[readers] &= ~np.logical_or.reduceat(unreadable, first)
+    gib = remote * wan.read_gib[:, None]
     here = np.arange(len(wan.regions))
-    served = (from_there != NONE) & wan.read_remote[:, None]
-    cost = np.where(served, wan.egress[from_there, here], 0) * gib
-    remote, egress = np.zeros((2, *can.shape), dtype=np.int64)
-    remote[readers] = np.add.reduceat(gib, first)
+    served = (source_of_read != NONE) & wan.read_remote[:, None]
+    cost = np.where(served, wan.egress[source_of_read, here], 0) * gib
+    remote_gib, egress = np.zeros((2, *eligible.shape), dtype=np.int64)
+    remote_gib[readers] = np.add.reduceat(gib, first)
     egress[readers] = np.add.reduceat(cost, first)
-    return can, remote, egress
+    return eligible, remote_gib, egress
 
 
-def _running(wan: Wan) -> Ints:
+def _current_regions(wan: Wan) -> Ints:
     """Return the region where each job runs, NONE of pending ones (jobs,)."""
     index = wan.cluster.host_index
     hosts = [None if j.running is None else j.running.tasks[0].host for j in wan.round.jobs]

@@ -16,54 +16,56 @@ from placewright.formulations.common.wan.arrays import NONE, Bools, Ints
 from placewright.formulations.gang.problem.problem import Problem as Gangs
 from placewright.formulations.geo.problem.compile import Problem
 
-ALL_PINNED = -(2**62)
+LOWEST_RANK = -(2**62)
 """Below the rank of any job."""
 
 
-class Lying:
+class RunningJobs:
     """A round, and what is known of the jobs that run; `gangs` are all jobs as a round of gangs."""
 
     def __init__(self, problem: Problem, gangs: Gangs) -> None:
         self.problem, self.gangs = problem, gangs
 
     @cached_property
-    def may_stop(self) -> Bools:
+    def preemptible(self) -> Bools:
         """Whether running jobs may have to make way for one of higher precedence (jobs,)."""
-        jobs, at = self.problem.round.jobs, self.problem.at
+        jobs, current_region = self.problem.round.jobs, self.problem.current_region
         rank = np.array([job.priority + 2**31 * (not job.opportunistic) for job in jobs])
         pinned = np.array([bool(job.running and job.running.pinned) for job in jobs], dtype=bool)
-        comes = np.where(self.problem.can & ~pinned[:, None], rank[:, None], ALL_PINNED)
-        top = comes.max(axis=0, initial=ALL_PINNED)
-        may: Bools = (at != NONE) & (rank < top[at])
-        return may
+        incoming_rank = np.where(
+            self.problem.eligible & ~pinned[:, None], rank[:, None], LOWEST_RANK
+        )
+        highest_rank = incoming_rank.max(axis=0, initial=LOWEST_RANK)
+        preemptible: Bools = (current_region != NONE) & (rank < highest_rank[current_region])
+        return preemptible
 
     @cached_property
-    def alike(self) -> list[list[int]]:
+    def equivalent(self) -> list[list[int]]:
         """The running jobs that may move, those together that lie alike."""
-        return lying_alike(self.gangs, self.problem.at, self.may_stop)
+        return group_equivalent(self.gangs, self.problem.current_region, self.preemptible)
 
     @cached_property
-    def limits(self) -> dict[tuple[int, int], int]:
+    def quota_limits(self) -> dict[tuple[int, int], int]:
         """Milli-GPU that a tenant's jobs may hold in a region, NONE for all, beside pinned ones."""
         problem, jobs = self.problem, self.problem.round.jobs
         tenants = {tenant.name: t for t, tenant in enumerate(problem.round.tenants)}
-        limits = {(t, NONE): most for (t, res), most in self.gangs.quota.items() if res < 0}
+        quota_limits = {(t, NONE): most for (t, res), most in self.gangs.quota.items() if res < 0}
         held: dict[tuple[int, int], int] = {}
         pinned: dict[tuple[int, int], int] = {}
-        for j in np.flatnonzero(problem.at != NONE).tolist() if problem.quota else ():
+        for j in np.flatnonzero(problem.current_region != NONE).tolist() if problem.quota else ():
             job = jobs[j]
             if job.running is not None and job.tenant is not None:
-                key = tenants[job.tenant], int(problem.at[j])
+                key = tenants[job.tenant], int(problem.current_region[j])
                 milli = job.options[job.running.option].milli_gpu
                 held[key] = held.get(key, 0) + milli
                 pinned[key] = pinned.get(key, 0) + milli * job.running.pinned
         for (r, name), most in problem.quota.items():
             key = tenants[name], r
-            limits[key] = max(most, held.get(key, 0)) - pinned.get(key, 0)
-        return limits
+            quota_limits[key] = max(most, held.get(key, 0)) - pinned.get(key, 0)
+        return quota_limits
 
 
-def lying_alike(gangs: Gangs, at: Ints, may_stop: Bools) -> list[list[int]]:
+def group_equivalent(gangs: Gangs, current_region: Ints, preemptible: Bools) -> list[list[int]]:
     """Return the running jobs that may move, those together that lie alike.
 
     `at` (jobs,) are the regions where jobs run, `may_stop` (jobs,) says who may make way at all.
@@ -71,7 +73,7 @@ def lying_alike(gangs: Gangs, at: Ints, may_stop: Bools) -> list[list[int]]:
     _, _, at_host, shape = gangs.places.T
     code = (gangs.cluster.gpu_model[at_host] + 1) * 4
     code += 2 * gangs.open[at_host] + gangs.shape_hosts[shape, at_host]
-    where, stops, codes = at.tolist(), may_stop.tolist(), iter(code.tolist())
+    where, stops, codes = current_region.tolist(), preemptible.tolist(), iter(code.tolist())
     every = bool(gangs.usable.all())
     found: defaultdict[tuple[object, ...], list[int]] = defaultdict(list)
     for j, running in gangs.running.items():

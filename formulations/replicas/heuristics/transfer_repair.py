@@ -9,7 +9,7 @@ from itertools import count
 import numpy as np
 
 from placewright.formulations.common.wan.arrays import NONE, UNLIMITED, Bools, Wan
-from placewright.formulations.common.wan.scheduler import Transfers, never, schedule
+from placewright.formulations.common.wan.scheduler import Transfers, never_out_of_time, schedule
 from placewright.formulations.replicas.heuristics.greedy import Placing, housed, usual_order
 from placewright.formulations.replicas.heuristics.home_exchange import evened
 from placewright.formulations.replicas.problem.problem import Layout, Problem
@@ -21,7 +21,7 @@ ANEW = 6
 
 
 def carry(
-    problem: Problem, draft: Draft, refused: Bools, late: Callable[[], bool] = never
+    problem: Problem, draft: Draft, refused: Bools, late: Callable[[], bool] = never_out_of_time
 ) -> tuple[Draft, DataPlan, Bools]:
     """Return a draft of which every copy is carried, its plan, and what was refused on the way.
 
@@ -53,7 +53,7 @@ def carried(wan: Wan, copies: Bools) -> bool:
     return not schedule(roomy, list(zip(d.tolist(), r.tolist(), strict=True)), []).refused
 
 
-def too_large(problem: Problem, late: Callable[[], bool] = never) -> Bools:
+def too_large(problem: Problem, late: Callable[[], bool] = never_out_of_time) -> Bools:
     """Return the copies (groups, regions) that links cannot carry even alone, as far as it is easy.
 
     Only data is tried that is more than every single link into the region can take. What lies in

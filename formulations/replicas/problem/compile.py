@@ -7,7 +7,7 @@ from collections import defaultdict
 import numpy as np
 
 from placewright.formulations.common.wan.arrays import Bools, Ints, Wan, compile_wan
-from placewright.formulations.common.wan.reachability import within_reach
+from placewright.formulations.common.wan.reachability import feasible_replicas
 from placewright.formulations.replicas.problem.problem import Problem, dense
 from placewright.instances.documents.round import Round
 
@@ -28,7 +28,7 @@ def problem_of(wan: Wan) -> Problem:
     head = np.unique(group, return_index=True)[1]
     now = (wan.holds | wan.arriving)[head]
     may_hold = np.ones_like(now)
-    np.logical_and.at(may_hold, group, within_reach(wan))
+    np.logical_and.at(may_hold, group, feasible_replicas(wan))
     may_hold |= now
     read_workload, read_group, read_gib, read_remote = _reads(wan, workload, group)
     linked = wan.bandwidth > 0

@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 
 from placewright.formulations.common.wan.arrays import UNLIMITED, Bools, Ints, Wan
-from placewright.formulations.common.wan.reachability import within_reach
+from placewright.formulations.common.wan.reachability import feasible_replicas
 from placewright.formulations.replicas.problem.problem import HOMELESS
 
 
@@ -134,7 +134,7 @@ def pool_of(wan: Wan) -> Pool:
     """Return the classes of a round and where its data could be."""
     there = wan.holds | wan.arriving
     room = np.maximum(wan.storage, wan.size @ there)
-    possible = within_reach(wan)
+    possible = feasible_replicas(wan)
     job, dataset, gib, remote = _reads(wan)
     job_class, first = _classes(wan, job, dataset, remote)
     classes = len(first)
