@@ -15,9 +15,9 @@ import numpy as np
 
 from benchmarks.report import SKIPPED
 from placewright import Plan, Round, solve_round, verify
-from placewright.formulations.gang.models.host.expand import expand_into
+from placewright.formulations.gang.models.host.expand import start_jobs
 from placewright.formulations.gang.models.host.gpus import add_gpus
-from placewright.formulations.gang.models.host.model import build, size_of
+from placewright.formulations.gang.models.host.model import build_host_model, num_task_variables
 from placewright.formulations.gang.models.host.preemption import add_preemption
 from placewright.formulations.gang.models.host.terms import add_terms
 from placewright.formulations.gang.placement.assignment import candidate
@@ -108,13 +108,13 @@ def literal(backend: str, seconds: float, round: Round) -> Answer:  # noqa: A002
     began = time.monotonic()
     problem = compile_round(round)
     term = problem.terms[0]
-    if (cells := size_of(problem)) > MAX_CELLS:
+    if (cells := num_task_variables(problem)) > MAX_CELLS:
         note = f"{cells:,} variables; at most {MAX_CELLS:,} were expected"
         return Answer(SKIPPED, term, note=note)
     problem = replace(problem, terms=(term,))
     placement = Placement(problem, cleared=True)
     hosts = np.arange(problem.cluster.num_hosts)
-    model = build(problem, placement, hosts, problem.pending, list(problem.running))
+    model = build_host_model(problem, placement, hosts, problem.pending, list(problem.running))
     slots = add_gpus(model)
     add_preemption(model)
     add_terms(model)
@@ -125,7 +125,7 @@ def literal(backend: str, seconds: float, round: Round) -> Answer:  # noqa: A002
     bound = None if outcome.bound is None else problem.rounded(term, outcome.bound)
     if outcome.values is None:
         return Answer(outcome.status.value, term, None, bound, outcome.message)
-    expand_into(model, slots, outcome.values, placement)
+    start_jobs(model, slots, outcome.values, placement)
     found = candidate(placement, backend)
     decisions = decide(round, problem.cluster.hosts, Unmoved()(round), found)
     moves = order_of_moves(round, decisions)

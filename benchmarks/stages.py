@@ -23,14 +23,14 @@ STAGES: Mapping[str, tuple[str, ...]] = {
     "reading": ("placewright.instances.io.files:load_round",),
     "building": (
         "placewright.formulations.gang.problem.compile:compile_round",
-        "placewright.formulations.gang.models.aggregate.model:build",
-        "placewright.formulations.gang.models.host.model:build",
+        "placewright.formulations.gang.models.aggregate.model:build_aggregate_model",
+        "placewright.formulations.gang.models.host.model:build_host_model",
         "placewright.solver.model:Model.arrays",
     ),
     "solving": ("placewright.solver.process:Worker.solve",),
     "expanding": (
         "placewright.formulations.gang.heuristics.disaggregate:expand",
-        "placewright.formulations.gang.models.host.expand:expand_into",
+        "placewright.formulations.gang.models.host.expand:start_jobs",
     ),
     "verifying": ("placewright.instances.verify:verify",),
 }

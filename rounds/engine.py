@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Self
 
 from placewright.collection import no_collection
-from placewright.formulations.gang.incremental import Warm
+from placewright.formulations.gang.incremental import IncrementalGang
 from placewright.instances.checks.round import hosts_by_name
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import DecisionKind, Plan
@@ -79,7 +79,7 @@ class Engine:
         self._progress, self._executor = progress, executor
         self._hosts = hosts_by_name(round.cluster)
         self._memory = Memory()
-        self._formulation = Warm()
+        self._formulation = IncrementalGang()
         self._restart_s: dict[str, int] = {}
         self._orders = Orders()
         self._solver: Solver | None = None

@@ -11,7 +11,7 @@ from placewright.solver.backends import BACKENDS, Backend, Report, available, ge
 from placewright.solver.bigm import big_m
 from placewright.solver.blocks import Block
 from placewright.solver.certify import certified_bound, multipliers
-from placewright.solver.core import Core, Doubt, doubt_of
+from placewright.solver.core import Core, ReducedCosts, reduced_costs_of
 from placewright.solver.errors import BackendUnavailableError, UnsupportedModelError
 from placewright.solver.model import Model
 from placewright.solver.outcome import Limits, Outcome, Progress, Status
@@ -25,12 +25,12 @@ __all__ = [
     "BackendUnavailableError",
     "Block",
     "Core",
-    "Doubt",
     "InProcess",
     "Limits",
     "Model",
     "Outcome",
     "Progress",
+    "ReducedCosts",
     "Report",
     "Sense",
     "Status",
@@ -39,7 +39,7 @@ __all__ = [
     "available",
     "big_m",
     "certified_bound",
-    "doubt_of",
     "get_backend",
     "multipliers",
+    "reduced_costs_of",
 ]

@@ -19,14 +19,14 @@ import numpy as np
 
 from placewright.solver.arrays import ALWAYS, Arrays, Bools, Floats
 
-__all__ = ["Core", "Doubt", "doubt_of"]
+__all__ = ["Core", "ReducedCosts", "reduced_costs_of"]
 
 SETTLED = 1e-6
 """How far from a bound a column of the relaxation may be and still count as there."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Doubt:
+class ReducedCosts:
     """What multipliers say of each column; the objective is oriented to be a maximum.
 
     Attributes
@@ -55,7 +55,7 @@ class Doubt:
         return self.loss <= margin
 
 
-def doubt_of(arrays: Arrays, row_duals: Floats, values: Floats) -> Doubt | None:
+def reduced_costs_of(arrays: Arrays, row_duals: Floats, values: Floats) -> ReducedCosts | None:
     """Read the duals of a relaxation, whose optimum is at `values`.
 
     Columns that are elsewhere in the optimum than d says are in doubt, and so are those that need
@@ -73,7 +73,7 @@ def doubt_of(arrays: Arrays, row_duals: Floats, values: Floats) -> Doubt | None:
     most = float(dual[dual != 0] @ limit[dual != 0] + reduced[used] @ point[used])
     settled = arrays.integer & (np.abs(values - point) <= SETTLED)
     loss = np.where(settled, np.abs(reduced), 0.0)
-    return Doubt(arrays.sign, most + arrays.sign * arrays.constant, point, loss)
+    return ReducedCosts(arrays.sign, most + arrays.sign * arrays.constant, point, loss)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

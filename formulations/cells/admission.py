@@ -20,9 +20,9 @@ from placewright.formulations.gang.placement.assignment import candidate
 from placewright.formulations.gang.placement.greedy import place_choice
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
-from placewright.formulations.gang.problem.jobs import Choice, Put
+from placewright.formulations.gang.problem.jobs import Choice, TaskPlacement
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.quotas import quota_of
+from placewright.formulations.gang.problem.quotas import remaining_quotas
 from placewright.formulations.session import Candidate, Place
 from placewright.instances.derived.cell_trees import Kind, guaranteed
 from placewright.instances.derived.ranges import expand
@@ -75,7 +75,7 @@ class _Admitting:
         self.tenants = {tenant.name: t for t, tenant in enumerate(round_.tenants)}
         # Whoever runs goes on holding what it does: of who is evicted nobody knows yet who moves.
         running = tuple(pinned(job) for job in jobs if job.running is not None)
-        self.quota = quota_of(round_.model_copy(update={"jobs": running}), cluster)
+        self.quota = remaining_quotas(round_.model_copy(update={"jobs": running}), cluster)
         self.held = _held(round_, mine)
         blocked = {host for host, at in self.index.items() if not self.problem.open[at]}
         blocked |= {host for one in round_.reservations for host in expand(one.host)}
@@ -121,7 +121,7 @@ class _Admitting:
                 return None
         return lacking
 
-    def _fit(self, tenant: int, choice: Choice) -> tuple[list[Put] | None, bool]:
+    def _fit(self, tenant: int, choice: Choice) -> tuple[list[TaskPlacement] | None, bool]:
         """Put an option into cells of its tenant; also whether some cell was not to be had."""
         inside = np.zeros(self.problem.cluster.num_hosts, dtype=np.bool_)
         for kind, cell in self.bindings.of_tenant(tenant):
@@ -155,7 +155,7 @@ class _Admitting:
                 self.bindings.unbind(kind, cell)
         return puts, lacking
 
-    def _put(self, choice: Choice, inside: NDArray[np.bool_]) -> list[Put] | None:
+    def _put(self, choice: Choice, inside: NDArray[np.bool_]) -> list[TaskPlacement] | None:
         # Nothing of any rank may arrive outside.
         self.placement.closed[:] = np.where(inside, 0, self.placement.arrivals.shape[1])
         return place_choice(self.placement, choice)

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from placewright.formulations.cells.admission import pinned
 from placewright.formulations.cells.eviction import Evictions, evictions
-from placewright.formulations.gang.problem.entitlement import borrowed_of
+from placewright.formulations.gang.problem.entitlement import borrowing_options
 from placewright.formulations.session import Candidate, Place, Slots
 from placewright.instances.derived.cell_trees import guaranteed
 from placewright.instances.derived.ranges import expand
@@ -148,7 +148,7 @@ def rest_of(whole: Round, placed: Candidate) -> Rest:
     for j, (option, places) in placed.starts.items():
         slots = placed.slots.get(j) or (None,) * len(places)
         starts[j] = option, tuple(map(_task, places, slots, repeat(names)))
-    borrowed = borrowed_of(whole)
+    borrowed = borrowing_options(whole)
     evicted = _evicted(whole, starts, mine, borrowed)
     jobs: list[Job] = []
     outer: list[int] = []

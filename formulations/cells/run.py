@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from placewright.formulations.cells.residual_round import ADDS_UP, Rest
 from placewright.formulations.gang.placement.assignment import candidate
-from placewright.formulations.gang.placement.greedy import fill
+from placewright.formulations.gang.placement.greedy import fill_greedily
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Bound, Candidate, Session
@@ -56,7 +56,7 @@ def run_around(
     closed = replace(problem, open=problem.open.copy())
     closed.open[left] = False
     placement = Placement(closed)
-    fill(placement)
+    fill_greedily(placement)
     told = rest.told(candidate(placement, "greedy"))
     if told is None:
         raise AssertionError("a plan arrives on closed hosts; expected none")

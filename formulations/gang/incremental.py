@@ -17,26 +17,29 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.bounds.dual_prices import Prices
+from placewright.formulations.gang.bounds.dual_prices import DualPrices
 from placewright.formulations.gang.heuristics.displace import displace
 from placewright.formulations.gang.heuristics.exchange import mend
 from placewright.formulations.gang.heuristics.gang_insertion import clear
 from placewright.formulations.gang.heuristics.migration import moving
 from placewright.formulations.gang.models.aggregate.column_generation import (
-    CountModel,
-    PatternModel,
-    drained,
+    HostPatternModel,
+    PricedModel,
+    bound_by_relaxation,
+    collect_bounds,
+    host_pattern_model,
     later_bounds,
-    pattern_model,
-    relaxation,
-    room_of,
+    tasks_per_host,
 )
-from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns, applies
-from placewright.formulations.gang.models.aggregate.resource_grid import Grid
+from placewright.formulations.gang.models.aggregate.host_columns import (
+    HostPatterns,
+    host_patterns_apply,
+)
+from placewright.formulations.gang.models.aggregate.resource_grid import ResourceGrid
 from placewright.formulations.gang.placement.assignment import candidate
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.preemption import settle
-from placewright.formulations.gang.placement.upgrade import grow
+from placewright.formulations.gang.placement.preemption import repair_preemptions
+from placewright.formulations.gang.placement.upgrade import upgrade_options
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.task_mix import STRANDED
 from placewright.formulations.gang.problem.terms import VALUE
@@ -58,7 +61,7 @@ KEPT_PATTERNS = 5_000
 """Patterns of least loss at the relaxation's prices that the next round begins with."""
 
 
-class Warm:
+class IncrementalGang:
     """The gang formulation of an engine; remembers prices and patterns from round to round."""
 
     def __init__(self) -> None:
@@ -82,22 +85,22 @@ class Warm:
         Yields nothing if host patterns do not apply.
         """
         empty = Placement(problem, cleared=True)
-        grid = Grid(problem, empty)
-        if not applies(problem, grid):
+        grid = ResourceGrid(problem, empty)
+        if not host_patterns_apply(problem, grid):
             return
         if self._known is not None and not self._known.serves(problem):
             self._known = None
         placement = Placement(problem)
         displace(placement)
         solved = None if self._known else self._solve(problem, session, empty, placement)
-        prices = Prices.of(problem, grid, self._known.prices) if self._known else None
+        prices = DualPrices.of(problem, grid, self._known.prices) if self._known else None
         _improve(session, placement, prices)
         bounds = [Bound(VALUE, prices.bound(), certified=True)] if prices else []
         bounds += solved.bounds if solved else []
         if solved is None and not _proven(bounds, placement, NEAR):
             solved = self._solve(problem, session, empty, placement)
             bounds += solved.bounds
-            prices = Prices.of(problem, grid, self._known.prices) if self._known else prices
+            prices = DualPrices.of(problem, grid, self._known.prices) if self._known else prices
         if prices is not None and not _proven(bounds, placement, NEAR):
             # In another order: who needs whole hosts first.
             other = Placement(problem)
@@ -114,7 +117,7 @@ class Warm:
         yield candidate(placement, ADAPTED)
         yield from trivial_bounds(problem)
         yield from bounds
-        yield from moving(session, problem, CountModel(*solved.model), solved.outcome, placement)
+        yield from moving(session, problem, PricedModel(*solved.model), solved.outcome, placement)
         if session.best is None or session.close_enough(session.best[VALUE]):
             yield from later_bounds(session, *solved.model)
         elif not session.expired():
@@ -125,26 +128,26 @@ class Warm:
         self, problem: Problem, session: Session, empty: Placement, placement: Placement
     ) -> _Solved:
         """Solve the linear relaxation and remember what it finds."""
-        model = pattern_model(problem, empty, room_of(empty))
+        model = host_pattern_model(problem, empty, tasks_per_host(empty))
         if model is None:
             raise ValueError("host patterns do not apply; expected that they were asked")
         model.patterns.learn(placement)
         if self._known is not None:
             self._known.recall(model.patterns)
-        bounds, outcome = drained(relaxation(session, *model, VALUE))
+        bounds, outcome = collect_bounds(bound_by_relaxation(session, *model, VALUE))
         if outcome is not None and outcome.row_duals is not None:
             self._known = _Known.of(model, outcome.row_duals)
         return _Solved(model, bounds, outcome)
 
 
-def _improve(session: Session, placement: Placement, prices: Prices | None) -> None:
+def _improve(session: Session, placement: Placement, prices: DualPrices | None) -> None:
     """Let jobs change places, and others make room for those that need whole hosts."""
     _mend(session, placement, prices)
     if prices is not None:
         clear(session, placement, prices.pays)
         _mend(session, placement, prices)
-    grow(placement)
-    settle(placement)
+    upgrade_options(placement)
+    repair_preemptions(placement)
 
 
 def _proven(bounds: Iterable[Bound], placement: Placement, gap: float) -> bool:
@@ -158,13 +161,13 @@ def _suffices(session: Session, placement: Placement, bound: float) -> bool:
     return bound - placement.value <= little or near(bound, placement.value, session.gap)
 
 
-def _mend(session: Session, placement: Placement, prices: Prices | None) -> None:
+def _mend(session: Session, placement: Placement, prices: DualPrices | None) -> None:
     """Mend hosts until the time is over."""
     lossy = _lossy(placement, prices)
     mend(placement, takewhile(lambda _: not session.expired(), lossy))
 
 
-def _lossy(placement: Placement, prices: Prices | None) -> list[int]:
+def _lossy(placement: Placement, prices: DualPrices | None) -> list[int]:
     """Hosts with free GPUs, those first that hold least for what they could hold."""
     hosts = np.flatnonzero(placement.whole > 0)
     if prices is not None:
@@ -192,7 +195,7 @@ def _applies(problem: Problem) -> bool:
 class _Solved(NamedTuple):
     """A relaxation, the bounds that it proves, and its solution."""
 
-    model: PatternModel
+    model: HostPatternModel
     bounds: list[Bound]
     outcome: Outcome | None
 
@@ -212,7 +215,7 @@ class _Known:
     cuts: Ints
 
     @classmethod
-    def of(cls, model: PatternModel, row_duals: NDArray[np.float64]) -> Self:
+    def of(cls, model: HostPatternModel, row_duals: NDArray[np.float64]) -> Self:
         """Keep the patterns that lose least at these prices; those in use lose nothing."""
         counts, patterns = model
         pool = patterns.pool

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from placewright.formulations.gang.bounds.fragmentation import least_stranded
+from placewright.formulations.gang.bounds.fragmentation import stranded_lower_bound
 from placewright.formulations.gang.heuristics.count_search import plans
 from placewright.formulations.gang.heuristics.disaggregate import expand
 from placewright.formulations.gang.heuristics.empty_domains import freed_bounds
@@ -22,23 +22,23 @@ from placewright.formulations.gang.heuristics.migration import (
 )
 from placewright.formulations.gang.heuristics.repack import make_room
 from placewright.formulations.gang.models.aggregate.column_generation import (
-    MODELLED,
-    CountModel,
+    MODELLED_TERMS,
+    PricedModel,
+    aggregate_models,
+    bound_by_relaxation,
     later_bounds,
-    models_of,
-    relaxation,
-    search,
+    search_term_by_term,
 )
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
-from placewright.formulations.gang.models.aggregate.powers_of_two import plain
-from placewright.formulations.gang.models.host.model import size_of
-from placewright.formulations.gang.models.host.solve import run as run_exact
+from placewright.formulations.gang.models.aggregate.powers_of_two import only_powers_of_two
+from placewright.formulations.gang.models.host.model import num_task_variables
+from placewright.formulations.gang.models.host.solve import solve_exactly as run_exact
 from placewright.formulations.gang.placement.assignment import candidate
-from placewright.formulations.gang.placement.fair_share import fill
+from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.upgrade import grow
-from placewright.formulations.gang.problem.dominant_shares import SHARE_TERMS, smallest
-from placewright.formulations.gang.problem.freeable_domains import Freeing
+from placewright.formulations.gang.placement.upgrade import upgrade_options
+from placewright.formulations.gang.problem.dominant_shares import SHARE_TERMS, sum_of_smallest
+from placewright.formulations.gang.problem.freeable_domains import FreeableDomains
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.task_mix import STRANDED
 from placewright.formulations.gang.problem.terms import ENTITLED, PROGRESS, VALUE
@@ -57,11 +57,11 @@ PATTERN_SHARE = 0.1
 def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
     """Yield the greedy plan and the bounds that need no solver, then better ones of both."""
     placement = Placement(problem)
-    fill(placement)
+    fill_by_policy(placement)
     yield candidate(placement, "greedy")
     yield from trivial_bounds(problem)
     if PROGRESS in problem.terms:
-        grow(placement)
+        upgrade_options(placement)
         yield candidate(placement, "growth")
     if problem.running and not session.proven:
         yield from moving_at_once(problem)
@@ -87,12 +87,14 @@ def _nothing_to_model(problem: Problem, session: Session) -> bool:
     """Whether the first term is proven as far as asked, and no model knows any of the others."""
     first, *others = problem.terms
     proven = session.best is not None and session.close_enough(session.best[first])
-    return proven and not small(problem) and not set(others) & set(MODELLED)
+    return proven and not small(problem) and not set(others) & set(MODELLED_TERMS)
 
 
 def small(problem: Problem) -> bool:
     """Whether a host-indexed model of the whole round is small enough to solve."""
-    return len(problem.running) <= MAX_EXACT_CELLS and size_of(problem) <= MAX_EXACT_CELLS
+    return (
+        len(problem.running) <= MAX_EXACT_CELLS and num_task_variables(problem) <= MAX_EXACT_CELLS
+    )
 
 
 def trivial_bounds(problem: Problem) -> Iterator[Bound]:
@@ -115,12 +117,12 @@ def trivial_bounds(problem: Problem) -> Iterator[Bound]:
         if term == PROGRESS:
             known[term] = sum(len(c.jobs) * max(o.progress for o in c.choices) for c in pending)
         if term in SHARE_TERMS:
-            known[term] = smallest(term, shares)
+            known[term] = sum_of_smallest(term, shares)
         if term == "freed":
-            freeing = Freeing(problem)
+            freeing = FreeableDomains(problem)
             known[term] = int(freeing.worth[freeing.clearable].sum())
         if term == STRANDED:
-            known[term] = least_stranded(problem)
+            known[term] = stranded_lower_bound(problem)
         yield Bound(term, known.get(term, 0), certified=True)
     earlier = problem.terms[
         : problem.terms.index("disruption") if "disruption" in problem.terms else 0
@@ -130,31 +132,31 @@ def trivial_bounds(problem: Problem) -> Iterator[Bound]:
         yield Bound("disruption", vacating_cost(problem), emptied, certified=True)
 
 
-def _counted_first(problem: Problem, greedy: Placement) -> CountModel | None:
+def _counted_first(problem: Problem, greedy: Placement) -> PricedModel | None:
     """Return the count model of a small round that may prove it sooner than the exact one.
 
     The sums of a plain round are exact for it, but for the tree. Host patterns do not tell equal
     hosts apart, in whose many orders a branch and bound loses itself.
     """
-    if not plain(problem) and size_of(problem) < MIN_PATTERN_CELLS:
+    if not only_powers_of_two(problem) and num_task_variables(problem) < MIN_PATTERN_CELLS:
         return None
-    model = next(models_of(problem, greedy))
-    exact = plain(problem) or isinstance(model.patterns, HostPatterns)
+    model = next(aggregate_models(problem, greedy))
+    exact = only_powers_of_two(problem) or isinstance(model.patterns, HostPatterns)
     return model if exact else None
 
 
 def _run_counted(
-    problem: Problem, session: Session, model: CountModel
+    problem: Problem, session: Session, model: PricedModel
 ) -> Iterator[Candidate | Bound]:
     """Search a small round by counts: to the end by sums, by host patterns for a while."""
-    relaxed = yield from relaxation(session, *model, problem.terms[0])
+    relaxed = yield from bound_by_relaxation(session, *model, problem.terms[0])
     if model.patterns is None:
-        values = yield from search(session, *model, relaxed, gap=0.0)
+        values = yield from search_term_by_term(session, *model, relaxed, gap=0.0)
     else:
-        values = yield from search(session, *model, gap=0.0, share=PATTERN_SHARE)
+        values = yield from search_term_by_term(session, *model, gap=0.0, share=PATTERN_SHARE)
     if values is not None:
         placement = expand(*model, values, session)
-        grow(placement)
+        upgrade_options(placement)
         done = problem.terms == (VALUE,) and session.settled(placement.value)
         yield candidate(placement, "counts", final=done)
     if not session.proven:
@@ -167,17 +169,17 @@ def _run_counts(
     """Bound the first term over the tightest model, look for plans, bound the later terms."""
     first = problem.terms[0]
     known = yield from displacing_at_once(session, problem)
-    models = models_of(problem, greedy)
+    models = aggregate_models(problem, greedy)
     tightest = next(models)
     relaxed = None
     if first == "freed":
         yield from freed_bounds(problem, session)
-    if first in MODELLED:
-        relaxed = yield from relaxation(session, *tightest, first)
+    if first in MODELLED_TERMS:
+        relaxed = yield from bound_by_relaxation(session, *tightest, first)
     if problem.running:
         yield from moving(session, problem, tightest, relaxed, known)
     else:
-        crowded = first == VALUE and not plain(problem)
+        crowded = first == VALUE and not only_powers_of_two(problem)
         packed = make_room(session, tightest, relaxed, greedy) if crowded else None
         if packed is not None:
             yield candidate(packed, "making room")

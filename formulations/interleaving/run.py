@@ -22,7 +22,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from placewright.formulations.gang.problem.quotas import held_by
+from placewright.formulations.gang.problem.quotas import resources_held
 from placewright.formulations.interleaving.heuristics.group_matching import sticking
 from placewright.formulations.interleaving.heuristics.insertion import joined
 from placewright.formulations.interleaving.models.as_gangs import Gangs, gangs_of, offered
@@ -111,7 +111,7 @@ def _within_quotas(kept: Interleaving) -> Iterator[int]:
     jobs = kept.round.jobs
     left = quota_left(kept.round, kept.stays)
     for j in sorted(kept.jobs, key=lambda j: -jobs[j].priority):
-        asked = [held_by(jobs[j].options[option]) for option in offered(kept.round, jobs[j])]
+        asked = [resources_held(jobs[j].options[option]) for option in offered(kept.round, jobs[j])]
         mine = [key for key in left if key[0] == jobs[j].tenant]
         most = {key: max(held.get(key[1], 0) for held in asked) for key in mine}
         if all(most[key] <= left[key] for key in mine):

@@ -8,7 +8,7 @@ from typing import Any
 
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
-from placewright.formulations.gang.problem.quotas import held_by
+from placewright.formulations.gang.problem.quotas import resources_held
 from placewright.formulations.interleaving.problem.compile import Interleaving
 from placewright.formulations.interleaving.problem.residual_capacity import quota_left
 from placewright.formulations.interleaving.run import apart, keeping, run
@@ -56,7 +56,7 @@ class InterleavingDecider:
         reasons: dict[int, Reason] = {}
         for number, team in enumerate(gangs.teams):
             job = team.members[0]
-            held = [held_by(option) for option in jobs[job].options]
+            held = [resources_held(option) for option in jobs[job].options]
             mine = {name: most for (owner, name), most in left.items() if owner == jobs[job].tenant}
             if not empty.for_one_of(class_of[number]):
                 reasons[job] = Reason.NEVER_FITS

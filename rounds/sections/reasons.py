@@ -14,9 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.placement.gang_tree import may_place
+from placewright.formulations.gang.placement.gang_tree import could_place
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.jobs import NO_LEVEL, Choice, Group, JobClass, Put
+from placewright.formulations.gang.problem.jobs import (
+    NO_LEVEL,
+    Choice,
+    Group,
+    JobClass,
+    TaskPlacement,
+)
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Candidate
 from placewright.instances.documents.base import WHOLE_GPU
@@ -129,7 +135,9 @@ def _move(placement: Placement, candidate: Candidate) -> None:
     for job in moved:
         job_class = problem.running[job].job_class
         groups = problem.classes[job_class].choices[0].groups
-        puts = [Put(group, host, 1, gpus) for group, _, host, gpus in candidate.starts[job][1]]
+        puts = [
+            TaskPlacement(group, host, 1, gpus) for group, _, host, gpus in candidate.starts[job][1]
+        ]
         for put in puts:
             placement.hold(groups[put.group].shape, put.host, put.gpus)
         placement.start(job_class, 0, puts, job)
@@ -158,7 +166,7 @@ class Room:
 def _each_fits(placement: Placement, choice: Choice) -> bool:
     """Whether each group of an option alone finds enough places."""
     if choice.tied:
-        return may_place(placement, choice)
+        return could_place(placement, choice)
     cluster = placement.problem.cluster
     for group in choice.groups:
         room = placement.fits(group.shape)

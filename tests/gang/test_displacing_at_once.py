@@ -14,9 +14,9 @@ from placewright.formulations.gang import run
 from placewright.formulations.gang.heuristics import migration
 from placewright.formulations.gang.heuristics.displace import displace
 from placewright.formulations.gang.heuristics.gang_insertion import clear
-from placewright.formulations.gang.placement.fair_share import fill
+from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.preemption import settle
+from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Candidate, Session
@@ -42,14 +42,14 @@ def busy(seed: int) -> Round:
 def displaced(problem: Problem) -> Placement:
     placement = Placement(problem)
     displace(placement)
-    settle(placement)
+    repair_preemptions(placement)
     clear(Session(InProcess().solve, deadline=time.monotonic() + LIMIT), placement)
     return placement
 
 
 def filled(problem: Problem) -> Placement:
     placement = Placement(problem)
-    fill(placement)
+    fill_by_policy(placement)
     return placement
 
 

@@ -18,7 +18,7 @@ from placewright.formulations.gang.heuristics import lns
 from placewright.formulations.gang.heuristics.displace import displace
 from placewright.formulations.gang.heuristics.scalarise_entitled import emphasised
 from placewright.formulations.gang.models.aggregate import host_classes, host_columns
-from placewright.formulations.gang.models.tenant_share_rows import add_shares
+from placewright.formulations.gang.models.tenant_share_rows import add_share_terms
 from placewright.formulations.gang.placement.assignment import candidate
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
@@ -171,7 +171,7 @@ def fairest(without: str, term: str, *, relax: bool = False) -> float:
     model = Model()
     y = model.variables("y", 3, upper=1)
     numbers = np.arange(3)
-    add_shares(model, problem, y, numbers, np.zeros(3, dtype=np.int64), problem.shares)
+    add_share_terms(model, problem, y, numbers, np.zeros(3, dtype=np.int64), problem.shares)
     arrays = model.arrays(term, relax=relax)
     lifted = np.array([block == without for block in arrays.block_names])[arrays.row_block]
     arrays = replace(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from placewright.formulations.gang import run
 from placewright.formulations.gang.models.host.gpus import add_gpus
-from placewright.formulations.gang.models.host.model import build
+from placewright.formulations.gang.models.host.model import build_host_model
 from placewright.formulations.gang.models.host.terms import add_terms
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
@@ -330,7 +330,7 @@ def exact_answer(round_: Round, without: tuple[str, ...] = ()) -> int:
     """The best value of the exact model without some blocks of rows."""
     problem = compile_round(round_)
     hosts = np.arange(problem.cluster.num_hosts)
-    exact = build(
+    exact = build_host_model(
         problem, Placement(problem, cleared=True), hosts, problem.pending, list(problem.running)
     )
     add_gpus(exact)

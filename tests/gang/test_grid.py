@@ -7,8 +7,8 @@ from itertools import combinations_with_replacement
 import numpy as np
 import pytest
 
-from placewright.formulations.gang.models.aggregate.host_columns import applies
-from placewright.formulations.gang.models.aggregate.resource_grid import Grid, rounded
+from placewright.formulations.gang.models.aggregate.host_columns import host_patterns_apply
+from placewright.formulations.gang.models.aggregate.resource_grid import ResourceGrid, coarser_units
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.documents.round import Round
@@ -23,7 +23,7 @@ def test_rounded_units_admit_exactly_the_multisets_that_fit(seed: int) -> None:
     amounts = rng.integers(0, 6, count) * unit + rng.integers(-1, 2, count)
     sizes = np.column_stack([gpus, amounts.clip(min=0)])
     free = np.column_stack([rng.integers(0, 5, 6), rng.integers(0, 14 * unit, 6)])
-    found = rounded(sizes, free, 60)
+    found = coarser_units(sizes, free, 60)
     if found is None:
         return
     units, have = found
@@ -39,8 +39,8 @@ def test_rounded_units_admit_exactly_the_multisets_that_fit(seed: int) -> None:
 def test_rounding_is_refused_where_one_mib_makes_a_difference() -> None:
     # Three tasks of 101 do not fit 302, but two and one of 100 do.
     sizes = np.array([[1, 100], [1, 101]])
-    assert rounded(sizes, np.array([[3, 302]]), 24) is None
-    assert rounded(sizes, np.array([[3, 303]]), 24) is not None
+    assert coarser_units(sizes, np.array([[3, 302]]), 24) is None
+    assert coarser_units(sizes, np.array([[3, 303]]), 24) is not None
 
 
 def test_memory_steps_without_a_common_divisor_make_a_small_table() -> None:
@@ -65,7 +65,7 @@ def test_memory_steps_without_a_common_divisor_make_a_small_table() -> None:
         }
     )
     problem = compile_round(round_)
-    grid = Grid(problem, Placement(problem))
-    assert applies(problem, grid)
+    grid = ResourceGrid(problem, Placement(problem))
+    assert host_patterns_apply(problem, grid)
     assert grid.free[0].tolist() == [8, 8, 24]
     assert {*grid.sizes[:, 2].tolist()} == {1, 3, 6, 9, 2, 12, 18, 4, 24, 36}

@@ -9,11 +9,11 @@ import pytest
 
 from placewright.formulations.gang.models.aggregate.host_columns import (
     HostPatterns,
-    applies,
-    pattern_classes,
+    grid_host_classes,
+    host_patterns_apply,
 )
-from placewright.formulations.gang.models.aggregate.model import build
-from placewright.formulations.gang.models.aggregate.resource_grid import Grid
+from placewright.formulations.gang.models.aggregate.model import build_aggregate_model
+from placewright.formulations.gang.models.aggregate.resource_grid import ResourceGrid
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem
@@ -59,10 +59,10 @@ def test_the_best_pattern_of_each_host_equals_enumeration(seed: int) -> None:
     problem = problem_of(seed)
     empty = Placement(problem)
     room = np.stack([empty.fits(s) for s in range(len(problem.shape_gpu))])
-    grid = Grid(problem, empty)
-    assert applies(problem, grid)
-    classes = pattern_classes(empty, room, grid)
-    counts = build(problem, classes, room, empty.whole, sums=False)
+    grid = ResourceGrid(problem, empty)
+    assert host_patterns_apply(problem, grid)
+    classes = grid_host_classes(empty, room, grid)
+    counts = build_aggregate_model(problem, classes, room, empty.whole, sums=False)
     patterns = HostPatterns(counts, grid)
     price = np.random.default_rng(seed).integers(1, 50, len(problem.shape_gpu))
 

@@ -13,13 +13,16 @@ from placewright.formulations.gang.heuristics.exchange import mend
 from placewright.formulations.gang.heuristics.gang_insertion import clear
 from placewright.formulations.gang.heuristics.quota_knapsack import select
 from placewright.formulations.gang.heuristics.solver_free import quickly
-from placewright.formulations.gang.models.aggregate.column_generation import models_of, relaxation
+from placewright.formulations.gang.models.aggregate.column_generation import (
+    aggregate_models,
+    bound_by_relaxation,
+)
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
 from placewright.formulations.gang.placement.assignment import candidate
-from placewright.formulations.gang.placement.greedy import fill
+from placewright.formulations.gang.placement.greedy import fill_greedily
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
-from placewright.formulations.gang.problem.jobs import Put
+from placewright.formulations.gang.problem.jobs import TaskPlacement
 from placewright.formulations.session import Candidate, Session
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.plan import Plan
@@ -149,11 +152,11 @@ def test_a_landed_plan_verifies(seed: int, limits: dict[str, bool]) -> None:
     round_ = busy_round(seed, **limits)
     problem = compile_round(round_)
     greedy = Placement(problem)
-    fill(greedy)
-    counts, patterns = next(models_of(problem, greedy))
+    fill_greedily(greedy)
+    counts, patterns = next(aggregate_models(problem, greedy))
     assert isinstance(patterns, HostPatterns)
     session = Session(InProcess().solve, deadline=time.monotonic() + 60.0)
-    list(relaxation(session, counts, patterns, "value"))
+    list(bound_by_relaxation(session, counts, patterns, "value"))
     arrays = counts.model.arrays("value")
     outcome = InProcess().solve("highs", arrays, Limits(seconds=60.0, gap=0.05))
     assert outcome.values is not None
@@ -286,7 +289,7 @@ def test_of_what_a_landing_changes_as_much_is_kept_as_quotas_allow(quota: int, k
         host = problem.running[job].places[0][2]
         placement.stop(placement.start_of(job))
         shape = problem.classes[waits].choices[0].groups[0].shape
-        placement.start(waits, 0, [Put(0, host, 1, placement.put(shape, host))])
+        placement.start(waits, 0, [TaskPlacement(0, host, 1, placement.put(shape, host))])
     select(Session(InProcess().solve, deadline=time.monotonic() + 60.0), placement)
     assert placement.value == kept * (5000 - 1000)
     check(shared_by_two(quota=quota), placement)
@@ -303,7 +306,7 @@ def test_a_plan_in_which_others_make_room_verifies_and_is_worth_no_less(
 ) -> None:
     round_ = busy_round(seed, **limits)
     problem = compile_round(round_)
-    for begin in (fill, displace):
+    for begin in (fill_greedily, displace):
         placement = Placement(problem)
         begin(placement)
         before = placement.value
@@ -320,7 +323,7 @@ def cleared(hosts: list[Raw], jobs: list[Raw], **more: Any) -> dict[str, str]:
     round_ = Round.model_validate({"cluster": cluster, "jobs": jobs, **more})
     check_round(round_)
     placement = Placement(compile_round(round_))
-    fill(placement)
+    fill_greedily(placement)
     clear(without_solver(), placement)
     check(round_, placement)
     plan = plan_of(round_, candidate(placement, "test"))

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placewright.formulations.gang.models.aggregate.column_generation import models_of
-from placewright.formulations.gang.models.host.model import build
-from placewright.formulations.gang.placement.fair_share import fill
+from placewright.formulations.gang.models.aggregate.column_generation import aggregate_models
+from placewright.formulations.gang.models.host.model import build_host_model
+from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.greedy import place_group
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
@@ -42,10 +42,10 @@ def test_a_tenant_per_job_is_no_square(terms: list[str]) -> None:
     problem = compile_round(Round.model_validate({**round_, "policy": {"terms": terms}}))
     began = time.process_time()
     placement = Placement(problem)
-    fill(placement)
-    counts, _ = next(models_of(problem, placement))
+    fill_by_policy(placement)
+    counts, _ = next(aggregate_models(problem, placement))
     cleared = Placement(problem, cleared=True)
-    exact = build(problem, cleared, np.arange(10), problem.pending)
+    exact = build_host_model(problem, cleared, np.arange(10), problem.pending)
     assert time.process_time() - began < LONG
     assert sum(1 for _ in placement.started()) == 80
     for model in (counts.model, exact.model):
@@ -60,7 +60,7 @@ def test_a_gang_of_many_hosts_is_no_square() -> None:
     problem = compile_round(Round.model_validate({"cluster": {"hosts": hosts}, "jobs": [job]}))
     began = time.process_time()
     placement = Placement(problem)
-    fill(placement)
+    fill_by_policy(placement)
     assert time.process_time() - began < LONG
     assert sum(put.count for _, start in placement.started() for put in start.puts) == 50_000
 

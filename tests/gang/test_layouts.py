@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from placewright.formulations.gang.problem.mig_layouts import (
     FREE,
     Layouts,
-    fullest,
     mask_of,
-    room_of,
-    starts_of,
+    maximal_slice_sets,
+    num_fitting_slices,
+    slice_starts,
 )
 from placewright.topology.mig import SLICES
 
@@ -40,7 +40,7 @@ def possible(taken: int, kinds: tuple[int, ...]) -> bool:
 @settings(max_examples=150)
 @given(st.integers(0, 511), st.lists(st.sampled_from(KINDS), max_size=4))
 def test_places_are_found_exactly_where_there_are_some(taken: int, kinds: list[int]) -> None:
-    found = starts_of(taken, came(*kinds))
+    found = slice_starts(taken, came(*kinds))
     assert (found is not None) == possible(taken, tuple(kinds))
     if found is not None:
         assert sorted(kind for kind, _ in found) == sorted(kinds)
@@ -50,14 +50,14 @@ def test_places_are_found_exactly_where_there_are_some(taken: int, kinds: list[i
 
 def test_the_sets_of_slices_of_a_free_gpu_are_those_that_nothing_can_join() -> None:
     kinds = (ONE, TWO, THREE, FOUR)
-    sets = fullest(0, kinds)
+    sets = maximal_slice_sets(0, kinds)
     assert came(FOUR, THREE) in sets
     assert came(THREE, THREE) in sets
     assert came(TWO, TWO, TWO, ONE) in sets
     assert came(*[ONE] * 7) in sets
     assert came(FOUR, TWO) not in sets
     for one in sets:
-        assert all(room_of(0, one, kind) == 0 for kind in kinds)
+        assert all(num_fitting_slices(0, one, kind) == 0 for kind in kinds)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_the_sets_of_slices_of_a_free_gpu_are_those_that_nothing_can_join() -> N
      (mask_of(ONE, 6), TWO, 3), (mask_of(MEDIA, 0), MEDIA, 0)],
 )  # fmt: skip
 def test_how_many_slices_of_one_kind_fit(taken: int, kind: int, room: int) -> None:
-    assert room_of(taken, NONE, kind) == room
+    assert num_fitting_slices(taken, NONE, kind) == room
 
 
 def test_the_order_in_which_slices_come_does_not_matter() -> None:

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from placewright.formulations.gang import run
 from placewright.formulations.gang.models.aggregate import core_search, sifting
-from placewright.formulations.gang.models.aggregate.column_generation import models_of
-from placewright.formulations.gang.models.aggregate.core_search import doubt_in
-from placewright.formulations.gang.models.aggregate.model import Counts
-from placewright.formulations.gang.models.aggregate.powers_of_two import plain
+from placewright.formulations.gang.models.aggregate.column_generation import aggregate_models
+from placewright.formulations.gang.models.aggregate.core_search import option_reduced_costs
+from placewright.formulations.gang.models.aggregate.model import AggregateModel
+from placewright.formulations.gang.models.aggregate.powers_of_two import only_powers_of_two
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.session import Session
@@ -128,7 +128,7 @@ def test_the_best_options_are_found_and_proven_whatever_the_core(
     @settings(max_examples=examples, **STABLE)
     @given(menus())
     def check(round_: Round) -> None:
-        assert plain(compile_round(round_))
+        assert only_powers_of_two(compile_round(round_))
         certificate, plans = certificate_of(oracle, round_, backend=backend)
         assert (certificate.terms[0].value,) == oracle.optimum(round_, plans)
         assert certificate.status == "optimal"
@@ -160,7 +160,7 @@ def test_later_terms_are_bounded_with_the_options_left_out(
     check()
 
 
-def relaxed_model(jobs: int, seed: int) -> tuple[Session, Counts]:
+def relaxed_model(jobs: int, seed: int) -> tuple[Session, AggregateModel]:
     """Jobs that may have 1 to 8 GPUs, or whole hosts, of two models; a concave worth of each."""
     rng = np.random.default_rng(seed)
     sizes = [(m, 1, n) for m in "AB" for n in (1, 2, 4, 8)] + [
@@ -177,7 +177,7 @@ def relaxed_model(jobs: int, seed: int) -> tuple[Session, Counts]:
         {"cluster": {"hosts": hosts}, "jobs": asked, "policy": {"terms": ["value"]}}
     )
     problem = compile_round(round_)
-    counts, _ = next(models_of(problem, Placement(problem)))
+    counts, _ = next(aggregate_models(problem, Placement(problem)))
     return Session(InProcess().solve, time.monotonic() + 60.0), counts
 
 
@@ -200,7 +200,7 @@ def test_a_sifted_relaxation_has_the_optimum_and_the_prices_of_the_whole(
 
     monkeypatch.setattr(Session, "optimise", watched)
     row = counts.option_row[counts.y_class]
-    sifted = sifting.relax(session, arrays, counts.y, row, share=1.0)
+    sifted = sifting.solve_by_sifting(session, arrays, counts.y, row, share=1.0)
     assert whole is not None
     assert sifted is not None
     assert sifted.row_duals is not None
@@ -221,7 +221,7 @@ def test_every_choice_off_its_place_has_lost_at_least_what_is_said(
     row = counts.option_row[counts.y_class]
     arrays = counts.model.arrays("value")
     relaxed = session.optimise(counts.model.arrays("value", relax=True))
-    doubt = doubt_in(arrays, relaxed, counts.y, row)
+    doubt = option_reduced_costs(arrays, relaxed, counts.y, row)
     assert doubt is not None
     assert (doubt.loss >= 0).all()
     offers = counts.problem.offers
@@ -236,7 +236,7 @@ def test_every_choice_off_its_place_has_lost_at_least_what_is_said(
             assert doubt.missing(value) >= doubt.loss[counts.y[off]].max() - 1e-6
 
 
-def fits(counts: Counts, chosen: tuple[int, ...]) -> bool:
+def fits(counts: AggregateModel, chosen: tuple[int, ...]) -> bool:
     """Whether each GPU model has as many GPUs; sizes divide a host's."""
     left = {"A": 8, "B": 8}
     for c, o in enumerate(chosen):
@@ -271,4 +271,4 @@ def test_a_round_is_plain_if_only_powers_of_two_of_gpus_run_out(
         "jobs": [{"name": "job", "options": menu([("A", 1, 1), ("A", 1, 2)], [1, 2])}],
     }
     spoil(raw)
-    assert plain(compile_round(Round.model_validate(raw))) is still
+    assert only_powers_of_two(compile_round(Round.model_validate(raw))) is still

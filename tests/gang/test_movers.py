@@ -9,7 +9,7 @@ import pytest
 
 from placewright.formulations.gang.heuristics.ejection import Shifts
 from placewright.formulations.gang.heuristics.movable_jobs import Movers
-from placewright.formulations.gang.placement.fair_share import fill
+from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.generators.gang import generate_round
@@ -20,7 +20,7 @@ def test_jobs_noted_one_by_one_are_those_noted_at_once(seed: int) -> None:
     random = Random(seed)
     problem = compile_round(generate_round(160, 60, mix="tight", seed=seed))
     placement = Placement(problem)
-    fill(placement)
+    fill_by_policy(placement)
     shifts = Shifts(placement)
     for _ in range(60):
         numbers = [number for number, start in placement.started() if len(start.puts) == 1]

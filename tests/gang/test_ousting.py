@@ -9,7 +9,7 @@ from placewright.formulations.gang.heuristics.drop_add import oust
 from placewright.formulations.gang.heuristics.gang_insertion import clear
 from placewright.formulations.gang.heuristics.solver_free import quickly
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.preemption import settle
+from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.session import Session
 from placewright.instances.checks.round import check_round
@@ -50,7 +50,7 @@ def test_a_gang_makes_way_for_many_jobs_that_are_worth_more_together() -> None:
     problem = compile_round(gang_on_two_hosts(singles=3, weight=2))
     for placement in (Placement(problem), quickly(problem, session())):
         oust(session(), placement)
-        settle(placement)
+        repair_preemptions(placement)
         assert placement.value == 3 * 2000 - 4000
         assert not placement.runs(0)
 
@@ -111,7 +111,7 @@ def test_another_tenants_job_moves_to_where_one_stops_for_its_tenants_quota() ->
     )
     placement = Placement(compile_round(round_))
     clear(session(), placement)
-    settle(placement)
+    repair_preemptions(placement)
     # own-a is in the way; for own-b or own-c the other tenant's job moves; own-d need not stop.
     assert placement.value == 4 * 8000 - 3 * 1000
     plan = solve_round(round_, time_limit=10, isolation="none")
@@ -126,7 +126,7 @@ def test_a_whole_gang_stops_for_its_tenants_quota_where_one_job_moves_to_a_host_
     )
     placement = Placement(compile_round(round_))
     clear(session(), placement)
-    settle(placement)
+    repair_preemptions(placement)
     assert placement.value == 4 * 8000 - 3 * 1000
     plan = solve_round(round_, time_limit=10, isolation="none")
     assert plan.certificate is not None
@@ -142,7 +142,7 @@ def test_who_has_moved_stops_for_others_elsewhere_too() -> None:
     jobs = [*round_.jobs, *(Job.model_validate(raw) for raw in (one, *full))]
     placement = Placement(compile_round(round_.model_copy(update={"jobs": tuple(jobs)})))
     clear(session(), placement)
-    settle(placement)
+    repair_preemptions(placement)
     assert placement.value == 4 * 8000 + 2 * 1000 - 1000
 
 
@@ -165,7 +165,7 @@ def test_one_that_may_have_other_gpus_moves_on_to_where_others_are_worth_less() 
     check_round(round_)
     placement = Placement(compile_round(round_))
     clear(session(), placement)
-    settle(placement)
+    repair_preemptions(placement)
     assert placement.value == 2000 - 1000
     assert placement.runs(0)
 
@@ -198,6 +198,6 @@ def test_one_task_jobs_move_beside_a_gang_that_stops() -> None:
     check_round(round_)
     placement = Placement(compile_round(round_))
     clear(session(), placement)
-    settle(placement)
+    repair_preemptions(placement)
     assert [placement.runs(job) for job in range(5)] == [False, True, True, False, False]
     assert placement.value == 8 * 4000 - 4 * 1000

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placewright.formulations.gang.models.aggregate.gpu_part_columns import fill_both
+from placewright.formulations.gang.models.aggregate.gpu_part_columns import unbounded_knapsack_2d
 
 
 @settings(max_examples=80)
@@ -26,7 +26,7 @@ def test_the_table_has_the_best_multiset_within_each_pair_of_capacities(
 
     size, more, price = np.array(parts, dtype=np.int64).reshape(-1, 3).T
     for prices in (price[None].astype(np.float64), price[None].astype(object)):
-        table, choice = fill_both(size, more, (milli, memory), prices)
+        table, choice = unbounded_knapsack_2d(size, more, (milli, memory), prices)
         for u in range(milli + 1):
             for m in range(memory + 1):
                 assert table[0, u, m] == best(u, m)

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from placewright.formulations.gang.placement.greedy import fill
+from placewright.formulations.gang.placement.greedy import fill_greedily
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.documents.round import Round
@@ -41,7 +41,7 @@ def test_stopped_jobs_that_restart_leave_nothing_behind(tiny: ModuleType) -> Non
     @given(tiny.running_rounds(), st.data())
     def check(round_: Round, data: st.DataObject) -> None:
         placement = Placement(compile_round(round_))
-        fill(placement)
+        fill_greedily(placement)
         before = all_of(placement)
         numbers = [number for number, _ in placement.started()]
         chosen = data.draw(st.lists(st.sampled_from(numbers), unique=True))
@@ -81,7 +81,7 @@ def test_a_question_or_a_reopened_host_changes_nothing(tiny: ModuleType) -> None
         chosen = data.draw(st.lists(st.sampled_from(jobs), unique=True) if jobs else st.just([]))
         for job in chosen:
             placement.stop(placement.start_of(job))
-        fill(placement)
+        fill_greedily(placement)
         before = all_of(placement)
         for job in chosen:
             if not placement.runs(job):
@@ -104,7 +104,7 @@ def test_a_stopped_job_fits_in_place_until_another_takes_what_it_had(tiny: Modul
         for job in problem.running:
             placement.stop(placement.start_of(job))
             assert placement.fits_in_place(job)
-        fill(placement)
+        fill_greedily(placement)
         for job in problem.running:
             if placement.runs(job):
                 continue

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from placewright.formulations.gang.bounds import fragmentation
 from placewright.formulations.gang.heuristics.empty_domains import _knapsack
 from placewright.formulations.gang.models.aggregate.column_generation import (
-    CountModel,
-    models_of,
-    relaxation,
+    PricedModel,
+    aggregate_models,
+    bound_by_relaxation,
 )
-from placewright.formulations.gang.models.aggregate.gpu_columns import fill
+from placewright.formulations.gang.models.aggregate.gpu_columns import unbounded_knapsack
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
-from placewright.formulations.gang.models.aggregate.resource_grid import Grid, rounded
-from placewright.formulations.gang.models.host.model import build
+from placewright.formulations.gang.models.aggregate.resource_grid import ResourceGrid, coarser_units
+from placewright.formulations.gang.models.host.model import build_host_model
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem
@@ -48,62 +48,62 @@ def session() -> Session:
     return Session(InProcess().solve, deadline=time.monotonic() + 60.0)
 
 
-def model_of(problem: Problem) -> CountModel:
-    return next(models_of(problem, Placement(problem)))
+def model_of(problem: Problem) -> PricedModel:
+    return next(aggregate_models(problem, Placement(problem)))
 
 
 def test_a_relaxation_leaves_out_last_rows_only() -> None:
     counts, patterns = model_of(problem_of({"gpu": 3000, "cpu": 5}))
     counts.model.hold("value", 0, 0.5)
     holds = (("value", 0),)
-    assert list(relaxation(session(), counts, patterns, "opened", holds))
-    assert list(relaxation(session(), counts, patterns, "value", (), ("hold:value",)))
+    assert list(bound_by_relaxation(session(), counts, patterns, "opened", holds))
+    assert list(bound_by_relaxation(session(), counts, patterns, "value", (), ("hold:value",)))
     counts.model.rows("more", 1, upper=1.0)
-    assert list(relaxation(session(), counts, patterns, "opened", holds))
+    assert list(bound_by_relaxation(session(), counts, patterns, "opened", holds))
     with pytest.raises(ValueError, match=r"rows 'more' come after rows that are left out"):
-        list(relaxation(session(), counts, patterns, "value", (), ("hold:value",)))
+        list(bound_by_relaxation(session(), counts, patterns, "value", (), ("hold:value",)))
 
 
 def test_a_relaxation_that_holds_a_term_says_so() -> None:
     counts, patterns = model_of(problem_of({"gpu": 3000, "cpu": 5}))
     counts.model.hold("value", 0, 0.5)
     with pytest.raises(ValueError, match=r"'hold:value' are not among what a bound holds"):
-        list(relaxation(session(), counts, patterns, "opened"))
+        list(bound_by_relaxation(session(), counts, patterns, "opened"))
 
 
 def test_patterns_of_hosts_have_tasks_of_whole_gpus() -> None:
     problem = problem_of({"gpu": 500, "cpu": 5})
     counts, _ = model_of(problem)
     with pytest.raises(ValueError, match="other tasks were given"):
-        HostPatterns(counts, Grid(problem, Placement(problem, cleared=True)))
+        HostPatterns(counts, ResourceGrid(problem, Placement(problem, cleared=True)))
     with pytest.raises(ValueError, match="without a GPU"):
-        rounded(np.array([[0, 3], [1, 2]]), np.array([[4, 9]]), 8)
+        coarser_units(np.array([[0, 3], [1, 2]]), np.array([[4, 9]]), 8)
 
 
 @pytest.mark.parametrize("steps", [[2, 1], [0, 1]])
 def test_parts_of_a_gpu_come_smallest_first(steps: list[int]) -> None:
     with pytest.raises(ValueError, match="ascending order from 1"):
-        fill(np.array(steps), 5, np.ones((1, 2)))
+        unbounded_knapsack(np.array(steps), 5, np.ones((1, 2)))
 
 
 def test_the_exact_model_counts_no_running_job_twice() -> None:
     problem = problem_of({"gpu": 3000}, runs=True)
     everywhere, pending = np.arange(4), problem.pending
     with pytest.raises(ValueError, match="was not stopped"):
-        build(problem, Placement(problem), everywhere, pending, list(problem.running))
+        build_host_model(problem, Placement(problem), everywhere, pending, list(problem.running))
     cleared = Placement(problem, cleared=True)
     with pytest.raises(ValueError, match="a host that the model lacks"):
-        build(problem, cleared, everywhere[1:], pending, list(problem.running))
-    build(problem, cleared, everywhere, pending, list(problem.running))
+        build_host_model(problem, cleared, everywhere[1:], pending, list(problem.running))
+    build_host_model(problem, cleared, everywhere, pending, list(problem.running))
 
 
 def test_what_may_be_stranded_of_numbers_beyond_64_bits_is_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     problem = problem_of({"gpu": 3000, "cpu": 17})
-    assert fragmentation.least_stranded(problem) > 0
+    assert fragmentation.stranded_lower_bound(problem) > 0
     monkeypatch.setattr(fragmentation, "LARGEST", 1 << 9)
-    assert fragmentation.least_stranded(problem) == 0
+    assert fragmentation.stranded_lower_bound(problem) == 0
 
 
 @given(

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placewright.formulations.gang.bounds.dual_prices import SCALE, Prices
+from placewright.formulations.gang.bounds.dual_prices import SCALE, DualPrices
 from placewright.formulations.gang.heuristics.displace import displace
 from placewright.formulations.gang.models.aggregate.column_generation import (
-    pattern_model,
-    relaxation,
-    room_of,
+    bound_by_relaxation,
+    host_pattern_model,
+    tasks_per_host,
 )
-from placewright.formulations.gang.models.aggregate.resource_grid import Grid
-from placewright.formulations.gang.placement.greedy import fill
+from placewright.formulations.gang.models.aggregate.resource_grid import ResourceGrid
+from placewright.formulations.gang.placement.greedy import fill_greedily
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem
@@ -76,8 +76,8 @@ def small_round(seed: int) -> Round:
     return round_
 
 
-def grid_of(problem: Problem) -> Grid:
-    return Grid(problem, Placement(problem, cleared=True))
+def grid_of(problem: Problem) -> ResourceGrid:
+    return ResourceGrid(problem, Placement(problem, cleared=True))
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -91,7 +91,7 @@ def test_no_plan_beats_the_bound_of_any_prices(seed: int) -> None:
     shapes = len(problem.shape_gpu)
     for known in (0, 1, shapes // 2, shapes, shapes, shapes):
         price = rng.normal(1.0, rng.choice([0.1, 1.0, 3.0]), known) * problem.shape_gpu[:known]
-        assert Prices.of(problem, grid_of(problem), price).bound() >= best
+        assert DualPrices.of(problem, grid_of(problem), price).bound() >= best
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -101,17 +101,17 @@ def test_the_prices_of_a_relaxation_prove_what_it_proves(seed: int) -> None:
     alone = [job for job in jobs if job.options[0].groups[0].count == 1 and job.tenant is None]
     problem = compile_round(small_round(seed).model_copy(update={"jobs": tuple(alone)}))
     empty = Placement(problem, cleared=True)
-    model = pattern_model(problem, empty, room_of(empty))
+    model = host_pattern_model(problem, empty, tasks_per_host(empty))
     assert model is not None
     session = Session(InProcess().solve, deadline=time.monotonic() + 60.0, gap=0.0)
-    steps, bounds = relaxation(session, *model, "value"), []
+    steps, bounds = bound_by_relaxation(session, *model, "value"), []
     while True:
         try:
             bounds.append(next(steps).value)
         except StopIteration as end:
             duals = end.value.row_duals
             break
-    prices = Prices.of(problem, grid_of(problem), -duals[model.counts.task_row])
+    prices = DualPrices.of(problem, grid_of(problem), -duals[model.counts.task_row])
     assert prices.bound() <= min(bounds) + problem.cluster.num_hosts / SCALE
 
 
@@ -119,9 +119,9 @@ def test_the_prices_of_a_relaxation_prove_what_it_proves(seed: int) -> None:
 def test_a_host_never_holds_more_than_the_most_it_can(seed: int) -> None:
     problem = compile_round(small_round(seed).model_copy(update={"reservations": ()}))
     price = np.random.default_rng(seed).random(len(problem.shape_gpu)) * 1000
-    prices = Prices.of(problem, grid_of(problem), price)
+    prices = DualPrices.of(problem, grid_of(problem), price)
     placement = Placement(problem)
-    for step in (displace, fill):
+    for step in (displace, fill_greedily):
         step(placement)
         assert (prices.losses(placement)[problem.open] >= 0).all()
         held = np.zeros(problem.cluster.num_hosts)

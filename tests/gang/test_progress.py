@@ -14,9 +14,9 @@ from placewright.formulations.gang import run
 from placewright.formulations.gang.heuristics import lns
 from placewright.formulations.gang.heuristics.scalarise_progress import joined
 from placewright.formulations.gang.models.aggregate import host_classes, host_columns
-from placewright.formulations.gang.placement.greedy import fill
+from placewright.formulations.gang.placement.greedy import fill_greedily
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.upgrade import grow
+from placewright.formulations.gang.placement.upgrade import upgrade_options
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.job import Job, Option
@@ -190,8 +190,8 @@ def growing_round(gpus: int, *menus: list[Raw], **policy: Any) -> Round:
 def grown(round_: Round) -> dict[int, int]:
     """How many jobs of each option the greedy rule ends with."""
     placement = Placement(compile_round(round_))
-    fill(placement)
-    grow(placement)
+    fill_greedily(placement)
+    upgrade_options(placement)
     chosen = [start.choice for _, start in placement.started()]
     return {o: chosen.count(o) for o in sorted(set(chosen))}
 

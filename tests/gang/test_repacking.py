@@ -15,9 +15,9 @@ from placewright.formulations.gang.heuristics.repack import make_room
 from placewright.formulations.gang.heuristics.share_cutting import Home, Shares, rebin
 from placewright.formulations.gang.heuristics.swap_search import NOWHERE, Seating, Units
 from placewright.formulations.gang.models.aggregate.column_generation import (
-    drained,
-    models_of,
-    relaxation,
+    aggregate_models,
+    bound_by_relaxation,
+    collect_bounds,
 )
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
@@ -270,8 +270,8 @@ def test_when_time_is_up_those_start_for_whom_swaps_have_made_room(
             {"name": f"new-{pair}", "options": [{"groups": [{**kind, "cpu": 8}]}]},
         ]
     problem = compile_round(Round.model_validate({"cluster": {"hosts": hosts}, "jobs": jobs}))
-    model = next(models_of(problem, Placement(problem)))
-    _, relaxed = drained(relaxation(session(), *model, "value"))
+    model = next(aggregate_models(problem, Placement(problem)))
+    _, relaxed = collect_bounds(bound_by_relaxation(session(), *model, "value"))
     values = []
     for looks in range(20):
         looking(monkeypatch, looks)

@@ -11,19 +11,21 @@ import numpy as np
 import pytest
 
 from placewright.formulations.gang.heuristics.empty_domains import freed_bounds
-from placewright.formulations.gang.models.aggregate.column_generation import relaxation
-from placewright.formulations.gang.models.aggregate.gpu_columns import Patterns
+from placewright.formulations.gang.models.aggregate.column_generation import bound_by_relaxation
+from placewright.formulations.gang.models.aggregate.gpu_columns import GpuPatterns
 from placewright.formulations.gang.models.aggregate.host_classes import host_classes
 from placewright.formulations.gang.models.aggregate.host_columns import (
     HostPatterns,
-    applies,
-    pattern_classes,
+    grid_host_classes,
+    host_patterns_apply,
 )
-from placewright.formulations.gang.models.aggregate.model import Counts
-from placewright.formulations.gang.models.aggregate.model import build as build_counts
-from placewright.formulations.gang.models.aggregate.resource_grid import Grid
+from placewright.formulations.gang.models.aggregate.model import AggregateModel
+from placewright.formulations.gang.models.aggregate.model import (
+    build_aggregate_model as build_counts,
+)
+from placewright.formulations.gang.models.aggregate.resource_grid import ResourceGrid
 from placewright.formulations.gang.models.host.gpus import add_gpus
-from placewright.formulations.gang.models.host.model import build
+from placewright.formulations.gang.models.host.model import build_host_model
 from placewright.formulations.gang.models.host.preemption import add_preemption
 from placewright.formulations.gang.models.host.terms import add_terms
 from placewright.formulations.gang.placement.placement import Placement
@@ -177,7 +179,7 @@ def exact_model(round_: Round) -> Model:
     problem = compile_round(round_)
     hosts = np.arange(problem.cluster.num_hosts)
     cleared = Placement(problem, cleared=True)
-    exact = build(problem, cleared, hosts, problem.pending, list(problem.running))
+    exact = build_host_model(problem, cleared, hosts, problem.pending, list(problem.running))
     add_gpus(exact)
     add_preemption(exact)
     add_terms(exact)
@@ -231,29 +233,29 @@ PATTERNS = [
 ]
 
 
-def pattern_model(round_: Round) -> tuple[Counts, HostPatterns]:
+def pattern_model(round_: Round) -> tuple[AggregateModel, HostPatterns]:
     problem = compile_round(round_)
     empty = Placement(problem)
-    grid = Grid(problem, empty)
-    assert applies(problem, grid)
+    grid = ResourceGrid(problem, empty)
+    assert host_patterns_apply(problem, grid)
     room = np.stack([empty.fits(shape) for shape in range(len(problem.shape_gpu))])
-    classes = pattern_classes(empty, room, grid)
+    classes = grid_host_classes(empty, room, grid)
     counts = build_counts(problem, classes, room, empty.whole, sums=False)
     return counts, HostPatterns(counts, grid)
 
 
-def count_model(round_: Round) -> tuple[Counts, Patterns | None]:
+def count_model(round_: Round) -> tuple[AggregateModel, GpuPatterns | None]:
     problem = compile_round(round_)
     empty = Placement(problem)
     room = np.stack([empty.fits(shape) for shape in range(len(problem.shape_gpu))])
     counts = build_counts(problem, host_classes(problem, room), room, empty.whole)
-    return counts, Patterns(counts) if len(counts.parts) else None
+    return counts, GpuPatterns(counts) if len(counts.parts) else None
 
 
 def bound(round_: Round, model: Any = count_model) -> float:
     """The tightest bound that the model's relaxation gives of the first term."""
     session = Session(InProcess().solve, deadline=time.monotonic() + 60.0)
-    found = list(relaxation(session, *model(round_), round_.policy.terms[0]))
+    found = list(bound_by_relaxation(session, *model(round_), round_.policy.terms[0]))
     assert {bound.certified for bound in found} == {True, False}
     return min(bound.value for bound in found)
 

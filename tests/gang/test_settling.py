@@ -9,7 +9,7 @@ import pytest
 from placewright.formulations.gang.placement.assignment import candidate
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
-from placewright.formulations.gang.problem.jobs import ANY, Put
+from placewright.formulations.gang.problem.jobs import ANY_JOB, TaskPlacement
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.round import Round
 
@@ -48,8 +48,8 @@ class Board:
         c = next(c for c, known in enumerate(self.problem.classes) if j in known.jobs)
         shape = self.problem.classes[c].choices[0].groups[0].shape
         at = ["hij".index(host) for host in hosts]
-        puts = [Put(0, h, 1, self.placement.put(shape, h)) for h in at]
-        self.placement.start(c, 0, puts, j if j in self.problem.running else ANY)
+        puts = [TaskPlacement(0, h, 1, self.placement.put(shape, h)) for h in at]
+        self.placement.start(c, 0, puts, j if j in self.problem.running else ANY_JOB)
 
     def settled(self) -> tuple[list[str], list[str]]:
         """Names of the jobs that start or move, and of those that are stopped."""

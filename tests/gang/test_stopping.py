@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, assume, given, settings
 
 from placewright.formulations.gang import run
 from placewright.formulations.gang.heuristics import lns
-from placewright.formulations.gang.models.host.victims import stop_for_pending
+from placewright.formulations.gang.models.host.victims import select_victims
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.session import Candidate, Session
 from placewright.instances import return_hosts
@@ -128,10 +128,10 @@ def test_rounds_of_many_pending_jobs_or_other_terms_are_left_to_the_counts(
     many = made.jobs[-1:] * 40
     named = tuple(job.model_copy(update={"name": f"r{i}"}) for i, job in enumerate(many))
     crowd = made.model_copy(update={"jobs": (*round_.jobs, *named)})
-    assert list(stop_for_pending(compile_round(crowd), session)) == []
+    assert list(select_victims(compile_round(crowd), session)) == []
     policy = made.policy.model_copy(update={"terms": ("disruption", "value")})
     other = made.model_copy(update={"policy": policy})
-    assert list(stop_for_pending(compile_round(other), session)) == []
+    assert list(select_victims(compile_round(other), session)) == []
 
 
 def test_a_plan_that_only_its_first_term_was_searched_for_is_kept(
@@ -147,6 +147,6 @@ def test_a_plan_that_only_its_first_term_was_searched_for_is_kept(
 
     optimise = Session.optimise
     monkeypatch.setattr(Session, "optimise", once)
-    steps = list(stop_for_pending(problem, session))
+    steps = list(select_victims(problem, session))
     assert len(searches) == 2
     assert any(isinstance(step, Candidate) and step.preempted for step in steps)

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from placewright.formulations.gang import run
-from placewright.formulations.gang.bounds.fragmentation import least_stranded
+from placewright.formulations.gang.bounds.fragmentation import stranded_lower_bound
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.plan import Plan
@@ -112,7 +112,7 @@ def test_no_plan_strands_less_than_the_bound_without_a_solver(
         nonlocal tight
         at = round_.policy.terms.index("stranded")
         least = min(plan[at] for plan in plans_of(oracle, found, round_))
-        bound = least_stranded(compile_round(round_))
+        bound = stranded_lower_bound(compile_round(round_))
         assert 0 <= bound <= least
         tight += bound == least
 

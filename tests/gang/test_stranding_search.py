@@ -14,7 +14,7 @@ from placewright.formulations.gang import run
 from placewright.formulations.gang.heuristics.fragmentation_increase import NEVER, Increases
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
-from placewright.formulations.gang.problem.task_mix import Mix, free_gpus
+from placewright.formulations.gang.problem.task_mix import TaskMix, free_gpus
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
@@ -65,7 +65,7 @@ def test_increases_are_those_of_brute_force_however_often_tasks_come_and_go(
         if len(names) < len(oracle.resources_of(round_)) - 1:
             return
         shapes = np.arange(len(problem.shape_gpu))
-        increases = Increases(Placement(problem), Mix.of(problem), shapes)
+        increases = Increases(Placement(problem), TaskMix.of(problem), shapes)
         models = [*problem.cluster.gpu_models, ""]
         placed = []
         for _ in range(6):

@@ -12,7 +12,7 @@ import pytest
 from placewright import load_round, solve_round, verify
 from placewright.formulations.gang import run
 from placewright.formulations.gang.problem.compile import compile_round
-from placewright.formulations.gang.problem.entitlement import borrowed_of
+from placewright.formulations.gang.problem.entitlement import borrowing_options
 from placewright.instances import verify as verification
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason
 from placewright.instances.documents.round import Round
@@ -160,7 +160,7 @@ STANDINGS: dict[str, tuple[list[Raw], set[tuple[str, int]]]] = {
 def test_standing_goes(name: str) -> None:
     jobs, borrowed = STANDINGS[name]
     round_ = round_of(*jobs)
-    found = borrowed_of(round_)
+    found = borrowing_options(round_)
     offered = [(j, o) for j, one in enumerate(round_.jobs) for o in range(len(one.options))]
     assert {(round_.jobs[j].name, o) for j, o in offered if o in found.get(j, ())} == borrowed
     standing = Standing(round_)
@@ -172,7 +172,7 @@ def test_standing_goes(name: str) -> None:
 def test_a_resource_that_the_guarantee_does_not_name_is_not_limited() -> None:
     free = {"gpu": 0, "cpu": 64_000}
     raw = {"name": "a2", "tenant": "a", "options": [{"groups": [free]}]}
-    assert borrowed_of(round_of(job("a1", 6, on=0, priority=1), raw)) == {0: (0,)}
+    assert borrowing_options(round_of(job("a1", 6, on=0, priority=1), raw)) == {0: (0,)}
 
 
 def test_rounds_without_guarantees_have_the_ranks_of_their_priorities() -> None:

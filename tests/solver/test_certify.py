@@ -27,7 +27,7 @@ from placewright.formulations.gang.models.aggregate import (
     host_classes,
     host_columns,
 )
-from placewright.formulations.gang.models.aggregate.gpu_columns import Patterns
+from placewright.formulations.gang.models.aggregate.gpu_columns import GpuPatterns
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
 from placewright.formulations.gang.models.host import solve as exact
 from placewright.rounds import solve, solve_round
@@ -194,7 +194,7 @@ def test_no_plan_beats_a_certified_bound_however_the_duals_are_corrupted(
     def late(arrays: Arrays, duals: Floats) -> Any:
         return multipliers(arrays, duals if lying else corrupted(rng, duals))
 
-    for kind in (Patterns, HostPatterns):
+    for kind in (GpuPatterns, HostPatterns):
 
         def improve(self: Any, *prices: Any, generate: Any = kind.improve) -> tuple[bool, float]:
             return (False, 0.0) if early else generate(self, *prices)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placewright.solver import Arrays, Core, InProcess, Limits, Model, doubt_of
+from placewright.solver import Arrays, Core, InProcess, Limits, Model, reduced_costs_of
 
 
 def knapsack(seed: int, sense: str) -> Arrays:
@@ -48,7 +48,7 @@ def test_every_point_has_lost_what_the_columns_off_their_place_cost(
     assert duals is not None
     if wild:
         duals = duals + np.random.default_rng(seed).normal(scale=3, size=arrays.rows)
-    doubt = doubt_of(arrays, duals, relaxed.values)
+    doubt = reduced_costs_of(arrays, duals, relaxed.values)
     assert doubt is not None
     if not wild:
         assert relaxed.objective is not None
@@ -83,8 +83,8 @@ def test_a_column_without_a_bound_that_pays_leaves_nothing_known() -> None:
     model.add(model.rows("room", 1, upper=3.0), x, 1.0)
     model.term("worth", x, [2.0, 1.0], sense="max")
     arrays = model.arrays("worth")
-    assert doubt_of(arrays, np.zeros(1), np.zeros(2)) is None
-    known = doubt_of(arrays, np.array([2.0]), np.array([3.0, 0.0]))
+    assert reduced_costs_of(arrays, np.zeros(1), np.zeros(2)) is None
+    known = reduced_costs_of(arrays, np.array([2.0]), np.array([3.0, 0.0]))
     assert known is not None
     assert known.loss.tolist() == [0.0, 1.0]
     assert known.within(0.5).tolist() == [True, False]

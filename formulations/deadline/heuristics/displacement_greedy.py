@@ -16,10 +16,16 @@ from typing import TypeAlias
 import numpy as np
 
 from placewright.formulations.deadline.heuristics.current_lease import MAY_WAIT
-from placewright.formulations.gang.placement.fair_share import fill
+from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.greedy import place_choice
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.jobs import ANY, NO_LEVEL, Choice, Put, Start
+from placewright.formulations.gang.problem.jobs import (
+    ANY_JOB,
+    NO_LEVEL,
+    Choice,
+    JobPlacement,
+    TaskPlacement,
+)
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.instances.documents.base import WHOLE_GPU
 
@@ -34,11 +40,11 @@ def crowded(problem: Problem) -> Placement:
     """Return a placement of the gangs of `current_lease.py` in which few must make way."""
     crowd = _Crowd(problem)
     crowd.seat()
-    fill(crowd.placement)
+    fill_by_policy(crowd.placement)
     return crowd.placement
 
 
-_Finder: TypeAlias = Callable[[Choice], Sequence[Put] | None]
+_Finder: TypeAlias = Callable[[Choice], Sequence[TaskPlacement] | None]
 
 
 class _Crowd:
@@ -61,7 +67,7 @@ class _Crowd:
         """Place who must run and waits, then who made way."""
         problem = self._problem
         self._queue = [
-            (-max(group.milli_gpu for group in job_class.choices[0].groups), c, ANY)
+            (-max(group.milli_gpu for group in job_class.choices[0].groups), c, ANY_JOB)
             for c, job_class in enumerate(problem.classes)
             if not job_class.running
             for job in job_class.jobs
@@ -84,16 +90,16 @@ class _Crowd:
                 self.placement.start(c, o, puts, job)
                 return
 
-    def _free(self, choice: Choice) -> Sequence[Put] | None:
+    def _free(self, choice: Choice) -> Sequence[TaskPlacement] | None:
         return place_choice(self.placement, choice)
 
-    def _free_or_taken(self, choice: Choice) -> Sequence[Put] | None:
+    def _free_or_taken(self, choice: Choice) -> Sequence[TaskPlacement] | None:
         puts = self._free(choice)
         if puts is None and len(choice.groups) == 1:
             puts = self._taken(choice)
         return puts
 
-    def _taken(self, choice: Choice) -> Sequence[Put] | None:
+    def _taken(self, choice: Choice) -> Sequence[TaskPlacement] | None:
         """Return a place in that of smaller jobs; they have left it then."""
         group = choice.groups[0]
         gpu = int(self._problem.shape_gpu[group.shape])
@@ -104,21 +110,21 @@ class _Crowd:
             return None
         each = group.count if together else 1
         hosts: Counter[int] = Counter()
-        left: list[Start] = []
+        left: list[JobPlacement] = []
         for _ in range(group.count // each):
             host = self._make_way(group.shape, each, left)
             if host is None:
                 for at, count in hosts.items():
-                    self.placement.lift(group.shape, Put(0, at, count, ()))
+                    self.placement.lift(group.shape, TaskPlacement(0, at, count, ()))
                 self._back(left)
                 return None
             self.placement.put(group.shape, host, each)
             hosts[host] += each
         for start in left:
             self._ask_again(start)
-        return [Put(0, host, count, ()) for host, count in hosts.items()]
+        return [TaskPlacement(0, host, count, ()) for host, count in hosts.items()]
 
-    def _make_way(self, shape: int, count: int, left: list[Start]) -> int | None:
+    def _make_way(self, shape: int, count: int, left: list[JobPlacement]) -> int | None:
         """Return a host on which so many tasks fit, since smaller jobs, added to `left`, leave."""
         problem, placement = self._problem, self.placement
         rank = int(problem.shape_rank[shape])
@@ -140,7 +146,7 @@ class _Crowd:
             self._back(starts)
         return None
 
-    def _stopped(self, jobs: Sequence[int]) -> list[Start]:
+    def _stopped(self, jobs: Sequence[int]) -> list[JobPlacement]:
         """Stop jobs where they are, and return what they were."""
         starts = []
         for job in jobs:
@@ -152,7 +158,7 @@ class _Crowd:
                 self._count(job, -1)
         return starts
 
-    def _back(self, starts: Sequence[Start]) -> None:
+    def _back(self, starts: Sequence[JobPlacement]) -> None:
         """Put stopped jobs back."""
         for start in reversed(starts):
             self.placement.restart(start)
@@ -186,7 +192,7 @@ class _Crowd:
                 shape = self._choice(job).groups[group].shape
                 self._may_wait[host] += times * (int(self._problem.shape_gpu[shape]) // WHOLE_GPU)
 
-    def _ask_again(self, start: Start) -> None:
+    def _ask_again(self, start: JobPlacement) -> None:
         if self._must(start.job):
             milli = WHOLE_GPU * self._gpus[start.job]
             heappush(self._queue, (-milli, start.job_class, start.job))

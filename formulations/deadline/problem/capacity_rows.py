@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from placewright.formulations.deadline.problem.problem import Ints
-from placewright.formulations.gang.problem.quotas import held_by
+from placewright.formulations.gang.problem.quotas import resources_held
 from placewright.instances.checks.deadlines import unions
 from placewright.instances.checks.round import hosts_by_name
 from placewright.instances.derived.ranges import expand
@@ -73,7 +73,7 @@ class Rows:
             for r, row in enumerate(self._sets):
                 if models <= row:
                     asked[r] += group.milli_gpu
-        held = held_by(job.options[option])["gpu"]
+        held = resources_held(job.options[option])["gpu"]
         return asked + [held if job.tenant == tenant else 0 for tenant in self._quotas]
 
     def capacity(self) -> Ints:
@@ -180,7 +180,7 @@ def largest_of(round_: Round) -> dict[str, int]:
 
 def _held(job: Job) -> int:
     """Return the milli-GPU that a running job holds."""
-    return 0 if job.running is None else held_by(job.options[job.running.option])["gpu"]
+    return 0 if job.running is None else resources_held(job.options[job.running.option])["gpu"]
 
 
 def _away(round_: Round) -> Mapping[str, list[Leases]]:

@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.models.aggregate.host_columns import knapsack
-from placewright.formulations.gang.models.aggregate.resource_grid import Grid
+from placewright.formulations.gang.models.aggregate.resource_grid import ResourceGrid
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.jobs import Choice, Start
+from placewright.formulations.gang.problem.jobs import Choice, JobPlacement
 from placewright.formulations.gang.problem.problem import Problem
 
 Ints = NDArray[np.int64]
@@ -35,7 +35,7 @@ MAX_PRICE = 1 << 38
 
 
 @dataclass(frozen=True, eq=False)
-class Prices:
+class DualPrices:
     """Prices of a problem's shapes, and what its hosts can hold at them.
 
     Attributes
@@ -51,7 +51,7 @@ class Prices:
     most: Ints
 
     @classmethod
-    def of(cls, problem: Problem, grid: Grid, price: NDArray[np.float64]) -> Self:
+    def of(cls, problem: Problem, grid: ResourceGrid, price: NDArray[np.float64]) -> Self:
         """Take the prices of the first shapes, and price the others at what they displace.
 
         Parameters
@@ -124,7 +124,7 @@ class Prices:
         np.add.at(held, host, self.price[shape])
         classes = self.problem.classes
 
-        def add(start: Start, times: int) -> None:
+        def add(start: JobPlacement, times: int) -> None:
             groups = classes[start.job_class].choices[start.choice].groups
             for put in start.puts:
                 held[put.host] += times * put.count * int(self.price[groups[put.group].shape])

@@ -16,7 +16,7 @@ import numpy as np
 
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.task_mix import Mix, free_gpus
+from placewright.formulations.gang.problem.task_mix import TaskMix, free_gpus
 
 CHUNK = 1024
 """Hosts looked at together."""
@@ -25,9 +25,9 @@ LARGEST = 1 << 62
 """What is stranded for all kinds together is counted in 64 bits."""
 
 
-def least_stranded(problem: Problem) -> int:
+def stranded_lower_bound(problem: Problem) -> int:
     """Return a lower bound on `stranded`, over all plans."""
-    mix = Mix.of(problem)
+    mix = TaskMix.of(problem)
     before = Placement(problem, cleared=True)
     gpus = free_gpus(before)
     model = problem.cluster.gpu_model.astype(np.int64)

@@ -14,7 +14,7 @@ import numpy as np
 from placewright.formulations.gang.heuristics.share_cutting import Bin, Home, Shares, rebin
 from placewright.formulations.gang.heuristics.swap_search import NOWHERE, Seating, Units
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.jobs import ANY, Put
+from placewright.formulations.gang.problem.jobs import ANY_JOB, TaskPlacement
 from placewright.formulations.session import Session
 from placewright.instances.documents.base import WHOLE_GPU
 
@@ -139,9 +139,9 @@ class Items:
             self._base.restart(self._problem.start_of[job])
         else:
             c, o = self._start[job]
-            put = Put(0, host, 1, gpus)
+            put = TaskPlacement(0, host, 1, gpus)
             self._base.keep(self._shape[job], put)
-            self._base.start(c, o, (put,), job if job in self.homes else ANY)
+            self._base.start(c, o, (put,), job if job in self.homes else ANY_JOB)
 
 
 def _taken_off(base: Placement) -> dict[int, Home]:

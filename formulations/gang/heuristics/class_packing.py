@@ -10,10 +10,10 @@ from typing import TypeAlias
 import numpy as np
 
 from placewright.formulations.gang.heuristics.vector_packing import Ints, best_fit, by_patterns
-from placewright.formulations.gang.models.aggregate.gpu_columns import Patterns
-from placewright.formulations.gang.models.aggregate.model import Counts
+from placewright.formulations.gang.models.aggregate.gpu_columns import GpuPatterns
+from placewright.formulations.gang.models.aggregate.model import AggregateModel
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.jobs import Put
+from placewright.formulations.gang.problem.jobs import TaskPlacement
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Session
 from placewright.instances.documents.base import WHOLE_GPU
@@ -49,8 +49,8 @@ class Singles:
 
     def __init__(
         self,
-        counts: Counts,
-        patterns: Patterns | None,
+        counts: AggregateModel,
+        patterns: GpuPatterns | None,
         number: Ints,
         placement: Placement,
         starts: Starts,
@@ -104,11 +104,11 @@ class Singles:
         if not self.placement.fits_host(shape, host):
             return False
         c, o = self.pool[shape].pop()
-        self.placement.start(c, o, [Put(0, host, 1, self.placement.put(shape, host))])
+        self.placement.start(c, o, [TaskPlacement(0, host, 1, self.placement.put(shape, host))])
         self.starts[c, o] -= 1
         return True
 
-    def _cut_gpus(self, patterns: Patterns, a: int, *, whole: bool) -> Iterator[list[int]]:
+    def _cut_gpus(self, patterns: GpuPatterns, a: int, *, whole: bool) -> Iterator[list[int]]:
         """Yield the parts of each cut GPU of the class: of wholly free GPUs, or of the rest."""
         for i in np.flatnonzero(self.number[patterns.pool.columns]):
             g = patterns.pool.kind[i]
@@ -118,7 +118,7 @@ class Singles:
                     yield cut
 
     def _fill_residual(
-        self, patterns: Patterns, a: int, hosts: Ints, shares: list[int]
+        self, patterns: GpuPatterns, a: int, hosts: Ints, shares: list[int]
     ) -> list[int]:
         """Put shares on partly used GPUs as the patterns of those GPUs say; return the others."""
         left = self._by_part(a, shares)
@@ -140,7 +140,7 @@ class Singles:
                     del shapes[k]
                     return
 
-    def _bundles(self, patterns: Patterns, a: int, shares: list[int]) -> list[_Item]:
+    def _bundles(self, patterns: GpuPatterns, a: int, shares: list[int]) -> list[_Item]:
         """Deal the shares of a class to the patterns of whole GPUs, heavy with light."""
         demand = self.problem.shape_demand
         left = self._by_part(a, shares)

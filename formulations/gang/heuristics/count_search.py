@@ -8,11 +8,14 @@ from itertools import chain
 from placewright.formulations.gang.heuristics.disaggregate import expand
 from placewright.formulations.gang.heuristics.lns import repair
 from placewright.formulations.gang.heuristics.lp_rounding import rounded
-from placewright.formulations.gang.models.aggregate.column_generation import CountModel, search
+from placewright.formulations.gang.models.aggregate.column_generation import (
+    PricedModel,
+    search_term_by_term,
+)
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
 from placewright.formulations.gang.placement.assignment import candidate
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.upgrade import grow
+from placewright.formulations.gang.placement.upgrade import upgrade_options
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Bound, Candidate, Session
 from placewright.solver import Outcome
@@ -22,8 +25,8 @@ def plans(
     session: Session,
     problem: Problem,
     greedy: Placement,
-    tightest: CountModel,
-    models: Iterator[CountModel],
+    tightest: PricedModel,
+    models: Iterator[PricedModel],
     relaxed: Outcome | None = None,
 ) -> Iterator[Candidate | Bound]:
     """Try the models in turn until a plan is close enough to the tightest bound; then repair.
@@ -33,16 +36,16 @@ def plans(
     first, best = problem.terms[0], greedy
     placement = rounded(session, tightest, relaxed)
     if placement is not None:
-        grow(placement)
+        upgrade_options(placement)
         yield candidate(placement, "rounding")
         best = max(best, placement, key=lambda p: p.value)
     for model in chain([tightest], models):
         # What a relaxation says of the columns is said of the patterns that it had.
         known = relaxed if model is tightest and model.patterns is None else None
-        values = yield from search(session, *model, known)
+        values = yield from search_term_by_term(session, *model, known)
         if values is not None:
             placement = expand(*model, values, session)
-            grow(placement)
+            upgrade_options(placement)
             yield candidate(placement, "counts")
             best = max(best, placement, key=lambda p: p.value)
             if isinstance(tightest.patterns, HostPatterns):

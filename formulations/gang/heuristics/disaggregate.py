@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.heuristics.class_packing import Singles, Starts, single_jobs
-from placewright.formulations.gang.models.aggregate.gangs import ROOT
-from placewright.formulations.gang.models.aggregate.gpu_columns import Patterns
+from placewright.formulations.gang.models.aggregate.gangs import WHOLE_CLUSTER
+from placewright.formulations.gang.models.aggregate.gpu_columns import GpuPatterns
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
-from placewright.formulations.gang.models.aggregate.model import Counts
-from placewright.formulations.gang.placement.fair_share import fill
+from placewright.formulations.gang.models.aggregate.model import AggregateModel
+from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.greedy import place_choice
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.jobs import Put
+from placewright.formulations.gang.problem.jobs import TaskPlacement
 from placewright.formulations.session import Session
 
 Gang: TypeAlias = tuple[int, int, dict[int, tuple[int, int]]]
@@ -29,8 +29,8 @@ Gang: TypeAlias = tuple[int, int, dict[int, tuple[int, int]]]
 
 
 def expand(
-    counts: Counts,
-    patterns: Patterns | HostPatterns | None,
+    counts: AggregateModel,
+    patterns: GpuPatterns | HostPatterns | None,
     values: NDArray[np.float64],
     session: Session,
 ) -> Placement:
@@ -53,11 +53,11 @@ def expand(
             if puts is None:
                 break
             placement.start(c, o, puts)
-    fill(placement)
+    fill_by_policy(placement)
     return placement
 
 
-def gangs_of(counts: Counts, number: NDArray[np.int64], starts: Starts) -> list[Gang]:
+def gangs_of(counts: AggregateModel, number: NDArray[np.int64], starts: Starts) -> list[Gang]:
     """Jobs of several tasks, one by one, as (class, choice, domain of each group that has one).
 
     Those bound to the innermost domains come first, large before small.
@@ -75,14 +75,14 @@ def gangs_of(counts: Counts, number: NDArray[np.int64], starts: Starts) -> list[
             for k, group in enumerate(choice.groups):
                 if group in counts.kind_of and domains[counts.kind_of[group]]:
                     inside[k] = domains[counts.kind_of[group]].pop()
-            level = max((place[0] for place in inside.values()), default=ROOT)
+            level = max((place[0] for place in inside.values()), default=WHOLE_CLUSTER)
             work.append((-level, -problem.demand_of(choice, -1), c, o, inside))
     work.sort(key=lambda w: w[:4])
     return [(c, o, inside) for _, _, c, o, inside in work]
 
 
 def _place_gangs(
-    counts: Counts, number: NDArray[np.int64], placement: Placement, starts: Starts
+    counts: AggregateModel, number: NDArray[np.int64], placement: Placement, starts: Starts
 ) -> None:
     for c, o, inside in gangs_of(counts, number, starts):
         puts = place_choice(placement, counts.problem.classes[c].choices[o], masks(counts, inside))
@@ -92,7 +92,7 @@ def _place_gangs(
 
 
 def _place_patterns(
-    counts: Counts,
+    counts: AggregateModel,
     patterns: HostPatterns,
     number: NDArray[np.int64],
     placement: Placement,
@@ -121,11 +121,13 @@ def _place_patterns(
                     continue  # hosts of a class may differ in who may be there by name
                 for _ in range(min(int(patterns.pool.cuts[i, s]), len(waiting[s]))):
                     c, o = waiting[s].pop()
-                    placement.start(c, o, [Put(0, host, 1, placement.put(s, host))])
+                    placement.start(c, o, [TaskPlacement(0, host, 1, placement.put(s, host))])
                     starts[c, o] -= 1
 
 
-def masks(counts: Counts, inside: Mapping[int, tuple[int, int]]) -> dict[int, NDArray[np.bool_]]:
+def masks(
+    counts: AggregateModel, inside: Mapping[int, tuple[int, int]]
+) -> dict[int, NDArray[np.bool_]]:
     """Hosts of the domains that groups, by index, are to be in; none where that is anywhere."""
     domain = counts.problem.cluster.domain
-    return {k: domain[level] == d for k, (level, d) in inside.items() if level != ROOT}
+    return {k: domain[level] == d for k, (level, d) in inside.items() if level != WHOLE_CLUSTER}

@@ -20,13 +20,23 @@ from placewright.formulations.gang.heuristics.displacement_cost import NO_QUOTA,
 from placewright.formulations.gang.heuristics.quota_knapsack import select
 from placewright.formulations.gang.heuristics.victim_sets import NO_PRICES, Prices, priced
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
-from placewright.formulations.gang.models.aggregate.model import Counts
-from placewright.formulations.gang.placement.fair_share import fill
-from placewright.formulations.gang.placement.gang_hosts import Gather, cheapest, compact
-from placewright.formulations.gang.placement.gang_tree import least_loss
-from placewright.formulations.gang.placement.greedy import order_of
+from placewright.formulations.gang.models.aggregate.model import AggregateModel
+from placewright.formulations.gang.placement.fair_share import fill_by_policy
+from placewright.formulations.gang.placement.gang_hosts import (
+    ChooseHosts,
+    cheapest_hosts,
+    compact_hosts,
+)
+from placewright.formulations.gang.placement.gang_tree import cheapest_hosts_of_tree
+from placewright.formulations.gang.placement.greedy import greedy_order
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.jobs import NO_LABEL, NO_LEVEL, Choice, Group, Put
+from placewright.formulations.gang.problem.jobs import (
+    NO_LABEL,
+    NO_LEVEL,
+    Choice,
+    Group,
+    TaskPlacement,
+)
 from placewright.formulations.session import Session
 
 Ints = NDArray[np.int64]
@@ -37,7 +47,7 @@ PASSES = 8
 
 def land(
     session: Session,
-    counts: Counts,
+    counts: AggregateModel,
     patterns: HostPatterns,
     values: NDArray[np.float64],
     prices: Prices = NO_PRICES,
@@ -48,14 +58,14 @@ def land(
     for c, o, n in zip(counts.y_class, counts.y_choice, number[counts.y], strict=True):
         if n and not counts.problem.classes[c].running:
             starts[int(c), int(o)] += int(n)
-    landing = Landing(Placement(counts.problem), starts, compact, prices)
+    landing = Landing(Placement(counts.problem), starts, compact_hosts, prices)
     for c, o, inside in gangs_of(counts, number, starts):
         landing.gang(c, o, masks(counts, inside).get(0))
     landing.patterns(counts, patterns, number)
     landing.singles()
     if counts.problem.quota:
         select(session, landing.placement)
-    fill(landing.placement)
+    fill_by_policy(landing.placement)
     return landing.placement
 
 
@@ -64,20 +74,20 @@ def displace(placement: Placement) -> None:
 
     No model says who should start: the most valuable per GPU goes first.
     """
-    landing, before = Landing(placement, defaultdict(int), cheapest), placement.value
+    landing, before = Landing(placement, defaultdict(int), cheapest_hosts), placement.value
     for _ in range(PASSES):
         _displace_once(placement, landing)
         if placement.value <= before:
             break
         before = placement.value
         landing.losses.renew()
-    fill(placement)
+    fill_by_policy(placement)
 
 
 def _displace_once(placement: Placement, landing: Landing) -> None:
     """Let each host be come to once."""
     problem = placement.problem
-    for c, o in order_of(problem):
+    for c, o in greedy_order(problem):
         choice, waiting = problem.classes[c].choices[o], placement.waiting[c]
         if not waiting or not problem.shape_rank[choice.groups[0].shape]:
             continue
@@ -94,7 +104,7 @@ class Landing:
     """Waiting jobs that come to hosts in use; `starts` counts them per (class, choice)."""
 
     def __init__(
-        self, placement: Placement, starts: Starts, gather: Gather, prices: Prices = NO_PRICES
+        self, placement: Placement, starts: Starts, gather: ChooseHosts, prices: Prices = NO_PRICES
     ) -> None:
         self.problem, self.placement, self.starts = placement.problem, placement, starts
         self.losses = Losses(placement, prices)
@@ -119,7 +129,7 @@ class Landing:
         if choice.label != NO_LABEL:
             loss = np.where(self.placement.open_to(choice.label), loss, np.inf)
         if group.arranged:
-            chosen = least_loss(self.problem.cluster, group, loss, each)
+            chosen = cheapest_hosts_of_tree(self.problem.cluster, group, loss, each)
         else:
             if group.required != NO_LEVEL:
                 loss = self._in_one_domain(group, loss, each)
@@ -129,11 +139,11 @@ class Landing:
         puts = []
         for host, count in chosen:
             self._gave_way(self.losses.displace(host, group.shape, count, quota))
-            puts.append(Put(0, host, count, self.placement.put(group.shape, host, count)))
+            puts.append(TaskPlacement(0, host, count, self.placement.put(group.shape, host, count)))
         self._start(c, o, puts)
         return True
 
-    def _start(self, c: int, o: int, puts: list[Put]) -> None:
+    def _start(self, c: int, o: int, puts: list[TaskPlacement]) -> None:
         self.placement.start(c, o, puts)
         started = self.problem.classes[c]
         self.problem.charge_quota(self.quota, started.tenant, started.choices[o])
@@ -166,7 +176,7 @@ class Landing:
                 best, least = int(domain[part[0]]), cost
         return np.where(domain == best, loss, np.inf)
 
-    def patterns(self, counts: Counts, patterns: HostPatterns, number: Ints) -> None:
+    def patterns(self, counts: AggregateModel, patterns: HostPatterns, number: Ints) -> None:
         """One-task jobs together, the fullest patterns first, each where least is lost."""
         if not len(counts.classes):
             return
@@ -230,7 +240,7 @@ class Landing:
                 if not quota and not may:
                     break
                 self._gave_way(self.losses.displace_for(host, wanted, quota))
-                self._start(c, o, [Put(0, host, 1, self.placement.put(shape, host))])
+                self._start(c, o, [TaskPlacement(0, host, 1, self.placement.put(shape, host))])
                 self.starts[c, o] -= 1
             if not asked:
                 break
@@ -252,7 +262,7 @@ class Landing:
         for s in np.flatnonzero(wanted).tolist():
             for _ in range(int(wanted[s])):
                 c, o = waiting[s].pop()
-                self._start(c, o, [Put(0, host, 1, self.placement.put(s, host))])
+                self._start(c, o, [TaskPlacement(0, host, 1, self.placement.put(s, host))])
                 self.starts[c, o] -= 1
 
 

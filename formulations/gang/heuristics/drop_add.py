@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placewright.formulations.gang.placement.fair_share import fill
-from placewright.formulations.gang.placement.greedy import order_of
+from placewright.formulations.gang.placement.fair_share import fill_by_policy
+from placewright.formulations.gang.placement.greedy import greedy_order
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.session import Session
 
@@ -22,8 +22,8 @@ def oust(session: Session, placement: Placement) -> None:
 
     Whoever waits comes to what they leave, as far as its precedence is higher.
     """
-    fill(placement)
-    offers = [_offer(placement, c, o) for c, o in order_of(placement.problem)]
+    fill_by_policy(placement)
+    offers = [_offer(placement, c, o) for c, o in greedy_order(placement.problem)]
     for job in _by_worth(placement):
         if session.expired():
             return
@@ -90,7 +90,7 @@ def _replace(placement: Placement, job: int) -> None:
     number = placement.start_of(job)
     start = placement.get(number)
     placement.stop(number)
-    fill(placement)
+    fill_by_policy(placement)
     if start is None or placement.value > before:
         return
     for came in [number for number, _ in placement.started() if number not in known]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.heuristics.movable_jobs import ANYBODY, Floats, Mover, Movers
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.jobs import ANY, Put, Start
+from placewright.formulations.gang.problem.jobs import ANY_JOB, JobPlacement, TaskPlacement
 from placewright.instances.documents.base import WHOLE_GPU
 
 Ints = NDArray[np.int64]
@@ -47,7 +47,7 @@ class Shifts:
         """Return the whole GPUs of a task."""
         return int(self.problem.shape_gpu[shape]) // WHOLE_GPU
 
-    def shape_of(self, start: Start) -> int:
+    def shape_of(self, start: JobPlacement) -> int:
         """Return what a task of a job's first group asks."""
         return self.problem.classes[start.job_class].choices[start.choice].groups[0].shape
 
@@ -68,16 +68,16 @@ class Shifts:
         lack = many * self.size(shape) - int(self.placement.whole[host])
         return _covering(self.movers.on(host), lack)
 
-    def place(self, start: Start) -> bool:
+    def place(self, start: JobPlacement) -> bool:
         """Start a job again on another host; return whether there is one."""
         host = self.room(self.shape_of(start))
         if host is not None:
             self.put(start, host)
         return host is not None
 
-    def put(self, start: Start, host: int) -> None:
+    def put(self, start: JobPlacement, host: int) -> None:
         """Start a job again on a host that has room for it."""
-        puts = [Put(0, host, 1, self.placement.put(self.shape_of(start), host))]
+        puts = [TaskPlacement(0, host, 1, self.placement.put(self.shape_of(start), host))]
         self._start(start.job_class, start.choice, puts, start.job)
 
     def room(self, shape: int) -> int | None:
@@ -95,7 +95,9 @@ class Shifts:
             self._full[shape] = free
         return host
 
-    def displace(self, start: Start, most: float, owner: int = ANYBODY) -> list[Start] | None:
+    def displace(
+        self, start: JobPlacement, most: float, owner: int = ANYBODY
+    ) -> list[JobPlacement] | None:
         """Start a job again where others that are worth less than `most` make way, and return them.
 
         They wait again, or stop for its higher precedence. None if there are none; only those of an
@@ -156,17 +158,20 @@ class Shifts:
             found[host] = sum(mover.held for mover in mine)
         return found
 
-    def worth(self, start: Start) -> int:
+    def worth(self, start: JobPlacement) -> int:
         """Return the value of a job."""
         return self.problem.classes[start.job_class].choices[start.choice].value
 
     def start(self, c: int, o: int, hosts: Iterable[tuple[int, int]]) -> None:
         """Start a waiting job of one group on hosts, each with a number of tasks."""
         shape = self.problem.classes[c].choices[o].groups[0].shape
-        puts = [Put(0, host, many, self.placement.put(shape, host, many)) for host, many in hosts]
-        self._start(c, o, puts, ANY)
+        puts = [
+            TaskPlacement(0, host, many, self.placement.put(shape, host, many))
+            for host, many in hosts
+        ]
+        self._start(c, o, puts, ANY_JOB)
 
-    def take_off(self, number: int) -> Start:
+    def take_off(self, number: int) -> JobPlacement:
         """Stop a job, and return what it was."""
         start = self._off(number)
         self._undo.append(partial(self._put_back, number, start))
@@ -187,7 +192,7 @@ class Shifts:
             number = self._now[number]
         return number
 
-    def get(self, number: int) -> Start:
+    def get(self, number: int) -> JobPlacement:
         """Return a job's start by its number; KeyError if it has stopped."""
         start = self.placement.get(number)
         if start is None:
@@ -264,19 +269,19 @@ class Shifts:
             self.put(start, target)
         return True
 
-    def _start(self, c: int, o: int, puts: Sequence[Put], job: int) -> None:
+    def _start(self, c: int, o: int, puts: Sequence[TaskPlacement], job: int) -> None:
         number = self.placement.start(c, o, puts, job)
-        self.movers.add(number, Start(c, o, puts, job))
+        self.movers.add(number, JobPlacement(c, o, puts, job))
         self._undo.append(partial(self._drop, number))
 
     def _drop(self, number: int) -> None:
         self._off(self.latest(number))
 
-    def _put_back(self, number: int, start: Start) -> None:
+    def _put_back(self, number: int, start: JobPlacement) -> None:
         self._now[number] = self.placement.restart(start)
         self.movers.add(self._now[number], start)
 
-    def _off(self, number: int) -> Start:
+    def _off(self, number: int) -> JobPlacement:
         start = self.get(number)
         self.placement.stop(number)
         self.movers.drop(number, start.puts[0].host)

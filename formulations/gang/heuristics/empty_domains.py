@@ -17,10 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.heuristics.evacuate import relocate
-from placewright.formulations.gang.models.aggregate.column_generation import models_of, relaxation
-from placewright.formulations.gang.models.aggregate.model import Counts
+from placewright.formulations.gang.models.aggregate.column_generation import (
+    aggregate_models,
+    bound_by_relaxation,
+)
+from placewright.formulations.gang.models.aggregate.model import AggregateModel
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.freeable_domains import Freeing
+from placewright.formulations.gang.problem.freeable_domains import FreeableDomains
 from placewright.formulations.gang.problem.jobs import JobClass
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.terms import PACKED
@@ -30,7 +33,7 @@ from placewright.formulations.session import Bound, Session
 def empty(placement: Placement) -> None:
     """Free domains one after the other, those first that hold least for what they are worth."""
     problem = placement.problem
-    freeing = Freeing(problem)
+    freeing = FreeableDomains(problem)
     jobs_of: dict[int, list[int]] = {}
     held = np.zeros(len(freeing.worth))
     for job, running in problem.running.items():
@@ -91,12 +94,12 @@ def _cost(problem: Problem, jobs: list[int], here: NDArray[np.bool_]) -> int:
 
 def freed_bounds(problem: Problem, session: Session) -> Iterator[Bound]:
     """Bound `freed` by the count model in which all running jobs are packed anew."""
-    freeing = Freeing(problem)
+    freeing = FreeableDomains(problem)
     state = problem.cleared.copy()
     state.busy[:] = problem.pinned_hosts  # the others are as good as free
     packing = replace(problem, state=state, cleared=state)
     # What runs is a point of the model as it is now.
-    counts, patterns = next(models_of(packing, Placement(problem)))
+    counts, patterns = next(aggregate_models(packing, Placement(problem)))
     _the_highest_run(counts)
     worth = freeing.worth_of_hosts
     of_host = counts.classes.of_host
@@ -106,12 +109,12 @@ def freed_bounds(problem: Problem, session: Session) -> Iterator[Bound]:
     most = int(worth[~problem.pinned_hosts].sum()) - int(freeing.worth[~freeing.busy].sum())
     gain = freeing.worth - _least_cost(problem, freeing)
     gain[~freeing.clearable] = 0
-    for bound in relaxation(session, counts, patterns, PACKED):
+    for bound in bound_by_relaxation(session, counts, patterns, PACKED):
         room = most - int(bound.value)
         yield Bound("freed", _knapsack(gain, freeing.worth, room), certified=bound.certified)
 
 
-def _least_cost(problem: Problem, freeing: Freeing) -> NDArray[np.int64]:
+def _least_cost(problem: Problem, freeing: FreeableDomains) -> NDArray[np.int64]:
     """Disruption of emptying each domain at least; a job in several counts in each by its part."""
     cost = np.zeros(len(freeing.worth), dtype=np.int64)
     for running in problem.running.values():
@@ -144,7 +147,7 @@ def _knapsack(gain: NDArray[np.int64], worth: NDArray[np.int64], room: int) -> i
     return int(-(-(paid * max(room, 0) + beyond) // per))
 
 
-def _the_highest_run(counts: Counts) -> None:
+def _the_highest_run(counts: AggregateModel) -> None:
     """Let no running job stop that no other outranks: nobody can take its place."""
     problem = counts.problem
     stays = np.array([c.running and _is_highest(problem, c) for c in problem.classes], dtype=bool)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.placement.greedy import place_group
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.jobs import NO_LEVEL, Group, Put, RunningJob
+from placewright.formulations.gang.problem.jobs import NO_LEVEL, Group, RunningJob, TaskPlacement
 from placewright.formulations.gang.problem.problem import Problem
 
 TRIES = 3_000
@@ -109,7 +109,7 @@ def relocate(
     with placement.reopened([job]):
         for put in stays:
             placement.keep(groups[put.group].shape, put)
-        puts: list[Put] = []
+        puts: list[TaskPlacement] = []
         for k, group in enumerate(groups):
             here = [put.host for put in stays if put.group == k]
             mask = _allowed(problem, group, here, within)
@@ -148,7 +148,7 @@ def _allowed(
 
 def _place(
     placement: Placement, group: Group, index: int, stay: int, mask: NDArray[np.bool_]
-) -> list[Put] | None:
+) -> list[TaskPlacement] | None:
     if stay == group.count:
         return []
     return place_group(placement, replace(group, count=group.count - stay), index, mask)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.jobs import Put
+from placewright.formulations.gang.problem.jobs import TaskPlacement
 from placewright.instances.documents.base import WHOLE_GPU
 
 Ints = NDArray[np.int64]
@@ -164,12 +164,12 @@ class _Mending:
             shape, host = int(self.shape[i]), to[i]
             self.free[self.at[i]] += self.size[i]
             self.free[host] -= self.size[i]
-            puts = [Put(0, host, 1, placement.put(shape, host))]
+            puts = [TaskPlacement(0, host, 1, placement.put(shape, host))]
             self.number[i] = placement.start(start.job_class, start.choice, puts, start.job)
             self.at[i] = host
 
     def _start(self, shape: int, c: int, o: int, host: int) -> None:
-        puts = [Put(0, host, 1, self.placement.put(shape, host))]
+        puts = [TaskPlacement(0, host, 1, self.placement.put(shape, host))]
         self.placement.start(c, o, puts)
         self.free[host] -= self.sizes[shape]
 

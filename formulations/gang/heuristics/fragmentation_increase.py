@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.task_mix import Mix, free_gpus
+from placewright.formulations.gang.problem.task_mix import TaskMix, free_gpus
 from placewright.instances.documents.base import WHOLE_GPU
 
 Ints = NDArray[np.int64]
@@ -58,7 +58,7 @@ class Increases:
         What is stranded, 0 on hosts where nothing may arrive.
     """
 
-    def __init__(self, placement: Placement, mix: Mix, shapes: Ints) -> None:
+    def __init__(self, placement: Placement, mix: TaskMix, shapes: Ints) -> None:
         problem = placement.problem
         self._mix, self._gpu = mix, problem.shape_gpu[shapes]
         self._demand = problem.shape_demand[shapes]

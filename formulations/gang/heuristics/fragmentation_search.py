@@ -16,11 +16,11 @@ import numpy as np
 
 from placewright.formulations.gang.heuristics.fragmentation_increase import Increases, Spot
 from placewright.formulations.gang.placement.assignment import candidate
-from placewright.formulations.gang.placement.greedy import fill
+from placewright.formulations.gang.placement.greedy import fill_greedily
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.jobs import JobClass, Put
+from placewright.formulations.gang.problem.jobs import JobClass, TaskPlacement
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.task_mix import STRANDED, Mix
+from placewright.formulations.gang.problem.task_mix import STRANDED, TaskMix
 from placewright.formulations.gang.problem.terms import VALUE
 from placewright.formulations.session import Candidate, Session
 
@@ -45,7 +45,7 @@ def stranding_least(problem: Problem, session: Session) -> Iterator[Candidate]:
     if not any(_takes_part(problem, job_class) for job_class in problem.classes):
         return
     placement = Placement(problem)
-    fill(placement)
+    fill_greedily(placement)
     for number, start in list(placement.moved()):
         if _takes_part(problem, problem.classes[start.job_class]):
             placement.stop(number)
@@ -92,7 +92,9 @@ class _Search:
         }
         shapes = sorted({choice.groups[0].shape for c in mine for choice in classes[c].choices})
         self._at = {shape: i for i, shape in enumerate(shapes)}
-        self._increases = Increases(placement, Mix.of(problem), np.array(shapes, dtype=np.int64))
+        self._increases = Increases(
+            placement, TaskMix.of(problem), np.array(shapes, dtype=np.int64)
+        )
         self._quota = placement.quota_left()
         self._value = 0
         self._ranks = [term for term in problem.terms if term in (VALUE, STRANDED)]
@@ -190,5 +192,5 @@ class _Search:
                 placement.arrivals[host, problem.shape_rank[shape]] += 1
             else:
                 placement.put(shape, host)
-            placement.start(task.job_class, task.choice, [Put(0, host, 1, gpus)])
-        fill(placement)
+            placement.start(task.job_class, task.choice, [TaskPlacement(0, host, 1, gpus)])
+        fill_greedily(placement)

@@ -18,10 +18,10 @@ from placewright.formulations.gang.heuristics.insertion_sites import NOBODY, Hos
 from placewright.formulations.gang.heuristics.movable_jobs import ANYBODY
 from placewright.formulations.gang.heuristics.quota_repair import Owing
 from placewright.formulations.gang.heuristics.relay import relay
-from placewright.formulations.gang.placement.fair_share import fill
-from placewright.formulations.gang.placement.greedy import order_of
+from placewright.formulations.gang.placement.fair_share import fill_by_policy
+from placewright.formulations.gang.placement.greedy import greedy_order
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.jobs import ANY, Choice, JobClass, Start
+from placewright.formulations.gang.problem.jobs import ANY_JOB, Choice, JobClass, JobPlacement
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Session
 from placewright.instances.documents.base import WHOLE_GPU
@@ -38,7 +38,7 @@ def clear(
     free = WHOLE_GPU * int(placement.whole[problem.open].sum())
     wanted = [
         (c, o)
-        for c, o in order_of(problem)
+        for c, o in greedy_order(problem)
         if placement.waiting[c]
         and _clears(problem, problem.classes[c], o, free)
         and pays(problem.classes[c].choices[o])
@@ -49,7 +49,7 @@ def clear(
     for c, o in wanted:
         while placement.waiting[c] and not session.expired() and clearing.start(c, o):
             pass
-    fill(placement)
+    fill_by_policy(placement)
 
 
 def _clears(problem: Problem, job_class: JobClass, option: int, free: int) -> bool:
@@ -114,7 +114,7 @@ class _Clearing:
     def _displace(self, c: int, o: int, over: dict[int, int]) -> bool:
         """Start a job of one task where others stop that are worth less; whether that is lawful."""
         shifts, job_class = self.shifts, self.problem.classes[c]
-        start, worth = Start(c, o, ()), job_class.choices[o].value
+        start, worth = JobPlacement(c, o, ()), job_class.choices[o].value
         stopped = shifts.displace(start, worth, job_class.tenant if over else ANYBODY)
         if stopped is None and not over:
             stopped = relay(shifts, start, worth)
@@ -126,9 +126,9 @@ class _Clearing:
             return False
         return True
 
-    def _lawful(self, stopped: Iterable[Start]) -> bool:
+    def _lawful(self, stopped: Iterable[JobPlacement]) -> bool:
         """Whether all these jobs may stop, as things are."""
-        return all(start.job == ANY or self.placement.may_leave(start.job) for start in stopped)
+        return all(start.job == ANY_JOB or self.placement.may_leave(start.job) for start in stopped)
 
     def _come(
         self, c: int, o: int, hosts: Hosts, ousted: Iterable[int], over: dict[int, int]
@@ -177,12 +177,12 @@ class _Clearing:
         left += owing.collect(shifts)
         return not owing and self._lawful(left)
 
-    def _own(self, start: Start, tenant: int) -> bool:
+    def _own(self, start: JobPlacement, tenant: int) -> bool:
         """Whether a job is a tenant's."""
         return self.problem.classes[start.job_class].tenant == tenant
 
-    def _waits(self, start: Start, rank: int) -> bool:
+    def _waits(self, start: JobPlacement, rank: int) -> bool:
         """Whether a job may wait, or stop, for one of a rank that has come."""
-        if start.job == ANY:
+        if start.job == ANY_JOB:
             return True
         return self.problem.running[start.job].level < rank and self.shifts.gave_way(start.job)

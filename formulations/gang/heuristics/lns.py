@@ -11,15 +11,15 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.models.host.expand import expand_into
+from placewright.formulations.gang.models.host.expand import start_jobs
 from placewright.formulations.gang.models.host.gpus import add_gpus
-from placewright.formulations.gang.models.host.model import build
+from placewright.formulations.gang.models.host.model import build_host_model
 from placewright.formulations.gang.models.host.preemption import add_preemption
 from placewright.formulations.gang.models.host.terms import add_value
 from placewright.formulations.gang.placement.assignment import candidate
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.upgrade import grow
-from placewright.formulations.gang.problem.jobs import ANY, Choice, Start
+from placewright.formulations.gang.placement.upgrade import upgrade_options
+from placewright.formulations.gang.problem.jobs import ANY_JOB, Choice, JobPlacement
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import HOLD_SLACK, Candidate, Session
 
@@ -53,7 +53,7 @@ def repair(problem: Problem, session: Session, placement: Placement) -> Iterator
             told = placement.value
             yield candidate(placement, "repair")
     if placement.value > told:
-        grow(placement)
+        upgrade_options(placement)
         yield candidate(placement, "repair")
 
 
@@ -103,7 +103,7 @@ def _refill(
     problem: Problem, session: Session, placement: Placement, hosts: NDArray[np.int64]
 ) -> bool:
     """Refill the hosts if that raises the value; returns whether it did."""
-    freed: list[Start] = []
+    freed: list[JobPlacement] = []
     inside = set(hosts.tolist())
     for number, start in list(placement.started()):
         choice = problem.classes[start.job_class].choices[start.choice]
@@ -112,7 +112,7 @@ def _refill(
             placement.stop(number)
     # The model knows no GPUs that gangs were promised: where some are, who runs stays as it is.
     promised = {host for host in inside if placement.promised(host)}
-    for start in [s for s in freed if s.job != ANY and _homes(problem, s.job) & promised]:
+    for start in [s for s in freed if s.job != ANY_JOB and _homes(problem, s.job) & promised]:
         freed.remove(start)
         placement.restart(start)
     jobs = [
@@ -127,14 +127,14 @@ def _refill(
     before -= sum(_choice_run(problem, j).value for j in jobs)
     with placement.reopened(jobs):
         numbers = _candidates(problem, placement, hosts)
-        exact = build(problem, placement, hosts, numbers, jobs)
+        exact = build_host_model(problem, placement, hosts, numbers, jobs)
         slots = add_gpus(exact)
         add_preemption(exact)
         add_value(exact)
     exact.model.hold("value", before + 1, HOLD_SLACK)
     outcome = session.optimise(exact.model.arrays("value"), most=SECONDS, gap=1e-4)
     if outcome is not None and outcome.values is not None:
-        expand_into(exact, slots, outcome.values, placement)
+        start_jobs(exact, slots, outcome.values, placement)
         return True
     for start in freed:
         placement.restart(start)
@@ -145,9 +145,9 @@ def _choice_run(problem: Problem, job: int) -> Choice:
     return problem.classes[problem.running[job].job_class].choices[0]
 
 
-def _at_home(problem: Problem, start: Start, hosts: set[int]) -> bool:
+def _at_home(problem: Problem, start: JobPlacement, hosts: set[int]) -> bool:
     """Whether a job, if it runs, runs on these hosts only."""
-    return start.job == ANY or _homes(problem, start.job) <= hosts
+    return start.job == ANY_JOB or _homes(problem, start.job) <= hosts
 
 
 def _homes(problem: Problem, job: int) -> set[int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from placewright.formulations.gang.heuristics.disaggregate import expand
-from placewright.formulations.gang.models.aggregate.column_generation import CountModel
+from placewright.formulations.gang.models.aggregate.column_generation import PricedModel
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.session import Session
 from placewright.solver import Outcome
@@ -18,7 +18,7 @@ from placewright.solver import Outcome
 TOLERANCE = 1e-6
 
 
-def rounded(session: Session, model: CountModel, relaxed: Outcome | None) -> Placement | None:
+def rounded(session: Session, model: PricedModel, relaxed: Outcome | None) -> Placement | None:
     """Return a placement of about what the relaxation starts.
 
     None if there is no relaxation, and in rounds where tasks ask of GPUs for milli-GPU alone.

@@ -20,20 +20,20 @@ from placewright.formulations.gang.heuristics.repack_domains import repack
 from placewright.formulations.gang.heuristics.scalarise_entitled import emphasised
 from placewright.formulations.gang.heuristics.scalarise_progress import joined
 from placewright.formulations.gang.models.aggregate.column_generation import (
-    CountModel,
-    PatternModel,
-    drained,
-    models_of,
-    relaxation,
+    HostPatternModel,
+    PricedModel,
+    aggregate_models,
+    bound_by_relaxation,
+    collect_bounds,
 )
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
-from placewright.formulations.gang.models.aggregate.model import Counts
-from placewright.formulations.gang.models.host.victims import stop_for_pending
+from placewright.formulations.gang.models.aggregate.model import AggregateModel
+from placewright.formulations.gang.models.host.victims import select_victims
 from placewright.formulations.gang.placement.assignment import candidate
-from placewright.formulations.gang.placement.fair_share import fill
+from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.preemption import settle
-from placewright.formulations.gang.placement.upgrade import grow
+from placewright.formulations.gang.placement.preemption import repair_preemptions
+from placewright.formulations.gang.placement.upgrade import upgrade_options
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.terms import ENTITLED, VALUE
 from placewright.formulations.session import Bound, Candidate, Session
@@ -59,7 +59,7 @@ def moving_at_once(problem: Problem) -> Iterator[Candidate]:
     vacate(placement)
     if problem.terms[0] == "freed":
         empty(placement)
-    fill(placement)
+    fill_by_policy(placement)
     yield candidate(placement, "moving")
 
 
@@ -81,7 +81,7 @@ def displacing_at_once(
     if best is not None and session.close_enough(best):
         return None
     placement = _displaced(problem)
-    grow(placement)
+    upgrade_options(placement)
     if best is None or placement.value > best:
         yield candidate(placement, "displacing")
     told = placement.value
@@ -99,7 +99,7 @@ def _displaced(problem: Problem) -> Placement:
     """Let waiting jobs displace running ones, and who was stopped without right come back."""
     placement = Placement(problem)
     displace(placement)
-    settle(placement)
+    repair_preemptions(placement)
     return placement
 
 
@@ -114,7 +114,7 @@ def _clear(session: Session, placement: Placement) -> None:
 def moving(
     session: Session,
     problem: Problem,
-    tightest: CountModel,
+    tightest: PricedModel,
     relaxed: Outcome | None,
     known: Placement | None = None,
 ) -> Iterator[Candidate | Bound]:
@@ -129,7 +129,7 @@ def moving(
     if first == ENTITLED:
         yield from _as_value(session, emphasised(problem))
     if landed is not None and problem.quota:
-        settle(landed)
+        repair_preemptions(landed)
     if first == VALUE and known is None and (landed is None or problem.quota):
         # Where a quota is used up, who lands has to stop others of the same tenant.
         displaced = _displaced(problem)
@@ -139,7 +139,7 @@ def moving(
     if landed is None:
         landed = known
     else:
-        grow(landed)
+        upgrade_options(landed)
         if landed.value >= told:
             told = landed.value
             yield candidate(landed, "displacing")
@@ -156,7 +156,7 @@ def moving(
             yield candidate(landed, "clearing")
     if known is not None and landed is not None and landed.value < known.value:
         landed = known
-    yield from stop_for_pending(problem, session)
+    yield from select_victims(problem, session)
     joint = joined(problem)
     if joint is not None and not session.proven:
         yield from _as_value(session, joint)
@@ -182,8 +182,8 @@ def moving(
     if not frozen.terms:
         return
     placement = Placement(frozen)
-    fill(placement)
-    models = models_of(frozen, placement)
+    fill_by_policy(placement)
+    models = aggregate_models(frozen, placement)
     for step in plans(session, frozen, placement, next(models), models):
         # With every running job where it is a bound says nothing of this round.
         if isinstance(step, Candidate):
@@ -203,10 +203,10 @@ def _as_value(session: Session, other: Problem) -> Iterator[Candidate]:
     # What is best and bound in the round asked is neither in this one.
     inner = replace(session, best=None, first_bound=None)
     placement = Placement(other)
-    fill(placement)
+    fill_by_policy(placement)
     known = yield from displacing_at_once(inner, other)
-    tightest = next(models_of(other, placement))
-    _, relaxed = drained(relaxation(inner, *tightest, VALUE))
+    tightest = next(aggregate_models(other, placement))
+    _, relaxed = collect_bounds(bound_by_relaxation(inner, *tightest, VALUE))
     for step in moving(inner, other, tightest, relaxed, known):
         # With other values a bound says nothing of this round.
         if isinstance(step, Candidate):
@@ -216,7 +216,7 @@ def _as_value(session: Session, other: Problem) -> Iterator[Candidate]:
 
 def landed_by(
     session: Session,
-    model: CountModel | PatternModel,
+    model: PricedModel | HostPatternModel,
     relaxed: Outcome | None,
     seconds: float = LANDING_SECONDS,
 ) -> Placement | None:
@@ -232,7 +232,7 @@ def landed_by(
     return land(session, counts, patterns, outcome.values, _quota_prices(counts, relaxed))
 
 
-def _quota_prices(counts: Counts, relaxed: Outcome) -> dict[tuple[int, int], float]:
+def _quota_prices(counts: AggregateModel, relaxed: Outcome) -> dict[tuple[int, int], float]:
     """Return what a unit more of each quota would be worth."""
     if relaxed.row_duals is None:
         return {}
@@ -241,7 +241,7 @@ def _quota_prices(counts: Counts, relaxed: Outcome) -> dict[tuple[int, int], flo
 
 
 def _unlikely(
-    arrays: Arrays, counts: Counts, patterns: NDArray[np.int64], relaxed: Outcome
+    arrays: Arrays, counts: AggregateModel, patterns: NDArray[np.int64], relaxed: Outcome
 ) -> NDArray[np.bool_]:
     """Mark the columns that a search need not try: of all patterns it gets a few hundred.
 

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.problem.jobs import ANY, Start
+from placewright.formulations.gang.problem.jobs import ANY_JOB, JobPlacement
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.instances.documents.base import WHOLE_GPU
 
@@ -62,7 +62,7 @@ class Movers:
     `starts` are all jobs that hold something, by number.
     """
 
-    def __init__(self, problem: Problem, starts: Iterable[tuple[int, Start]]) -> None:
+    def __init__(self, problem: Problem, starts: Iterable[tuple[int, JobPlacement]]) -> None:
         self.problem = problem
         hosts = problem.cluster.num_hosts
         levels = 2 + max((running.level for running in problem.running.values()), default=PENDING)
@@ -96,7 +96,7 @@ class Movers:
         self._held.cumsum(axis=0, out=self._held)
         np.minimum.accumulate(self._least, axis=1, out=self._least)
 
-    def add(self, number: int, start: Start) -> None:
+    def add(self, number: int, start: JobPlacement) -> None:
         """Note a job if it may move."""
         mover = self._mover(number, start)
         if mover is not None:
@@ -129,7 +129,7 @@ class Movers:
         self.of_shape[mover.shape, host] += held
         self._held[_row(mover) :, host] += held
 
-    def _mover(self, number: int, start: Start) -> Mover | None:
+    def _mover(self, number: int, start: JobPlacement) -> Mover | None:
         """Return a job as one that may move, if so."""
         kind = start.job_class, start.choice
         if kind not in self._alike:
@@ -137,7 +137,7 @@ class Movers:
         alike = self._alike[kind]
         if alike is None:
             return None
-        pending = start.job == ANY
+        pending = start.job == ANY_JOB
         level = PENDING if pending else self.problem.running[start.job].level
         moved = not (pending or start.puts[0].stays)
         dear, held, tenant, shape = alike

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from placewright.formulations.gang.heuristics.ejection import Shifts
-from placewright.formulations.gang.problem.jobs import ANY, Choice, Start
+from placewright.formulations.gang.problem.jobs import ANY_JOB, Choice, JobPlacement
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.instances.documents.base import WHOLE_GPU
 
@@ -26,14 +26,14 @@ class Owing:
         """Whether anything is owed."""
         return any(amount > 0 for amount in self._held.values())
 
-    def give_back(self, start: Start) -> None:
+    def give_back(self, start: JobPlacement) -> None:
         """Take off what a job held that has stopped, if it is the tenant's."""
         job_class = self.problem.classes[start.job_class]
         choice: Choice = job_class.choices[start.choice]
         for resource in self._held if job_class.tenant == self.tenant else ():
             self._held[resource] -= self.problem.demand_of(choice, resource)
 
-    def collect(self, shifts: Shifts) -> Iterator[Start]:
+    def collect(self, shifts: Shifts) -> Iterator[JobPlacement]:
         """Stop jobs of the tenant wherever they are as long as something is owed; yield them."""
         # For whoever moves more than one may stop, but not all that they leave is of use.
         for stops in (_at_once, _relieved, _at_once):
@@ -44,7 +44,7 @@ class Owing:
                     return
 
 
-def _at_once(shifts: Shifts, tenant: int) -> Iterator[Start]:
+def _at_once(shifts: Shifts, tenant: int) -> Iterator[JobPlacement]:
     """Stop pending jobs of a tenant, and such as ran where others of higher precedence have come.
 
     Those of least worth per GPU come first.
@@ -52,13 +52,13 @@ def _at_once(shifts: Shifts, tenant: int) -> Iterator[Start]:
     found = [
         (mover.dear, mover.number)
         for mover in shifts.movers
-        if mover.tenant == tenant and (mover.job == ANY or shifts.gave_way(mover.job))
+        if mover.tenant == tenant and (mover.job == ANY_JOB or shifts.gave_way(mover.job))
     ]
     for _, number in sorted(found):
         yield shifts.take_off(number)
 
 
-def _relieved(shifts: Shifts, tenant: int) -> Iterator[Start]:
+def _relieved(shifts: Shifts, tenant: int) -> Iterator[JobPlacement]:
     """Stop running jobs of a tenant, each as another one moves to where it ran.
 
     Of the other one's place on its host anybody may make use. Those of least worth per GPU stop
@@ -68,7 +68,7 @@ def _relieved(shifts: Shifts, tenant: int) -> Iterator[Start]:
     mine = list(_gangs_of(shifts, tenant))
     others: defaultdict[tuple[int, int, int], list[int]] = defaultdict(list)
     for mover in shifts.movers:
-        if mover.job == ANY or mover.moved:
+        if mover.job == ANY_JOB or mover.moved:
             continue
         if mover.tenant == tenant:
             mine.append((mover.dear, mover.job))

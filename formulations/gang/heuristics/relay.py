@@ -10,10 +10,10 @@ import numpy as np
 
 from placewright.formulations.gang.heuristics.ejection import Bools, Shifts
 from placewright.formulations.gang.heuristics.movable_jobs import Floats, Mover
-from placewright.formulations.gang.problem.jobs import ANY, Start
+from placewright.formulations.gang.problem.jobs import ANY_JOB, JobPlacement
 
 
-def relay(shifts: Shifts, start: Start, most: float) -> list[Start] | None:
+def relay(shifts: Shifts, start: JobPlacement, most: float) -> list[JobPlacement] | None:
     """Start a job of one task where one that runs moves on, and return who stops for that.
 
     They are worth less than `most`. None if there is no way; then all is as it was.
@@ -48,6 +48,6 @@ def _mover(shifts: Shifts, shape: int, may: Bools) -> Mover | None:
     """Return a running job of a shape on a host that `may` be used (hosts,)."""
     for host in np.flatnonzero(may & (shifts.movers.of_shape[shape] > 0)).tolist():
         for mover in shifts.movers.on(host):
-            if mover.shape == shape and mover.job != ANY:
+            if mover.shape == shape and mover.job != ANY_JOB:
                 return mover
     return None

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.heuristics.bundles import Items
 from placewright.formulations.gang.heuristics.swap_search import Seating
-from placewright.formulations.gang.models.aggregate.column_generation import CountModel
+from placewright.formulations.gang.models.aggregate.column_generation import PricedModel
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
-from placewright.formulations.gang.models.aggregate.model import Counts
-from placewright.formulations.gang.placement.fair_share import fill
+from placewright.formulations.gang.models.aggregate.model import AggregateModel
+from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.preemption import settle
+from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.session import Session
 from placewright.instances.documents.base import WHOLE_GPU
 from placewright.solver import Outcome
@@ -28,7 +28,7 @@ MOVE_WORTH = 1000 * WHOLE_GPU
 
 
 def make_room(
-    session: Session, model: CountModel, relaxed: Outcome | None, planned: Placement
+    session: Session, model: PricedModel, relaxed: Outcome | None, planned: Placement
 ) -> Placement | None:
     """Return a placement that starts what the relaxation starts, as far as it can.
 
@@ -60,8 +60,8 @@ def make_room(
             seating.unload()
             break
     placement = items.carried_out(seating)
-    settle(placement)
-    fill(placement)
+    repair_preemptions(placement)
+    fill_by_policy(placement)
     return placement
 
 
@@ -80,7 +80,9 @@ def _carry_over(base: Placement, planned: Placement) -> None:
             base.restart(start)
 
 
-def _wanted(counts: Counts, values: NDArray[np.float64], base: Placement) -> list[tuple[int, int]]:
+def _wanted(
+    counts: AggregateModel, values: NDArray[np.float64], base: Placement
+) -> list[tuple[int, int]]:
     """Return (class, choice) of each one-task job that the relaxation starts, rounded up."""
     problem, quota = counts.problem, base.quota_left()
     number = np.ceil(values[counts.y] - TOLERANCE).astype(np.int64)

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from placewright.formulations.gang.heuristics.bundles import Items
 from placewright.formulations.gang.heuristics.swap_search import NOWHERE, Seating, Units
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.preemption import settle
-from placewright.formulations.gang.problem.freeable_domains import Freeing
+from placewright.formulations.gang.placement.preemption import repair_preemptions
+from placewright.formulations.gang.problem.freeable_domains import FreeableDomains
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Session
 
@@ -28,7 +28,7 @@ def repack(problem: Problem, session: Session) -> Placement | None:
     """Return a placement that frees what can be freed so; None if nothing can."""
     if problem.sharing is not None:  # units are cut by milli-GPU alone
         return None
-    freeing = Freeing(problem)
+    freeing = FreeableDomains(problem)
     base = Placement(problem)
     items = Items(base)
     if not items.homes:
@@ -49,12 +49,12 @@ def repack(problem: Problem, session: Session) -> Placement | None:
     if not domains:
         return None
     placement = items.carried_out(seating)
-    settle(placement)
+    repair_preemptions(placement)
     return placement
 
 
 def _to_free(
-    problem: Problem, freeing: Freeing, units: Units, movable: Collection[int], gpus: Ints
+    problem: Problem, freeing: FreeableDomains, units: Units, movable: Collection[int], gpus: Ints
 ) -> list[int]:
     """Choose domains whose units have GPUs elsewhere, those first that hold least for their worth.
 
@@ -84,7 +84,7 @@ def _to_free(
     return chosen
 
 
-def _unfit(seating: Seating, units: Units, freeing: Freeing, domains: list[int]) -> int:
+def _unfit(seating: Seating, units: Units, freeing: FreeableDomains, domains: list[int]) -> int:
     """Choose the domain to leave in use: one whose units found no GPUs, else the last."""
     homeless = units.home[(seating.host == NOWHERE) & (units.home != NOWHERE)]
     return int(freeing.domain[homeless[0]]) if len(homeless) else domains[-1]

@@ -25,7 +25,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.models.aggregate.gpu_columns import cut, fill
+from placewright.formulations.gang.models.aggregate.gpu_columns import (
+    pattern_of,
+    unbounded_knapsack,
+)
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Session
 from placewright.instances.documents.base import WHOLE_GPU
@@ -183,7 +186,9 @@ class _Cutting:
         price = duals[self._shares].clip(min=0.0)
         unit = gcd(*milli.tolist(), WHOLE_GPU)
         steps = milli // unit
-        best, choice = fill(steps, WHOLE_GPU // unit, np.where(self._kinds.allowed, price, 0.0))
+        best, choice = unbounded_knapsack(
+            steps, WHOLE_GPU // unit, np.where(self._kinds.allowed, price, 0.0)
+        )
         found = []
         for host_kind, held in self._most:
             parts = self._parts[held]
@@ -195,7 +200,7 @@ class _Cutting:
             gain = parts @ price + worth - cost + (0.0 if row is None else duals[row])
             k = int(gain.argmax())
             if gain[k] > TOLERANCE * self._worth:
-                comes = tuple(cut(steps, choice[host_kind], int(left[k])).tolist())
+                comes = tuple(pattern_of(steps, choice[host_kind], int(left[k])).tolist())
                 found.append(_Pattern(host_kind, held, tuple(parts[k].tolist()), comes))
         return found
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from placewright.formulations.gang.heuristics.displace import displace
 from placewright.formulations.gang.heuristics.drop_add import oust
 from placewright.formulations.gang.heuristics.gang_insertion import clear
-from placewright.formulations.gang.placement.fair_share import fill
+from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.preemption import settle
+from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Session
 
@@ -18,7 +18,7 @@ def quickly(problem: Problem, session: Session) -> Placement:
     If jobs of higher precedence do not all fit, all is decided precedence by precedence instead.
     """
     placement = Placement(problem)
-    fill(placement)
+    fill_by_policy(placement)
     if not _waits(placement, rank=1):
         clear(session, placement)
         return placement
@@ -31,17 +31,17 @@ def quickly(problem: Problem, session: Session) -> Placement:
 
 def _enforce(session: Session, placement: Placement) -> None:
     """Start what waits, if need be where others move or stop that are worth less."""
-    fill(placement)
+    fill_by_policy(placement)
     if not _waits(placement):
         return
     clear(session, placement)
     before = placement.value
     displace(placement)
-    settle(placement)
+    repair_preemptions(placement)
     oust(session, placement)
     if placement.value > before:
         clear(session, placement)
-        settle(placement)
+        repair_preemptions(placement)
 
 
 def _waits(placement: Placement, rank: int = 0) -> bool:

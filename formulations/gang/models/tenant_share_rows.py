@@ -30,7 +30,7 @@ from placewright.formulations.gang.problem.dominant_shares import (
     SCALE,
     SHARE_TERMS,
     TenantShare,
-    number_of,
+    num_smallest,
 )
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.solver import Model
@@ -45,7 +45,7 @@ MOST_EXACT = 100_000
 """Solvers take a number within 1e-6 of a whole one for it; multiples of 1e-5 are told apart."""
 
 
-def add_shares(
+def add_share_terms(
     model: Model,
     problem: Problem,
     y: Ints,
@@ -78,10 +78,10 @@ def add_shares(
         _share_rows(model, problem, share, int(s[i]), most[i], y[mine], pairs, rows)
     rows.append_to(model)
     for term in terms:
-        _ordered(model, term, number_of(term, len(shares)), s, max(most, default=0))
+        _ordered(model, term, num_smallest(term, len(shares)), s, max(most, default=0))
 
 
-def raised(
+def with_actual_shares(
     model: Model,
     problem: Problem,
     y: Ints,

@@ -7,33 +7,36 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.preemption import homes, settle
-from placewright.formulations.gang.placement.task_order import ranked
-from placewright.formulations.gang.problem.jobs import ANY, Choice, Start
+from placewright.formulations.gang.placement.preemption import (
+    repair_preemptions,
+    running_host_groups,
+)
+from placewright.formulations.gang.placement.task_order import task_indices
+from placewright.formulations.gang.problem.jobs import ANY_JOB, Choice, JobPlacement
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Candidate, Place, Slots
 from placewright.instances.documents.base import WHOLE_GPU
 
-Arrived: TypeAlias = Mapping[int, Sequence[tuple[bool, int, int]]]
+Arrivals: TypeAlias = Mapping[int, Sequence[tuple[bool, int, int]]]
 """By host who comes there: whether it is entitled, its priority, and less its index."""
 
 
-class Named(NamedTuple):
+class Assignment(NamedTuple):
     """What starts or moves, as a `Candidate` has it, and who comes to which host."""
 
     starts: dict[int, tuple[int, tuple[Place, ...]]]
     slots: dict[int, Slots]
-    arrived: Arrived
+    arrived: Arrivals
 
 
 def candidate(placement: Placement, source: str, *, final: bool = False) -> Candidate:
     """Name jobs and GPUs of a placement; stopped jobs are settled first."""
-    settle(placement)
-    starts, slots, arrived = named(placement)
+    repair_preemptions(placement)
+    starts, slots, arrived = assign_gpus(placement)
     return Candidate(starts, source, _preempted(placement, arrived), final, slots)
 
 
-def named(placement: Placement) -> Named:
+def assign_gpus(placement: Placement) -> Assignment:
     """Name jobs and GPUs of a placement as it is."""
     problem = placement.problem
     pools = _Pools(placement)
@@ -43,14 +46,16 @@ def named(placement: Placement) -> Named:
     # By host: who comes there, by precedence, and of equal ones the first in the round.
     arrived: defaultdict[int, list[tuple[bool, int, int]]] = defaultdict(list)
     # Running jobs go first, so that their tasks find the GPUs that they had.
-    for _, start in sorted(placement.moved(), key=lambda s: s[1].job == ANY):
+    for _, start in sorted(placement.moved(), key=lambda s: s[1].job == ANY_JOB):
         choice = problem.classes[start.job_class].choices[start.choice]
-        job = next(waiting[start.job_class]) if start.job == ANY else start.job
+        job = next(waiting[start.job_class]) if start.job == ANY_JOB else start.job
         tasks = list(_tasks(problem, pools, start, choice))
         starts[job] = (choice.index, tuple(place for place, _ in tasks))
         if any(slot is not None for _, slot in tasks):
             slots[job] = tuple(slot for _, slot in tasks)
-        for host, _ in {(put.host, put.group) for put in start.puts} - homes(problem, job):
+        for host, _ in {(put.host, put.group) for put in start.puts} - running_host_groups(
+            problem, job
+        ):
             arrived[host].append((choice.entitled, problem.round.jobs[job].priority, -job))
     # A running job may come back to just where it was.
     home = [
@@ -61,7 +66,7 @@ def named(placement: Placement) -> Named:
     for job in home:
         del starts[job]
         slots.pop(job, None)
-    return Named(starts, slots, arrived)
+    return Assignment(starts, slots, arrived)
 
 
 class _Pools:
@@ -104,7 +109,7 @@ class _Pools:
 
 
 def _tasks(
-    problem: Problem, pools: _Pools, start: Start, choice: Choice
+    problem: Problem, pools: _Pools, start: JobPlacement, choice: Choice
 ) -> Iterator[tuple[Place, int | None]]:
     """Yield place and slot of each task; tasks of a running job that stay keep their index.
 
@@ -112,7 +117,7 @@ def _tasks(
     """
     before: defaultdict[tuple[int, int], list[tuple[int, tuple[int, ...], int | None]]]
     before = defaultdict(list)
-    if start.job != ANY:
+    if start.job != ANY_JOB:
         running = problem.running[start.job]
         at = running.slots or (None,) * len(running.places)
         for (group, index, host, had), slot in zip(running.places, at, strict=True):
@@ -149,7 +154,7 @@ def _tasks(
     for k, asked in enumerate(choice.groups):
         if asked.ranked:
             hosts = [host for number, host, _, _ in open_tasks if number == k]
-            index_of[k] = iter(ranked(problem.cluster, asked, hosts, kept[k]))
+            index_of[k] = iter(task_indices(problem.cluster, asked, hosts, kept[k]))
     for number, host, named, slot in open_tasks:
         index = next(index_of[number])
         gpus_each = int(problem.shape_gpu[choice.groups[number].shape]) // WHOLE_GPU
@@ -170,16 +175,16 @@ def _same(problem: Problem, job: int, places: tuple[Place, ...], slots: Slots) -
     return order(places) == order(running.places)
 
 
-def _preempted(placement: Placement, arrived: Arrived) -> dict[int, int]:
+def _preempted(placement: Placement, arrived: Arrivals) -> dict[int, int]:
     """Name, for each stopped job, the arrival of highest precedence on its hosts."""
     return {
-        job: displacing(placement.problem, job, arrived)
+        job: preemptor_of(placement.problem, job, arrived)
         for stopped in placement.stopped
         for job in stopped
     }
 
 
-def displacing(problem: Problem, job: int, arrived: Arrived) -> int:
+def preemptor_of(problem: Problem, job: int, arrived: Arrivals) -> int:
     """Return the arrival of highest precedence on the hosts of a running job."""
     places = problem.running[job].places
     return -max(a for _, _, host, _ in places for a in arrived.get(host, ()))[-1]

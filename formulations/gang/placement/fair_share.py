@@ -20,14 +20,14 @@ from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.terms import VALUE
 
 
-def fill(placement: Placement) -> None:
+def fill_by_policy(placement: Placement) -> None:
     """Start every waiting job that still fits, in the order that the policy calls for."""
-    if fair(placement.problem):
+    if shares_before_value(placement.problem):
         _fill_fairly(placement)
-    greedy.fill(placement)
+    greedy.fill_greedily(placement)
 
 
-def fair(problem: Problem) -> bool:
+def shares_before_value(problem: Problem) -> bool:
     """Whether shares count before value."""
     return next((t for t in problem.terms if t in (SHARE, VALUE)), VALUE) == SHARE
 

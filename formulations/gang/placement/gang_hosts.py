@@ -14,12 +14,14 @@ from placewright.topology import Cluster
 
 Ints = NDArray[np.int64]
 
-Gather: TypeAlias = Callable[[Cluster, Group, NDArray[np.float64], Ints], list[tuple[int, int]]]
+ChooseHosts: TypeAlias = Callable[
+    [Cluster, Group, NDArray[np.float64], Ints], list[tuple[int, int]]
+]
 """Hosts and numbers of tasks of a group, [] if it does not fit; from what hosts lose, (hosts,), by
 as many of its tasks as they hold, (hosts,)."""
 
 
-def compact(
+def compact_hosts(
     cluster: Cluster, group: Group, loss: NDArray[np.float64], each: Ints
 ) -> list[tuple[int, int]]:
     """Choose the innermost charged domain that holds all tasks, the one that loses least per task.
@@ -57,7 +59,7 @@ def compact(
     return chosen
 
 
-def cheapest(
+def cheapest_hosts(
     cluster: Cluster, group: Group, loss: NDArray[np.float64], each: Ints
 ) -> list[tuple[int, int]]:
     """Choose the hosts that lose least; of those that lose as little, the closest together.

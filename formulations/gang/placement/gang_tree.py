@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.jobs import NO_LEVEL, Choice, Group, Put
+from placewright.formulations.gang.problem.jobs import NO_LEVEL, Choice, Group, TaskPlacement
 from placewright.topology import Cluster
 
 Ints = NDArray[np.int64]
@@ -23,9 +23,9 @@ MAX_TRIES = 64
 """Most domains, the fullest first, that are tried for all groups of an option."""
 
 
-def arrange(
+def place_tied_groups(
     placement: Placement, choice: Choice, within: Mapping[int, NDArray[np.bool_]] | None = None
-) -> list[Put] | None:
+) -> list[TaskPlacement] | None:
     """Put all groups of a tied option where they fit, or leave the placement as it was.
 
     `within` restricts a group, by its index, to some hosts; a joint level makes it void.
@@ -41,7 +41,7 @@ def arrange(
     return None
 
 
-def may_place(placement: Placement, choice: Choice) -> bool:
+def could_place(placement: Placement, choice: Choice) -> bool:
     """Whether each group of an option, taken alone, finds enough places in one joint domain.
 
     Jobs that keep apart by a label are not looked at. Necessary for the option to start.
@@ -85,8 +85,8 @@ def _all_groups(
     choice: Choice,
     open_: NDArray[np.bool_],
     within: Mapping[int, NDArray[np.bool_]],
-) -> list[Put] | None:
-    puts: list[Put] = []
+) -> list[TaskPlacement] | None:
+    puts: list[TaskPlacement] = []
     for k in sorted(range(len(choice.groups)), key=lambda k: -choice.groups[k].milli_gpu):
         group = choice.groups[k]
         placed = _place(placement, group, k, open_ & within[k] if k in within else open_)
@@ -100,7 +100,7 @@ def _all_groups(
 
 def _place(
     placement: Placement, group: Group, index: int, open_: NDArray[np.bool_]
-) -> list[Put] | None:
+) -> list[TaskPlacement] | None:
     """Put a group on the smallest domain that holds it, and there on few of its sub-domains."""
     cluster = placement.problem.cluster
     held = _held(placement, group, open_)
@@ -116,7 +116,7 @@ def _place(
             return None
     chosen: list[tuple[int, int]] = []
     _gather(cluster, held, level, parts, group.count, placement.whole, chosen)
-    return [Put(index, h, n, placement.put(group.shape, h, n)) for h, n in chosen]
+    return [TaskPlacement(index, h, n, placement.put(group.shape, h, n)) for h, n in chosen]
 
 
 def levels_to_try(cluster: Cluster, group: Group) -> list[int]:
@@ -180,7 +180,7 @@ def _gather(
         count -= taken
 
 
-def least_loss(
+def cheapest_hosts_of_tree(
     cluster: Cluster, group: Group, loss: NDArray[np.float64], each: Ints
 ) -> list[tuple[int, int]]:
     """Choose hosts for a group with slices or failure domains, where little is lost.

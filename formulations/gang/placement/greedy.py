@@ -12,15 +12,15 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.placement.gang_tree import arrange, levels_to_try
+from placewright.formulations.gang.placement.gang_tree import levels_to_try, place_tied_groups
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.jobs import Choice, Group, Put
+from placewright.formulations.gang.problem.jobs import Choice, Group, TaskPlacement
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.terms import ENTITLED, PROGRESS, VALUE
 from placewright.instances.documents.base import WHOLE_GPU
 
 
-def order_of(problem: Problem) -> list[tuple[int, int]]:
+def greedy_order(problem: Problem) -> list[tuple[int, int]]:
     """(class, choice) pairs by worth per GPU, then by size, largest first.
 
     Worth is `value` before `progress`, unless the policy has them the other way round. Where
@@ -39,12 +39,12 @@ def order_of(problem: Problem) -> list[tuple[int, int]]:
     return list(zip(offers.job_class[order].tolist(), offers.choice[order].tolist(), strict=True))
 
 
-def fill(placement: Placement) -> None:
+def fill_greedily(placement: Placement) -> None:
     """Start every waiting job that still fits, in greedy order."""
     problem = placement.problem
     quota = placement.quota_left()
     full: set[tuple[Group, ...]] = set()
-    for c, o in order_of(problem):
+    for c, o in greedy_order(problem):
         if not placement.waiting[c]:
             continue
         job_class = problem.classes[c]
@@ -98,7 +98,7 @@ def _fill_singles(placement: Placement, quota: dict[tuple[int, int], int], c: in
                 if not placement.waiting[c] or not problem.within_quota(quota, tenant, choice):
                     return False
                 gpus = placement.put(shape, int(host))
-                placement.start(c, o, [Put(0, int(host), 1, gpus)])
+                placement.start(c, o, [TaskPlacement(0, int(host), 1, gpus)])
                 problem.charge_quota(quota, tenant, choice)
                 if share and not placement.on_part(shape, int(host)).any():
                     break
@@ -132,25 +132,25 @@ def place_choice(
     placement: Placement,
     choice: Choice,
     within: Mapping[int, NDArray[np.bool_]] | None = None,
-) -> list[Put] | None:
+) -> list[TaskPlacement] | None:
     """Put all groups of an option where they fit, or leave the placement as it was.
 
     `within` restricts a group, by its index, to some hosts.
     """
     if choice.tied:
-        return arrange(placement, choice, within)
-    puts: list[Put] = []
+        return place_tied_groups(placement, choice, within)
+    puts: list[TaskPlacement] = []
     for k in sorted(range(len(choice.groups)), key=lambda k: -choice.groups[k].milli_gpu):
         group = choice.groups[k]
         placed = place_group(placement, group, k, (within or {}).get(k))
         if placed is None:
-            undo(placement, choice, puts)
+            lift_all(placement, choice, puts)
             return None
         puts += placed
     return puts
 
 
-def undo(placement: Placement, choice: Choice, puts: list[Put]) -> None:
+def lift_all(placement: Placement, choice: Choice, puts: list[TaskPlacement]) -> None:
     """Give back what `puts` of an option took."""
     for put in puts:
         placement.lift(choice.groups[put.group].shape, put)
@@ -161,7 +161,7 @@ def place_group(
     group: Group,
     index: int,
     within: NDArray[np.bool_] | None = None,
-) -> list[Put] | None:
+) -> list[TaskPlacement] | None:
     """Put a group on the smallest domain that holds it, optionally only on hosts `within`."""
     cluster = placement.problem.cluster
     room = placement.fits(group.shape)
@@ -183,7 +183,7 @@ def place_group(
             return None
     chosen: list[tuple[int, int]] = []
     _gather(placement, room, np.flatnonzero(room), group.count, 0, chosen)
-    return [Put(index, h, n, placement.put(group.shape, h, n)) for h, n in chosen]
+    return [TaskPlacement(index, h, n, placement.put(group.shape, h, n)) for h, n in chosen]
 
 
 def _gather(

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.problem.gpu_parts import Ints, Parts
-from placewright.formulations.gang.problem.jobs import Put
+from placewright.formulations.gang.problem.gpu_parts import GpuPartState, Ints
+from placewright.formulations.gang.problem.jobs import TaskPlacement
 from placewright.formulations.gang.problem.mig_layouts import FREE
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.instances.documents.base import WHOLE_GPU
@@ -19,7 +19,7 @@ UNLIMITED = 1 << 40
 _ALL = slice(None)
 
 
-class Supply:
+class HostState:
     """Hosts of a problem, with what tasks have left of them.
 
     Parameters
@@ -58,9 +58,9 @@ class Supply:
         self._usable[exists] = problem.usable
         self.whole = state.whole_free(cluster).astype(np.int64)
         self.partial = np.where(self.gpu < WHOLE_GPU, self.gpu, 0)
-        self.parts: Parts | None = None
+        self.parts: GpuPartState | None = None
         if problem.sharing is not None:
-            self.parts = Parts(problem.sharing, cluster, state, exists)
+            self.parts = GpuPartState(problem.sharing, cluster, state, exists)
             self.partial[self.parts.layout != FREE] = 0
         levels = 1 + int(problem.places[:, 1].max(initial=-1))
         ranks = max(levels, int(problem.shape_rank.max(initial=0))) + 1
@@ -96,7 +96,7 @@ class Supply:
             return False
         return bool((self.free[host] >= problem.shape_demand[shape]).all())
 
-    def fits_gpus(self, shape: int, put: Put) -> bool:
+    def fits_gpus(self, shape: int, put: TaskPlacement) -> bool:
         """Whether a task could be on the GPUs that a put of one task names."""
         milli = min(int(self.problem.shape_gpu[shape]), WHOLE_GPU)
         used = [g for g in put.gpus if self._usable[put.host, g]]
@@ -126,7 +126,7 @@ class Supply:
         self.free[host] -= self.problem.shape_demand[shape]
         self._take(shape, host, gpus, 1, slot)
 
-    def keep(self, shape: int, put: Put) -> None:
+    def keep(self, shape: int, put: TaskPlacement) -> None:
         """Take what the tasks of a put hold, on the GPUs that it names."""
         each = len(put.gpus) // put.count
         for k in range(put.count):
@@ -134,7 +134,7 @@ class Supply:
         if not put.stays:
             self.arrivals[put.host, self.problem.shape_rank[shape]] += put.count
 
-    def lift(self, shape: int, put: Put) -> None:
+    def lift(self, shape: int, put: TaskPlacement) -> None:
         """Give back what `put` took."""
         problem = self.problem
         gpu = int(problem.shape_gpu[shape])

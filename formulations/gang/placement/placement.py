@@ -15,13 +15,19 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.placement.host_state import Supply
-from placewright.formulations.gang.problem.jobs import ANY, NO_LABEL, Choice, Put, Start
+from placewright.formulations.gang.placement.host_state import HostState
+from placewright.formulations.gang.problem.jobs import (
+    ANY_JOB,
+    NO_LABEL,
+    Choice,
+    JobPlacement,
+    TaskPlacement,
+)
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.instances.documents.base import WHOLE_GPU
 
 
-class Placement(Supply):
+class Placement(HostState):
     """Jobs of a problem on its hosts; starts with the running jobs where they are.
 
     Parameters
@@ -75,7 +81,7 @@ class Placement(Supply):
         open_: NDArray[np.bool_] = ~taken[self.problem.cluster.domain[level]]
         return open_
 
-    def _note_label(self, start: Start, times: int) -> None:
+    def _note_label(self, start: JobPlacement, times: int) -> None:
         """Keep the book of where labelled jobs have come to."""
         label = self.problem.classes[start.job_class].choices[start.choice].label
         if label != NO_LABEL and not start.in_place:
@@ -83,19 +89,21 @@ class Placement(Supply):
             for put in start.puts:
                 self._labelled[label][domain[put.host]] += times
 
-    def start(self, job_class: int, choice: int, puts: Sequence[Put], job: int = ANY) -> int:
+    def start(
+        self, job_class: int, choice: int, puts: Sequence[TaskPlacement], job: int = ANY_JOB
+    ) -> int:
         """Start a waiting job of a class, whose tasks have been put; return the start's number."""
         started = self.problem.classes[job_class]
         self.waiting[job_class] -= 1
         self._worth += started.choices[choice].value
         self.problem.charge_quota(self._quota, started.tenant, started.choices[choice])
         if started.running:
-            if job == ANY:
+            if job == ANY_JOB:
                 job = self.stopped[job_class][-1]
             self.stopped[job_class].remove(job)
             self._close(job, -1)
             self._start_of[job] = self._next
-        self._starts[self._next] = Start(job_class, choice, puts, job)
+        self._starts[self._next] = JobPlacement(job_class, choice, puts, job)
         self._note_label(self._starts[self._next], 1)
         self._next += 1
         return self._next - 1
@@ -111,12 +119,12 @@ class Placement(Supply):
         for put in stopped.puts:
             self.lift(choice.groups[put.group].shape, put)
         self.waiting[stopped.job_class] += 1
-        if stopped.job != ANY:
+        if stopped.job != ANY_JOB:
             del self._start_of[stopped.job]
             self.stopped[stopped.job_class].append(stopped.job)
             self._close(stopped.job, 1)
 
-    def restart(self, start: Start) -> int:
+    def restart(self, start: JobPlacement) -> int:
         """Start a job on the very GPUs that it had before it was stopped; returns its number."""
         groups = self.problem.classes[start.job_class].choices[start.choice].groups
         for put in start.puts:
@@ -131,7 +139,7 @@ class Placement(Supply):
         """Whether a stopped running job could be where it was."""
         start = self.problem.start_of[job]
         groups = self.problem.classes[start.job_class].choices[start.choice].groups
-        done: list[tuple[int, Put]] = []
+        done: list[tuple[int, TaskPlacement]] = []
         for put in start.puts:
             shape = groups[put.group].shape
             if not self.fits_gpus(shape, put):
@@ -205,15 +213,15 @@ class Placement(Supply):
         """Return the start of a running job that is not stopped."""
         return self._start_of[job]
 
-    def get(self, number: int) -> Start | None:
+    def get(self, number: int) -> JobPlacement | None:
         """Return a start by its number, None if it was stopped."""
         return self._starts.get(number)
 
-    def started(self) -> Iterator[tuple[int, Start]]:
+    def started(self) -> Iterator[tuple[int, JobPlacement]]:
         """Yield (number, start) of each job that holds something, running jobs included."""
         yield from self._starts.items()
 
-    def moved(self) -> Iterator[tuple[int, Start]]:
+    def moved(self) -> Iterator[tuple[int, JobPlacement]]:
         """Yield (number, start) of all but the running jobs that stay in place."""
         for number, start in self._starts.items():
             if number >= self._first and not start.in_place:

@@ -10,18 +10,18 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.jobs import ANY
+from placewright.formulations.gang.problem.jobs import ANY_JOB
 from placewright.formulations.gang.problem.problem import Problem
 
 
-def settle(placement: Placement) -> None:
+def repair_preemptions(placement: Placement) -> None:
     """Stop what may not profit from a preemption; bring back who is stopped for nobody."""
     _keep_quota(placement)
     while _stop_profiteers(placement) or _bring_back(placement):
         pass
 
 
-def homes(problem: Problem, job: int) -> set[tuple[int, int]]:
+def running_host_groups(problem: Problem, job: int) -> set[tuple[int, int]]:
     """Return the (host, group) pairs of a running job's tasks; none for a pending job."""
     running = problem.running.get(job)
     return set() if running is None else {(host, group) for group, _, host, _ in running.places}
@@ -52,7 +52,9 @@ def _bring_back(placement: Placement) -> bool:
     problem = placement.problem
     comes: defaultdict[int, int] = defaultdict(int)  # highest rank that comes to a host
     for number, start in placement.moved():
-        for host, _ in {(put.host, put.group) for put in start.puts} - homes(problem, start.job):
+        for host, _ in {(put.host, put.group) for put in start.puts} - running_host_groups(
+            problem, start.job
+        ):
             comes[host] = max(comes[host], _rank(placement, number))
     stopped = sorted(
         (job for off in placement.stopped for job in off),
@@ -126,5 +128,5 @@ def _last_of(placement: Placement, tenants: Iterable[int]) -> list[int]:
     return [
         number
         for number, start in (reversed(list(placement.moved())) if wanted else ())
-        if start.job == ANY and classes[start.job_class].tenant in wanted
+        if start.job == ANY_JOB and classes[start.job_class].tenant in wanted
     ]

@@ -11,7 +11,7 @@ from placewright.formulations.gang.problem.jobs import Group
 from placewright.topology import Cluster
 
 
-def ranked(
+def task_indices(
     cluster: Cluster, group: Group, hosts: Sequence[int], kept: Mapping[int, int]
 ) -> list[int]:
     """Return the index in the group of each task that arrives, by its host.

@@ -14,7 +14,7 @@ from math import inf
 
 from placewright.formulations.gang.placement.greedy import place_choice
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.jobs import ANY, Choice
+from placewright.formulations.gang.problem.jobs import ANY_JOB, Choice
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.terms import ENTITLED, PROGRESS, VALUE
 
@@ -25,7 +25,7 @@ Change = tuple[tuple[float, ...], int, int, int]
 """What it gains, negative, for each GPU it takes; class, choice now, choice then."""
 
 
-def grow(placement: Placement) -> None:
+def upgrade_options(placement: Placement) -> None:
     """Change options while that gains; does nothing without the term `progress`."""
     problem = placement.problem
     if PROGRESS not in problem.terms:
@@ -33,7 +33,7 @@ def grow(placement: Placement) -> None:
     quota = placement.quota_left()
     starts: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
     for number, start in placement.started():
-        if start.job == ANY:
+        if start.job == ANY_JOB:
             starts[start.job_class, start.choice].append(number)
     changes = [change for c, o in starts for change in _changes(problem, c, o)]
     heapify(changes)

@@ -27,7 +27,7 @@ UNLIMITED = 1 << 60
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Speeds:
+class LinkBandwidths:
     """Mbit/s of one message, `UNLIMITED` where nothing is known.
 
     Attributes
@@ -70,20 +70,22 @@ class Speeds:
         )
 
 
-def ranks_of(group: Group) -> int:
+def num_ranks(group: Group) -> int:
     """Return how many GPUs a group has."""
     return group.milli_gpu // 1000
 
 
-def least_time(group: Group, mbps: int) -> int:
+def least_time_us(group: Group, mbps: int) -> int:
     """Return the microseconds of a group's collective at a bottleneck, rounded up."""
     traffic = group.traffic
     if traffic is None or mbps >= UNLIMITED:
         return 0
-    return time_us(traffic.pattern, ranks_of(group), traffic.data_mib, mbps)
+    return time_us(traffic.pattern, num_ranks(group), traffic.data_mib, mbps)
 
 
-def least_time_within(speeds: Speeds, group: Group, level: int, hosts: NDArray[np.bool_]) -> int:
+def least_time_us_within(
+    speeds: LinkBandwidths, group: Group, level: int, hosts: NDArray[np.bool_]
+) -> int:
     """Return the least time of a gang that needs all of a domain of a level (-1: the cluster).
 
     It lies in no domain of the next level, and only on some of the `hosts`, (hosts,).
@@ -95,6 +97,6 @@ def least_time_within(speeds: Speeds, group: Group, level: int, hosts: NDArray[n
     alone = np.unique(speeds.island[hosts]).size == int(hosts.sum())
     if level < last - 1 or (level < last and alone):
         widths.append(int(speeds.leaving[hosts].max()))
-    if ranks_of(group) > group.count or level == last:
+    if num_ranks(group) > group.count or level == last:
         widths.append(int(speeds.inside[hosts].max()))
-    return least_time(group, min(widths))
+    return least_time_us(group, min(widths))

@@ -9,13 +9,18 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.problem.dominant_shares import shares_of, terms_of
-from placewright.formulations.gang.problem.entitlement import Borrowed, borrowed_of
-from placewright.formulations.gang.problem.job_compiler import PINNED, Describer, Facts, Precedence
+from placewright.formulations.gang.problem.dominant_shares import tenant_shares, write_out_share
+from placewright.formulations.gang.problem.entitlement import BorrowingOptions, borrowing_options
+from placewright.formulations.gang.problem.job_compiler import (
+    PINNED,
+    CompiledJob,
+    JobCompiler,
+    Precedence,
+)
 from placewright.formulations.gang.problem.jobs import RunningJob
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.quotas import quota_of
-from placewright.formulations.gang.problem.shapes import hosts_named
+from placewright.formulations.gang.problem.quotas import remaining_quotas
+from placewright.formulations.gang.problem.shapes import host_mask
 from placewright.formulations.gang.problem.terms import BOTTLENECK
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.derived.ranges import expand
@@ -33,18 +38,18 @@ class Compiler:
     """
 
     def __init__(self) -> None:
-        self._basis: _Basis | None = None
+        self._basis: _CompiledJobs | None = None
 
-    def __call__(self, round_: Round, borrowed: Borrowed | None = None) -> Problem:
+    def __call__(self, round_: Round, borrowed: BorrowingOptions | None = None) -> Problem:
         """Compile a checked round into arrays and classes.
 
         `borrowed` says who is not entitled where the round itself does not.
         """
-        borrowed = borrowed_of(round_) if borrowed is None else borrowed
-        levels = levels_of(round_, borrowed)
+        borrowed = borrowing_options(round_) if borrowed is None else borrowed
+        levels = precedence_levels(round_, borrowed)
         basis = self._basis
         if basis is None or not basis.serves(round_, levels):
-            basis = self._basis = _Basis(round_, levels)
+            basis = self._basis = _CompiledJobs(round_, levels)
         return basis.problem(round_, borrowed)
 
 
@@ -53,11 +58,13 @@ def compile_round(round_: Round, cluster: Cluster | None = None) -> Problem:
 
     A `Compiler` does the same for rounds that follow each other.
     """
-    borrowed = borrowed_of(round_)
-    return _Basis(round_, levels_of(round_, borrowed), cluster).problem(round_, borrowed)
+    borrowed = borrowing_options(round_)
+    return _CompiledJobs(round_, precedence_levels(round_, borrowed), cluster).problem(
+        round_, borrowed
+    )
 
 
-def levels_of(round_: Round, borrowed: Borrowed) -> list[Precedence]:
+def precedence_levels(round_: Round, borrowed: BorrowingOptions) -> list[Precedence]:
     """Return the distinct precedences of the running jobs that may move, lowest first."""
     running = {
         (i not in borrowed, job.priority)
@@ -67,7 +74,7 @@ def levels_of(round_: Round, borrowed: Borrowed) -> list[Precedence]:
     return sorted(running)
 
 
-class _Basis:
+class _CompiledJobs:
     """What the jobs of a round are compiled upon, and those that are."""
 
     def __init__(
@@ -77,10 +84,10 @@ class _Basis:
         self.cluster = build_cluster(round_.cluster) if cluster is None else cluster
         entries = [(entry.healthy, len(expand(entry.name))) for entry in round_.cluster.hosts]
         self.healthy = np.repeat([h for h, _ in entries], [n for _, n in entries])
-        self.describer = Describer(round_, self.cluster, levels)
+        self.describer = JobCompiler(round_, self.cluster, levels)
         self.shapes_needed = 0
-        self.known: dict[int, Facts] = {}
-        self.borrowed: Borrowed = {}
+        self.known: dict[int, CompiledJob] = {}
+        self.borrowed: BorrowingOptions = {}
 
     def serves(self, round_: Round, levels: list[Precedence]) -> bool:
         described = self.describer
@@ -93,7 +100,7 @@ class _Basis:
             and len(described.shapes.index) <= 2 * self.shapes_needed
         )
 
-    def problem(self, round_: Round, borrowed: Borrowed) -> Problem:
+    def problem(self, round_: Round, borrowed: BorrowingOptions) -> Problem:
         cluster, shapes, jobs = self.cluster, self.describer.shapes, round_.jobs
         # By identity: jobs do not change, and a known one is alive, so its id is its own.
         known = self.known
@@ -124,8 +131,8 @@ class _Basis:
         cleared = self._state(pinned, parted)
         pinned_hosts = cleared.busy.copy()
         cleared.busy[:] = state.busy
-        usable, open_ = _usable(round_, cluster, state)
-        vacate = hosts_named(cluster, round_.policy.vacate)
+        usable, open_ = _usable_gpus(round_, cluster, state)
+        vacate = host_mask(cluster, round_.policy.vacate)
         reserved_free = np.zeros(cluster.num_hosts, dtype=np.int64)
         host_of_gpu = np.repeat(np.arange(cluster.num_hosts), cluster.gpu_count)
         np.add.at(reserved_free, host_of_gpu[~usable], cleared.gpu_free[~usable])
@@ -135,7 +142,7 @@ class _Basis:
                 each.slices[~usable] = 0
         class_of = {j: c for c, k in enumerate(classes) if k.running for j in k.jobs}
         gpu, demand, hosts = shapes.arrays()
-        shares = shares_of(round_, cluster, self.healthy)
+        shares = tenant_shares(round_, cluster, self.healthy)
         return Problem(
             round=round_,
             cluster=cluster,
@@ -152,20 +159,20 @@ class _Basis:
             usable=usable,
             vacate=vacate,
             pinned_hosts=pinned_hosts,
-            pinned_remaining=remaining_on(
+            pinned_remaining=milli_gpu_on(
                 [fact.job for fact in pinned], set(np.array(cluster.hosts)[vacate].tolist())
             ),
             reserved_free=reserved_free,
             running={j: _running_job(round_.now, facts[j], class_of[j]) for j in sorted(class_of)},
-            quota=quota_of(round_, cluster),
+            quota=remaining_quotas(round_, cluster),
             labels=self.describer.homes(
                 (j, f.job, f.held.hosts) for j, f in enumerate(facts) if f.held is not None
             ),
-            terms=terms_of(round_.policy.terms, len(shares)),
+            terms=write_out_share(round_.policy.terms, len(shares)),
             shares=shares,
         )
 
-    def _state(self, facts: Sequence[Facts], parted: bool) -> State:
+    def _state(self, facts: Sequence[CompiledJob], parted: bool) -> State:
         """Return what is free, healthy and busy once these jobs hold what they run on.
 
         `parted`: with the memory and the slices of GPUs.
@@ -197,14 +204,14 @@ class _Basis:
         return state
 
 
-def _usable(
+def _usable_gpus(
     round_: Round, cluster: Cluster, state: State
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """GPUs that are not reserved, and healthy hosts that are not reserved as a whole."""
     usable = np.ones(cluster.num_gpus, dtype=np.bool_)
     open_ = state.healthy.copy()
     for reservation in round_.reservations:
-        for host in np.flatnonzero(hosts_named(cluster, [reservation.host])).tolist():
+        for host in np.flatnonzero(host_mask(cluster, [reservation.host])).tolist():
             if reservation.gpus is None:
                 open_[host] = False
             else:
@@ -212,7 +219,7 @@ def _usable(
     return usable, open_
 
 
-def _running_job(now: int, facts: Facts, job_class: int) -> RunningJob:
+def _running_job(now: int, facts: CompiledJob, job_class: int) -> RunningJob:
     job, held = facts.job, facts.held
     running = job.running
     if running is None or held is None:
@@ -230,7 +237,7 @@ def _running_job(now: int, facts: Facts, job_class: int) -> RunningJob:
     )
 
 
-def remaining_on(jobs: Sequence[Job], hosts: set[str]) -> int:
+def milli_gpu_on(jobs: Sequence[Job], hosts: set[str]) -> int:
     """Milli-GPU that running jobs hold on some hosts."""
     return sum(
         job.options[job.running.option].groups[task.group].gpu

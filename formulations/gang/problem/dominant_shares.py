@@ -21,19 +21,19 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.problem.quotas import held_by
+from placewright.formulations.gang.problem.quotas import resources_held
 from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.round import Round
 from placewright.topology import Cluster
 
 SHARE = "share"
 SCALE = 100_000
-MOST = 8
+MAX_ORDERED = 8
 """With more tenants the last term is the sum of all shares."""
 
-ALL = "share_all"
-ORDERED = (SHARE, *(f"share_{k}" for k in range(2, MOST + 1)))
-SHARE_TERMS = (*ORDERED, ALL)
+TOTAL_SHARE = "share_all"
+ORDERED_SHARES = (SHARE, *(f"share_{k}" for k in range(2, MAX_ORDERED + 1)))
+SHARE_TERMS = (*ORDERED_SHARES, TOTAL_SHARE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class TenantShare:
         return replace(self, held={r: h + amounts[r] for r, h in self.held.items()})
 
 
-def shares_of(
+def tenant_shares(
     round_: Round, cluster: Cluster, healthy: NDArray[np.bool_]
 ) -> tuple[TenantShare, ...]:
     """Return the tenants that have jobs in a round, if its policy asks for shares.
@@ -87,7 +87,7 @@ def shares_of(
     counts = {job.tenant for job in round_.jobs}
     for job in round_.jobs:
         if job.running is not None and job.running.pinned and job.tenant is not None:
-            amounts = held_by(job.options[job.running.option])
+            amounts = resources_held(job.options[job.running.option])
             for r, name in names.items():
                 held[job.tenant][r] += amounts.get(name, 0)
     return tuple(
@@ -108,17 +108,21 @@ def _capacity(cluster: Cluster, hosts: NDArray[np.bool_]) -> dict[int, int]:
     return {-1: int(cluster.gpu_count[hosts].sum()) * WHOLE_GPU, **dict(enumerate(has))}
 
 
-def terms_of(terms: Iterable[str], tenants: int) -> tuple[str, ...]:
+def write_out_share(terms: Iterable[str], tenants: int) -> tuple[str, ...]:
     """Write out the term `share` for so many tenants."""
-    ordered = ORDERED[: max(tenants, 1)] if tenants <= MOST else (*ORDERED[: MOST - 1], ALL)
+    ordered = (
+        ORDERED_SHARES[: max(tenants, 1)]
+        if tenants <= MAX_ORDERED
+        else (*ORDERED_SHARES[: MAX_ORDERED - 1], TOTAL_SHARE)
+    )
     return tuple(t for term in terms for t in (ordered if term == SHARE else (term,)))
 
 
-def number_of(term: str, tenants: int) -> int:
+def num_smallest(term: str, tenants: int) -> int:
     """Return how many of the smallest shares a term adds up."""
-    return tenants if term == ALL else min(ORDERED.index(term) + 1, tenants)
+    return tenants if term == TOTAL_SHARE else min(ORDERED_SHARES.index(term) + 1, tenants)
 
 
-def smallest(term: str, shares: Sequence[int]) -> int:
+def sum_of_smallest(term: str, shares: Sequence[int]) -> int:
     """Return the value of a term for these shares of all tenants that count."""
-    return sum(sorted(shares)[: number_of(term, len(shares))])
+    return sum(sorted(shares)[: num_smallest(term, len(shares))])

@@ -18,16 +18,16 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from placewright.formulations.gang.problem.quotas import held_by
+from placewright.formulations.gang.problem.quotas import resources_held
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
 
 Amounts = Mapping[str, int]
-Borrowed: TypeAlias = Mapping[int, tuple[int, ...]]
+BorrowingOptions: TypeAlias = Mapping[int, tuple[int, ...]]
 """By index of a job the options with which it is not entitled."""
 
 
-def borrowed_of(round_: Round) -> dict[int, tuple[int, ...]]:
+def borrowing_options(round_: Round) -> dict[int, tuple[int, ...]]:
     """Return, by index of a job, the options with which it is not entitled; most jobs have none."""
     borrowed = {
         i: tuple(range(len(job.options))) for i, job in enumerate(round_.jobs) if job.opportunistic
@@ -38,18 +38,18 @@ def borrowed_of(round_: Round) -> dict[int, tuple[int, ...]]:
         if job.tenant in guarantees and i not in borrowed:
             mine[job.tenant].append(i)
     for tenant, jobs in mine.items():
-        borrowed |= _borrowed(round_.jobs, jobs, guarantees[tenant])
+        borrowed |= _borrowing_options_of_tenant(round_.jobs, jobs, guarantees[tenant])
     return borrowed
 
 
-def _borrowed(
+def _borrowing_options_of_tenant(
     jobs: Sequence[Job], mine: list[int], guarantee: Amounts
 ) -> dict[int, tuple[int, ...]]:
     entitled, ahead = Counter[str](), Counter[str]()
     borrowed: dict[int, tuple[int, ...]] = {}
     for i in sorted(mine, key=lambda i: (-jobs[i].priority, jobs[i].running is None, i)):
         job = jobs[i]
-        asked = [held_by(option) for option in job.options]
+        asked = [resources_held(option) for option in job.options]
         if job.running is not None:
             option = job.running.option
             if _fits(entitled, asked[option], guarantee):

@@ -9,7 +9,7 @@ from placewright.formulations.gang.problem.problem import Problem
 from placewright.instances.documents.base import WHOLE_GPU
 
 
-class Freeing:
+class FreeableDomains:
     """The domains of the policy's level.
 
     Attributes

@@ -21,7 +21,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Sharing:
+class GpuPartDemands:
     """What tasks of each shape ask of GPUs besides milli-GPU.
 
     Attributes
@@ -59,13 +59,13 @@ class Sharing:
             state.slices[gpu] = state.slices[gpu] | mask if times > 0 else state.slices[gpu] & ~mask
 
 
-def kinds_of_profile(profile: str | None) -> list[int]:
+def slice_kinds(profile: str | None) -> list[int]:
     """Return what slice a profile is on GPUs of each product, and -1 for those that have none."""
     kinds = [product.profiles.get(profile, NO_MIG) if profile else NO_MIG for product in PRODUCTS]
     return [*kinds, NO_MIG]
 
 
-class Parts:
+class GpuPartState:
     """What is left of each GPU beside its milli-GPU; (hosts, most GPUs of a host).
 
     Attributes
@@ -77,7 +77,7 @@ class Parts:
     """
 
     def __init__(
-        self, sharing: Sharing, cluster: Cluster, state: State, exists: NDArray[np.bool_]
+        self, sharing: GpuPartDemands, cluster: Cluster, state: State, exists: NDArray[np.bool_]
     ) -> None:
         self.sharing = sharing
         self._host_memory = cluster.gpu_memory

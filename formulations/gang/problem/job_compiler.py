@@ -12,10 +12,10 @@ from placewright.formulations.gang.problem.jobs import (
     Choice,
     JobClass,
     Label,
-    Put,
+    TaskPlacement,
 )
 from placewright.formulations.gang.problem.mig_layouts import mask_of
-from placewright.formulations.gang.problem.shapes import Shapes
+from placewright.formulations.gang.problem.shapes import ShapeTable
 from placewright.formulations.gang.problem.terms import BOTTLENECK
 from placewright.formulations.session import Place, Slots
 from placewright.instances.documents.base import WHOLE_GPU
@@ -31,7 +31,7 @@ PINNED = -1
 """The kind of a job that runs and may not move."""
 
 
-class Held(NamedTuple):
+class RunningUse(NamedTuple):
     """What a running job holds: per task a host and a row of demands, per GPU the milli-GPU.
 
     `parts` are the GPU memory and the mask of MIG slices per GPU; () if it asks for neither.
@@ -40,7 +40,7 @@ class Held(NamedTuple):
     level: int
     milli_gpu: int
     places: tuple[Place, ...]
-    puts: tuple[Put, ...]
+    puts: tuple[TaskPlacement, ...]
     slots: Slots
     hosts: tuple[int, ...]
     demands: tuple[int, ...]
@@ -49,16 +49,16 @@ class Held(NamedTuple):
     parts: tuple[tuple[int, int], ...]
 
 
-class Facts(NamedTuple):
+class CompiledJob(NamedTuple):
     """What a job is with these `borrowed` options: the number of its kind, -1 if pinned."""
 
     job: Job
     borrowed: tuple[int, ...]
     kind: int
-    held: Held | None
+    held: RunningUse | None
 
 
-class Describer:
+class JobCompiler:
     """Describes jobs upon a cluster; `levels` are the precedences of running jobs, lowest first.
 
     Groups and choices are made once each, so that to be the same is to be equal. `kinds` tells of
@@ -70,7 +70,7 @@ class Describer:
         self.tenants = {t.name: i for i, t in enumerate(round_.tenants)}
         self.weights = round_.spread_weights()
         self.timed = BOTTLENECK in round_.policy.terms
-        self.shapes = Shapes(cluster, timed=self.timed)
+        self.shapes = ShapeTable(cluster, timed=self.timed)
         self.choices: dict[tuple[int, ...], Choice] = {}
         self.offers: dict[tuple[int, ...], tuple[Option, Choice]] = {}
         self.numbers: dict[tuple[int, ...], int] = {}
@@ -80,14 +80,14 @@ class Describer:
         self.demands: dict[tuple[tuple[str, int], ...], int] = {}
         self.labels: dict[tuple[str, int], int] = {}
 
-    def of(self, job: Job, borrowed: tuple[int, ...]) -> Facts:
+    def of(self, job: Job, borrowed: tuple[int, ...]) -> CompiledJob:
         """Return what a job is with these `borrowed` options."""
         kind, running = self.kind(job, borrowed), job.running
         if running is None:
-            return Facts(job, borrowed, kind, None)
+            return CompiledJob(job, borrowed, kind, None)
         entitled = running.option not in borrowed
         level = 0 if kind == PINNED else self.rank((entitled, job.priority))
-        return Facts(job, borrowed, kind, self._held(job, running, level))
+        return CompiledJob(job, borrowed, kind, self._held(job, running, level))
 
     def kind(self, job: Job, borrowed: tuple[int, ...]) -> int:
         """Return the number of a job's kind, a new one if it is met for the first time."""
@@ -175,20 +175,20 @@ class Describer:
                 homes[label][j] = frozenset(domain[list(hosts)].tolist())
         return tuple(Label(level, home) for level, home in zip(levels, homes, strict=True))
 
-    def _held(self, job: Job, running: Running, level: int) -> Held:
+    def _held(self, job: Job, running: Running, level: int) -> RunningUse:
         option, tasks = job.options[running.option], running.tasks
         groups, host_of, start = option.groups, self.cluster.host_index, self.gpu_start
         places = tuple([(t.group, t.index, host_of[t.host], t.gpus) for t in tasks])
         demands = [self._demand(group) for group in groups]
         milli = [min(group.gpu, WHOLE_GPU) for group in groups]
         slots = tuple([t.slot for t in tasks])
-        return Held(
+        return RunningUse(
             level=level,
             milli_gpu=option.milli_gpu,
             places=places,
             puts=tuple(
                 [
-                    Put(group, host, 1, gpus, True, slot)
+                    TaskPlacement(group, host, 1, gpus, True, slot)
                     for (group, _, host, gpus), slot in zip(places, slots, strict=True)
                 ]
             ),

@@ -19,7 +19,7 @@ NO_SLOTS: Mapping[int, Slots] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Slices:
+class TaskSlices:
     """Tasks of a group in slices of `size`, each inside one domain of a level (an index)."""
 
     size: int
@@ -27,7 +27,7 @@ class Slices:
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class DomainLimit:
     """At most `most` tasks of a group in one domain of a level (an index)."""
 
     level: int
@@ -56,8 +56,8 @@ class Group:
     milli_gpu: int
     required: int
     weights: tuple[tuple[int, int], ...]
-    slices: Slices | None = None
-    apart: Apart | None = None
+    slices: TaskSlices | None = None
+    apart: DomainLimit | None = None
     traffic: Traffic | None = None
 
     @property
@@ -156,18 +156,18 @@ class RunningJob(NamedTuple):
     job_class: int
     level: int
     places: tuple[Place, ...]
-    puts: tuple[Put, ...]
+    puts: tuple[TaskPlacement, ...]
     migrate_cost: int
     preempt_cost: int
     slots: Slots = ()
 
 
-ANY = -1
+ANY_JOB = -1
 """Instead of a job's index: any waiting job of the class."""
 
 
 @dataclass(frozen=True, slots=True)
-class Put:
+class TaskPlacement:
     """`count` tasks of group `group` on `host`.
 
     `gpus` are the GPUs of shares, one per task; empty where whole GPUs are named later. A task of a
@@ -182,15 +182,15 @@ class Put:
     slot: int | None = None
 
 
-class Start(NamedTuple):
+class JobPlacement(NamedTuple):
     """A job that holds GPUs: its class, option and puts; `job` says which running job it is."""
 
     job_class: int
     choice: int
-    puts: Sequence[Put]
-    job: int = ANY
+    puts: Sequence[TaskPlacement]
+    job: int = ANY_JOB
 
     @property
     def in_place(self) -> bool:
         """Whether it is a running job of which no task moves."""
-        return self.job != ANY and all(put.stays for put in self.puts)
+        return self.job != ANY_JOB and all(put.stays for put in self.puts)

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from placewright.topology.mig import MEMORY_SLICES, SLICES
 
-Came: TypeAlias = tuple[int, ...]
+SliceCounts: TypeAlias = tuple[int, ...]
 """Slices of each kind."""
 
 FREE = 0
 """The layout of a GPU without slices."""
-_NONE: Came = (0,) * len(SLICES)
+_NONE: SliceCounts = (0,) * len(SLICES)
 _LARGEST_FIRST = sorted(range(len(SLICES)), key=lambda k: (-SLICES[k].size, len(SLICES[k].starts)))
 
 
@@ -31,7 +31,7 @@ def mask_of(kind: int, start: int) -> int:
 
 
 @cache
-def starts_of(taken: int, came: Came) -> tuple[tuple[int, int], ...] | None:
+def slice_starts(taken: int, came: SliceCounts) -> tuple[tuple[int, int], ...] | None:
     """Return a (kind, start) for each slice that came, beside what is taken; None if impossible."""
     kind = next((k for k in _LARGEST_FIRST if came[k]), None)
     if kind is None:
@@ -39,30 +39,30 @@ def starts_of(taken: int, came: Came) -> tuple[tuple[int, int], ...] | None:
     fewer = _with(came, kind, -1)
     for start in reversed(SLICES[kind].starts):
         mask = mask_of(kind, start)
-        rest = None if taken & mask else starts_of(taken | mask, fewer)
+        rest = None if taken & mask else slice_starts(taken | mask, fewer)
         if rest is not None:
             return ((kind, start), *rest)
     return None
 
 
 @cache
-def room_of(taken: int, came: Came, kind: int) -> int:
+def num_fitting_slices(taken: int, came: SliceCounts, kind: int) -> int:
     """Return how many more slices of a kind a GPU can take."""
     room = 0
-    while starts_of(taken, _with(came, kind, room + 1)) is not None:
+    while slice_starts(taken, _with(came, kind, room + 1)) is not None:
         room += 1
     return room
 
 
 @cache
-def fullest(taken: int, kinds: tuple[int, ...]) -> tuple[Came, ...]:
+def maximal_slice_sets(taken: int, kinds: tuple[int, ...]) -> tuple[SliceCounts, ...]:
     """Return the sets of slices of some kinds that a GPU can take, but for parts of others."""
-    found: set[Came] = set()
+    found: set[SliceCounts] = set()
     waiting = [_NONE]
     maximal = []
     while waiting:
         came = waiting.pop()
-        larger = [more for k in kinds if starts_of(taken, more := _with(came, k, 1)) is not None]
+        larger = [more for k in kinds if slice_starts(taken, more := _with(came, k, 1)) is not None]
         waiting += [more for more in larger if more not in found]
         found.update(larger)
         if not larger and any(came):
@@ -70,7 +70,7 @@ def fullest(taken: int, kinds: tuple[int, ...]) -> tuple[Came, ...]:
     return tuple(sorted(maximal))
 
 
-def _with(came: Came, kind: int, more: int) -> Came:
+def _with(came: SliceCounts, kind: int, more: int) -> SliceCounts:
     return (*came[:kind], came[kind] + more, *came[kind + 1 :])
 
 
@@ -84,18 +84,18 @@ class Layouts:
     """
 
     def __init__(self) -> None:
-        self._layouts: list[tuple[int, Came]] = []
-        self._index: dict[tuple[int, Came], int] = {}
+        self._layouts: list[tuple[int, SliceCounts]] = []
+        self._index: dict[tuple[int, SliceCounts], int] = {}
         self.room = np.zeros((0, len(SLICES)), dtype=np.int64)
         self.number(0)
 
-    def number(self, stays: int, came: Came = _NONE) -> int:
+    def number(self, stays: int, came: SliceCounts = _NONE) -> int:
         """Return the number of a layout."""
         known = self._index.get((stays, came))
         if known is None:
             known = self._index[stays, came] = len(self._layouts)
             self._layouts.append((stays, came))
-            room = [[room_of(stays, came, kind) for kind in range(len(SLICES))]]
+            room = [[num_fitting_slices(stays, came, kind) for kind in range(len(SLICES))]]
             self.room = np.concatenate([self.room, np.array(room, dtype=np.int64)])
         return known
 
@@ -119,12 +119,12 @@ class Layouts:
         if start is None:
             return bool(self.room[layout, kind])
         mask = mask_of(kind, start)
-        return not stays & mask and starts_of(stays | mask, came) is not None
+        return not stays & mask and slice_starts(stays | mask, came) is not None
 
     def starts(self, layout: int) -> tuple[tuple[int, int], ...]:
         """Return a place, as (kind, start), for each slice that came."""
         stays, came = self._layouts[layout]
-        found = starts_of(stays, came)
+        found = slice_starts(stays, came)
         if found is None:
             raise ValueError(f"layout {stays, came} is impossible; expected slices that fit")
         return found

@@ -16,7 +16,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Offers:
+class Options:
     """An entry per class and choice, in order of the classes; and one per group of those.
 
     Attributes
@@ -66,14 +66,14 @@ class Offers:
         return _sums(each * self.group_count, self.group_first)
 
 
-def offers_of(classes: Sequence[JobClass]) -> Offers:
+def list_options(classes: Sequence[JobClass]) -> Options:
     """List what job classes offer."""
     choices = [choice for job_class in classes for choice in job_class.choices]
     groups = tuple([group for choice in choices for group in choice.groups])
     first = _ends([len(job_class.choices) for job_class in classes])
     group_first = _ends([len(choice.groups) for choice in choices])
     job_class = np.repeat(np.arange(len(classes)), np.diff(first))
-    return Offers(
+    return Options(
         job_class=job_class,
         choice=np.arange(len(choices)) - first[job_class],
         first=first,

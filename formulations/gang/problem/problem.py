@@ -21,16 +21,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.problem.dominant_shares import TenantShare
-from placewright.formulations.gang.problem.gpu_parts import Sharing
+from placewright.formulations.gang.problem.gpu_parts import GpuPartDemands
 from placewright.formulations.gang.problem.jobs import (
     NO_SLOTS,
     Choice,
     JobClass,
+    JobPlacement,
     Label,
     RunningJob,
-    Start,
 )
-from placewright.formulations.gang.problem.options import Offers, offers_of
+from placewright.formulations.gang.problem.options import Options, list_options
 from placewright.formulations.gang.problem.terms import ENTITLED, PROGRESS, SENSE, VALUE
 from placewright.formulations.session import SHARPNESS, Place, Slots, outward
 from placewright.instances.documents.base import WHOLE_GPU
@@ -89,7 +89,7 @@ class Problem:
     shape_demand: NDArray[np.int64]
     shape_allowed: NDArray[np.bool_]
     shape_rank: NDArray[np.int64]
-    sharing: Sharing | None
+    sharing: GpuPartDemands | None
     host_kind: NDArray[np.int64]
     open: NDArray[np.bool_]
     usable: NDArray[np.bool_]
@@ -104,9 +104,9 @@ class Problem:
     shares: tuple[TenantShare, ...] = ()
 
     @cached_property
-    def offers(self) -> Offers:
+    def offers(self) -> Options:
         """The options of all classes."""
-        return offers_of(self.classes)
+        return list_options(self.classes)
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
@@ -159,12 +159,12 @@ class Problem:
         return (self.shape_gpu > 0) & (self.shape_gpu < WHOLE_GPU)
 
     @cached_property
-    def starts(self) -> tuple[Start, ...]:
+    def starts(self) -> tuple[JobPlacement, ...]:
         """The running jobs that may move, each in its place."""
-        return tuple(Start(r.job_class, 0, r.puts, job) for job, r in self.running.items())
+        return tuple(JobPlacement(r.job_class, 0, r.puts, job) for job, r in self.running.items())
 
     @cached_property
-    def start_of(self) -> dict[int, Start]:
+    def start_of(self) -> dict[int, JobPlacement]:
         """The start in place of each running job that may move."""
         return {start.job: start for start in self.starts}
 

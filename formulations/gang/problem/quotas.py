@@ -9,7 +9,7 @@ from placewright.instances.documents.round import Round
 from placewright.topology import Cluster
 
 
-def quota_of(round_: Round, cluster: Cluster) -> dict[tuple[int, int], int]:
+def remaining_quotas(round_: Round, cluster: Cluster) -> dict[tuple[int, int], int]:
     """Return what jobs that are not pinned may hold per (tenant, resource).
 
     A tenant that holds more than a quota which was lowered meanwhile may go on holding that.
@@ -26,7 +26,7 @@ def quota_of(round_: Round, cluster: Cluster) -> dict[tuple[int, int], int]:
     pinned = dict.fromkeys(quota, 0)
     for job in round_.jobs if quota else ():
         if job.running is not None and job.tenant is not None:
-            for name, amount in held_by(job.options[job.running.option]).items():
+            for name, amount in resources_held(job.options[job.running.option]).items():
                 key = (tenants[job.tenant], index.get(name, -2))
                 if key in quota:
                     held[key] += amount
@@ -34,7 +34,7 @@ def quota_of(round_: Round, cluster: Cluster) -> dict[tuple[int, int], int]:
     return {key: max(amount, held[key]) - pinned[key] for key, amount in quota.items()}
 
 
-def held_by(option: Option) -> dict[str, int]:
+def resources_held(option: Option) -> dict[str, int]:
     """Return what a job holds with an option, by resource name (`gpu` in milli-GPU)."""
     held: defaultdict[str, int] = defaultdict(int)
     for group in option.groups:

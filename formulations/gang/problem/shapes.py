@@ -9,8 +9,14 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.problem.gpu_parts import Sharing, kinds_of_profile
-from placewright.formulations.gang.problem.jobs import NO_LEVEL, Apart, Group, Slices, Traffic
+from placewright.formulations.gang.problem.gpu_parts import GpuPartDemands, slice_kinds
+from placewright.formulations.gang.problem.jobs import (
+    NO_LEVEL,
+    DomainLimit,
+    Group,
+    TaskSlices,
+    Traffic,
+)
 from placewright.formulations.gang.problem.mig_layouts import Layouts
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.base import WHOLE_GPU
@@ -39,7 +45,7 @@ MAX_KINDS = 64
 """Most kinds of hosts; with more, hosts that only some tasks name are not told apart."""
 
 
-class Shapes:
+class ShapeTable:
     """Numbers the distinct shapes as they are met.
 
     `timed`: the term `bottleneck` counts the time of collectives.
@@ -97,22 +103,22 @@ class Shapes:
             traffic=self._traffic(group),
         )
 
-    def _slices(self, group: TaskGroup, required: int) -> Slices | None:
+    def _slices(self, group: TaskGroup, required: int) -> TaskSlices | None:
         """Return what slices ask beyond the level that the whole group requires."""
         asked = group.slices
         if asked is None or asked.size == 1 or self.levels[asked.required] <= required:
             return None
-        return Slices(asked.size, self.levels[asked.required])
+        return TaskSlices(asked.size, self.levels[asked.required])
 
     def _traffic(self, group: TaskGroup) -> Traffic | None:
         asked = group.communication
         return None if asked is None else Traffic(asked.pattern, asked.data_mib, self._timed)
 
-    def _apart(self, group: TaskGroup) -> Apart | None:
+    def _apart(self, group: TaskGroup) -> DomainLimit | None:
         asked = group.apart
         if asked is None or asked.most >= group.count:
             return None
-        return Apart(self.levels[asked.level], asked.most)
+        return DomainLimit(self.levels[asked.level], asked.most)
 
     def arrays(
         self,
@@ -139,13 +145,13 @@ class Shapes:
             if key.gpu_memory:
                 hosts[s] &= cluster.gpu_memory >= key.gpu_memory
             if key.mig is not None:
-                hosts[s] &= np.array(kinds_of_profile(key.mig))[cluster.product] >= 0
+                hosts[s] &= np.array(slice_kinds(key.mig))[cluster.product] >= 0
         return gpu, demand, hosts
 
     def _mask(self, names: Names) -> NDArray[np.bool_]:
         """Mark the hosts that names and ranges stand for."""
         if names not in self._masks:
-            self._masks[names] = hosts_named(self.cluster, names)
+            self._masks[names] = host_mask(self.cluster, names)
         return self._masks[names]
 
     def host_kinds(self) -> NDArray[np.int64]:
@@ -170,19 +176,19 @@ class Shapes:
         """Whether some shape asks for a MIG slice or for GPU memory."""
         return any(key.mig is not None or key.gpu_memory for key in self.index)
 
-    def sharing(self) -> Sharing:
+    def sharing(self) -> GpuPartDemands:
         """Return what the shapes ask of GPUs besides milli-GPU."""
-        kinds = [kinds_of_profile(key.mig) for key in self.index]
-        return Sharing(
+        kinds = [slice_kinds(key.mig) for key in self.index]
+        return GpuPartDemands(
             memory=np.array([key.gpu_memory for key in self.index], dtype=np.int64),
-            kind=np.array(kinds, dtype=np.int64).reshape(-1, len(kinds_of_profile(None))),
+            kind=np.array(kinds, dtype=np.int64).reshape(-1, len(slice_kinds(None))),
             sliced=np.array([k.mig is not None and k.gpu < WHOLE_GPU for k in self.index], bool),
             product=self.cluster.product,
             layouts=self._layouts,
         )
 
 
-def hosts_named(cluster: Cluster, names: Sequence[str]) -> NDArray[np.bool_]:
+def host_mask(cluster: Cluster, names: Sequence[str]) -> NDArray[np.bool_]:
     """Mark the hosts that names and ranges stand for, (hosts,)."""
     marked = np.zeros(cluster.num_hosts, dtype=np.bool_)
     if names:

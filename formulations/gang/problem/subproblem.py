@@ -12,20 +12,20 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.problem.compile import levels_of, remaining_on
-from placewright.formulations.gang.problem.dominant_shares import shares_of, terms_of
-from placewright.formulations.gang.problem.entitlement import borrowed_of
-from placewright.formulations.gang.problem.job_compiler import PINNED, Describer, Facts
-from placewright.formulations.gang.problem.jobs import JobClass, Put, RunningJob
+from placewright.formulations.gang.problem.compile import milli_gpu_on, precedence_levels
+from placewright.formulations.gang.problem.dominant_shares import tenant_shares, write_out_share
+from placewright.formulations.gang.problem.entitlement import borrowing_options
+from placewright.formulations.gang.problem.job_compiler import PINNED, CompiledJob, JobCompiler
+from placewright.formulations.gang.problem.jobs import JobClass, RunningJob, TaskPlacement
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.quotas import quota_of
+from placewright.formulations.gang.problem.quotas import remaining_quotas
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
 from placewright.topology import State
 
 
-def cut(
+def cut_subproblem(
     whole: Problem,
     round_: Round,
     jobs: Sequence[int],
@@ -48,11 +48,11 @@ def cut(
         Returns a job by its index in the whole round and its variant as the part has it. Jobs of
         one class that have one variant are changed in the same way.
     """
-    cluster, borrowed = build_cluster(round_.cluster), borrowed_of(round_)
-    describer = Describer(round_, cluster, levels_of(round_, borrowed))
+    cluster, borrowed = build_cluster(round_.cluster), borrowing_options(round_)
+    describer = JobCompiler(round_, cluster, precedence_levels(round_, borrowed))
     known: dict[tuple[object, ...], int] = {}
     members: defaultdict[int, list[int]] = defaultdict(list)
-    pinned: dict[int, Facts] = {}
+    pinned: dict[int, CompiledJob] = {}
     for i, (job, j, variant) in enumerate(zip(round_.jobs, jobs, variants, strict=True)):
         mine, job_class = borrowed.get(i, ()), whole.class_of[j]
         if job_class == PINNED:
@@ -81,7 +81,7 @@ def cut(
 
     state, vacate = state_of(whole.state), whole.vacate[inside]
     gpu, demand, allowed = shapes.arrays()
-    shares = shares_of(round_, cluster, state.healthy)
+    shares = tenant_shares(round_, cluster, state.healthy)
     running = _running(whole, round_, jobs, inside, classes, describer)
     placed = [
         (i, job, tuple(host for _, _, host, _ in running[i].places))
@@ -105,14 +105,14 @@ def cut(
         usable=whole.usable[gpus],
         vacate=vacate,
         pinned_hosts=whole.pinned_hosts[inside],
-        pinned_remaining=remaining_on(
+        pinned_remaining=milli_gpu_on(
             [fact.job for fact in pinned.values()], set(np.array(cluster.hosts)[vacate].tolist())
         ),
         reserved_free=whole.reserved_free[inside],
         running=running,
-        quota=quota_of(round_, cluster),
+        quota=remaining_quotas(round_, cluster),
         labels=describer.homes(placed),
-        terms=terms_of(round_.policy.terms, len(shares)),
+        terms=write_out_share(round_.policy.terms, len(shares)),
         shares=shares,
     )
 
@@ -123,7 +123,7 @@ def _running(
     jobs: Sequence[int],
     inside: NDArray[np.bool_],
     classes: Sequence[JobClass],
-    describer: Describer,
+    describer: JobCompiler,
 ) -> dict[int, RunningJob]:
     """Return the running jobs of a part that may move, on the hosts that are `inside` (hosts,)."""
     where = (np.cumsum(inside) - 1).tolist()
@@ -143,7 +143,9 @@ def _running(
                 places=places,
                 puts=tuple(
                     [
-                        Put(put.group, where[put.host], put.count, put.gpus, put.stays, put.slot)
+                        TaskPlacement(
+                            put.group, where[put.host], put.count, put.gpus, put.stays, put.slot
+                        )
                         for put in held.puts
                     ]
                 ),

@@ -35,7 +35,7 @@ _Key = tuple[int, tuple[tuple[str, int], ...], tuple[str, ...] | None]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Mix:
+class TaskMix:
     """The kinds of tasks that some host could be useful to, as arrays.
 
     Attributes

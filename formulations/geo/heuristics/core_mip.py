@@ -11,7 +11,7 @@ import numpy as np
 
 from placewright.formulations.geo.models.assignment_lp import Floats
 from placewright.formulations.session import Session, near
-from placewright.solver import Arrays, Core, doubt_of
+from placewright.solver import Arrays, Core, reduced_costs_of
 
 ACCEPTED_GAP = 5e-4
 """Of the relaxation's optimum: what whole numbers may lose before more columns are searched."""
@@ -37,7 +37,7 @@ def solve_core_mip(arrays: Arrays, session: Session, share: float) -> Floats | N
     if relaxed is None or relaxed.values is None or relaxed.row_duals is None:
         return None
     best, best_objective = relaxed.values, -np.inf
-    reduced_costs = doubt_of(arrays, relaxed.row_duals, relaxed.values)
+    reduced_costs = reduced_costs_of(arrays, relaxed.row_duals, relaxed.values)
     if reduced_costs is None or relaxed.objective is None:
         return best
     basic = relaxed.values > BASIC_TOLERANCE

@@ -20,7 +20,7 @@ from typing import Protocol
 import numpy as np
 
 from placewright.formulations.common.wan.arrays import NONE, Ints
-from placewright.formulations.gang.problem.quotas import held_by
+from placewright.formulations.gang.problem.quotas import resources_held
 from placewright.formulations.geo.heuristics.anti_affinity import CrossRegionAntiAffinity
 from placewright.formulations.geo.heuristics.assign import (
     RegionAssignment,
@@ -336,12 +336,12 @@ class _Decomposition:
             if job.tenant not in limits:
                 continue
             if job.running is not None:
-                asked = held_by(job.options[job.running.option])
+                asked = resources_held(job.options[job.running.option])
                 before[job.tenant].update(asked)
                 region, holds = int(current_region[j]), j not in fixed.preempted
             else:
                 start = fixed.starts.get(j)
-                asked = held_by(job.options[start[0]]) if start else {}
+                asked = resources_held(job.options[start[0]]) if start else {}
                 region, holds = int(where[start[1][0][2]]) if start else NONE, start is not None
             if holds:
                 held[region, job.tenant].update(asked)
@@ -355,7 +355,7 @@ class _Decomposition:
                 asks: Counter[str] = Counter()
                 for j in pending:
                     if jobs[j].tenant == tenant:
-                        options = [held_by(option) for option in jobs[j].options]
+                        options = [resources_held(option) for option in jobs[j].options]
                         for name in limit:
                             asks[name] += max(option.get(name, 0) for option in options)
                 quota = {}

@@ -12,7 +12,7 @@ import numpy as np
 from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem as Gangs
-from placewright.formulations.gang.problem.subproblem import cut
+from placewright.formulations.gang.problem.subproblem import cut_subproblem
 from placewright.formulations.geo.models.monolithic import PLACEMENT_TERMS
 from placewright.formulations.geo.problem.compile import Problem
 from placewright.formulations.session import Candidate, Place, Slots
@@ -143,7 +143,7 @@ class RegionSubproblems:
             if touched or blocked or not fixed.pinned_jobs.isdisjoint(jobs):
                 return compile_round(document())
             variants = [model.get(j, NONE) for j in jobs]
-            return cut(self.gangs, round_, jobs, hosts, variants, restricted)
+            return cut_subproblem(self.gangs, round_, jobs, hosts, variants, restricted)
 
         return RegionSubproblem(region, jobs, hosts, document, arrays)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 
-from placewright.formulations.gang.problem.quotas import held_by
+from placewright.formulations.gang.problem.quotas import resources_held
 from placewright.formulations.interleaving.problem.capacity_rows import Bools, allowed_hosts
 from placewright.formulations.interleaving.problem.compile import Interleaving
 from placewright.formulations.interleaving.problem.residual_capacity import quota_left
@@ -42,7 +42,7 @@ def within_quotas(
             option = None if j in preempted else job.running.option
         if option is None:
             continue
-        for name, amount in held_by(job.options[option]).items():
+        for name, amount in resources_held(job.options[option]).items():
             if (job.tenant or "", name) in left:
                 left[job.tenant or "", name] -= amount
     return all(amount >= 0 for amount in left.values())

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import le
 
-from placewright.formulations.gang.problem.quotas import held_by
+from placewright.formulations.gang.problem.quotas import resources_held
 from placewright.formulations.interleaving.heuristics.kept_places import (
     at_home,
     homes_of,
@@ -191,7 +191,9 @@ def offered(round_: Round, job: Job) -> Sequence[int]:
     tenant = next((t for t in round_.tenants if t.name == job.tenant), None)
     if tenant is None or not tenant.quota or len(job.options) == 1:
         return range(len(job.options))
-    held = [[held_by(option).get(name, 0) for name in tenant.quota] for option in job.options]
+    held = [
+        [resources_held(option).get(name, 0) for name in tenant.quota] for option in job.options
+    ]
     return [o for o, mine in enumerate(held) if all(map(le, mine, map(min, *held)))]
 
 

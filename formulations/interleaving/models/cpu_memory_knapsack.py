@@ -24,7 +24,7 @@ from dataclasses import replace
 import numpy as np
 
 from placewright.formulations.gang.placement.assignment import candidate
-from placewright.formulations.gang.placement.fair_share import fill
+from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.terms import VALUE
@@ -86,7 +86,7 @@ def _shares(gangs: Gangs) -> Candidate | None:
     if jobs == gangs.round.jobs:
         return None
     placement = Placement(compile_round(gangs.round.model_copy(update={"jobs": jobs})))
-    fill(placement)
+    fill_by_policy(placement)
     return gangs.told(candidate(placement, "shares"))
 
 

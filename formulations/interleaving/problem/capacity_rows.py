@@ -13,8 +13,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.problem.quotas import held_by
-from placewright.formulations.gang.problem.shapes import hosts_named
+from placewright.formulations.gang.problem.quotas import resources_held
+from placewright.formulations.gang.problem.shapes import host_mask
 from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.job import Job, TaskGroup
 from placewright.topology import Cluster
@@ -107,7 +107,7 @@ def quota_rows(jobs: Sequence[Job], quota: Mapping[tuple[str, str], int]) -> Ite
 
 
 def _least(job: Job, resource: str) -> int:
-    return min(held_by(option).get(resource, 0) for option in job.options)
+    return min(resources_held(option).get(resource, 0) for option in job.options)
 
 
 def _least_blocks(job: Job, inside: set[Allowed], size: int) -> int:
@@ -182,7 +182,7 @@ def allowed_hosts(group: TaskGroup, cluster: Cluster) -> Bools:
         index = {name: i for i, name in enumerate(cluster.gpu_models)}
         mask &= np.isin(cluster.gpu_model, [index[model] for model in group.gpu_models])
     if group.hosts is not None:
-        mask &= hosts_named(cluster, group.hosts)
+        mask &= host_mask(cluster, group.hosts)
     return mask
 
 

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.problem.quotas import held_by
+from placewright.formulations.gang.problem.quotas import resources_held
 from placewright.instances.checks.running_groups import running_groups
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.base import WHOLE_GPU
@@ -141,7 +141,7 @@ def quota_left(round_: Round, stays: Collection[int]) -> dict[tuple[str, str], i
     held, fixed = dict.fromkeys(quota, 0), dict.fromkeys(quota, 0)
     for j, job in enumerate(round_.jobs if quota else ()):
         if job.running is not None:
-            for name, amount in held_by(job.options[job.running.option]).items():
+            for name, amount in resources_held(job.options[job.running.option]).items():
                 if (job.tenant or "", name) in quota:
                     held[job.tenant or "", name] += amount
                     fixed[job.tenant or "", name] += amount * (j in stays)

@@ -27,7 +27,15 @@ from placewright.formulations.interleaving.set_packing.problem import (
     Pool,
 )
 from placewright.formulations.session import Session
-from placewright.solver import Arrays, Core, Model, Outcome, certified_bound, doubt_of, multipliers
+from placewright.solver import (
+    Arrays,
+    Core,
+    Model,
+    Outcome,
+    certified_bound,
+    multipliers,
+    reduced_costs_of,
+)
 
 Floats = NDArray[np.float64]
 
@@ -123,7 +131,7 @@ def pack(pool: Pool, columns: Columns, session: Session) -> Iterator[Grouping | 
     yield from near(program, relaxed.values, relaxed.row_duals)
     doubt = None
     if len(columns) > MOST_COLUMNS:
-        doubt = doubt_of(program.arrays, relaxed.row_duals, relaxed.values)
+        doubt = reduced_costs_of(program.arrays, relaxed.row_duals, relaxed.values)
     gap = 0.0 if len(columns) <= FEW_COLUMNS else session.gap / 2
     outcome = search_core(session, program.arrays, doubt, gap)
     if outcome is None:
@@ -155,7 +163,7 @@ def pack_some(
     times = rounded(program, relaxed.values, scores)
     if times is not None:
         yield program.grouping(times, "rounding")
-    doubt = doubt_of(program.arrays, relaxed.row_duals, relaxed.values)
+    doubt = reduced_costs_of(program.arrays, relaxed.row_duals, relaxed.values)
     if doubt is None:
         return
     kept = np.ones(len(columns), dtype=np.bool_)

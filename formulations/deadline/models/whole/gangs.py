@@ -21,7 +21,7 @@ from placewright.formulations.deadline.heuristics.current_lease import (
 from placewright.formulations.deadline.problem.compile import Admission
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.quotas import quota_of
+from placewright.formulations.gang.problem.quotas import remaining_quotas
 from placewright.instances.documents.job import Job
 
 
@@ -60,7 +60,7 @@ def gangs_of(admission: Admission, terms: tuple[str, ...]) -> Gangs:
     inner = of_gangs(round_, tuple(making.jobs), terms)
     problem = compile_round(inner)
     # There are two of some running jobs, but they hold only once what they hold.
-    problem = replace(problem, quota=quota_of(round_, problem.cluster))
+    problem = replace(problem, quota=remaining_quotas(round_, problem.cluster))
     return Gangs(problem, tuple(making.gangs), making.leaving)
 
 

@@ -33,10 +33,10 @@ from placewright.formulations.deadline.problem.compile import Admission
 from placewright.formulations.deadline.problem.problem import NONE, Schedule
 from placewright.formulations.gang.models.host.entries import Ints
 from placewright.formulations.gang.models.host.gpus import add_gpus
-from placewright.formulations.gang.models.host.model import Exact, build
+from placewright.formulations.gang.models.host.model import HostModel, build_host_model
 from placewright.formulations.gang.models.host.terms import add_terms
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.jobs import ANY
+from placewright.formulations.gang.problem.jobs import ANY_JOB
 from placewright.instances.documents.deadline import Pace, gain, least_hosts
 from placewright.solver.arrays import Floats
 
@@ -57,7 +57,7 @@ class Whole:
         problem = gangs.problem
         cleared = Placement(problem, cleared=True)
         everywhere = np.arange(problem.cluster.num_hosts)
-        self.exact: Exact = build(
+        self.exact: HostModel = build_host_model(
             problem, cleared, everywhere, problem.pending, list(problem.running), apart=True
         )
         self.slots = add_gpus(self.exact)
@@ -66,7 +66,7 @@ class Whole:
         self.manners: Manners = manners_of(admission, len(everywhere))
         # The gang of each entry, and the entries of each job of the round.
         self._gang = [
-            problem.classes[entry.job_class].jobs[0] if entry.job == ANY else entry.job
+            problem.classes[entry.job_class].jobs[0] if entry.job == ANY_JOB else entry.job
             for entry in self.exact.entries
         ]
         self._entries: defaultdict[int, list[int]] = defaultdict(list)
@@ -165,7 +165,7 @@ class Whole:
         pairs = zip(exact.x_set.tolist(), exact.x_host.tolist(), strict=True)
         at_home = np.array([pair in homes for pair in pairs], dtype=np.bool_)
         for entries in self._entries.values():
-            mine = [e for e in entries if exact.entries[e].job != ANY]
+            mine = [e for e in entries if exact.entries[e].job != ANY_JOB]
             if not mine:
                 continue
             level = min(problem.running[exact.entries[e].job].level for e in mine)
@@ -192,7 +192,7 @@ class Whole:
         model.term(ADMITTED, self._chosen, problem.value[ways], sense="max")
         constant = 0
         for entries in self._entries.values():
-            for e in (e for e in entries if exact.entries[e].job != ANY):
+            for e in (e for e in entries if exact.entries[e].job != ANY_JOB):
                 running = self.gangs.problem.running[exact.entries[e].job]
                 stays = np.flatnonzero(exact.stays.entry == e)
                 milli = self.gangs.problem.shape_gpu[exact.stay_shape[stays]]

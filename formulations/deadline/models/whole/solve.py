@@ -16,9 +16,9 @@ from placewright.formulations.deadline.models.whole.gangs import Gangs, gangs_of
 from placewright.formulations.deadline.models.whole.model import Whole
 from placewright.formulations.deadline.problem.compile import Admission
 from placewright.formulations.deadline.problem.problem import NONE
-from placewright.formulations.gang.models.host.expand import expand_into
-from placewright.formulations.gang.models.host.model import size_of
-from placewright.formulations.gang.placement.assignment import displacing, named
+from placewright.formulations.gang.models.host.expand import start_jobs
+from placewright.formulations.gang.models.host.model import num_task_variables
+from placewright.formulations.gang.placement.assignment import assign_gpus, preemptor_of
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.terms import SENSE
 from placewright.formulations.session import (
@@ -42,7 +42,7 @@ def decide(admission: Admission, session: Session) -> Iterator[Candidate | Bound
     terms = admission.round.policy.terms
     gangs = gangs_of(admission, ("value", *(t for t in terms if t in PLACES[1:])))
     leases = admission.problem.ways * admission.problem.horizon
-    if gangs.problem.labels or size_of(gangs.problem) + 2 * leases > MOST_COLUMNS:
+    if gangs.problem.labels or num_task_variables(gangs.problem) + 2 * leases > MOST_COLUMNS:
         return
     whole = Whole(admission, gangs)
     offers, held = Offers(admission), list[tuple[str, int]]()
@@ -70,8 +70,8 @@ def _plan(whole: Whole, gangs: Gangs, values: Floats, offers: Offers) -> Candida
     """Return the plan at a point."""
     admission, problem = whole.admission, gangs.problem
     placement = Placement(problem, cleared=True)
-    expand_into(whole.exact, whole.slots, values, placement)
-    found = named(placement)
+    start_jobs(whole.exact, whole.slots, values, placement)
+    found = assign_gpus(placement)
     runs = {gangs.each[g].job for g in found.starts}
     runs |= {gangs.each[g].job for g in problem.running if placement.runs(g)}
     starts = {
@@ -80,7 +80,7 @@ def _plan(whole: Whole, gangs: Gangs, values: Floats, offers: Offers) -> Candida
     }
     slots = {gangs.each[g].job: slot for g, slot in found.slots.items()}
     preempted = {
-        gangs.each[g].job: gangs.each[displacing(problem, g, found.arrived)].job
+        gangs.each[g].job: gangs.each[preemptor_of(problem, g, found.arrived)].job
         for g in problem.running
         if gangs.each[g].job not in runs
     }

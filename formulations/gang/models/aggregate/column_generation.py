@@ -11,91 +11,94 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.models.aggregate.core_search import (
     SEARCH_SECONDS,
-    doubt_in,
+    option_reduced_costs,
+    remaining_core,
     search_core,
-    still_in_doubt,
 )
-from placewright.formulations.gang.models.aggregate.gpu_columns import Patterns
-from placewright.formulations.gang.models.aggregate.gpu_part_columns import PartPatterns
+from placewright.formulations.gang.models.aggregate.gpu_columns import GpuPatterns
+from placewright.formulations.gang.models.aggregate.gpu_part_columns import GpuPartPatterns
 from placewright.formulations.gang.models.aggregate.host_classes import host_classes
 from placewright.formulations.gang.models.aggregate.host_columns import (
     HostPatterns,
-    applies,
-    pattern_classes,
+    grid_host_classes,
+    host_patterns_apply,
 )
-from placewright.formulations.gang.models.aggregate.model import Counts, build
-from placewright.formulations.gang.models.aggregate.powers_of_two import plain
-from placewright.formulations.gang.models.aggregate.resource_grid import Grid
-from placewright.formulations.gang.models.aggregate.sifting import relax
-from placewright.formulations.gang.models.tenant_share_rows import raised
+from placewright.formulations.gang.models.aggregate.model import (
+    AggregateModel,
+    build_aggregate_model,
+)
+from placewright.formulations.gang.models.aggregate.powers_of_two import only_powers_of_two
+from placewright.formulations.gang.models.aggregate.resource_grid import ResourceGrid
+from placewright.formulations.gang.models.aggregate.sifting import solve_by_sifting
+from placewright.formulations.gang.models.tenant_share_rows import with_actual_shares
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.dominant_shares import SHARE_TERMS
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.terms import BOTTLENECK, ENTITLED, PROGRESS, SENSE, VALUE
 from placewright.formulations.session import HOLD_SLACK, Bound, Session, tighter
-from placewright.solver import Arrays, Doubt, Model, Outcome, certified_bound, multipliers
+from placewright.solver import Arrays, Model, Outcome, ReducedCosts, certified_bound, multipliers
 
-OF_PLACES = ("disruption", "spread", "opened", BOTTLENECK)
+PLACE_TERMS = ("disruption", "spread", "opened", BOTTLENECK)
 """Terms of the count model that look at where jobs are, and not only at which of them run."""
 
-MODELLED = (VALUE, ENTITLED, PROGRESS, *SHARE_TERMS, *OF_PLACES)
+MODELLED_TERMS = (VALUE, ENTITLED, PROGRESS, *SHARE_TERMS, *PLACE_TERMS)
 """Terms that the count model has."""
 
 
-class CountModel(NamedTuple):
+class PricedModel(NamedTuple):
     """A count model, and the patterns that it draws columns from."""
 
-    counts: Counts
-    patterns: Patterns | HostPatterns | None
+    counts: AggregateModel
+    patterns: GpuPatterns | HostPatterns | None
 
 
-class PatternModel(NamedTuple):
+class HostPatternModel(NamedTuple):
     """A count model of host patterns."""
 
-    counts: Counts
+    counts: AggregateModel
     patterns: HostPatterns
 
 
-def models_of(problem: Problem, greedy: Placement) -> Iterator[CountModel]:
+def aggregate_models(problem: Problem, greedy: Placement) -> Iterator[PricedModel]:
     """Yield the models to try, the one with the tightest relaxation first.
 
     Host patterns are exact for a host, but a search over those at hand may miss what it needs; a
     plan by sums shows it more of them.
     """
     empty = Placement(problem, cleared=True)
-    room = room_of(empty)
-    tightest = None if plain(problem) else pattern_model(problem, empty, room)
+    room = tasks_per_host(empty)
+    tightest = None if only_powers_of_two(problem) else host_pattern_model(problem, empty, room)
     if tightest is not None:
         tightest.patterns.learn(greedy)
-        yield CountModel(*tightest)
-    sums = build(problem, host_classes(problem, room), room, empty.whole)
-    shares = Patterns if problem.sharing is None else PartPatterns
-    yield CountModel(sums, shares(sums) if len(sums.parts) else None)
+        yield PricedModel(*tightest)
+    sums = build_aggregate_model(problem, host_classes(problem, room), room, empty.whole)
+    shares = GpuPatterns if problem.sharing is None else GpuPartPatterns
+    yield PricedModel(sums, shares(sums) if len(sums.parts) else None)
     if tightest is not None:
-        yield CountModel(*tightest)
+        yield PricedModel(*tightest)
 
 
-def room_of(empty: Placement) -> NDArray[np.int64]:
+def tasks_per_host(empty: Placement) -> NDArray[np.int64]:
     """Return how many tasks fit each host of a cleared placement, (shapes, hosts)."""
     return np.stack([empty.fits(s) for s in range(len(empty.problem.shape_gpu))])
 
 
-def pattern_model(
+def host_pattern_model(
     problem: Problem, empty: Placement, room: NDArray[np.int64]
-) -> PatternModel | None:
+) -> HostPatternModel | None:
     """Return the model of host patterns, none of them known yet, if it applies."""
-    grid = Grid(problem, empty)
-    if not applies(problem, grid):
+    grid = ResourceGrid(problem, empty)
+    if not host_patterns_apply(problem, grid):
         return None
-    classes = pattern_classes(empty, room, grid)
-    counts = build(problem, classes, room, empty.whole, sums=False)
-    return PatternModel(counts, HostPatterns(counts, grid))
+    classes = grid_host_classes(empty, room, grid)
+    counts = build_aggregate_model(problem, classes, room, empty.whole, sums=False)
+    return HostPatternModel(counts, HostPatterns(counts, grid))
 
 
-def search(
+def search_term_by_term(
     session: Session,
-    counts: Counts,
-    patterns: Patterns | HostPatterns | None,
+    counts: AggregateModel,
+    patterns: GpuPatterns | HostPatterns | None,
     relaxed: Outcome | None = None,
     *,
     gap: float | None = None,
@@ -111,11 +114,13 @@ def search(
     values: NDArray[np.float64] | None = None
     holds: list[tuple[str, int]] = []
     pending = set(model.held)
-    doubt: Doubt | None = None
+    doubt: ReducedCosts | None = None
     for term in _modelled(problem):
         arrays = model.arrays(term, without=pending)
         if values is None:
-            doubt = doubt_in(arrays, relaxed, counts.y, counts.option_row[counts.y_class])
+            doubt = option_reduced_costs(
+                arrays, relaxed, counts.y, counts.option_row[counts.y_class]
+            )
             first_gap = session.gap / 2 if gap is None else gap
             outcome = search_core(session, arrays, doubt, first_gap, share)
         else:
@@ -127,7 +132,7 @@ def search(
             yield Bound(term, problem.rounded(term, outcome.bound), tuple(holds))
         values = outcome.values
         if problem.shares:
-            values = raised(model, problem, *counts.offered, counts.left_out, values)
+            values = with_actual_shares(model, problem, *counts.offered, counts.left_out, values)
         model.hold(term, round(outcome.objective), HOLD_SLACK)
         pending -= {f"hold:{term}"}
         holds.append((term, round(outcome.objective)))
@@ -139,13 +144,13 @@ def _search_later(
     term: str,
     arrays: Arrays,
     values: NDArray[np.float64],
-    doubt: Doubt | None,
+    doubt: ReducedCosts | None,
     first: int,
 ) -> Outcome | None:
     """Search from the last point; only what may vary with the first term held at its value."""
-    core = None if doubt is None else still_in_doubt(arrays, doubt, first)
+    core = None if doubt is None else remaining_core(arrays, doubt, first)
     inside, start = (arrays, values) if core is None else (core.arrays, core.inside(values))
-    gap = 1e-2 if term in OF_PLACES else None
+    gap = 1e-2 if term in PLACE_TERMS else None
     outcome = session.optimise(inside, share=0.2, most=SEARCH_SECONDS, gap=gap, start=start)
     if core is None or outcome is None or outcome.values is None:
         return outcome
@@ -154,11 +159,11 @@ def _search_later(
 
 def _modelled(problem: Problem) -> list[str]:
     """Terms that the count model has; the others keep their trivial bound."""
-    return [t for t in problem.terms if t in MODELLED]
+    return [t for t in problem.terms if t in MODELLED_TERMS]
 
 
 def later_bounds(
-    session: Session, counts: Counts, patterns: Patterns | HostPatterns | None
+    session: Session, counts: AggregateModel, patterns: GpuPatterns | HostPatterns | None
 ) -> Iterator[Bound]:
     """Bound each later term over the relaxation, earlier ones held at the best plan's values."""
     problem = counts.problem
@@ -167,19 +172,21 @@ def later_bounds(
     for term in problem.terms:
         if session.best is None:
             return
-        if term in MODELLED:
+        if term in MODELLED_TERMS:
             if holds:
                 without = tuple(pending)
-                yield from relaxation(session, counts, patterns, term, tuple(holds), without)
+                yield from bound_by_relaxation(
+                    session, counts, patterns, term, tuple(holds), without
+                )
             counts.model.hold(term, session.best[term], HOLD_SLACK)
             pending -= {f"hold:{term}"}
         holds.append((term, session.best[term]))
 
 
-def relaxation(
+def bound_by_relaxation(
     session: Session,
-    counts: Counts,
-    patterns: Patterns | HostPatterns | None,
+    counts: AggregateModel,
+    patterns: GpuPatterns | HostPatterns | None,
     term: str,
     holds: tuple[tuple[str, int], ...] = (),
     without: tuple[str, ...] = (),
@@ -211,7 +218,9 @@ def relaxation(
         if not inner:
             arrays = arrays.without_columns(counts.inner)
         if patterns is None:
-            outcome = relax(session, arrays, counts.y, counts.option_row[counts.y_class], share=0.5)
+            outcome = solve_by_sifting(
+                session, arrays, counts.y, counts.option_row[counts.y_class], share=0.5
+            )
         else:
             outcome = session.optimise(arrays, share=0.5)
         if outcome is None or outcome.bound is None or outcome.row_duals is None:
@@ -251,7 +260,9 @@ def _check_rows(model: Model, holds: tuple[tuple[str, int], ...], without: tuple
             raise ValueError(f"rows {block.name!r} are not among what a bound holds: {holds}")
 
 
-def drained(steps: Generator[Bound, None, Outcome | None]) -> tuple[list[Bound], Outcome | None]:
+def collect_bounds(
+    steps: Generator[Bound, None, Outcome | None],
+) -> tuple[list[Bound], Outcome | None]:
     """Return what a generator yields and returns: bounds wait for the plan that they speak of."""
     bounds: list[Bound] = []
     while True:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.session import HOLD_SLACK, Session, near
-from placewright.solver import Arrays, Core, Doubt, Outcome, doubt_of
+from placewright.solver import Arrays, Core, Outcome, ReducedCosts, reduced_costs_of
 
 Ints = NDArray[np.int64]
 
@@ -22,7 +22,9 @@ TOLERANCE = 1e-6
 """Of the relaxation's optimum: what its loss must exceed for a column to be left out."""
 
 
-def doubt_in(arrays: Arrays, relaxed: Outcome | None, options: Ints, row: Ints) -> Doubt | None:
+def option_reduced_costs(
+    arrays: Arrays, relaxed: Outcome | None, options: Ints, row: Ints
+) -> ReducedCosts | None:
     """Return what a relaxation says of the columns of a model, if that is worth a core.
 
     `options` are columns of which a row, of each the one in `row`, counts those of a class.
@@ -31,7 +33,7 @@ def doubt_in(arrays: Arrays, relaxed: Outcome | None, options: Ints, row: Ints) 
         return None
     if relaxed.row_duals is None or relaxed.values is None:
         return None
-    doubt = doubt_of(arrays, relaxed.row_duals, relaxed.values)
+    doubt = reduced_costs_of(arrays, relaxed.row_duals, relaxed.values)
     if doubt is None:
         return None
     # If the jobs of a class all have one option, another one loses what it loses, or the class its
@@ -47,7 +49,7 @@ def doubt_in(arrays: Arrays, relaxed: Outcome | None, options: Ints, row: Ints) 
 
 
 def search_core(
-    session: Session, arrays: Arrays, doubt: Doubt | None, gap: float, share: float = 0.5
+    session: Session, arrays: Arrays, doubt: ReducedCosts | None, gap: float, share: float = 0.5
 ) -> Outcome | None:
     """Search the columns least settled; once more those that might still beat what was found.
 
@@ -79,7 +81,7 @@ def search_core(
         margin = missing * (1 + TOLERANCE)
 
 
-def still_in_doubt(arrays: Arrays, doubt: Doubt, held: float) -> Core:
+def remaining_core(arrays: Arrays, doubt: ReducedCosts, held: float) -> Core:
     """Return the core of the points whose objective, that of the doubt, is no worse than `held`."""
     lost = doubt.missing(held) + HOLD_SLACK + TOLERANCE * abs(doubt.most)
     return Core.of(arrays, doubt.within(lost), doubt.point)

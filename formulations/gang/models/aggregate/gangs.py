@@ -15,17 +15,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.problem.collectives import Speeds, least_time_within
+from placewright.formulations.gang.problem.collectives import LinkBandwidths, least_time_us_within
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Group
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.instances.documents.base import WHOLE_GPU
 
-ROOT = -1
+WHOLE_CLUSTER = -1
 """Level index of the whole cluster, which holds the outermost domains."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Kind:
+class GangKind:
     """Gangs that the tree cannot tell apart: equal task GPUs, room per host, count and levels.
 
     `room` is how many tasks of any one of the `shapes` fit each host. `timed` is one of the groups
@@ -48,7 +48,7 @@ class Kind:
         own = {level for level, _ in self.weights}
         if self.timed is not None:
             own |= set(range(self.required + 1, self.depth))
-        return sorted(own | {self.required if self.required != NO_LEVEL else ROOT})
+        return sorted(own | {self.required if self.required != NO_LEVEL else WHOLE_CLUSTER})
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -66,9 +66,11 @@ class GangColumns:
     time: NDArray[np.int64]
 
 
-def kinds_of(problem: Problem, room: NDArray[np.int64]) -> tuple[list[Kind], dict[Group, int]]:
+def gang_kinds(
+    problem: Problem, room: NDArray[np.int64]
+) -> tuple[list[GangKind], dict[Group, int]]:
     """Kinds of the groups whose levels matter, and the kind of each such group."""
-    kinds: list[Kind] = []
+    kinds: list[GangKind] = []
     known: dict[tuple[object, ...], int] = {}
     kind_of: dict[Group, int] = {}
     for job_class in problem.classes:
@@ -85,7 +87,7 @@ def kinds_of(problem: Problem, room: NDArray[np.int64]) -> tuple[list[Kind], dic
                 if key not in known:
                     known[key] = len(kinds)
                     kinds.append(
-                        Kind(
+                        GangKind(
                             gpu,
                             group.count,
                             group.milli_gpu,
@@ -102,17 +104,17 @@ def kinds_of(problem: Problem, room: NDArray[np.int64]) -> tuple[list[Kind], dic
     return kinds, kind_of
 
 
-def gang_columns(problem: Problem, kinds: list[Kind]) -> GangColumns:
+def gang_columns(problem: Problem, kinds: list[GangKind]) -> GangColumns:
     """All (kind, domain) pairs in which at least one gang of the kind fits."""
     columns: list[NDArray[np.int64]] = [np.zeros((6, 0), dtype=np.int64)]
-    speeds = Speeds.of(problem.cluster) if any(kind.timed for kind in kinds) else None
+    speeds = LinkBandwidths.of(problem.cluster) if any(kind.timed for kind in kinds) else None
     for q, kind in enumerate(kinds):
         for level in kind.levels:
             held = _capacity(problem, level, kind.room)
             domains = np.flatnonzero(held >= kind.count)
             time = 0
             if speeds is not None and kind.timed is not None:
-                time = least_time_within(speeds, kind.timed, level, kind.room > 0)
+                time = least_time_us_within(speeds, kind.timed, level, kind.room > 0)
             columns.append(
                 np.stack(
                     [
@@ -131,7 +133,7 @@ def gang_columns(problem: Problem, kinds: list[Kind]) -> GangColumns:
 
 def _capacity(problem: Problem, level: int, amount: NDArray[np.int64]) -> NDArray[np.int64]:
     """Sum of a per-host amount over the domains of a level."""
-    if level == ROOT:
+    if level == WHOLE_CLUSTER:
         return np.array([amount.sum()], dtype=np.int64)
     cluster = problem.cluster
     total = np.zeros(len(cluster.names[level]), dtype=np.int64)
@@ -140,7 +142,7 @@ def _capacity(problem: Problem, level: int, amount: NDArray[np.int64]) -> NDArra
 
 
 def _least_spread(
-    problem: Problem, kind: Kind, level: int, domains: NDArray[np.int64]
+    problem: Problem, kind: GangKind, level: int, domains: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Least spread of one gang that needs all of a domain: at least two parts on each level below.
 
@@ -158,7 +160,7 @@ def _least_spread(
         host_of_part[cluster.domain[below]] = np.arange(cluster.num_hosts)
         holder = (
             np.zeros(len(parts), dtype=np.int64)
-            if level == ROOT
+            if level == WHOLE_CLUSTER
             else cluster.domain[level][host_of_part[parts]].astype(np.int64)
         )
         order = np.lexsort((-part_room[parts], holder))
@@ -172,7 +174,7 @@ def _least_spread(
 
 
 def domain_rows(
-    problem: Problem, kinds: list[Kind], columns: GangColumns, whole: NDArray[np.int64]
+    problem: Problem, kinds: list[GangKind], columns: GangColumns, whole: NDArray[np.int64]
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
     """Yield the rows per level, set of hosts and task size t.
 
@@ -185,7 +187,7 @@ def domain_rows(
     for mask in masks.values():
         anywhere |= mask
     masks.setdefault(anywhere.tobytes(), anywhere)
-    levels = sorted({int(level) for level in np.unique(columns.level)} - {ROOT})
+    levels = sorted({int(level) for level in np.unique(columns.level)} - {WHOLE_CLUSTER})
     for level in levels:
         for mask in masks.values():
             inside = np.array([not (k.room[~mask] > 0).any() for k in kinds])

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.models.aggregate.column_pool import PatternPool
-from placewright.formulations.gang.models.aggregate.model import Counts
+from placewright.formulations.gang.models.aggregate.model import AggregateModel
 from placewright.instances.documents.base import WHOLE_GPU
 
 Ints = NDArray[np.int64]
@@ -36,7 +36,7 @@ class GpuKinds(NamedTuple):
     row: Ints
 
 
-class Patterns:
+class GpuPatterns:
     """The pattern columns of a count model.
 
     Attributes
@@ -47,7 +47,7 @@ class Patterns:
         Host class, free milli-GPU of one GPU, and number of GPUs of each kind.
     """
 
-    def __init__(self, counts: Counts) -> None:
+    def __init__(self, counts: AggregateModel) -> None:
         self.counts = counts
         self.kind_class, self.kind_free, self.kind_size, self._kind_row = self._kinds()
         self.pool = PatternPool(counts.model, self._kind_row, self.kind_size, len(counts.parts))
@@ -117,9 +117,9 @@ class Patterns:
         unit = gcd(*fractions.tolist(), WHOLE_GPU)
         classes, position = np.unique(self.kind_class, return_inverse=True)
         steps = fractions // unit
-        best, choice = fill(steps, WHOLE_GPU // unit, price[:, classes].T)
+        best, choice = unbounded_knapsack(steps, WHOLE_GPU // unit, price[:, classes].T)
         room = self.kind_free // unit
-        return best[position, room], lambda g: cut(steps, choice[position[g]], int(room[g]))
+        return best[position, room], lambda g: pattern_of(steps, choice[position[g]], int(room[g]))
 
     def _append(self, kinds: Ints, cuts: Ints) -> bool:
         columns, kinds, cuts = self.pool.append(kinds, cuts)
@@ -130,7 +130,7 @@ class Patterns:
         return bool(len(columns))
 
 
-def fill(steps: Ints, top: int, price: NDArray[Any]) -> tuple[NDArray[Any], Ints]:
+def unbounded_knapsack(steps: Ints, top: int, price: NDArray[Any]) -> tuple[NDArray[Any], Ints]:
     """Best total price within each capacity up to `top`, per row of prices, and who comes first.
 
     An unbounded knapsack over parts of so many `steps`, smallest first (ValueError otherwise) and
@@ -155,7 +155,7 @@ def fill(steps: Ints, top: int, price: NDArray[Any]) -> tuple[NDArray[Any], Ints
     return best, choice
 
 
-def cut(steps: Ints, choice: Ints, capacity: int) -> Ints:
+def pattern_of(steps: Ints, choice: Ints, capacity: int) -> Ints:
     """Return how many of each part fill a capacity, by the choices of one row."""
     number = np.zeros(len(steps), dtype=np.int64)
     while (f := int(choice[capacity])) >= 0:

@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.models.aggregate.gpu_columns import GpuKinds, Patterns
+from placewright.formulations.gang.models.aggregate.gpu_columns import GpuKinds, GpuPatterns
 from placewright.formulations.gang.models.aggregate.gpu_parts import A_SHARE
-from placewright.formulations.gang.models.aggregate.model import Counts
+from placewright.formulations.gang.models.aggregate.model import AggregateModel
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.gpu_parts import Parts
-from placewright.formulations.gang.problem.mig_layouts import FREE, fullest
+from placewright.formulations.gang.problem.gpu_parts import GpuPartState
+from placewright.formulations.gang.problem.mig_layouts import FREE, maximal_slice_sets
 from placewright.instances.documents.base import WHOLE_GPU
 from placewright.topology.mig import NO_MIG
 
@@ -34,10 +34,10 @@ MAX_CELLS = 4_000
 """Most entries of the table of a knapsack."""
 
 
-class PartPatterns(Patterns):
+class GpuPartPatterns(GpuPatterns):
     """The pattern columns of a count model whose shares have memory, or are slices."""
 
-    def __init__(self, counts: Counts) -> None:
+    def __init__(self, counts: AggregateModel) -> None:
         placement = Placement(counts.problem, cleared=True)
         if placement.parts is None:
             raise ValueError("no task asks for a slice or GPU memory; expected one")
@@ -65,7 +65,7 @@ class PartPatterns(Patterns):
                 self._layout.append(layout)
         return GpuKinds(*np.array(table, dtype=np.int64).reshape(-1, 4).T)
 
-    def _used(self, parts: Parts, hosts: Ints) -> Counter[tuple[int, int, int]]:
+    def _used(self, parts: GpuPartState, hosts: Ints) -> Counter[tuple[int, int, int]]:
         """Count the partly used GPUs of some hosts by free milli-GPU, memory and layout."""
         partial, layout = self._placement.partial[hosts], parts.layout[hosts]
         some = np.nonzero((partial > 0) | (layout != FREE))
@@ -108,7 +108,9 @@ class PartPatterns(Patterns):
         if not len(slices) or product == NO_MIG or not cut:
             return np.zeros((0, len(parts)), dtype=np.int64)
         taken = self._parts.sharing.layouts.taken(layout)
-        came = np.array(fullest(taken, tuple(parts.kind[slices].tolist())), dtype=np.int64)
+        came = np.array(
+            maximal_slice_sets(taken, tuple(parts.kind[slices].tolist())), dtype=np.int64
+        )
         sets = np.zeros((len(came), len(parts)), dtype=np.int64)
         if len(came):
             sets[:, slices] = came[:, parts.kind[slices]]
@@ -139,7 +141,7 @@ class PartPatterns(Patterns):
         """Return what the best pattern of each kind of GPU is worth, and which it is."""
         classes, position = np.unique(self.kind_class, return_inverse=True)
         mine = np.flatnonzero(self._is_share)
-        best, choice = fill_both(
+        best, choice = unbounded_knapsack_2d(
             self._size, self._size_memory, self._top, price[:, classes].T[:, mine]
         )
 
@@ -165,7 +167,7 @@ class PartPatterns(Patterns):
         return worth, cut
 
 
-def fill_both(
+def unbounded_knapsack_2d(
     size: Ints, memory: Ints, top: tuple[int, int], price: NDArray[Any]
 ) -> tuple[NDArray[Any], Ints]:
     """Best total price within each pair of capacities up to `top`, and which part comes first.

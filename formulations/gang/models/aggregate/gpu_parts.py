@@ -19,7 +19,7 @@ A_SHARE = -1
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class CountParts:
+class GpuPartTypes:
     """The parts of GPUs that shapes ask for: shares first, then slices.
 
     Attributes

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.models.aggregate.column_pool import PatternPool
 from placewright.formulations.gang.models.aggregate.host_classes import HostClasses, classes_of
-from placewright.formulations.gang.models.aggregate.model import Counts
-from placewright.formulations.gang.models.aggregate.resource_grid import MAX_TABLE, Grid
+from placewright.formulations.gang.models.aggregate.model import AggregateModel
+from placewright.formulations.gang.models.aggregate.resource_grid import MAX_TABLE, ResourceGrid
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.instances.documents.base import WHOLE_GPU
@@ -36,13 +36,13 @@ TOLERANCE = 1e-7
 """Relative to the highest price: below it a pattern does not count as an improvement."""
 
 
-def applies(problem: Problem, grid: Grid) -> bool:
+def host_patterns_apply(problem: Problem, grid: ResourceGrid) -> bool:
     """Whether all tasks take whole GPUs and the table is small enough."""
     whole = bool((problem.shape_gpu >= WHOLE_GPU).all())
     return whole and prod(grid.shape) <= MAX_TABLE
 
 
-def pattern_classes(placement: Placement, room: Ints, grid: Grid) -> HostClasses:
+def grid_host_classes(placement: Placement, room: Ints, grid: ResourceGrid) -> HostClasses:
     """Group hosts that are equal on the grid."""
     problem = placement.problem
     hosts = np.flatnonzero(room.any(axis=0))
@@ -52,7 +52,7 @@ def pattern_classes(placement: Placement, room: Ints, grid: Grid) -> HostClasses
 
 
 def knapsack(
-    grid: Grid, price: NDArray[Any], allowed: NDArray[np.bool_], top: Ints
+    grid: ResourceGrid, price: NDArray[Any], allowed: NDArray[np.bool_], top: Ints
 ) -> tuple[NDArray[Any], Ints]:
     """Best price within each free vector up to `top`, and the shape taken last (-1: none)."""
     best = np.zeros(grid.shape, dtype=price.dtype)
@@ -95,8 +95,8 @@ class HostPatterns:
         Equal for classes that can hold the same patterns: those that are empty and those in use.
     """
 
-    def __init__(self, counts: Counts, grid: Grid) -> None:
-        if not applies(counts.problem, grid):
+    def __init__(self, counts: AggregateModel, grid: ResourceGrid) -> None:
+        if not host_patterns_apply(counts.problem, grid):
             raise ValueError("a host pattern has tasks of whole GPUs; other tasks were given")
         self.counts, self.grid = counts, grid
         classes, problem = counts.classes, counts.problem

@@ -35,14 +35,14 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.models.aggregate.gangs import (
     GangColumns,
-    Kind,
+    GangKind,
     domain_rows,
     gang_columns,
-    kinds_of,
+    gang_kinds,
 )
-from placewright.formulations.gang.models.aggregate.gpu_parts import CountParts
+from placewright.formulations.gang.models.aggregate.gpu_parts import GpuPartTypes
 from placewright.formulations.gang.models.aggregate.host_classes import HostClasses
-from placewright.formulations.gang.models.aggregate.rows import add_sums
+from placewright.formulations.gang.models.aggregate.rows import add_class_sums
 from placewright.formulations.gang.models.aggregate.terms import add_terms
 from placewright.formulations.gang.problem.dominant_shares import TenantShare
 from placewright.formulations.gang.problem.jobs import Group
@@ -56,7 +56,7 @@ COST_STEPS = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Counts:
+class AggregateModel:
     """The model and where its variables are.
 
     Attributes
@@ -87,14 +87,14 @@ class Counts:
     opened: Ints
     u: Ints
     gangs: GangColumns
-    kinds: list[Kind]
+    kinds: list[GangKind]
     kind_of: dict[Group, int]
     option_row: Ints
     task_row: Ints
     gpu_row: Ints
     share_row: Ints
     quota_row: Ints
-    parts: CountParts
+    parts: GpuPartTypes
 
     def part_of(self, shape: Ints, host_class: Ints) -> Ints:
         """Return the parts that shapes ask for on hosts of some classes, -1 for whole GPUs."""
@@ -132,9 +132,9 @@ class Counts:
         return mask
 
 
-def build(
+def build_aggregate_model(
     problem: Problem, classes: HostClasses, room: Ints, whole: Ints, *, sums: bool = True
-) -> Counts:
+) -> AggregateModel:
     """Append all blocks; `room` (shapes, hosts) and `whole` (hosts,) describe the free hosts.
 
     Without `sums` the blocks that sum over the hosts of a class are left out, x with them: host
@@ -148,11 +148,11 @@ def build(
     opened = np.full(len(classes), -1, dtype=np.int64)
     idle = np.flatnonzero(classes.idle)
     opened[idle] = model.variables("opened", len(idle), upper=classes.size[idle])
-    kinds, kind_of = kinds_of(problem, room)
+    kinds, kind_of = gang_kinds(problem, room)
     gangs = gang_columns(problem, kinds)
     u = model.variables("gang", len(gangs.kind), upper=gangs.most)
-    parts = CountParts.of_problem(problem)
-    counts = Counts(
+    parts = GpuPartTypes.of_problem(problem)
+    counts = AggregateModel(
         problem,
         classes,
         model,
@@ -179,7 +179,7 @@ def build(
     _tasks(counts)
     _gang_totals(counts)
     if sums:
-        add_sums(counts)
+        add_class_sums(counts)
     _domains(counts, whole)
     _quota(counts)
     _labels(counts)
@@ -210,13 +210,13 @@ def _columns(problem: Problem) -> tuple[Ints, Ints, Ints]:
     return table[0], table[1], table[2]
 
 
-def _one_option(m: Counts) -> None:
+def _one_option(m: AggregateModel) -> None:
     rows = m.model.rows("one option", len(m.problem.classes), upper=m.problem.floating)
     m.option_row[:] = rows
     m.model.add(rows[m.y_class], m.y, 1.0)
 
 
-def _tasks(m: Counts) -> None:
+def _tasks(m: AggregateModel) -> None:
     """Tasks placed = tasks started, per shape."""
     upper = 0.0 if len(m.x) else np.inf  # a host pattern may hold more than is started
     rows = m.model.rows("tasks", len(m.problem.shape_gpu), lower=0.0, upper=upper)
@@ -227,7 +227,7 @@ def _tasks(m: Counts) -> None:
     m.model.add(rows[offers.group_shape[group]], m.y[which], -offers.group_count[group])
 
 
-def _gang_totals(m: Counts) -> None:
+def _gang_totals(m: AggregateModel) -> None:
     """Gangs placed in domains = gangs started, per kind."""
     rows = m.model.rows("gangs", len(m.kinds), lower=0.0, upper=0.0)
     m.model.add(rows[m.gangs.kind], m.u, 1.0)
@@ -240,14 +240,14 @@ def _gang_totals(m: Counts) -> None:
     m.model.add(rows[kind_of[group[bound]]], m.y[mine[which[bound]]], -1.0)
 
 
-def _domains(m: Counts, whole: Ints) -> None:
+def _domains(m: AggregateModel, whole: Ints) -> None:
     for capacity, domain, entries, tasks in domain_rows(m.problem, m.kinds, m.gangs, whole):
         used = np.unique(domain)
         rows = m.model.rows("domain", len(used), upper=capacity[used])
         m.model.add(rows[np.searchsorted(used, domain)], m.u[entries], tasks)
 
 
-def _quota(m: Counts) -> None:
+def _quota(m: AggregateModel) -> None:
     left = np.array(list(m.problem.quota.values()), dtype=np.float64)
     keys = list(m.problem.quota)
     m.quota_row[:] = m.model.rows("quota", len(keys), upper=left, keys=keys)
@@ -266,7 +266,7 @@ def _quota(m: Counts) -> None:
         m.model.add(row, m.y[mine], total[resource][m.y_offer[mine]].astype(np.float64))
 
 
-def _labels(m: Counts) -> None:
+def _labels(m: AggregateModel) -> None:
     """No more jobs of a label start than domains could have one that comes."""
     problem = m.problem
     columns: defaultdict[int, list[int]] = defaultdict(list)

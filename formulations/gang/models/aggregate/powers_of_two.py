@@ -13,7 +13,7 @@ from placewright.formulations.gang.problem.problem import Problem
 from placewright.instances.documents.base import WHOLE_GPU
 
 
-def plain(problem: Problem) -> bool:
+def only_powers_of_two(problem: Problem) -> bool:
     """Whether nothing runs that may move, and only powers of two of whole GPUs are short."""
     gpu = problem.shape_gpu
     whole = gpu // WHOLE_GPU

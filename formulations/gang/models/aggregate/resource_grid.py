@@ -28,7 +28,7 @@ MAX_TRIED = 128
 """Most kinds of hosts, and of tasks, for which rounded units are tried."""
 
 
-class Grid:
+class ResourceGrid:
     """Demands and free resources in units of the demands' greatest common divisors, or coarser.
 
     Attributes
@@ -67,7 +67,7 @@ class Grid:
         for r in sorted(range(1, len(self.shape)), key=lambda r: -self.shape[r]):
             rest = prod(self.shape) // self.shape[r]
             limit = MAX_TABLE // rest if rest <= MAX_TABLE // 2 else self.shape[r] - 1
-            found = rounded(tasks[:, [0, r]], kinds[:, [0, r]], limit)
+            found = coarser_units(tasks[:, [0, r]], kinds[:, [0, r]], limit)
             if found is not None:
                 sizes, free = found
                 self.sizes[:, r], self.free[:, r] = sizes[of_shape], free[of_host]
@@ -80,7 +80,7 @@ class Grid:
         return tuple(int(top) + 1 for top in self.free.max(axis=0, initial=0))
 
 
-def rounded(sizes: Ints, free: Ints, limit: int) -> tuple[Ints, Ints] | None:
+def coarser_units(sizes: Ints, free: Ints, limit: int) -> tuple[Ints, Ints] | None:
     """Return demands and free amounts in a coarser unit in which the same multisets fit.
 
     Parameters

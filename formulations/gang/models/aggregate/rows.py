@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from placewright.instances.documents.base import WHOLE_GPU
 
 if TYPE_CHECKING:
-    from placewright.formulations.gang.models.aggregate.model import Counts
+    from placewright.formulations.gang.models.aggregate.model import AggregateModel
 
 Ints = NDArray[np.int64]
 
 
-def add_sums(m: Counts) -> None:
+def add_class_sums(m: AggregateModel) -> None:
     """Append the rows, and say in `m` which they are."""
     _capacity(m)
     _gpus(m)
@@ -26,7 +26,7 @@ def add_sums(m: Counts) -> None:
     _shares(m)
 
 
-def _per_class(m: Counts, name: str, coefficient: Ints, total: Ints, each: Ints) -> Ints:
+def _per_class(m: AggregateModel, name: str, coefficient: Ints, total: Ints, each: Ints) -> Ints:
     """Rows sum coefficient x <= total per class; for empty hosts <= each * opened.
 
     `coefficient` is per entry of x, `total` and `each` (most of one host) per class. Returns the
@@ -49,13 +49,13 @@ def _per_class(m: Counts, name: str, coefficient: Ints, total: Ints, each: Ints)
     return row_of
 
 
-def _capacity(m: Counts) -> None:
+def _capacity(m: AggregateModel) -> None:
     for r in range(m.problem.shape_demand.shape[1]):
         demand = m.problem.shape_demand[m.x_shape, r]
         _per_class(m, "capacity", demand, m.classes.free[:, r], m.classes.most_free[:, r])
 
 
-def _gpus(m: Counts) -> None:
+def _gpus(m: AggregateModel) -> None:
     whole = m.problem.shape_gpu[m.x_shape] // WHOLE_GPU
     # A class that takes shares needs the row too, for the GPUs that patterns cut.
     row_of = _per_class(m, "gpus", whole, m.classes.whole * m.classes.size, m.classes.whole)
@@ -68,7 +68,7 @@ def _gpus(m: Counts) -> None:
     m.gpu_row[:] = row_of
 
 
-def _floor(m: Counts) -> None:
+def _floor(m: AggregateModel) -> None:
     whole = m.problem.shape_gpu[m.x_shape] // WHOLE_GPU
     t = 2
     while t <= whole.max(initial=0):
@@ -77,7 +77,7 @@ def _floor(m: Counts) -> None:
         t *= 2
 
 
-def _shares(m: Counts) -> None:
+def _shares(m: AggregateModel) -> None:
     """Rows that patterns.py fills: tasks of a part <= places that patterns offer."""
     part = m.part_of(m.x_shape, m.x_class)
     for f in range(len(m.parts)):

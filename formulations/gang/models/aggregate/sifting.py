@@ -34,7 +34,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-def relax(
+def solve_by_sifting(
     session: Session, arrays: Arrays, options: Ints, row: Ints, *, share: float
 ) -> Outcome | None:
     """Solve a relaxation; columns that are no options take part from the start.

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.models.tenant_share_rows import add_shares
-from placewright.formulations.gang.problem.collectives import Speeds, least_time_within
+from placewright.formulations.gang.models.tenant_share_rows import add_share_terms
+from placewright.formulations.gang.problem.collectives import LinkBandwidths, least_time_us_within
 from placewright.formulations.gang.problem.jobs import Choice
 from placewright.formulations.gang.problem.terms import BOTTLENECK, ENTITLED, PROGRESS, VALUE
 
 if TYPE_CHECKING:
-    from placewright.formulations.gang.models.aggregate.model import Counts
+    from placewright.formulations.gang.models.aggregate.model import AggregateModel
 
 Ints = NDArray[np.int64]
 
 
-def add_terms(m: Counts) -> None:
+def add_terms(m: AggregateModel) -> None:
     """Append the terms that the model knows; what it has no variables for is not among them."""
     offers = m.problem.offers
     running = np.array([k.running for k in m.problem.classes], dtype=np.bool_)[m.y_class]
@@ -31,7 +31,7 @@ def add_terms(m: Counts) -> None:
         worth = each[m.y_offer].astype(np.float64)
         before = float((worth * m.y_most)[running].sum())
         m.model.term(term, m.y, worth, sense="max", constant=-before)
-    add_shares(m.model, m.problem, *m.offered, m.left_out)
+    add_share_terms(m.model, m.problem, *m.offered, m.left_out)
     cost = m.y_cost.astype(np.float64)
     m.model.term("disruption", m.y, -cost, sense="min", constant=float((cost * m.y_most).sum()))
     m.model.term("spread", m.u, m.gangs.spread, sense="min")
@@ -45,14 +45,14 @@ def add_terms(m: Counts) -> None:
     m.model.term("opened", idle, np.ones(len(idle)), sense="min")
 
 
-def _single_times(m: Counts, chosen: Sequence[Choice], running: NDArray[np.bool_]) -> Ints:
+def _single_times(m: AggregateModel, chosen: Sequence[Choice], running: NDArray[np.bool_]) -> Ints:
     """Least time of the collectives inside one task of each pending option."""
-    problem, speeds = m.problem, Speeds.of(m.problem.cluster)
+    problem, speeds = m.problem, LinkBandwidths.of(m.problem.cluster)
     host = len(problem.cluster.levels) - 1
     return np.array(
         [
             sum(
-                least_time_within(speeds, group, host, problem.shape_hosts[group.shape])
+                least_time_us_within(speeds, group, host, problem.shape_hosts[group.shape])
                 for group in (() if runs else choice.groups)
                 if group.timed and group.count == 1
             )

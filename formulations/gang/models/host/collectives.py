@@ -19,32 +19,36 @@ from __future__ import annotations
 
 import numpy as np
 
-from placewright.formulations.gang.models.host.domain_rows import Domains, arrives, in_domains
+from placewright.formulations.gang.models.host.domain_rows import (
+    DomainRows,
+    add_domain_rows,
+    arrival_of,
+)
 from placewright.formulations.gang.models.host.entries import Ints
-from placewright.formulations.gang.models.host.model import Exact
+from placewright.formulations.gang.models.host.model import HostModel
 from placewright.formulations.gang.problem.collectives import (
     UNLIMITED,
-    Speeds,
-    least_time,
-    ranks_of,
+    LinkBandwidths,
+    least_time_us,
+    num_ranks,
 )
 from placewright.formulations.gang.problem.jobs import Group
 from placewright.formulations.gang.problem.terms import BOTTLENECK
 
 
-def add_bottleneck(m: Exact) -> None:
+def add_bottleneck(m: HostModel) -> None:
     """Append the term and what it needs."""
     m.model.term(BOTTLENECK, m.y[:0], np.zeros(0), sense="min")
-    speeds = Speeds.of(m.problem.cluster)
+    speeds = LinkBandwidths.of(m.problem.cluster)
     for t, task_set in enumerate(m.sets):
-        if task_set.group is not None and task_set.group.timed and ranks_of(task_set.group) > 1:
+        if task_set.group is not None and task_set.group.timed and num_ranks(task_set.group) > 1:
             _Collective(m, speeds, t, task_set.group).add()
 
 
 class _Collective:
     """The collective of one set."""
 
-    def __init__(self, m: Exact, speeds: Speeds, t: int, group: Group) -> None:
+    def __init__(self, m: HostModel, speeds: LinkBandwidths, t: int, group: Group) -> None:
         self.m, self.speeds, self.t, self.group = m, speeds, t, group
         self.entry = m.sets[t].users[0][0]
         at = np.append(m.x_host[m.x_set == t], m.stays.host[m.stays.set == t])
@@ -56,7 +60,7 @@ class _Collective:
         self.leaving[speeds.island[self.hosts]] = speeds.leaving[self.hosts]
         self.inside[speeds.island[self.hosts]] = speeds.inside[self.hosts]
         self.mine = np.unique(speeds.island[self.hosts])
-        self.alone = ranks_of(group) == group.count
+        self.alone = num_ranks(group) == group.count
         if self.alone and len(self.mine) > 1:
             self.inside[self.inside < self.leaving] = UNLIMITED
 
@@ -75,7 +79,7 @@ class _Collective:
         self.widths = sorted(found - {UNLIMITED}, reverse=True)
         if not self.widths:
             return
-        times = np.array([0, *(least_time(self.group, mbps) for mbps in self.widths)])
+        times = np.array([0, *(least_time_us(self.group, mbps) for mbps in self.widths)])
         self.slow = m.model.variables("slow", len(self.widths), upper=1)
         m.model.term(BOTTLENECK, self.slow, np.diff(times).astype(np.float64), sense="min")
         rows = m.model.rows("slow", len(self.widths) - 1, lower=0.0)
@@ -91,10 +95,10 @@ class _Collective:
     def _slow(self, mbps: int) -> int:
         return int(self.slow[self.widths.index(mbps)])
 
-    def _use(self, domain: np.ndarray) -> tuple[Domains, Ints]:
+    def _use(self, domain: np.ndarray) -> tuple[DomainRows, Ints]:
         """Append which domains are used."""
         m = self.m
-        found = in_domains(m, self.entry, [self.t], domain)
+        found = add_domain_rows(m, self.entry, [self.t], domain)
         use = m.model.variables("use", len(found.parts), upper=1)
         m.model.add(found.rows, use, -np.minimum(found.most, self.group.count).astype(np.float64))
         return found, use
@@ -104,11 +108,11 @@ class _Collective:
         m = self.m
         row = m.model.rows("use", 1, upper=0.0)
         m.model.add(row[[0] * len(use)], use, 1.0)
-        for y, sign in arrives(m, self.entry):
+        for y, sign in arrival_of(m, self.entry):
             m.model.add(row, [y], [-sign])
         m.model.add(row, [column], [-float(min(len(use), self.group.count) - 1)])
 
-    def _leaving(self, islands: Domains, use: Ints) -> None:
+    def _leaving(self, islands: DomainRows, use: Ints) -> None:
         m, mbps = self.m, self.leaving[islands.parts]
         if len(use) < 2 or self.group.count < 2 or (mbps >= UNLIMITED).all():
             return
@@ -123,14 +127,14 @@ class _Collective:
         m.model.add(rows, spans[[0] * len(some)], 1.0)
         m.model.add(rows, [self._slow(int(mbps[i])) for i in some], -1.0)
 
-    def _inside(self, islands: Domains, use: Ints) -> None:
+    def _inside(self, islands: DomainRows, use: Ints) -> None:
         m, mbps = self.m, self.inside[islands.parts]
         column = use.copy()  # where nothing is known, being there is all that counts
         known = np.flatnonzero(mbps < UNLIMITED)
         column[known] = [self._slow(int(mbps[i])) for i in known]
         if self.alone:
             # One task in a domain needs nothing of its inside.
-            counted = in_domains(m, self.entry, [self.t], self.speeds.island, upper=1.0)
+            counted = add_domain_rows(m, self.entry, [self.t], self.speeds.island, upper=1.0)
             m.model.add(counted.rows, column, -(counted.most - 1.0))
             return
         rows = m.model.rows("inside", len(known), upper=0.0)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from placewright.formulations.gang.models.host.entries import Ints
-from placewright.formulations.gang.models.host.model import NONE, Exact
+from placewright.formulations.gang.models.host.model import NONE, HostModel
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Domains:
+class DomainRows:
     """A row per domain of what an entry has there.
 
     Attributes
@@ -27,15 +27,15 @@ class Domains:
     most: Ints
 
 
-def in_domains(
-    m: Exact,
+def add_domain_rows(
+    m: HostModel,
     entry: int,
     sets: Sequence[int],
     domain: np.ndarray,
     *,
     lower: float = -np.inf,
     upper: float = 0.0,
-) -> Domains:
+) -> DomainRows:
     """Append a row for each domain that tasks of some sets of an entry may be in.
 
     `domain` is that of each host of the cluster; `lower` and `upper` bound every row.
@@ -51,10 +51,10 @@ def in_domains(
         there = np.flatnonzero(before)
         m.model.add(rows[there], m.kept[[entry] * len(there)], -before[there])
     most = np.bincount(part_of, weights=room, minlength=len(parts)).astype(np.int64)
-    return Domains(rows, parts.astype(np.int64), most)
+    return DomainRows(rows, parts.astype(np.int64), most)
 
 
-def arrives(m: Exact, entry: int) -> list[tuple[int, float]]:
+def arrival_of(m: HostModel, entry: int) -> list[tuple[int, float]]:
     """Return y - k of an entry, 1 if it starts or migrates, as columns and coefficients."""
     kept = m.kept[entry]
     return [(int(m.y[entry]), 1.0)] + ([(int(kept), -1.0)] if kept != NONE else [])

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.problem.jobs import ANY, Choice, Group
+from placewright.formulations.gang.problem.jobs import ANY_JOB, Choice, Group
 from placewright.formulations.gang.problem.problem import Problem
 
 Ints = NDArray[np.int64]
@@ -26,7 +26,7 @@ class Entry:
     job_class: int
     choice: int
     most: int
-    job: int = ANY
+    job: int = ANY_JOB
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def entries_of(
 
     for c in np.flatnonzero(numbers).tolist():
         for o, choice in enumerate(problem.classes[c].choices):
-            alone = apart or tied(problem, choice)
+            alone = apart or needs_own_entry(problem, choice)
             for _ in range(int(numbers[c]) if alone else 1):
                 add(Entry(c, o, 1 if alone else int(numbers[c])), choice, alone=alone)
     for job in running:
@@ -72,7 +72,7 @@ def entries_of(
     return entries, [*by_shape.values(), *own]
 
 
-def tied(problem: Problem, choice: Choice) -> bool:
+def needs_own_entry(problem: Problem, choice: Choice) -> bool:
     """Whether the place of one task matters to where the job's others may or should go."""
     if choice.tied:
         return True

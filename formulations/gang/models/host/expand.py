@@ -9,16 +9,16 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.models.host.entries import Ints
 from placewright.formulations.gang.models.host.gpus import ANY_FREE, GpuSlots
-from placewright.formulations.gang.models.host.model import Exact
+from placewright.formulations.gang.models.host.model import HostModel
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.jobs import Put
+from placewright.formulations.gang.problem.jobs import TaskPlacement
 
-Offers = defaultdict[tuple[int, int], list[int]]
+FreePlaces = defaultdict[tuple[int, int], list[int]]
 """Per host and key of a part the GPUs that have a place for it."""
 
 
-def expand_into(
-    m: Exact, slots: GpuSlots, values: NDArray[np.float64], placement: Placement
+def start_jobs(
+    m: HostModel, slots: GpuSlots, values: NDArray[np.float64], placement: Placement
 ) -> None:
     """Start in `placement`, which must be as the model was built on, what the values start."""
     number = np.rint(values).astype(np.int64)
@@ -38,19 +38,19 @@ def expand_into(
             placement.start(entry.job_class, entry.choice, puts, entry.job)
 
 
-def _stay(m: Exact, number: Ints, placement: Placement) -> dict[int, list[Put]]:
+def _stay(m: HostModel, number: Ints, placement: Placement) -> dict[int, list[TaskPlacement]]:
     """Hold the places that running jobs keep; per entry what they are."""
-    staying: defaultdict[int, list[Put]] = defaultdict(list)
+    staying: defaultdict[int, list[TaskPlacement]] = defaultdict(list)
     for p in np.flatnonzero(number[m.stays.s]).tolist():
         e, (_, group, _) = int(m.stays.entry[p]), m.sets[m.stays.set[p]].users[0]
         host, gpus = int(m.hosts[m.stays.host[p]]), m.stays.gpus[p]
         placement.hold(m.sets[m.stays.set[p]].shape, host, gpus, m.stays.slot[p])
-        staying[e].append(Put(group, host, 1, gpus, True, m.stays.slot[p]))
+        staying[e].append(TaskPlacement(group, host, 1, gpus, True, m.stays.slot[p]))
     return staying
 
 
-def _offers(m: Exact, slots: GpuSlots, number: Ints, placement: Placement) -> Offers:
-    offers: Offers = defaultdict(list)
+def _offers(m: HostModel, slots: GpuSlots, number: Ints, placement: Placement) -> FreePlaces:
+    offers: FreePlaces = defaultdict(list)
     free: dict[int, list[int]] = {}
     gpu_of: dict[int, int] = {}
     for i in np.flatnonzero(number[slots.b]).tolist():
@@ -69,18 +69,18 @@ def _offers(m: Exact, slots: GpuSlots, number: Ints, placement: Placement) -> Of
 
 
 def _put(
-    m: Exact,
+    m: HostModel,
     slots: GpuSlots,
     placement: Placement,
     shape: int,
     group: int,
     host: int,
-    offers: Offers,
-) -> Put:
+    offers: FreePlaces,
+) -> TaskPlacement:
     problem = placement.problem
     if not problem.shared[shape]:
-        return Put(group, host, 1, placement.put(shape, host))
+        return TaskPlacement(group, host, 1, placement.put(shape, host))
     gpu = offers[host, slots.parts.key(m, shape, host)].pop()
     placement.hold(shape, host, (gpu,))
     placement.arrivals[host, problem.shape_rank[shape]] += 1
-    return Put(group, host, 1, (gpu,))
+    return TaskPlacement(group, host, 1, (gpu,))

@@ -28,18 +28,18 @@ import numpy as np
 
 from placewright.formulations.gang.models.host.entries import Ints
 from placewright.formulations.gang.models.host.gpus import ANY_FREE, GpuSlots
-from placewright.formulations.gang.models.host.model import Exact, milli_each
+from placewright.formulations.gang.models.host.model import HostModel, milli_each
 from placewright.formulations.gang.problem.mig_layouts import FREE
-from placewright.formulations.gang.problem.task_mix import STRANDED, Mix, free_gpus
+from placewright.formulations.gang.problem.task_mix import STRANDED, TaskMix, free_gpus
 from placewright.instances.documents.base import WHOLE_GPU
 
 Sum: TypeAlias = tuple[float, list[tuple[int, float]]]
 """A constant, and columns with coefficients."""
 
 
-def add_stranded(m: Exact, slots: GpuSlots) -> None:
+def add_stranded(m: HostModel, slots: GpuSlots) -> None:
     """Append the term and what it needs."""
-    mix = Mix.of(m.problem)
+    mix = TaskMix.of(m.problem)
     gpus = free_gpus(m.placement)[m.hosts]
     open_ = m.problem.open[m.hosts]
     every = int(m.placement.free_milli[m.hosts[open_]].sum())
@@ -75,7 +75,7 @@ class _Uses:
     cut: frozenset[int]
 
 
-def _uses(m: Exact, slots: GpuSlots) -> _Uses:
+def _uses(m: HostModel, slots: GpuSlots) -> _Uses:
     uses = _Uses({}, {}, *_sliced(m, slots))
     sharing = set(slots.host.tolist())
     stay_gpus = np.where(milli_each(m) >= WHOLE_GPU, m.stays.usable, 0)
@@ -92,7 +92,7 @@ def _uses(m: Exact, slots: GpuSlots) -> _Uses:
     return uses
 
 
-def _sliced(m: Exact, slots: GpuSlots) -> tuple[frozenset[int], frozenset[int]]:
+def _sliced(m: HostModel, slots: GpuSlots) -> tuple[frozenset[int], frozenset[int]]:
     """Return the columns of MIG slices, and the slots that hold slices of pinned jobs."""
     parts = m.placement.parts
     if parts is None:
@@ -110,14 +110,14 @@ def _sliced(m: Exact, slots: GpuSlots) -> tuple[frozenset[int], frozenset[int]]:
 class _Host:
     """One host of the model; what several kinds need of it is added once."""
 
-    m: Exact
+    m: HostModel
     slots: GpuSlots
     uses: _Uses
     at: int
     gpus: Ints
     sums: dict[int, tuple[Sum, Sum]] = field(default_factory=dict)
 
-    def add(self, mix: Mix, kind: int, most: int) -> None:
+    def add(self, mix: TaskMix, kind: int, most: int) -> None:
         """Append room and useful of a kind, to which up to `most` milli-GPU are useful."""
         m = self.m
         milli = int(mix.milli[kind])

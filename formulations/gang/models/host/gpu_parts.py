@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.models.host.entries import Ints
-from placewright.formulations.gang.models.host.model import Exact
+from placewright.formulations.gang.models.host.model import HostModel
 from placewright.formulations.gang.problem.mig_layouts import mask_of
 from placewright.instances.documents.base import WHOLE_GPU
 from placewright.topology.mig import COMPUTE_SLICES, MEMORY_SLICES, SLICES
@@ -29,7 +29,7 @@ UNCUT = -1
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Parts:
+class ShareTypes:
     """The parts that shapes of the model ask for.
 
     Attributes
@@ -43,7 +43,7 @@ class Parts:
     of_shape: Ints
 
     @classmethod
-    def of(cls, m: Exact, shapes: Ints) -> Parts:
+    def of(cls, m: HostModel, shapes: Ints) -> ShareTypes:
         """Return numbers for what some shapes ask; those that take no share are left out."""
         problem, sharing = m.problem, m.problem.sharing
         shapes = np.unique(shapes[problem.shared[shapes]])
@@ -56,7 +56,7 @@ class Parts:
         of_shape[shapes] = part.reshape(-1)
         return cls(distinct[:, 0], distinct[:, 1], of_shape)
 
-    def keys(self, m: Exact) -> Ints:
+    def keys(self, m: HostModel) -> Ints:
         """Return the key of each x; that of what takes no share means nothing."""
         keys: Ints = self.of_shape[m.x_shape]
         sharing = m.problem.sharing
@@ -66,7 +66,7 @@ class Parts:
             keys[sliced] = ~sharing.kind[m.x_shape[sliced], sharing.product[hosts]]
         return keys
 
-    def key(self, m: Exact, shape: int, host: int) -> int:
+    def key(self, m: HostModel, shape: int, host: int) -> int:
         """Return the part of a share, or the complement of its kind for a slice on a host."""
         if m.problem.sharing is not None and m.problem.sharing.sliced[shape]:
             return ~m.problem.sharing.kind_on(shape, host)
@@ -74,14 +74,14 @@ class Parts:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Limits:
+class SlotLimits:
     """What GPU slots have besides milli-GPU: free MiB, and the mask of what slices take."""
 
     memory: Ints
     taken: Ints
 
     @classmethod
-    def of(cls, m: Exact, host: Ints, gpu: Ints, free: Ints) -> Limits:
+    def of(cls, m: HostModel, host: Ints, gpu: Ints, free: Ints) -> SlotLimits:
         """Look up slots by host (position in the model) and GPU (below 0: any free one)."""
         parts, hosts = m.placement.parts, m.hosts[host]
         if parts is None:
@@ -96,7 +96,7 @@ class Limits:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Cuts:
+class PartVariables:
     """The variables b: columns, slot, key, milli-GPU, and the start of slices (-1: a share)."""
 
     b: Ints
@@ -106,7 +106,9 @@ class Cuts:
     start: Ints
 
 
-def add_cuts(m: Exact, parts: Parts, x_key: Ints, host: Ints, free: Ints, limits: Limits) -> Cuts:
+def add_part_variables(
+    m: HostModel, parts: ShareTypes, x_key: Ints, host: Ints, free: Ints, limits: SlotLimits
+) -> PartVariables:
     """Append b for all parts on slots with room, and for all slices that a task may be there."""
     fits = (free[:, None] >= parts.milli) & (limits.memory[:, None] >= parts.memory)
     slot, part = np.nonzero(fits & (limits.taken <= 0)[:, None])
@@ -128,7 +130,7 @@ def add_cuts(m: Exact, parts: Parts, x_key: Ints, host: Ints, free: Ints, limits
     cut_slot, kind, start = np.array(slices, dtype=np.int64).reshape(-1, 3).T
     compute = np.array([one.compute for one in SLICES], dtype=np.int64)
     b = m.model.variables("b", len(slot) + len(kind), upper=np.append(most, np.ones(len(kind))))
-    return Cuts(
+    return PartVariables(
         b,
         np.append(slot, cut_slot),
         np.append(part, ~kind),
@@ -137,11 +139,11 @@ def add_cuts(m: Exact, parts: Parts, x_key: Ints, host: Ints, free: Ints, limits
     )
 
 
-def add_limits(
-    m: Exact,
-    limits: Limits,
-    parts: Parts,
-    cuts: Cuts,
+def add_part_rows(
+    m: HostModel,
+    limits: SlotLimits,
+    parts: ShareTypes,
+    cuts: PartVariables,
     uses: tuple[Ints, Ints, Ints],
     stays: NDArray[np.int64],
 ) -> None:
@@ -166,7 +168,7 @@ def add_limits(
     _slices(m, cuts, uses, stays)
 
 
-def _slices(m: Exact, cuts: Cuts, uses: tuple[Ints, Ints, Ints], stays: Ints) -> None:
+def _slices(m: HostModel, cuts: PartVariables, uses: tuple[Ints, Ints, Ints], stays: Ints) -> None:
     use_slot, use, use_milli = uses
     first_stay = len(use) - len(stays)
     masks = np.zeros(len(use), dtype=np.int64)
@@ -187,7 +189,7 @@ def _slices(m: Exact, cuts: Cuts, uses: tuple[Ints, Ints, Ints], stays: Ints) ->
         m.model.add(row[[0] * len(media)], use[media], 1.0)
 
 
-def stay_mask(m: Exact, place: int) -> int:
+def stay_mask(m: HostModel, place: int) -> int:
     """Return what the slice in a place of a running job takes of its GPU; 0 if it is none."""
     sharing, slot = m.problem.sharing, m.stays.slot[place]
     shape = int(m.stay_shape[place])

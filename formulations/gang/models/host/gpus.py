@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.models.host.entries import Ints
 from placewright.formulations.gang.models.host.gpu_parts import (
-    Cuts,
-    Limits,
-    Parts,
-    add_cuts,
-    add_limits,
+    PartVariables,
+    ShareTypes,
+    SlotLimits,
+    add_part_rows,
+    add_part_variables,
 )
-from placewright.formulations.gang.models.host.model import Exact, milli_each
+from placewright.formulations.gang.models.host.model import HostModel, milli_each
 from placewright.instances.documents.base import WHOLE_GPU
 
 ANY_FREE = -1
@@ -47,7 +47,7 @@ class GpuSlots:
     host: Ints
     gpu: Ints
     free: Ints
-    parts: Parts
+    parts: ShareTypes
     b: Ints
     b_slot: Ints
     b_key: Ints
@@ -56,21 +56,21 @@ class GpuSlots:
     use_milli: Ints
 
 
-def add_gpus(m: Exact) -> GpuSlots:
+def add_gpus(m: HostModel) -> GpuSlots:
     """Append the rows of all GPUs."""
     gpu, stay_gpu = m.problem.shape_gpu[m.x_shape], milli_each(m)
     shared, stay_shared = _is_share(gpu), _is_share(stay_gpu)
     sharing = np.union1d(m.x_host[shared], m.stays.host[stay_shared])
     named = np.flatnonzero((stay_gpu > 0) & np.isin(m.stays.host, sharing))
     host, gpu_of, free = _slots(m, sharing, named)
-    parts = Parts.of(m, m.x_shape)
-    limits = Limits.of(m, host, gpu_of, free)
+    parts = ShareTypes.of(m, m.x_shape)
+    limits = SlotLimits.of(m, host, gpu_of, free)
     key = np.where(shared, parts.keys(m), 0)
-    cuts = add_cuts(m, parts, key, host, free, limits)
+    cuts = add_part_variables(m, parts, key, host, free, limits)
     w = m.model.variables("w", int((free == WHOLE_GPU).sum()), upper=1)
     *uses, staying = _uses(m, (host, gpu_of, free), cuts, w, named)
     slots = GpuSlots(host, gpu_of, free, parts, cuts.b, cuts.slot, cuts.key, *uses)
-    add_limits(m, limits, parts, cuts, (slots.use_slot, slots.use, slots.use_milli), staying)
+    add_part_rows(m, limits, parts, cuts, (slots.use_slot, slots.use, slots.use_milli), staying)
     m.model.add(
         m.model.rows("gpu", len(free), upper=free)[slots.use_slot], slots.use, slots.use_milli
     )
@@ -95,13 +95,13 @@ def _is_share(gpu: Ints) -> NDArray[np.bool_]:
     return (gpu > 0) & (gpu < WHOLE_GPU)
 
 
-def _usable_gpus(m: Exact, place: int) -> list[int]:
+def _usable_gpus(m: HostModel, place: int) -> list[int]:
     """GPUs of a place that are not reserved."""
     start = int(m.problem.cluster.gpu_start[m.hosts[m.stays.host[place]]])
     return [g for g in m.stays.gpus[place] if m.problem.usable[start + g]]
 
 
-def _slots(m: Exact, sharing: Ints, held: Ints) -> tuple[Ints, Ints, Ints]:
+def _slots(m: HostModel, sharing: Ints, held: Ints) -> tuple[Ints, Ints, Ints]:
     """Tell apart the GPUs in part use and those of the running tasks in the places `held`.
 
     Returns the host, the GPU and the free milli-GPU of each slot.
@@ -126,9 +126,9 @@ def _slots(m: Exact, sharing: Ints, held: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def _uses(
-    m: Exact,
+    m: HostModel,
     slots: tuple[Ints, Ints, Ints],
-    cuts: Cuts,
+    cuts: PartVariables,
     w: Ints,
     held: Ints,
 ) -> tuple[Ints, Ints, Ints, Ints]:

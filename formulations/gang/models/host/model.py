@@ -22,11 +22,17 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.models.host.entries import Entry, Ints, TaskSet, entries_of, tied
+from placewright.formulations.gang.models.host.entries import (
+    Entry,
+    Ints,
+    TaskSet,
+    entries_of,
+    needs_own_entry,
+)
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.jobs import ANY, Choice
+from placewright.formulations.gang.problem.jobs import ANY_JOB, Choice
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.task_mix import STRANDED, Mix
+from placewright.formulations.gang.problem.task_mix import STRANDED, TaskMix
 from placewright.solver import Model
 
 NONE = -1
@@ -34,7 +40,7 @@ Moves = Literal["placed", "none", "away"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Stays:
+class StayVariables:
     """The places of the running jobs of a model, in the order of their entries.
 
     Attributes
@@ -56,7 +62,7 @@ class Stays:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Exact:
+class HostModel:
     """The model of some jobs on some hosts, and where its variables are.
 
     Attributes
@@ -82,7 +88,7 @@ class Exact:
     x: Ints
     x_set: Ints
     x_host: Ints
-    stays: Stays
+    stays: StayVariables
     away: Ints
     away_set: Ints
 
@@ -113,7 +119,7 @@ class Exact:
         return self.problem.classes[entry.job_class].choices[entry.choice]
 
 
-def size_of(problem: Problem) -> int:
+def num_task_variables(problem: Problem) -> int:
     """Return about how many variables the model of the whole round has."""
     hosts: list[int] = problem.shape_hosts.sum(axis=1).tolist()
     levels, pairs = len(problem.cluster.levels), "proximity" in problem.terms
@@ -121,17 +127,17 @@ def size_of(problem: Problem) -> int:
     apart = 0
     for job_class in problem.classes:
         for choice in job_class.choices:
-            if job_class.running or tied(problem, choice):
+            if job_class.running or needs_own_entry(problem, choice):
                 for group in choice.groups:
                     times = levels if pairs or group.timed else 1
                     apart += len(job_class.jobs) * hosts[group.shape] * times
             else:
                 together.update([group.shape for group in choice.groups])
-    kinds = len(Mix.of(problem).weight) if STRANDED in problem.terms else 0
+    kinds = len(TaskMix.of(problem).weight) if STRANDED in problem.terms else 0
     return sum(hosts[shape] for shape in together) + apart + int(problem.open.sum()) * kinds
 
 
-def build(
+def build_host_model(
     problem: Problem,
     placement: Placement,
     hosts: Ints,
@@ -140,7 +146,7 @@ def build(
     moves: Moves = "placed",
     *,
     apart: bool = False,
-) -> Exact:
+) -> HostModel:
     """Model jobs on what `placement` leaves free on `hosts`.
 
     `numbers` of pending jobs per class, and the `running` jobs, which must be stopped in the
@@ -156,18 +162,18 @@ def build(
     room = np.zeros((len(sets), len(hosts)), dtype=np.int64)
     for t, task_set in enumerate(sets):
         tasks = sum(n * entries[e].most for e, _, n in task_set.users)
-        if moves == "placed" or entries[task_set.users[0][0]].job == ANY:
+        if moves == "placed" or entries[task_set.users[0][0]].job == ANY_JOB:
             room[t] = np.minimum(placement.fits(task_set.shape)[hosts], tasks)
     x_set, x_host = np.nonzero(room)
     y = model.variables("y", len(entries), upper=[e.most for e in entries])
     x = model.variables("x", len(x_set), upper=room[x_set, x_host])
-    moving = np.flatnonzero([e.job != ANY for e in entries])
+    moving = np.flatnonzero([e.job != ANY_JOB for e in entries])
     kept = np.full(len(entries), NONE, dtype=np.int64)
     kept[moving] = model.variables("kept", len(moving), upper=1)
     stays = _stays(problem, model, hosts, entries, sets)
     away_set = np.unique(stays.set) if moves == "away" else np.zeros(0, dtype=np.int64)
     away = model.variables("away", len(away_set), upper=np.bincount(stays.set)[away_set])
-    exact = Exact(
+    exact = HostModel(
         problem, placement, hosts, model, entries, sets, room, y, kept, x, x_set, x_host,
         stays, away, away_set,
     )  # fmt: skip
@@ -183,14 +189,14 @@ def build(
 
 def _stays(
     problem: Problem, model: Model, hosts: Ints, entries: list[Entry], sets: list[TaskSet]
-) -> Stays:
+) -> StayVariables:
     set_of = {(e, k): t for t, task_set in enumerate(sets) for e, k, _ in task_set.users}
     at = np.full(problem.cluster.num_hosts, NONE, dtype=np.int64)
     at[hosts] = np.arange(len(hosts))
     places = [
         (e, set_of[e, put.group], int(at[put.host]), put.gpus, put.slot)
         for e, entry in enumerate(entries)
-        if entry.job != ANY
+        if entry.job != ANY_JOB
         for put in problem.running[entry.job].puts
     ]
     if any(host == NONE for _, _, host, _, _ in places):
@@ -201,7 +207,7 @@ def _stays(
         for _, _, h, gpus, _ in places
     ]
     entry_of, set_, host = (np.array([p[i] for p in places], dtype=np.int64) for i in range(3))
-    return Stays(
+    return StayVariables(
         model.variables("stays", len(places), upper=1),
         entry_of,
         set_,
@@ -212,13 +218,13 @@ def _stays(
     )
 
 
-def _one_option(m: Exact, numbers: Ints) -> None:
+def _one_option(m: HostModel, numbers: Ints) -> None:
     """At most one option per job, and no more jobs of a class than there are."""
     rows = m.model.rows("one option", len(numbers), upper=numbers)
     m.model.add(rows[[e.job_class for e in m.entries]], m.y, 1.0)
 
 
-def _gang(m: Exact) -> None:
+def _gang(m: HostModel) -> None:
     """All tasks of a job, or none."""
     rows = m.model.rows("gang", len(m.sets), lower=0.0, upper=0.0)
     m.model.add(rows[m.x_set], m.x, 1.0)
@@ -229,7 +235,7 @@ def _gang(m: Exact) -> None:
     m.model.add(rows[t], m.y[e], -n)
 
 
-def _kept(m: Exact) -> None:
+def _kept(m: HostModel) -> None:
     """Tie k: a kept job's tasks all stay, and no other job's task stays on a host that failed."""
     failed = ~m.problem.state.healthy[m.hosts[m.stays.host]]
     rows = m.model.rows("kept", len(failed), lower=np.where(failed, 0.0, -np.inf), upper=0.0)
@@ -237,14 +243,14 @@ def _kept(m: Exact) -> None:
     m.model.add(rows, m.stays.s, -1.0)
 
 
-def _capacity(m: Exact) -> None:
+def _capacity(m: HostModel) -> None:
     for r in range(m.problem.shape_demand.shape[1]):
         rows = m.model.rows("capacity", len(m.hosts), upper=m.placement.free[m.hosts, r])
         m.model.add(rows[m.x_host], m.x, m.problem.shape_demand[m.x_shape, r])
         m.model.add(rows[m.stays.host], m.stays.s, m.problem.shape_demand[m.stay_shape, r])
 
 
-def _quota(m: Exact) -> None:
+def _quota(m: HostModel) -> None:
     of_tenant: defaultdict[int, list[int]] = defaultdict(list)
     for i, entry in enumerate(m.entries):
         of_tenant[m.problem.classes[entry.job_class].tenant].append(i)
@@ -256,6 +262,6 @@ def _quota(m: Exact) -> None:
         m.model.add(row, m.y[mine], np.array(demand, dtype=np.float64))
 
 
-def milli_each(m: Exact) -> NDArray[np.int64]:
+def milli_each(m: HostModel) -> NDArray[np.int64]:
     """Return the milli-GPU of the task in each place of a running job."""
     return m.problem.shape_gpu[m.stay_shape]

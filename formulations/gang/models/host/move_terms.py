@@ -14,12 +14,12 @@ from typing import Literal
 import numpy as np
 
 from placewright.formulations.gang.models.host.entries import Ints
-from placewright.formulations.gang.models.host.model import Exact, milli_each
-from placewright.formulations.gang.problem.freeable_domains import Freeing
-from placewright.formulations.gang.problem.jobs import ANY
+from placewright.formulations.gang.models.host.model import HostModel, milli_each
+from placewright.formulations.gang.problem.freeable_domains import FreeableDomains
+from placewright.formulations.gang.problem.jobs import ANY_JOB
 
 
-def add_moves(m: Exact) -> None:
+def add_move_terms(m: HostModel) -> None:
     """Append the terms of the policy that speak of running jobs."""
     terms = m.problem.terms
     if "disruption" in terms:
@@ -30,14 +30,14 @@ def add_moves(m: Exact) -> None:
         add_freed(m)
 
 
-def add_disruption(m: Exact) -> None:
+def add_disruption(m: HostModel) -> None:
     """Append the term `disruption`."""
     _disruption(m, "disruption", 1.0)
 
 
-def _disruption(m: Exact, term: str, sign: float) -> None:
+def _disruption(m: HostModel, term: str, sign: float) -> None:
     sense: Literal["min", "max"] = "min" if sign > 0 else "max"
-    moving = [e for e, entry in enumerate(m.entries) if entry.job != ANY]
+    moving = [e for e, entry in enumerate(m.entries) if entry.job != ANY_JOB]
     costs = [
         (m.problem.running[m.entries[e].job].migrate_cost,
          m.problem.running[m.entries[e].job].preempt_cost)
@@ -51,17 +51,17 @@ def _disruption(m: Exact, term: str, sign: float) -> None:
     m.model.term(term, m.stays.s, -milli, sense=sense)
 
 
-def _remaining(m: Exact) -> None:
+def _remaining(m: HostModel) -> None:
     there = np.flatnonzero(m.problem.vacate[m.hosts[m.stays.host]])
     milli = milli_each(m)[there].astype(np.float64)
     constant = float(m.problem.pinned_remaining)
     m.model.term("remaining", m.stays.s[there], milli, sense="min", constant=constant)
 
 
-def add_freed(m: Exact) -> None:
+def add_freed(m: HostModel) -> None:
     """Append the term `freed`."""
     _disruption(m, "freed", -1.0)
-    freeing = Freeing(m.problem)
+    freeing = FreeableDomains(m.problem)
     domain = freeing.domain[m.hosts]
     mine = np.unique(domain)
     for name, chosen, worth in (
@@ -75,7 +75,7 @@ def add_freed(m: Exact) -> None:
         m.model.term("freed", columns, worth[chosen].astype(np.float64), sense="max")
 
 
-def _link(m: Exact, name: str, column_of_host: Ints) -> None:
+def _link(m: HostModel, name: str, column_of_host: Ints) -> None:
     """Tie each x (and each place) on a host to the variable of its domain."""
     empty = name == "empty"
     at = np.flatnonzero(column_of_host[m.x_host] >= 0)

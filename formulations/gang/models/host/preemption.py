@@ -11,17 +11,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.models.host.model import Exact
-from placewright.formulations.gang.problem.jobs import ANY
+from placewright.formulations.gang.models.host.model import HostModel
+from placewright.formulations.gang.problem.jobs import ANY_JOB
 
 
-def add_preemption(m: Exact) -> None:
+def add_preemption(m: HostModel) -> None:
     """Append the rows of every running job of the model."""
     rank = m.problem.shape_rank[m.x_shape]
     away_rank = m.problem.shape_rank[m.set_shape[m.away_set]]
     at_home = _at_home(m)
     for e, entry in enumerate(m.entries):
-        if entry.job == ANY:
+        if entry.job == ANY_JOB:
             continue
         level = m.problem.running[entry.job].level
         places = m.stays.host[m.stays.entry == e]
@@ -44,7 +44,7 @@ def add_preemption(m: Exact) -> None:
         m.model.add(row[[0] * len(movers)], m.away[movers], 1.0)
 
 
-def _at_home(m: Exact) -> NDArray[np.bool_]:
+def _at_home(m: HostModel) -> NDArray[np.bool_]:
     """Tell for each x whether a task of its set runs on its host already."""
     homes = set(zip(m.stays.set.tolist(), m.stays.host.tolist(), strict=True))
     pairs = zip(m.x_set.tolist(), m.x_host.tolist(), strict=True)

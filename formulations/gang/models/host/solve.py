@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.models.host.expand import expand_into
+from placewright.formulations.gang.models.host.expand import start_jobs
 from placewright.formulations.gang.models.host.fragmentation import add_stranded
 from placewright.formulations.gang.models.host.gpus import add_gpus
-from placewright.formulations.gang.models.host.model import build
+from placewright.formulations.gang.models.host.model import build_host_model
 from placewright.formulations.gang.models.host.preemption import add_preemption
 from placewright.formulations.gang.models.host.terms import add_terms
-from placewright.formulations.gang.models.tenant_share_rows import raised
+from placewright.formulations.gang.models.tenant_share_rows import with_actual_shares
 from placewright.formulations.gang.placement.assignment import candidate
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.problem import Problem
@@ -22,7 +22,7 @@ from placewright.formulations.session import HOLD_SLACK, Bound, Candidate, Sessi
 from placewright.solver import certified_bound, multipliers
 
 
-def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
+def solve_exactly(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
     """Yield, per term, its bound and the plan; the next term holds it at what the plan has.
 
     If the first term is proven already, the second is the first to be solved.
@@ -36,7 +36,7 @@ def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
         return
     everywhere = np.arange(problem.cluster.num_hosts)
     cleared = Placement(problem, cleared=True)
-    exact = build(problem, cleared, everywhere, problem.pending, list(problem.running))
+    exact = build_host_model(problem, cleared, everywhere, problem.pending, list(problem.running))
     slots = add_gpus(exact)
     add_preemption(exact)
     add_terms(exact)
@@ -63,10 +63,10 @@ def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
             return
         start = outcome.values
         placement = Placement(problem, cleared=True)
-        expand_into(exact, slots, start, placement)
+        start_jobs(exact, slots, start, placement)
         yield candidate(placement, "exact")
         if problem.shares:
-            start = raised(exact.model, problem, *exact.offered, problem.shares, start)
+            start = with_actual_shares(exact.model, problem, *exact.offered, problem.shares, start)
         # By now the best plan is no worse than this one; bounds hold for the best.
         held = round(outcome.objective) if session.best is None else session.best[term]
         exact.model.hold(term, held, HOLD_SLACK)

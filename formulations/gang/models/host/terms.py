@@ -20,26 +20,26 @@ from __future__ import annotations
 import numpy as np
 
 from placewright.formulations.gang.models.host.collectives import add_bottleneck
-from placewright.formulations.gang.models.host.domain_rows import arrives
+from placewright.formulations.gang.models.host.domain_rows import arrival_of
 from placewright.formulations.gang.models.host.entries import Ints, TaskSet
-from placewright.formulations.gang.models.host.model import NONE, Exact, milli_each
-from placewright.formulations.gang.models.host.move_terms import add_moves
-from placewright.formulations.gang.models.host.topology import add_arrangement
-from placewright.formulations.gang.models.tenant_share_rows import add_shares
-from placewright.formulations.gang.problem.jobs import ANY, NO_LEVEL, Group
+from placewright.formulations.gang.models.host.model import NONE, HostModel, milli_each
+from placewright.formulations.gang.models.host.move_terms import add_move_terms
+from placewright.formulations.gang.models.host.topology import add_topology_rows
+from placewright.formulations.gang.models.tenant_share_rows import add_share_terms
+from placewright.formulations.gang.problem.jobs import ANY_JOB, NO_LEVEL, Group
 from placewright.formulations.gang.problem.terms import BOTTLENECK, ENTITLED, PROGRESS, VALUE
 
 
-def add_terms(m: Exact) -> None:
+def add_terms(m: HostModel) -> None:
     """Append what the policy's terms need, and the levels that options ask for."""
     add_value(m)
     if ENTITLED in m.problem.terms:
         _add_worth(m, ENTITLED, [m.choice(entry).entitled_value for entry in m.entries])
-    add_shares(m.model, m.problem, *m.offered, m.problem.shares)
+    add_share_terms(m.model, m.problem, *m.offered, m.problem.shares)
     if PROGRESS in m.problem.terms:
         _add_worth(m, PROGRESS, [m.choice(entry).progress for entry in m.entries])
-    add_moves(m)
-    add_arrangement(m)
+    add_move_terms(m)
+    add_topology_rows(m)
     m.model.term("spread", m.y[:0], np.zeros(0), sense="min")
     for t, task_set in enumerate(m.sets):
         if task_set.group is not None and task_set.group.bound_to_levels:
@@ -54,19 +54,19 @@ def add_terms(m: Exact) -> None:
         add_bottleneck(m)
 
 
-def add_value(m: Exact) -> None:
+def add_value(m: HostModel) -> None:
     """Append the values of the jobs that run, less those of the running jobs of the model."""
     _add_worth(m, VALUE, [m.choice(entry).value for entry in m.entries])
 
 
-def _add_worth(m: Exact, term: str, each: list[int]) -> None:
+def _add_worth(m: HostModel, term: str, each: list[int]) -> None:
     """Sum what each entry that runs is worth, less what all running ones are."""
     worth = np.array(each, dtype=np.float64)
-    before = worth[[entry.job != ANY for entry in m.entries]].sum()
+    before = worth[[entry.job != ANY_JOB for entry in m.entries]].sum()
     m.model.term(term, m.y, worth, sense="max", constant=-float(before))
 
 
-def _levels(m: Exact, t: int, task_set: TaskSet, group: Group) -> None:
+def _levels(m: HostModel, t: int, task_set: TaskSet, group: Group) -> None:
     """Domains that a set uses: at most one of a required level, others at the cost of spread."""
     entry = task_set.users[0][0]
     mine, stays = np.flatnonzero(m.x_set == t), np.flatnonzero(m.stays.set == t)
@@ -88,23 +88,23 @@ def _levels(m: Exact, t: int, task_set: TaskSet, group: Group) -> None:
         if level == group.required:
             row = m.model.rows("required level", 1, upper=0.0)
             m.model.add(row, z, 1.0)
-            for column, sign in arrives(m, entry):
+            for column, sign in arrival_of(m, entry):
                 m.model.add(row, [column], [-sign])
         if level in weights:
             cost = float(group.milli_gpu * weights[level])
             m.model.term("spread", z, cost, sense="min")
-            for column, sign in arrives(m, entry):
+            for column, sign in arrival_of(m, entry):
                 m.model.term("spread", [column], [-cost * sign], sense="min")
 
 
-def _opened(m: Exact) -> None:
+def _opened(m: HostModel) -> None:
     """Empty hosts where something arrives; what the placement has put there counts as use."""
     busy = m.problem.state.busy | m.placement.arrivals.any(axis=1)
     columns = _host_uses(m, "opened", np.flatnonzero(~busy[m.hosts]))
     m.model.term("opened", columns, 1.0, sense="min")
 
 
-def _leftover(m: Exact) -> None:
+def _leftover(m: HostModel) -> None:
     """Milli-GPU left free on the hosts where something arrives."""
     used = _host_uses(m, "used", np.arange(len(m.hosts)))
     free = _free_milli(m) + m.problem.reserved_free[m.hosts]
@@ -117,7 +117,7 @@ def _leftover(m: Exact) -> None:
     m.model.term("leftover", left, 1.0, sense="min")
 
 
-def _host_uses(m: Exact, name: str, chosen: Ints) -> Ints:
+def _host_uses(m: HostModel, name: str, chosen: Ints) -> Ints:
     """Append 0/1 variables of chosen hosts that are 1 where a task is.
 
     The row on GPUs is implied for integers and makes the relaxation as strong as capacity.
@@ -137,12 +137,12 @@ def _host_uses(m: Exact, name: str, chosen: Ints) -> Ints:
     return columns
 
 
-def _free_milli(m: Exact) -> Ints:
+def _free_milli(m: HostModel) -> Ints:
     free: Ints = m.placement.free_milli[m.hosts]
     return free
 
 
-def _proximity(m: Exact) -> None:
+def _proximity(m: HostModel) -> None:
     """Pairs of a job's tasks that are apart, summed over the levels.
 
     Of n (n - 1) / 2 pairs those that share a domain are taken off: together[d,k] = 1 claims k tasks
@@ -156,7 +156,7 @@ def _proximity(m: Exact) -> None:
     for entry, mine in sets_of.items():
         tasks = sum(n for t in mine for _, _, n in m.sets[t].users)
         apart = float(tasks * (tasks - 1) // 2 * len(m.problem.cluster.levels))
-        for column, sign in arrives(m, entry):
+        for column, sign in arrival_of(m, entry):
             m.model.term("proximity", [column], [apart * sign], sense="min")
         at, stays = np.flatnonzero(np.isin(m.x_set, mine)), np.flatnonzero(m.stays.entry == entry)
         columns = np.append(m.x[at], m.stays.s[stays])
@@ -167,7 +167,7 @@ def _proximity(m: Exact) -> None:
 
 
 def _together(
-    m: Exact, entry: int, columns: Ints, domain: np.ndarray, most: Ints, tasks: int
+    m: HostModel, entry: int, columns: Ints, domain: np.ndarray, most: Ints, tasks: int
 ) -> None:
     """Claims of one job's tasks (a column each) in the domains of one level."""
     parts, part_of = np.unique(domain, return_inverse=True)
@@ -182,6 +182,6 @@ def _together(
         # A kept job's pairs do not count: no claim on them.
         row = m.model.rows("count", 1, upper=0.0)
         m.model.add(row[[0] * len(k)], together, k)
-        for column, sign in arrives(m, entry):
+        for column, sign in arrival_of(m, entry):
             m.model.add(row, [column], [-tasks * sign])
     m.model.term("proximity", together, -(k * (k - 1) // 2), sense="min")

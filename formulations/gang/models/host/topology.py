@@ -17,13 +17,13 @@ from collections import defaultdict
 
 import numpy as np
 
-from placewright.formulations.gang.models.host.domain_rows import arrives, in_domains
+from placewright.formulations.gang.models.host.domain_rows import add_domain_rows, arrival_of
 from placewright.formulations.gang.models.host.entries import Ints
-from placewright.formulations.gang.models.host.model import NONE, Exact
-from placewright.formulations.gang.problem.jobs import ANY, NO_LABEL, NO_LEVEL, Slices
+from placewright.formulations.gang.models.host.model import NONE, HostModel
+from placewright.formulations.gang.problem.jobs import ANY_JOB, NO_LABEL, NO_LEVEL, TaskSlices
 
 
-def add_arrangement(m: Exact) -> None:
+def add_topology_rows(m: HostModel) -> None:
     """Append the rows of all entries that are tied."""
     sets_of: defaultdict[int, list[int]] = defaultdict(list)
     for t, task_set in enumerate(m.sets):
@@ -42,32 +42,32 @@ def add_arrangement(m: Exact) -> None:
             if group is not None and group.slices is not None:
                 _slices(m, e, t, group.slices)
             if group is not None and group.apart is not None:
-                in_domains(m, e, [t], domain[group.apart.level], upper=group.apart.most)
+                add_domain_rows(m, e, [t], domain[group.apart.level], upper=group.apart.most)
     for label, entries in by_label.items():
         _keep_apart(m, label, entries, sets_of)
 
 
-def _joint(m: Exact, entry: int, sets: list[int], level: int) -> None:
+def _joint(m: HostModel, entry: int, sets: list[int], level: int) -> None:
     """All tasks of a job in one domain."""
     total = sum(n for t in sets for _, _, n in m.sets[t].users)
-    found = in_domains(m, entry, sets, m.problem.cluster.domain[level])
+    found = add_domain_rows(m, entry, sets, m.problem.cluster.domain[level])
     chosen = m.model.variables("joint", len(found.parts), upper=1)
     m.model.add(found.rows, chosen, -float(total))
     row = m.model.rows("joint", 1, upper=0.0)
     m.model.add(row[[0] * len(chosen)], chosen, 1.0)
-    for column, sign in arrives(m, entry):
+    for column, sign in arrival_of(m, entry):
         m.model.add(row, [column], [-sign])
 
 
-def _slices(m: Exact, entry: int, t: int, slices: Slices) -> None:
+def _slices(m: HostModel, entry: int, t: int, slices: TaskSlices) -> None:
     """Whole slices in each domain, of which those with tasks that stay are known."""
     count = m.sets[t].users[0][2]
     domain = m.problem.cluster.domain[slices.level]
-    found = in_domains(m, entry, [t], domain, lower=0.0)
+    found = add_domain_rows(m, entry, [t], domain, lower=0.0)
     number = m.model.variables("slices", len(found.parts), upper=count // slices.size)
     m.model.add(found.rows, number, -float(slices.size))
     job = m.entries[entry].job
-    if job == ANY:
+    if job == ANY_JOB:
         return
     _, group, _ = m.sets[t].users[0]
     index = [i for g, i, _, _ in m.problem.running[job].places if g == group]
@@ -88,7 +88,9 @@ def _slices(m: Exact, entry: int, t: int, slices: Slices) -> None:
     m.model.add(rows[np.searchsorted(found.parts, [d for _, d in known])], g, 1.0)
 
 
-def _keep_apart(m: Exact, label: int, entries: list[int], sets_of: dict[int, list[int]]) -> None:
+def _keep_apart(
+    m: HostModel, label: int, entries: list[int], sets_of: dict[int, list[int]]
+) -> None:
     """No arrival of a job in a domain where another job of the label has a task."""
     level, homes = m.problem.labels[label].level, m.problem.labels[label].homes
     domain = m.problem.cluster.domain[level][m.hosts]

@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.models.host.entries import entries_of
-from placewright.formulations.gang.models.host.expand import expand_into
+from placewright.formulations.gang.models.host.expand import start_jobs
 from placewright.formulations.gang.models.host.gpus import add_gpus
-from placewright.formulations.gang.models.host.model import Exact, Moves, build
+from placewright.formulations.gang.models.host.model import HostModel, Moves, build_host_model
 from placewright.formulations.gang.models.host.move_terms import add_disruption
 from placewright.formulations.gang.models.host.preemption import add_preemption
 from placewright.formulations.gang.models.host.terms import add_terms, add_value
 from placewright.formulations.gang.placement.assignment import candidate
-from placewright.formulations.gang.placement.fair_share import fill
+from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.terms import SENSE, VALUE
@@ -41,7 +41,7 @@ SECONDS = 5.0
 """Most time of one search."""
 
 
-def stop_for_pending(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
+def select_victims(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
     """Yield plans in which running jobs stay or stop, and what `disruption` is at least."""
     if problem.terms[:2] != (VALUE, DISRUPTION) or problem.pending.sum() > MAX_PENDING:
         return
@@ -64,10 +64,12 @@ def _size(problem: Problem) -> int:
     return int(sum(hosts[s.shape] for s in sets)) + len(problem.places)
 
 
-def _model(problem: Problem, moves: Moves) -> Exact:
+def _model(problem: Problem, moves: Moves) -> HostModel:
     cleared = Placement(problem, cleared=True)
     everywhere = np.arange(problem.cluster.num_hosts)
-    return build(problem, cleared, everywhere, problem.pending, list(problem.running), moves)
+    return build_host_model(
+        problem, cleared, everywhere, problem.pending, list(problem.running), moves
+    )
 
 
 def _stay_or_stop(problem: Problem, session: Session) -> Iterator[Candidate]:
@@ -87,10 +89,10 @@ def _stay_or_stop(problem: Problem, session: Session) -> Iterator[Candidate]:
     if start is None:
         return
     placement = Placement(problem, cleared=True)
-    expand_into(exact, slots, start, placement)
+    start_jobs(exact, slots, start, placement)
     yield candidate(placement, "stopping")
     # Some of those that stop may find room elsewhere.
-    fill(placement)
+    fill_by_policy(placement)
     yield candidate(placement, "stopping")
 
 
