@@ -46,7 +46,7 @@ def ruled(rule: Rule, round_: Round) -> Answer:
     if not made.fits(problem):
         raise InvalidPlanError("the schedule does not fit; one that does was expected")
     broken, admitted = made.broken(problem), made.admitted(problem)
-    figures = {BROKEN: broken, ADMITTED: admitted, "jobs": int((made.way != NONE).sum())}
+    figures = {BROKEN: broken, ADMITTED: admitted, "jobs": int((made.alternative != NONE).sum())}
     if problem.loss.any():
         return Answer("feasible", BROKEN, broken, figures=figures)
     return Answer("feasible", ADMITTED, admitted, figures=figures)

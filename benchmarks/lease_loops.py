@@ -211,10 +211,10 @@ class _Counted:
         if problem is not None:
             made = self.rule(problem)
             for number, j in enumerate(asked):
-                way = int(made.way[number])
-                self.promise[j] = None if way < 0 else due[way]
-                self.had[j] |= way >= 0
-                if way >= 0 and made.runs[number, 0]:
+                alternative = int(made.alternative[number])
+                self.promise[j] = None if alternative < 0 else due[alternative]
+                self.had[j] |= alternative >= 0
+                if alternative >= 0 and made.runs[number, 0]:
                     must.append(j)
         first = set(must)
         rest = sorted((j for j in alive if j not in first), key=self._urgency)

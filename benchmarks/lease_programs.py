@@ -38,24 +38,24 @@ def artifact_program(problem: Problem) -> tuple[Model, Ints, Ints]:
     Its only term, `admitted`, adds to the value at most 1 for what the current lease is used.
     """
     model = Model()
-    chosen = model.variables("chosen", problem.ways, upper=1.0)
+    chosen = model.variables("chosen", problem.alternatives, upper=1.0)
     one = model.rows("one deadline", problem.jobs, upper=1.0)
     model.add(one[problem.job], chosen, 1.0)
     lease = np.arange(problem.horizon)
     inside = (problem.first[:, None] <= lease) & (lease < problem.end[:, None])
-    way, at = np.nonzero(inside)
+    alternative, at = np.nonzero(inside)
     runs = np.full(inside.shape, -1, dtype=np.int64)
-    runs[inside] = held = model.variables("runs", len(way), upper=1.0)
-    work = model.rows("work", problem.ways, lower=0.0, upper=0.0)
-    model.add(work[way], held, 1.0)
+    runs[inside] = held = model.variables("runs", len(alternative), upper=1.0)
+    work = model.rows("work", problem.alternatives, lower=0.0, upper=0.0)
+    model.add(work[alternative], held, 1.0)
     model.add(work, chosen, -problem.need.astype(np.float64))
     for i, (row, asked) in enumerate(zip(problem.capacity, problem.demand.T, strict=True)):
         capacity = model.rows(f"capacity {i}", problem.horizon, upper=row.astype(np.float64))
-        model.add(capacity[at], held, asked[way].astype(np.float64))
+        model.add(capacity[at], held, asked[alternative].astype(np.float64))
     model.term("admitted", chosen, problem.value.astype(np.float64), sense="max")
     now = at == 0
     most = max(1, int(problem.capacity[0].max()))
-    model.term("admitted", held[now], problem.demand[way[now], 0] / most, sense="max")
+    model.term("admitted", held[now], problem.demand[alternative[now], 0] / most, sense="max")
     return model, np.asarray(chosen, dtype=np.int64), runs
 
 
@@ -64,12 +64,14 @@ def artifact(backend: str, seconds: float, problem: Problem) -> Answer:
     model, chosen, runs = artifact_program(problem)
 
     def schedule(values: npt.NDArray[np.float64]) -> Schedule:
-        ways = np.flatnonzero(values[chosen] > 0.5)
-        way = np.full(problem.jobs, NONE, dtype=np.int64)
-        way[problem.job[ways]] = ways
+        alternatives = np.flatnonzero(values[chosen] > 0.5)
+        alternative = np.full(problem.jobs, NONE, dtype=np.int64)
+        alternative[problem.job[alternatives]] = alternatives
         when = np.zeros((problem.jobs, problem.horizon), dtype=np.bool_)
-        when[problem.job[ways]] = (runs[ways] >= 0) & (values[runs[ways]] > 0.5)
-        return Schedule(way, when)
+        when[problem.job[alternatives]] = (runs[alternatives] >= 0) & (
+            values[runs[alternatives]] > 0.5
+        )
+        return Schedule(alternative, when)
 
     return _answer(backend, model.arrays("admitted"), "admitted", seconds, problem, schedule)
 
@@ -78,9 +80,9 @@ def indexed(backend: str, seconds: float, problem: Problem) -> Answer:
     """Solve placewright's exact model, for the first term that is in question."""
     model = build(problem)
     if problem.loss.any():
-        arrays, term = model.first_term(), "broken"
+        arrays, term = model.minimise_broken(), "broken"
     else:
-        arrays, term = model.second_term(0), "admitted"
+        arrays, term = model.maximise_admitted(0), "admitted"
     return _answer(backend, arrays, term, seconds, problem, partial(read, model))
 
 

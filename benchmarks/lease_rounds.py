@@ -118,7 +118,7 @@ class Asked:
         rest = self.overhead_s + self.work_s - (self.need - 1) * self.gain_s
         return (at - rest) // LENGTH_S + 1
 
-    def ways(self, horizon: int) -> tuple[tuple[int, int], ...]:
+    def alternatives(self, horizon: int) -> tuple[tuple[int, int], ...]:
         """Return (end, value) of the deadlines that the job can meet alone, the best first."""
         ends = ((min(self.end(at), horizon), value) for at, value in self.due)
         return tuple((end, value) for end, value in ends if self.first + self.need <= end)
@@ -225,9 +225,9 @@ def _due(job: TraceJob, now: int) -> tuple[tuple[int, int], ...]:
 
 def _asked(jobs: tuple[Asked, ...] | list[Asked], horizon: int) -> tuple[int, int]:
     """Return leases times GPUs of the jobs that some deadline suits, and the last lease of it."""
-    ways = [(job, job.ways(horizon)) for job in jobs]
-    work = sum(job.gpus * job.need for job, mine in ways if mine)
-    return work, max(mine[-1][0] for _, mine in ways if mine)
+    alternatives = [(job, job.alternatives(horizon)) for job in jobs]
+    work = sum(job.gpus * job.need for job, mine in alternatives if mine)
+    return work, max(mine[-1][0] for _, mine in alternatives if mine)
 
 
 def _maintenance(hosts: int, horizon: int) -> tuple[tuple[int, int, int, int | None], ...]:

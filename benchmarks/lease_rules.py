@@ -42,33 +42,33 @@ class _Leases:
 
     problem: Problem
     free: Ints = field(init=False)
-    way: Ints = field(init=False)
+    alternative: Ints = field(init=False)
     runs: Bools = field(init=False)
 
     def __post_init__(self) -> None:
         problem = self.problem
         self.free = problem.capacity.copy()
-        self.way = np.full(problem.jobs, NONE, dtype=np.int64)
+        self.alternative = np.full(problem.jobs, NONE, dtype=np.int64)
         self.runs = np.zeros((problem.jobs, problem.horizon), dtype=np.bool_)
 
-    def open(self, way: int) -> Ints:
+    def open(self, alternative: int) -> Ints:
         """Return the leases of a way's window in which it finds room."""
         problem = self.problem
-        first, end = problem.first[way], problem.end[way]
-        room = (self.free[:, first:end] >= problem.demand[way][:, None]).all(axis=0)
+        first, end = problem.first[alternative], problem.end[alternative]
+        room = (self.free[:, first:end] >= problem.demand[alternative][:, None]).all(axis=0)
         found: Ints = first + np.flatnonzero(room)
         return found
 
-    def give(self, way: int, leases: Ints) -> None:
+    def give(self, alternative: int, leases: Ints) -> None:
         """Let a way's job run in these leases."""
-        job = self.problem.job[way]
-        self.way[job] = way
+        job = self.problem.job[alternative]
+        self.alternative[job] = alternative
         self.runs[job, leases] = True
-        self.free[:, leases] -= self.problem.demand[way][:, None]
+        self.free[:, leases] -= self.problem.demand[alternative][:, None]
 
     def done(self) -> Schedule:
         """Return the schedule."""
-        return Schedule(self.way, self.runs)
+        return Schedule(self.alternative, self.runs)
 
 
 def _ways(problem: Problem) -> list[Ints]:
@@ -89,22 +89,22 @@ def earliest_deadline(problem: Problem) -> Schedule:
 
     One that would be late goes on with its next deadline, in the order of that.
     """
-    made, ways = _Leases(problem), _ways(problem)
+    made, alternatives = _Leases(problem), _ways(problem)
     fresh = problem.loss == 0
     queue = [
         (bool(fresh[job]), int(problem.end[of[0]]), job, 0)
-        for job, of in enumerate(ways)
+        for job, of in enumerate(alternatives)
         if len(of)
     ]
     heapq.heapify(queue)
     while queue:
         new, _, job, which = heapq.heappop(queue)
-        way = int(ways[job][which])
-        leases = made.open(way)
-        if len(leases) >= problem.need[way]:
-            made.give(way, leases[: problem.need[way]])
-        elif which + 1 < len(ways[job]):
-            end = int(problem.end[ways[job][which + 1]])
+        alternative = int(alternatives[job][which])
+        leases = made.open(alternative)
+        if len(leases) >= problem.need[alternative]:
+            made.give(alternative, leases[: problem.need[alternative]])
+        elif which + 1 < len(alternatives[job]):
+            end = int(problem.end[alternatives[job][which + 1]])
             heapq.heappush(queue, (new, end, job, which + 1))
     return made.done()
 
@@ -115,25 +115,25 @@ def least_laxity(problem: Problem) -> Schedule:
     A job with too little time left goes on with its next deadline. One that misses its last is
     refused, and time begins anew without it; those refused get what is left in the end.
     """
-    ways = _ways(problem)
-    left = np.array([len(of) > 0 for of in ways], dtype=np.bool_)
+    alternatives = _ways(problem)
+    left = np.array([len(of) > 0 for of in alternatives], dtype=np.bool_)
     while True:
-        runs, way = _laxity(problem, ways, left)
-        if not (late := left & (way == NONE)).any():
+        runs, alternative = _laxity(problem, alternatives, left)
+        if not (late := left & (alternative == NONE)).any():
             break
         left &= ~late
     made = _Leases(problem)
     for job in np.flatnonzero(left).tolist():
-        made.give(int(way[job]), np.flatnonzero(runs[job]))
-    return _rest(made, ways, [job for job in range(problem.jobs) if not left[job]])
+        made.give(int(alternative[job]), np.flatnonzero(runs[job]))
+    return _rest(made, alternatives, [job for job in range(problem.jobs) if not left[job]])
 
 
-def _laxity(problem: Problem, ways: list[Ints], taking: Bools) -> tuple[Bools, Ints]:
+def _laxity(problem: Problem, alternatives: list[Ints], taking: Bools) -> tuple[Bools, Ints]:
     """Go through the leases once; return who runs, and the ways of those that are in time."""
     jobs = np.flatnonzero(taking)
-    at = np.array([ways[job][0] for job in jobs], dtype=np.int64)
+    at = np.array([alternatives[job][0] for job in jobs], dtype=np.int64)
     done = np.zeros(len(jobs), dtype=np.int64)
-    later = [list(map(int, ways[job][1:])) for job in jobs]
+    later = [list(map(int, alternatives[job][1:])) for job in jobs]
     runs = np.zeros((problem.jobs, problem.horizon), dtype=np.bool_)
     lost = np.zeros(len(jobs), dtype=np.bool_)
     for lease in range(problem.horizon):
@@ -153,16 +153,16 @@ def _laxity(problem: Problem, ways: list[Ints], taking: Bools) -> tuple[Bools, I
         done[chosen] += 1
         runs[jobs[chosen], lease] = True
     lost |= done < problem.need[at]
-    way = np.full(problem.jobs, NONE, dtype=np.int64)
-    way[jobs[~lost]] = at[~lost]
-    return runs, way
+    alternative = np.full(problem.jobs, NONE, dtype=np.int64)
+    alternative[jobs[~lost]] = at[~lost]
+    return runs, alternative
 
 
-def _same(problem: Problem, way: int, other: int) -> bool:
+def _same(problem: Problem, alternative: int, other: int) -> bool:
     """Whether two ways of a job differ in their deadlines only."""
     return bool(
-        problem.need[way] == problem.need[other]
-        and (problem.demand[way] == problem.demand[other]).all()
+        problem.need[alternative] == problem.need[other]
+        and (problem.demand[alternative] == problem.demand[other]).all()
     )
 
 
@@ -181,13 +181,13 @@ def _fitting(demand: Ints, capacity: Ints) -> Bools:
     return taken
 
 
-def _rest(made: _Leases, ways: list[Ints], jobs: Iterable[int]) -> Schedule:
+def _rest(made: _Leases, alternatives: list[Ints], jobs: Iterable[int]) -> Schedule:
     """Give jobs, in their order, the first way that has room, in its latest free leases."""
     for job in jobs:
-        for way in ways[job].tolist():
-            leases = made.open(way)
-            if len(leases) >= made.problem.need[way]:
-                made.give(way, leases[-made.problem.need[way] :])
+        for alternative in alternatives[job].tolist():
+            leases = made.open(alternative)
+            if len(leases) >= made.problem.need[alternative]:
+                made.give(alternative, leases[-made.problem.need[alternative] :])
                 break
     return made.done()
 
@@ -207,9 +207,9 @@ def chronus_at_once(problem: Problem) -> Schedule:
 
     As `chronus`, the largest gang first, then least slack, then the latest deadline.
     """
-    ways = _ways(problem)
-    jobs = np.array([job for job, of in enumerate(ways) if len(of)], dtype=np.int64)
-    best = np.array([ways[job][0] for job in jobs], dtype=np.int64)
+    alternatives = _ways(problem)
+    jobs = np.array([job for job, of in enumerate(alternatives) if len(of)], dtype=np.int64)
+    best = np.array([alternatives[job][0] for job in jobs], dtype=np.int64)
     slack = problem.end[best] - problem.first[best] - problem.need[best]
     return _latest_first(
         problem, jobs[np.lexsort((-problem.end[best], slack, -_size(problem)[best]))]
@@ -217,13 +217,13 @@ def chronus_at_once(problem: Problem) -> Schedule:
 
 
 def _latest_first(problem: Problem, jobs: Ints) -> Schedule:
-    made, ways = _Leases(problem), _ways(problem)
+    made, alternatives = _Leases(problem), _ways(problem)
     for job in jobs[np.argsort(problem.loss[jobs] == 0, kind="stable")].tolist():
-        for i, way in enumerate(ways[job].tolist()):
-            leases, need = made.open(way), problem.need[way]
+        for i, alternative in enumerate(alternatives[job].tolist()):
+            leases, need = made.open(alternative), problem.need[alternative]
             if len(leases) >= need:
                 # Packing latest first before the earliest end with room takes all room before it.
-                made.give(way, leases[:need] if i else leases[-need:])
+                made.give(alternative, leases[:need] if i else leases[-need:])
                 break
     return made.done()
 
@@ -242,17 +242,17 @@ def by_density(problem: Problem) -> Schedule:
 
 def _greedily(problem: Problem, order: list[int], pick: str) -> Schedule:
     made = _Leases(problem)
-    for way in order:
-        if made.way[problem.job[way]] != NONE:
+    for alternative in order:
+        if made.alternative[problem.job[alternative]] != NONE:
             continue
-        leases, need = made.open(way), problem.need[way]
+        leases, need = made.open(alternative), problem.need[alternative]
         if len(leases) < need:
             continue
         if pick == "emptiest":
-            asked = problem.demand[way] > 0
+            asked = problem.demand[alternative] > 0
             left = made.free[asked][:, leases].min(axis=0, initial=np.iinfo(np.int64).max)
             leases = leases[np.lexsort((leases, left))]
-        made.give(way, leases[:need] if pick == "earliest" else leases[-need:])
+        made.give(alternative, leases[:need] if pick == "earliest" else leases[-need:])
     return made.done()
 
 

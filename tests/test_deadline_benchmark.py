@@ -59,8 +59,8 @@ def problem(
 def leases(schedule: Schedule) -> list[list[int] | None]:
     """The leases of each job, None for one without a promise."""
     return [
-        None if way == NONE else np.flatnonzero(runs).tolist()
-        for way, runs in zip(schedule.way, schedule.runs, strict=True)
+        None if alternative == NONE else np.flatnonzero(runs).tolist()
+        for alternative, runs in zip(schedule.alternative, schedule.runs, strict=True)
     ]
 
 
@@ -130,7 +130,7 @@ def test_jobs_with_a_promise_come_first_under_every_rule(bench: SimpleNamespace)
 def problems(draw: st.DrawFn) -> Problem:
     horizon, rows = draw(st.integers(1, 6)), draw(st.integers(1, 2))
     cell = st.integers(0, 4)
-    ways = [
+    alternatives = [
         (job, need, first, draw(st.integers(first + need, horizon)), value, *demand)
         for job in range(draw(st.integers(1, 6)))
         for need, first in [(draw(st.integers(1, horizon)), 0)]
@@ -138,7 +138,7 @@ def problems(draw: st.DrawFn) -> Problem:
         for value in draw(st.lists(st.integers(1, 9), max_size=2, unique=True))
         if any(demand)
     ]
-    table = np.array(ways, dtype=np.int64).reshape(-1, 5 + rows)
+    table = np.array(alternatives, dtype=np.int64).reshape(-1, 5 + rows)
     capacity = draw(st.lists(cell, min_size=rows * horizon, max_size=rows * horizon))
     return Problem(
         capacity=np.array(capacity, dtype=np.int64).reshape(rows, horizon),
@@ -167,7 +167,7 @@ def test_the_artifacts_program_is_as_good_as_the_exact_model(
     model, _, _ = bench.lease_programs.artifact_program(asked)
     solver = InProcess()
     theirs = solver.solve("highs", model.arrays("admitted"), Limits(seconds=60.0, gap=0.0))
-    exact = solver.solve("highs", build(asked).second_term(0), Limits(seconds=60.0, gap=0.0))
+    exact = solver.solve("highs", build(asked).maximise_admitted(0), Limits(seconds=60.0, gap=0.0))
     assert exact.objective is not None
     assert theirs.objective is not None
     # The use of the current lease counts for at most 1.
@@ -198,10 +198,10 @@ def test_a_job_may_end_in_the_middle_of_its_last_lease(bench: SimpleNamespace) -
     # 30 s of each lease are lost: 1,170 s are done in one, and 60 more need 90 s of another.
     job = bench.lease_rounds.Asked(gpus=1, work_s=1230, due=((1289, 9), (1290, 8), (2490, 2)))
     assert (job.need, job.overhead_s) == (2, 30)
-    assert job.ways(10) == ((2, 8), (3, 2))
-    assert job.ways(2) == ((2, 8), (2, 2))
+    assert job.alternatives(10) == ((2, 8), (3, 2))
+    assert job.alternatives(2) == ((2, 8), (2, 2))
     late = bench.lease_rounds.Asked(gpus=2, work_s=1140, due=((3600, 1),), ready_s=1201)
-    assert (late.first, late.need, late.ways(9)) == (2, 1, ((3, 1),))
+    assert (late.first, late.need, late.alternatives(9)) == (2, 1, ((3, 1),))
 
 
 @needs_trace
@@ -252,9 +252,9 @@ def test_the_arrays_of_a_round_are_what_was_drawn(bench: SimpleNamespace, varian
         mine = asked.job == i
         assert (asked.demand[mine, 0] == 1000 * job.gpus).all()
         # Of deadlines with the same last lease only the best is a way.
-        expected = dict(reversed(job.ways(drawn.horizon)))
-        ways = zip(asked.end[mine].tolist(), asked.value[mine].tolist(), strict=True)
-        assert dict(ways) == expected
+        expected = dict(reversed(job.alternatives(drawn.horizon)))
+        alternatives = zip(asked.end[mine].tolist(), asked.value[mine].tolist(), strict=True)
+        assert dict(alternatives) == expected
         assert set(asked.need[mine]) <= {job.need}
         assert set(asked.first[mine]) <= {job.first}
 

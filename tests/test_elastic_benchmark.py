@@ -30,28 +30,28 @@ def bench() -> Iterator[SimpleNamespace]:
 
 def test_a_job_gets_the_least_gpus_that_make_its_deadline(bench: SimpleNamespace) -> None:
     # Job, leases, the one after the last that it can use, GPUs, and one promise made before.
-    ways = np.array(
+    alternatives = np.array(
         [(0, 4, 3, 1), (0, 2, 3, 2), (0, 1, 3, 4), (1, 2, 3, 2), (1, 1, 3, 3), (2, 2, 3, 1)],
         dtype=np.int64,
     )
-    ways = ways[ways[:, 1] <= ways[:, 2]]
+    alternatives = alternatives[alternatives[:, 1] <= alternatives[:, 2]]
     problem = Problem(
         capacity=np.full((1, 3), 4, dtype=np.int64),
         loss=np.array([0, 0, 1], dtype=np.int64),
-        job=ways[:, 0],
-        need=ways[:, 1],
-        first=np.zeros(len(ways), dtype=np.int64),
-        end=ways[:, 2],
-        value=np.ones(len(ways), dtype=np.int64),
-        demand=ways[:, 3:],
+        job=alternatives[:, 0],
+        need=alternatives[:, 1],
+        first=np.zeros(len(alternatives), dtype=np.int64),
+        end=alternatives[:, 2],
+        value=np.ones(len(alternatives), dtype=np.int64),
+        demand=alternatives[:, 3:],
     )
     made = bench.lease_rules.least_share(problem)
     assert made.fits(problem)
     assert made.admitted(problem) == 3
-    assert made.way.tolist() == [0, 3, 4]
+    assert made.alternative.tolist() == [0, 3, 4]
     # Promises first, then job 0 on two GPUs; job 1 has three only where job 0 is not.
     assert [np.flatnonzero(runs).tolist() for runs in made.runs] == [[0, 1], [2], [0, 1]]
-    assert NONE not in made.way
+    assert NONE not in made.alternative
 
 
 @needs_trace

@@ -22,36 +22,48 @@ from math import floor
 
 import numpy as np
 
-from placewright.formulations.deadline.heuristics.core_mip import WHOLE, Choice, floored, searched
-from placewright.formulations.deadline.heuristics.feasibility_mip import arrange, best_of
+from placewright.formulations.deadline.heuristics.core_mip import (
+    INTEGRALITY_TOLERANCE,
+    Selection,
+    core_search,
+    round_down,
+)
+from placewright.formulations.deadline.heuristics.feasibility_mip import (
+    choose_alternatives,
+    find_leases,
+)
 from placewright.formulations.deadline.heuristics.list_scheduling import (
     ORDERS,
     complete,
-    fill,
-    worth,
+    list_schedule,
+    objective,
 )
 from placewright.formulations.deadline.heuristics.lns import improve
-from placewright.formulations.deadline.heuristics.path_relinking import mend, steer
+from placewright.formulations.deadline.heuristics.path_relinking import relink, restore_promises
 from placewright.formulations.deadline.models import time_indexed
-from placewright.formulations.deadline.models.demand_bound import Demands, bounded, possible
-from placewright.formulations.deadline.models.master_lp import Aim, Program
+from placewright.formulations.deadline.models.demand_bound import (
+    DemandRows,
+    feasible_alone,
+    fits_in_memory,
+)
+from placewright.formulations.deadline.models.master_lp import MasterLp, MasterObjective
 from placewright.formulations.deadline.problem.problem import NONE, Bools, Problem, Schedule
 from placewright.formulations.session import Session, near
 
 BROKEN, ADMITTED = "broken", "admitted"
 """The terms that admission decides, the first before the second."""
 
-ARRANGING_SECONDS = 0.4
+FEASIBILITY_SECONDS = 0.4
 """Most time to ask a solver for leases of a choice that was not filled whole."""
 
-MENDING_SECONDS = 2.0
+REPAIR_SECONDS = 2.0
 """Most time to ask a solver for the best of few ways after capacity was lost: filling, which must
 not lose one promise more, is then far from what can be done."""
 
-CLOSE = 0.01
+CLOSE_GAP_REL = 0.01
 """Gap at which it is not asked again, after promises were broken, what the others could have."""
 
-LEASE_COLUMNS = 4_000
+MAX_TIME_INDEXED_CELLS = 4_000
 """Jobs times leases up to which a problem is stated lease by lease."""
 
 
@@ -82,16 +94,16 @@ def admit(
     known
         A schedule of promises that the last round has left; the first one breaks no more than it.
     """
-    able = possible(problem)
-    first = _kept(problem, able)
+    feasible = feasible_alone(problem)
+    first = _schedule_promises(problem, feasible)
     if known is not None and known.broken(problem) < first.broken(problem):
         first = known
     best = complete(problem, first, expired=session.expired)
-    if known is not None and worth(problem, known) > worth(problem, best):
+    if known is not None and objective(problem, known) > objective(problem, best):
         best = known
     yield best
     kept: Schedule | None = None
-    for step in _least_broken(problem, able, best, session):
+    for step in _minimise_broken(problem, feasible, best, session):
         if isinstance(step, Schedule):
             kept = step
         else:
@@ -100,35 +112,38 @@ def admit(
         best = complete(problem, kept, expired=session.expired)
         yield best
     broken = best.broken(problem)
-    for found in _most(problem, able, best, session):
+    for found in _maximise_admitted(problem, feasible, best, session):
         if isinstance(found, Schedule):
             yield found
         else:
             yield AdmissionBound(ADMITTED, found.value, broken, found.certified)
 
 
-def _kept(problem: Problem, able: Bools) -> Schedule:
+def _schedule_promises(problem: Problem, feasible: Bools) -> Schedule:
     """Return a schedule of the promises that jobs have, as far as they are easily kept."""
-    whole = np.flatnonzero(able & (problem.loss[problem.job] > 0) & (problem.lost == 0))
-    time = problem.end[whole] - problem.first[whole]
+    lossless = np.flatnonzero(feasible & (problem.loss[problem.job] > 0) & (problem.lost == 0))
+    time = problem.end[lossless] - problem.first[lossless]
     # Of the ways that lose nothing the one that asks least, or the one that is done soonest.
-    asked = problem.need[whole] * problem.demand[whole].sum(axis=1)
-    way = np.full(problem.jobs, NONE, dtype=np.int64)
-    best = fill(problem, way)
-    demands = Demands(problem) if bounded(problem) else None
-    for order in (np.lexsort((time, -asked)), np.lexsort((time, -asked, -problem.need[whole]))):
-        before, way = way, np.full(problem.jobs, NONE, dtype=np.int64)
-        way[problem.job[whole[order]]] = whole[order]
-        if (way == before).all():
+    demand = problem.need[lossless] * problem.demand[lossless].sum(axis=1)
+    alternative = np.full(problem.jobs, NONE, dtype=np.int64)
+    best = list_schedule(problem, alternative)
+    demands = DemandRows(problem) if fits_in_memory(problem) else None
+    for order in (
+        np.lexsort((time, -demand)),
+        np.lexsort((time, -demand, -problem.need[lossless])),
+    ):
+        before, alternative = alternative, np.full(problem.jobs, NONE, dtype=np.int64)
+        alternative[problem.job[lossless[order]]] = lossless[order]
+        if (alternative == before).all():
             break
-        chosen = np.zeros(problem.ways)
-        chosen[way[way != NONE]] = 1.0
-        if demands is not None and any(demands.broken(chosen)):
+        chosen = np.zeros(problem.alternatives)
+        chosen[alternative[alternative != NONE]] = 1.0
+        if demands is not None and any(demands.violated(chosen)):
             # They cannot all be kept, so whom to push out is decided with all of them in view.
-            nobody = replace(problem, loss=np.zeros_like(problem.loss))
-            found = fill(nobody, way, orders=ORDERS[:1], effort=0)
+            without_promises = replace(problem, loss=np.zeros_like(problem.loss))
+            found = list_schedule(without_promises, alternative, orders=ORDERS[:1], work_limit=0)
         else:
-            found = fill(problem, way)
+            found = list_schedule(problem, alternative)
         if found.broken(problem) < best.broken(problem):
             best = found
         if not best.broken(problem):
@@ -136,8 +151,8 @@ def _kept(problem: Problem, able: Bools) -> Schedule:
     return best
 
 
-def _least_broken(
-    problem: Problem, able: Bools, kept: Schedule, session: Session
+def _minimise_broken(
+    problem: Problem, feasible: Bools, kept: Schedule, session: Session
 ) -> Iterator[Schedule | AdmissionBound]:
     """Yield schedules that break less than this one, and bounds of what must be broken."""
     total = int(problem.loss.sum())
@@ -145,27 +160,29 @@ def _least_broken(
         yield AdmissionBound(BROKEN, 0, None, certified=True)
         return
     saved = problem.loss[problem.job] - problem.lost
-    ways = np.flatnonzero(able & (saved > 0))
-    own = replace(problem.only(ways), loss=np.zeros_like(problem.loss), value=saved[ways])
+    alternatives = np.flatnonzero(feasible & (saved > 0))
+    own = replace(
+        problem.restrict(alternatives), loss=np.zeros_like(problem.loss), value=saved[alternatives]
+    )
     # The last entries stand for NONE.
-    inside = np.full(problem.ways + 1, NONE)
-    inside[ways] = np.arange(len(ways))
-    outside = np.append(ways, NONE)
-    way = inside[kept.way]
-    begin = Schedule(way, kept.runs & (way != NONE)[:, None])
-    for step in _most(own, np.ones(len(ways), dtype=np.bool_), begin, session):
+    inside = np.full(problem.alternatives + 1, NONE)
+    inside[alternatives] = np.arange(len(alternatives))
+    outside = np.append(alternatives, NONE)
+    alternative = inside[kept.alternative]
+    begin = Schedule(alternative, kept.runs & (alternative != NONE)[:, None])
+    for step in _maximise_admitted(own, np.ones(len(alternatives), dtype=np.bool_), begin, session):
         if isinstance(step, Schedule):
-            yield Schedule(outside[step.way], step.runs)
+            yield Schedule(outside[step.alternative], step.runs)
         else:
             yield AdmissionBound(BROKEN, max(0, total - step.value), None, step.certified)
 
 
-def _most(
-    problem: Problem, able: Bools, best: Schedule, session: Session
-) -> Iterator[Schedule | _Most]:
+def _maximise_admitted(
+    problem: Problem, feasible: Bools, best: Schedule, session: Session
+) -> Iterator[Schedule | _UpperBound]:
     """Yield schedules better than the best, and what none that breaks no more is worth."""
     bound: int | None = None
-    for step in _Search(problem, able, best, session).steps():
+    for step in _MasterSubproblem(problem, feasible, best, session).run():
         if isinstance(step, Schedule):
             best = step
         elif bound is None or step.value < bound:
@@ -178,113 +195,128 @@ def _most(
 
 
 @dataclass(frozen=True, slots=True)
-class _Most:
+class _UpperBound:
     """What no schedule is worth more than."""
 
     value: int
     certified: bool
 
 
-class _Search:
+class _MasterSubproblem:
     """Schedules that break no more than the first, and promise ever more."""
 
-    def __init__(self, problem: Problem, able: Bools, best: Schedule, session: Session) -> None:
-        self.problem, self.able, self.best, self.session = problem, able, best, session
+    def __init__(self, problem: Problem, feasible: Bools, best: Schedule, session: Session) -> None:
+        self.problem, self.feasible, self.best, self.session = problem, feasible, best, session
         self.broken = best.broken(problem)
         self.tried = set[bytes]()
         self.saved = problem.loss[problem.job] - problem.lost
 
-    def steps(self) -> Iterator[Schedule | _Most]:
+    def run(self) -> Iterator[Schedule | _UpperBound]:
         """Yield better schedules, and bounds."""
         problem = self.problem
         each = np.zeros(problem.jobs, dtype=np.int64)
-        np.maximum.at(each, problem.job[self.able], problem.value[self.able])
+        np.maximum.at(each, problem.job[self.feasible], problem.value[self.feasible])
         bound = int(each.sum())
         if self.best.admitted(problem) == bound:
             # Everybody has the best promise that there is, as often happens.
-            yield _Most(bound, certified=True)
+            yield _UpperBound(bound, certified=True)
             return
-        if not bounded(problem):
+        if not fits_in_memory(problem):
             return
         if self.broken:
-            held = int(problem.loss.sum()) - self.broken
-            nobody = np.zeros(problem.jobs, dtype=np.bool_)
-            aim = Aim(problem.value, self.saved, held)
-            program = Program(Demands(problem), self.able, nobody, aim)
-            for step in self._by_rows(program):
-                if isinstance(step, _Most):
+            min_kept = int(problem.loss.sum()) - self.broken
+            without_promises = np.zeros(problem.jobs, dtype=np.bool_)
+            master_objective = MasterObjective(problem.value, self.saved, min_kept)
+            master = MasterLp(
+                DemandRows(problem), self.feasible, without_promises, master_objective
+            )
+            for step in self._solve_master(master):
+                if isinstance(step, _UpperBound):
                     bound = step.value
                 yield step
-            small = time_indexed.cells(problem) <= LEASE_COLUMNS
-            if not small and near(bound, self.best.admitted(problem), CLOSE):
+            small = time_indexed.size(problem) <= MAX_TIME_INDEXED_CELLS
+            if not small and near(bound, self.best.admitted(problem), CLOSE_GAP_REL):
                 return
         # What jobs have is kept as in the best schedule, which shows that it can be.
-        level = np.append(self.saved, 0)[self.best.way]
-        allowed = self.able & (self.saved >= level[problem.job])
-        aim = Aim(problem.value, self.saved, 0)
-        program = Program(Demands(problem), allowed, level > 0, aim)
-        for step in self._by_rows(program):
+        must_keep = np.append(self.saved, 0)[self.best.alternative]
+        allowed = self.feasible & (self.saved >= must_keep[problem.job])
+        master_objective = MasterObjective(problem.value, self.saved, 0)
+        master = MasterLp(DemandRows(problem), allowed, must_keep > 0, master_objective)
+        for step in self._solve_master(master):
             if isinstance(step, Schedule) or not self.broken:
                 yield step
-        if time_indexed.cells(problem) <= LEASE_COLUMNS:
-            yield from self._lease_by_lease()
+        if time_indexed.size(problem) <= MAX_TIME_INDEXED_CELLS:
+            yield from self._solve_time_indexed()
         else:
             for found in improve(problem, self.best, self.session.expired):
-                yield from self._better(found)
+                yield from self._accept(found)
 
-    def _by_rows(self, program: Program) -> Iterator[Schedule | _Most]:
+    def _solve_master(self, master: MasterLp) -> Iterator[Schedule | _UpperBound]:
         """Yield schedules of choices by rows of demand, and what these prove of all they allow."""
-        relaxed = program.relax(self.session)
-        if relaxed is None:
+        solution = master.solve(self.session)
+        if solution is None:
             return
-        yield _Most(relaxed.priced.bound, certified=True)
-        yield from self._leases_for(floored(program, relaxed.chosen))
-        choice: Choice | None = None
-        for choice in searched(program, relaxed.priced, self.best.way, self.session):
-            if choice.bound is not None:
-                yield _Most(choice.bound, certified=False)
-            yield from self._leases_for(choice)
-        if choice is not None and choice.value(self.problem) > self.best.admitted(self.problem):
-            arranged = arrange(self.problem, choice.way, self.session, seconds=ARRANGING_SECONDS)
-            found = arranged.schedule
+        yield _UpperBound(solution.dual.bound, certified=True)
+        yield from self._solve_subproblem(round_down(master, solution.chosen))
+        selection: Selection | None = None
+        for selection in core_search(master, solution.dual, self.best.alternative, self.session):
+            if selection.bound is not None:
+                yield _UpperBound(selection.bound, certified=False)
+            yield from self._solve_subproblem(selection)
+        if selection is not None and selection.value(self.problem) > self.best.admitted(
+            self.problem
+        ):
+            feasibility = find_leases(
+                self.problem, selection.alternative, self.session, seconds=FEASIBILITY_SECONDS
+            )
+            found = feasibility.schedule
             if found is None:
-                ways = np.union1d(choice.way, self.best.way)
-                ways = ways[ways != NONE]
-                seconds = MENDING_SECONDS if self.broken else ARRANGING_SECONDS
-                found = best_of(self.problem, ways, self.best, self.session, seconds=seconds)
+                alternatives = np.union1d(selection.alternative, self.best.alternative)
+                alternatives = alternatives[alternatives != NONE]
+                seconds = REPAIR_SECONDS if self.broken else FEASIBILITY_SECONDS
+                found = choose_alternatives(
+                    self.problem, alternatives, self.best, self.session, seconds=seconds
+                )
             if found is not None:
-                yield from self._better(complete(self.problem, found))
+                yield from self._accept(complete(self.problem, found))
 
-    def _leases_for(self, choice: Choice) -> Iterator[Schedule]:
-        problem, key = self.problem, choice.way.tobytes()
+    def _solve_subproblem(self, selection: Selection) -> Iterator[Schedule]:
+        problem, key = self.problem, selection.alternative.tobytes()
         if key in self.tried:
             return
         self.tried.add(key)
-        filled = fill(problem, choice.way)
-        found = complete(problem, filled)
-        if worth(problem, found) > worth(problem, self.best):
-            yield from self._better(found)
+        listed = list_schedule(problem, selection.alternative)
+        found = complete(problem, listed)
+        if objective(problem, found) > objective(problem, self.best):
+            yield from self._accept(found)
         elif problem.loss.any():
             saved = np.append(self.saved, 0)
-            if saved[choice.way].sum() >= saved[self.best.way].sum():
-                mended = mend(problem, filled, saved[self.best.way])
-                yield from self._better(complete(problem, steer(problem, mended, choice.way)))
-            yield from self._better(complete(problem, steer(problem, self.best, choice.way)))
+            if saved[selection.alternative].sum() >= saved[self.best.alternative].sum():
+                restored = restore_promises(problem, listed, saved[self.best.alternative])
+                yield from self._accept(
+                    complete(problem, relink(problem, restored, selection.alternative))
+                )
+            yield from self._accept(
+                complete(problem, relink(problem, self.best, selection.alternative))
+            )
 
-    def _lease_by_lease(self) -> Iterator[Schedule | _Most]:
+    def _solve_time_indexed(self) -> Iterator[Schedule | _UpperBound]:
         """Yield what the time-indexed model finds and claims."""
         model = time_indexed.build(self.problem)
-        arrays = model.second_term(self.broken)
-        start = model.point(self.best)
+        arrays = model.maximise_admitted(self.broken)
+        start = model.values_of(self.best)
         outcome = self.session.optimise(arrays, share=0.5, gap=0.0, start=start)
         if outcome is None:
             return
         if outcome.values is not None:
-            yield from self._better(time_indexed.read(model, outcome.values))
+            yield from self._accept(time_indexed.read(model, outcome.values))
         if outcome.bound is not None:
-            yield _Most(floor(outcome.bound * (1 + WHOLE) + WHOLE), certified=False)
+            yield _UpperBound(
+                floor(outcome.bound * (1 + INTEGRALITY_TOLERANCE) + INTEGRALITY_TOLERANCE),
+                certified=False,
+            )
 
-    def _better(self, found: Schedule) -> Iterator[Schedule]:
-        if worth(self.problem, found) > worth(self.problem, self.best):
+    def _accept(self, found: Schedule) -> Iterator[Schedule]:
+        if objective(self.problem, found) > objective(self.problem, self.best):
             self.best = found
             yield found

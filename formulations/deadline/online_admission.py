@@ -9,55 +9,57 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from placewright.formulations.deadline.heuristics.ejection_chains import Chains
-from placewright.formulations.deadline.heuristics.list_scheduling import EFFORT
+from placewright.formulations.deadline.heuristics.ejection_chains import EjectionChains
+from placewright.formulations.deadline.heuristics.list_scheduling import WORK_LIMIT
 from placewright.formulations.deadline.problem.problem import Problem, Schedule
-from placewright.formulations.deadline.problem.schedule import Chart
+from placewright.formulations.deadline.problem.schedule import ScheduleState
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
     """A way by which one more job fits, and the schedule with it; its leases end before `end`."""
 
-    way: int
+    alternative: int
     end: int
     schedule: Schedule
 
 
-def arrival(problem: Problem, schedule: Schedule, job: int) -> Arrival | None:
+def admit_arrival(problem: Problem, schedule: Schedule, job: int) -> Arrival | None:
     """Return the best way for a job that has none yet, beside all that is promised.
 
     None if no way was found; with gangs of unlike sizes there may be one all the same.
     """
-    ways = np.flatnonzero(problem.job == job)
-    for way in ways[np.argsort(-problem.value[ways], kind="stable")].tolist():
-        found = _inserted(problem, schedule, way)
+    alternatives = np.flatnonzero(problem.job == job)
+    for alternative in alternatives[
+        np.argsort(-problem.value[alternatives], kind="stable")
+    ].tolist():
+        found = _insert(problem, schedule, alternative)
         if found is not None:
-            return Arrival(way, int(problem.end[way]), found)
+            return Arrival(alternative, int(problem.end[alternative]), found)
     return None
 
 
-def earliest(problem: Problem, schedule: Schedule, job: int) -> Arrival | None:
+def admit_earliest(problem: Problem, schedule: Schedule, job: int) -> Arrival | None:
     """Return the way of a job that could end before the earliest lease, whatever it is worth.
 
     The ends of the ways do not matter. None if the job does not fit before the horizon.
     """
     best: Arrival | None = None
-    for way in np.flatnonzero(problem.job == job).tolist():
-        low = int(problem.first[way] + problem.need[way])
+    for alternative in np.flatnonzero(problem.job == job).tolist():
+        low = int(problem.first[alternative] + problem.need[alternative])
         high = problem.horizon if best is None else best.end - 1
         while low <= high:
             end = (low + high) // 2
             ends = problem.end.copy()
-            ends[way] = end
-            found = _inserted(replace(problem, end=ends), schedule, way)
+            ends[alternative] = end
+            found = _insert(replace(problem, end=ends), schedule, alternative)
             if found is None:
                 low = end + 1
             else:
-                best, high = Arrival(way, end, found), end - 1
+                best, high = Arrival(alternative, end, found), end - 1
     return best
 
 
-def _inserted(problem: Problem, schedule: Schedule, way: int) -> Schedule | None:
-    chart = Chart.of(problem, schedule)
-    return chart.schedule() if Chains(chart, EFFORT).insert(way) else None
+def _insert(problem: Problem, schedule: Schedule, alternative: int) -> Schedule | None:
+    state = ScheduleState.of(problem, schedule)
+    return state.schedule() if EjectionChains(state, WORK_LIMIT).insert(alternative) else None

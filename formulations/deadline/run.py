@@ -17,28 +17,31 @@ from itertools import islice
 import numpy as np
 
 from placewright.formulations.deadline.admission import ADMITTED, BROKEN, AdmissionBound, admit
-from placewright.formulations.deadline.bounds.trivial import resting_bounds
-from placewright.formulations.deadline.heuristics.list_scheduling import worth
-from placewright.formulations.deadline.heuristics.place_current_lease import Search, placed
-from placewright.formulations.deadline.models.whole.solve import decide
+from placewright.formulations.deadline.bounds.trivial import trivial_bounds
+from placewright.formulations.deadline.heuristics.list_scheduling import objective
+from placewright.formulations.deadline.heuristics.place_current_lease import (
+    GangSearch,
+    place_current_lease,
+)
+from placewright.formulations.deadline.models.whole.solve import solve_integrated
 from placewright.formulations.deadline.problem.compile import Admission
 from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule
 from placewright.formulations.session import Bound, Candidate, Session
 
-PLACING = 0.3
+PLACEMENT_TIME_SHARE = 0.3
 """Share of the time that is kept for placing the current lease."""
 
-AT_ONCE = 1_000
+MAX_JOBS_EARLY_PLAN = 1_000
 """Jobs up to which there is a first plan before admission has ended; more take seconds to place."""
 
 
-STEADY = 0.5
+STEADY_TIME_SHARE = 0.5
 """Share of the time for promises that are kept while running jobs go on as they do, where others
 might be better."""
 
 
 def run(
-    admission: Admission, session: Session, search: Search, known: Schedule | None = None
+    admission: Admission, session: Session, search: GangSearch, known: Schedule | None = None
 ) -> Iterator[Candidate | Bound]:
     """Yield plans, each of better promises, and bounds.
 
@@ -52,12 +55,12 @@ def run(
         A schedule of promises that the last round has left, by the steady ways of the admission.
     """
     bounds: list[Bound] = []
-    for step in _by_leases(admission, session, search, known):
+    for step in _search_admission(admission, session, search, known):
         if isinstance(step, Bound):
             bounds.append(step)
         yield step
     if session.best is not None and not _proven(session.best, bounds):
-        yield from decide(admission, session)
+        yield from solve_integrated(admission, session)
 
 
 def _proven(best: Mapping[str, int], bounds: Sequence[Bound]) -> bool:
@@ -73,51 +76,59 @@ def _proven(best: Mapping[str, int], bounds: Sequence[Bound]) -> bool:
     return unbroken and (ADMITTED not in best or min(most) <= best[ADMITTED])
 
 
-def _by_leases(
-    admission: Admission, session: Session, search: Search, known: Schedule | None
+def _search_admission(
+    admission: Admission, session: Session, search: GangSearch, known: Schedule | None
 ) -> Iterator[Candidate | Bound]:
     """Yield plans that place the current lease of chosen promises, and bounds of the choice.
 
     Promises that are kept by steady ways come first, for where the current lease can be placed they
     are surely kept. All ways together are then asked for bounds, and for what would be better.
     """
-    yield from resting_bounds(admission)
-    problem, steady = admission.problem, admission.steadily()
-    choosing = replace(session, deadline=_after(session, 1 - PLACING))
+    yield from trivial_bounds(admission)
+    problem, steady = admission.problem, admission.steady_only()
+    choosing = replace(session, deadline=_deadline_after(session, 1 - PLACEMENT_TIME_SHARE))
     first = best = None
     if steady is not admission:
-        ways = np.append(np.flatnonzero(admission.steady), NONE)
-        part = replace(choosing, deadline=_after(choosing, STEADY))
-        for step in _chosen(steady.problem, part, known):
+        alternatives = np.append(np.flatnonzero(admission.steady), NONE)
+        session_part = replace(choosing, deadline=_deadline_after(choosing, STEADY_TIME_SHARE))
+        for step in _choose(steady.problem, session_part, known):
             if isinstance(step, Schedule):
-                known = Schedule(ways[step.way], step.runs)
-                if first is None and steady.problem.ways and problem.jobs <= AT_ONCE:
-                    yield from islice(placed(admission, known, session, search), 1)
+                known = Schedule(alternatives[step.alternative], step.runs)
+                if (
+                    first is None
+                    and steady.problem.alternatives
+                    and problem.jobs <= MAX_JOBS_EARLY_PLAN
+                ):
+                    yield from islice(place_current_lease(admission, known, session, search), 1)
                 first = known
-        session.wall_stopped |= part.wall_stopped
-    for step in _chosen(problem, choosing, known):
+        session.wall_stopped |= session_part.wall_stopped
+    for step in _choose(problem, choosing, known):
         if isinstance(step, Bound):
             yield step
             continue
-        if first is best is None and problem.ways and problem.jobs <= AT_ONCE:
-            yield from islice(placed(admission, step, session, search), 1)
+        if first is best is None and problem.alternatives and problem.jobs <= MAX_JOBS_EARLY_PLAN:
+            yield from islice(place_current_lease(admission, step, session, search), 1)
         best = step
     session.wall_stopped |= choosing.wall_stopped
-    if first is not None and best is not None and worth(problem, best) > worth(problem, first):
-        part = replace(session, deadline=_after(session, STEADY))
-        yield from placed(admission, first, part, search)
-        session.wall_stopped |= part.wall_stopped
+    if (
+        first is not None
+        and best is not None
+        and objective(problem, best) > objective(problem, first)
+    ):
+        session_part = replace(session, deadline=_deadline_after(session, STEADY_TIME_SHARE))
+        yield from place_current_lease(admission, first, session_part, search)
+        session.wall_stopped |= session_part.wall_stopped
     elif first is not None:
         best = first
     if best is not None:
-        yield from placed(admission, best, session, search)
+        yield from place_current_lease(admission, best, session, search)
 
 
-def _chosen(
+def _choose(
     problem: Problem, session: Session, known: Schedule | None
 ) -> Iterator[Schedule | Bound]:
     """Yield ever better schedules of a problem of the admission, and bounds."""
-    if not problem.ways:
+    if not problem.alternatives:
         yield Schedule(
             np.full(problem.jobs, NONE, dtype=np.int64),
             np.zeros((problem.jobs, problem.horizon), dtype=np.bool_),
@@ -133,6 +144,6 @@ def _chosen(
             yield step
 
 
-def _after(session: Session, share: float) -> float:
+def _deadline_after(session: Session, share: float) -> float:
     """Return when a share of the session's time is over."""
     return session.deadline - (1 - share) * max(0.0, session.before_deadline())

@@ -34,7 +34,7 @@ class DeadlineDecider:
 
     def steps(self, session: Session) -> Iterator[Candidate | Bound]:
         """Yield what the formulation yields."""
-        steady = self._admission.steadily()
+        steady = self._admission.steady_only()
         known = self._ledger.schedule(steady) if self._ledger.leases else None
         return run(self._admission, session, plans_within, known)
 

@@ -8,13 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from placewright.formulations.deadline.heuristics.list_scheduling import fill
+from placewright.formulations.deadline.heuristics.list_scheduling import list_schedule
 from placewright.formulations.deadline.heuristics.repair_promises import intervals
-from placewright.formulations.deadline.online_admission import Arrival, arrival, earliest
+from placewright.formulations.deadline.online_admission import (
+    Arrival,
+    admit_arrival,
+    admit_earliest,
+)
 from placewright.formulations.deadline.problem.compile import (
     Admission,
-    at_any_time,
     compile_admission,
+    without_deadlines,
 )
 from placewright.formulations.deadline.problem.problem import NONE, Schedule
 from placewright.instances.documents.deadline import Due
@@ -80,26 +84,26 @@ class Ledger:
         What the ledger does not know is filled in.
         """
         problem = admission.problem
-        way = np.full(problem.jobs, NONE, dtype=np.int64)
+        alternative = np.full(problem.jobs, NONE, dtype=np.int64)
         runs = np.zeros((problem.jobs, problem.horizon), dtype=np.bool_)
-        for w in range(problem.ways):
+        for w in range(problem.alternatives):
             number = int(problem.job[w])
             job = admission.round.jobs[admission.jobs[number]]
             if job.deadline is None or admission.due[w] != job.deadline.promise:
                 continue
             option, leases = self.leases.get(job.name, (int(admission.option[w]), ()))
             if option == admission.option[w]:
-                way[number] = w
+                alternative[number] = w
                 runs[number, list(leases[: problem.need[w]])] = True
-        known = Schedule(way, runs)
-        return known if known.fits(problem) else fill(problem, way)
+        known = Schedule(alternative, runs)
+        return known if known.fits(problem) else list_schedule(problem, alternative)
 
     def learn(self, admission: Admission, schedule: Schedule) -> None:
         """Take over where the jobs of a schedule run."""
-        for number in np.flatnonzero(schedule.way != NONE):
+        for number in np.flatnonzero(schedule.alternative != NONE):
             leases = tuple(np.flatnonzero(schedule.runs[number]).tolist())
             name = admission.round.jobs[admission.jobs[number]].name
-            self.leases[name] = int(admission.option[schedule.way[number]]), leases
+            self.leases[name] = int(admission.option[schedule.alternative[number]]), leases
 
 
 def check_asks(round_: Round, job: Job) -> None:
@@ -138,28 +142,28 @@ def answered(round_: Round, ledger: Ledger) -> Admitted:
     ledger
         How the promises of the other jobs are kept.
     """
-    admission = compile_admission(round_).steadily()
+    admission = compile_admission(round_).steady_only()
     schedule = ledger.schedule(admission)
     promised = [
         number
         for number, j in enumerate(admission.jobs)
         if (deadline := round_.jobs[j].deadline) is not None and deadline.promise is not None
     ]
-    if (schedule.way[promised] == NONE).any():  # they are not all kept as it is
+    if (schedule.alternative[promised] == NONE).any():  # they are not all kept as it is
         return Admitted(job=round_.jobs[-1].name)
-    found = arrival(admission.problem, schedule, len(admission.jobs) - 1)
+    found = admit_arrival(admission.problem, schedule, len(admission.jobs) - 1)
     if found is None:
         return _refused(admission, schedule)
     ledger.learn(admission, found.schedule)
-    return _answer(admission, found, admission.due[found.way])
+    return _answer(admission, found, admission.due[found.alternative])
 
 
 def _refused(admission: Admission, schedule: Schedule) -> Admitted:
     """Answer a job that has no way in time with the earliest time that could be promised."""
     round_ = admission.round
     # Only the ways of the last job differ, and they come last: the schedule means the same in both.
-    anytime = compile_admission(at_any_time(round_, [len(round_.jobs) - 1])).steadily()
-    found = earliest(anytime.problem, schedule, len(anytime.jobs) - 1)
+    anytime = compile_admission(without_deadlines(round_, [len(round_.jobs) - 1])).steady_only()
+    found = admit_earliest(anytime.problem, schedule, len(anytime.jobs) - 1)
     answer = Admitted(job=round_.jobs[-1].name)
     if found is not None:
         answer = _answer(anytime, found, None)
@@ -173,8 +177,8 @@ def _in_the_way(admission: Admission, schedule: Schedule) -> tuple[str, ...]:
     if deadline is None or not deadline.due:
         return ()
     end = max(0, (deadline.due[-1].at - round_.now) // round_.leases.length_s)
-    kept = np.flatnonzero(schedule.way != NONE)
-    asked = problem.demand[schedule.way[kept]].max(axis=1, initial=0)
+    kept = np.flatnonzero(schedule.alternative != NONE)
+    asked = problem.demand[schedule.alternative[kept]].max(axis=1, initial=0)
     held = asked * schedule.runs[kept, :end].sum(axis=1)
     order = np.argsort(-held, kind="stable")[:MOST_NAMED]
     return tuple(
@@ -189,7 +193,7 @@ def _answer(admission: Admission, found: Arrival, promise: Due | None) -> Admitt
     return Admitted(
         job=round_.jobs[-1].name,
         promise=promise,
-        option=int(admission.option[found.way]),
-        finish=admission.finish(found.way, leases, None),
+        option=int(admission.option[found.alternative]),
+        finish=admission.finish(found.alternative, leases, None),
         runs=tuple((start + a * length, start + b * length) for a, b in intervals(leases)),
     )

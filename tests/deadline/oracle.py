@@ -37,16 +37,18 @@ def best(problem: Problem) -> Best:
     for job in range(problem.jobs):
         loss = int(problem.loss[job])
         moves: list[tuple[State, int, int]] = [((0,) * (rows * horizon), loss, 0)]
-        for way in range(problem.ways):
-            if problem.job[way] != job:
+        for alternative in range(problem.alternatives):
+            if problem.job[alternative] != job:
                 continue
-            value = int(problem.value[way])
-            window = range(int(problem.first[way]), min(int(problem.end[way]), horizon))
-            for leases in combinations(window, int(problem.need[way])):
-                if problem.end[way] > horizon:
+            value = int(problem.value[alternative])
+            window = range(
+                int(problem.first[alternative]), min(int(problem.end[alternative]), horizon)
+            )
+            for leases in combinations(window, int(problem.need[alternative])):
+                if problem.end[alternative] > horizon:
                     raise ValueError("a way ends beyond the horizon")
                 taken = tuple(
-                    int(problem.demand[way, r]) if t in leases else 0
+                    int(problem.demand[alternative, r]) if t in leases else 0
                     for r in range(rows)
                     for t in range(horizon)
                 )

@@ -16,10 +16,10 @@ import pytest
 from examples import examples
 from placewright.formulations.deadline import admission
 from placewright.formulations.deadline.admission import ADMITTED, BROKEN, AdmissionBound, admit
-from placewright.formulations.deadline.heuristics.list_scheduling import fill
-from placewright.formulations.deadline.heuristics.path_relinking import mend, steer
-from placewright.formulations.deadline.models.demand_bound import Demands, possible
-from placewright.formulations.deadline.models.master_lp import Aim, Program
+from placewright.formulations.deadline.heuristics.list_scheduling import list_schedule
+from placewright.formulations.deadline.heuristics.path_relinking import relink, restore_promises
+from placewright.formulations.deadline.models.demand_bound import DemandRows, feasible_alone
+from placewright.formulations.deadline.models.master_lp import MasterLp, MasterObjective
 from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
@@ -84,7 +84,7 @@ def test_tiny_rounds_are_solved_exactly(
 def test_bounds_hold_where_leases_are_only_filled(
     oracle: ModuleType, tiny: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(admission, "LEASE_COLUMNS", 0)
+    monkeypatch.setattr(admission, "MAX_TIME_INDEXED_CELLS", 0)
     for seed in range(ROUNDS):
         for number, kind in enumerate(KINDS):
             problem = tiny.problem(1000 * seed + number, tiny.SHAPES[seed % 4], **kind)
@@ -96,7 +96,7 @@ def test_bounds_hold_where_leases_are_only_filled(
 def test_rows_and_filling_are_exact_for_one_gpu_a_common_start_and_capacity_that_never_falls(
     oracle: ModuleType, tiny: ModuleType, monkeypatch: pytest.MonkeyPatch, shape: str
 ) -> None:
-    monkeypatch.setattr(admission, "LEASE_COLUMNS", 0)
+    monkeypatch.setattr(admission, "MAX_TIME_INDEXED_CELLS", 0)
     for seed in range(2 * ROUNDS):
         problem = tiny.problem(seed, shape, gangs=False)
         assert answer(problem).best.admitted(problem) == oracle.best(problem).admitted
@@ -125,35 +125,41 @@ def test_steering_never_breaks_a_promise(tiny: ModuleType) -> None:
         problem = tiny.problem(seed, tiny.SHAPES[seed % 4], promises=True, releases=True)
         schedule = answer(problem).best
         choice = np.full(problem.jobs, NONE, dtype=np.int64)
-        ways = np.flatnonzero((rng.random(problem.ways) < 0.4) & possible(problem))
-        choice[problem.job[ways]] = ways
-        steered = steer(problem, schedule, choice)
-        assert steered.fits(problem)
-        assert steered.broken(problem) <= schedule.broken(problem)
+        alternatives = np.flatnonzero(
+            (rng.random(problem.alternatives) < 0.4) & feasible_alone(problem)
+        )
+        choice[problem.job[alternatives]] = alternatives
+        relinked = relink(problem, schedule, choice)
+        assert relinked.fits(problem)
+        assert relinked.broken(problem) <= schedule.broken(problem)
 
 
 def test_mending_brings_promises_back_or_leaves_a_schedule_that_fits(tiny: ModuleType) -> None:
-    mended = 0
+    restored = 0
     for seed in range(4 * ROUNDS):
         problem = tiny.problem(seed, tiny.SHAPES[seed % 4], promises=True, gangs=bool(seed % 2))
         schedule = answer(problem).best
         saved = np.append(problem.loss[problem.job] - problem.lost, 0)
-        level = saved[schedule.way]
+        must_keep = saved[schedule.alternative]
         # The same round, filled as if nobody had a promise.
-        careless = fill(replace(problem, loss=np.zeros_like(problem.loss)), first_ways(problem))
-        after = mend(problem, careless, level)
+        careless = list_schedule(
+            replace(problem, loss=np.zeros_like(problem.loss)), first_alternatives(problem)
+        )
+        after = restore_promises(problem, careless, must_keep)
         assert after.fits(problem)
-        assert (after.way != NONE)[level > 0].sum() >= (careless.way != NONE)[level > 0].sum()
-        mended += after.broken(problem) < careless.broken(problem)
-    assert mended
+        assert (after.alternative != NONE)[must_keep > 0].sum() >= (careless.alternative != NONE)[
+            must_keep > 0
+        ].sum()
+        restored += after.broken(problem) < careless.broken(problem)
+    assert restored
 
 
-def first_ways(problem: Problem) -> Any:
+def first_alternatives(problem: Problem) -> Any:
     """Let the jobs without a promise come first, by their first way."""
-    way = np.full(problem.jobs, NONE, dtype=np.int64)
-    ways = np.flatnonzero(possible(problem) & (problem.loss[problem.job] == 0))[::-1]
-    way[problem.job[ways]] = ways
-    return way
+    alternative = np.full(problem.jobs, NONE, dtype=np.int64)
+    alternatives = np.flatnonzero(feasible_alone(problem) & (problem.loss[problem.job] == 0))[::-1]
+    alternative[problem.job[alternatives]] = alternatives
+    return alternative
 
 
 def test_what_rows_prove_is_true_at_any_prices(oracle: ModuleType, tiny: ModuleType) -> None:
@@ -161,10 +167,10 @@ def test_what_rows_prove_is_true_at_any_prices(oracle: ModuleType, tiny: ModuleT
     for seed in range(2 * ROUNDS):
         for number, kind in enumerate(KINDS[:3]):
             problem = tiny.problem(1000 * seed + number, tiny.SHAPES[seed % 4], **kind)
-            aim = Aim(problem.value, np.zeros_like(problem.value), 0)
+            objective = MasterObjective(problem.value, np.zeros_like(problem.value), 0)
             nobody = np.zeros(problem.jobs, dtype=np.bool_)
-            program = Program(Demands(problem), possible(problem), nobody, aim)
+            master = MasterLp(DemandRows(problem), feasible_alone(problem), nobody, objective)
             best = oracle.best(problem).admitted
             for size in (0.0, 0.1, 1.0, 1e6):
-                priced = program.price(rng.normal(scale=size, size=200))
-                assert priced.bound >= best
+                dual = master.lagrangian_bound(rng.normal(scale=size, size=200))
+                assert dual.bound >= best

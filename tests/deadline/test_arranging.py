@@ -8,9 +8,12 @@ from types import ModuleType
 
 import numpy as np
 
-from placewright.formulations.deadline.heuristics.feasibility_mip import arrange, best_of
-from placewright.formulations.deadline.heuristics.list_scheduling import fill
-from placewright.formulations.deadline.models.demand_bound import possible
+from placewright.formulations.deadline.heuristics.feasibility_mip import (
+    choose_alternatives,
+    find_leases,
+)
+from placewright.formulations.deadline.heuristics.list_scheduling import list_schedule
+from placewright.formulations.deadline.models.demand_bound import feasible_alone
 from placewright.formulations.deadline.problem.problem import NONE, Ints, Problem
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
@@ -26,11 +29,11 @@ def session() -> Session:
     )
 
 
-def only(problem: Problem, ways: Ints) -> Problem:
+def only(problem: Problem, alternatives: Ints) -> Problem:
     return replace(
         problem,
         **{
-            name: getattr(problem, name)[ways]
+            name: getattr(problem, name)[alternatives]
             for name in ("job", "need", "first", "end", "value", "demand")
         },
     )
@@ -43,19 +46,19 @@ def test_all_chosen_ways_are_arranged_where_that_can_be(
     for seed in range(120):
         for kind in KINDS:
             problem = tiny.problem(seed, tiny.SHAPES[seed % 4], **kind)
-            problem = only(problem, np.flatnonzero(possible(problem)))
-            way = np.full(problem.jobs, NONE, dtype=np.int64)
-            way[problem.job] = np.arange(problem.ways)
-            arranged = arrange(problem, way, session(), seconds=5)
-            own = only(problem, way[way != NONE])
+            problem = only(problem, np.flatnonzero(feasible_alone(problem)))
+            alternative = np.full(problem.jobs, NONE, dtype=np.int64)
+            alternative[problem.job] = np.arange(problem.alternatives)
+            arranged = find_leases(problem, alternative, session(), seconds=5)
+            own = only(problem, alternative[alternative != NONE])
             counted = replace(own, value=np.ones_like(own.value))
-            there = oracle.best(counted).admitted == own.ways
-            assert arranged.impossible == (not there), (seed, kind)
+            there = oracle.best(counted).admitted == own.alternatives
+            assert arranged.infeasible == (not there), (seed, kind)
             outcomes.append(there)
             if there:
                 assert arranged.schedule is not None
                 assert arranged.schedule.fits(problem)
-                assert np.array_equal(arranged.schedule.way, way)
+                assert np.array_equal(arranged.schedule.alternative, alternative)
     assert 50 < sum(outcomes) < len(outcomes) - 50
 
 
@@ -66,11 +69,11 @@ def test_the_best_of_few_ways_breaks_no_more_and_admits_most(
     for seed in range(60):
         for kind in KINDS:
             problem = tiny.problem(seed, tiny.SHAPES[seed % 4], promises=True, **kind)
-            ways = np.flatnonzero(possible(problem))
+            alternatives = np.flatnonzero(feasible_alone(problem))
             first = np.full(problem.jobs, NONE, dtype=np.int64)
-            first[problem.job[ways[::-1]]] = ways[::-1]
-            known = fill(problem, first)
-            found = best_of(problem, ways, known, session(), seconds=5)
+            first[problem.job[alternatives[::-1]]] = alternatives[::-1]
+            known = list_schedule(problem, first)
+            found = choose_alternatives(problem, alternatives, known, session(), seconds=5)
             assert found is not None
             assert found.fits(problem)
             assert found.broken(problem) <= known.broken(problem)

@@ -78,20 +78,20 @@ def test_deadlines_that_cannot_be_met_are_no_ways() -> None:
         {"at": 1000 + 2 * HOUR, "value": 3},
     ]
     made = admission(jobs=[job(due=due)])
-    assert [way.value for way in made.due] == [3]
+    assert [alternative.value for alternative in made.due] == [3]
 
 
 def test_deadlines_beyond_the_horizon_end_with_it_and_the_best_of_them_counts() -> None:
     due = [{"at": 1000 + 50 * HOUR, "value": 9}, {"at": 1000 + 60 * HOUR, "value": 8}]
     made = admission(jobs=[job(due=due)])
     assert made.problem.end.tolist() == [6]
-    assert [way.value for way in made.due] == [9]
+    assert [alternative.value for alternative in made.due] == [9]
 
 
 def test_a_promise_is_a_time_of_its_own() -> None:
     promise = {"at": 1000 + 5 * HOUR, "value": 6}
     made = admission(jobs=[job(promise=promise)])
-    assert [way.value for way in made.due] == [7, 6]
+    assert [alternative.value for alternative in made.due] == [7, 6]
     assert made.problem.loss.tolist() == [6]
     assert made.problem.lost.tolist() == [0, 0]
 
@@ -110,7 +110,7 @@ def test_a_job_that_runs_goes_on_with_its_option() -> None:
     assert made.problem.first.tolist() == [0, 1]
     # With another option only if somebody takes its place now.
     assert made.steady.tolist() == [True, False]
-    assert made.steadily().option.tolist() == [0]
+    assert made.steady_only().option.tolist() == [0]
 
 
 def test_a_pinned_job_keeps_its_option() -> None:
@@ -137,7 +137,7 @@ def test_hosts_that_make_a_job_faster_count_in_the_current_lease_only() -> None:
     assert made.problem.need.tolist() == [4, 3]
     assert made.problem.end.tolist() == [4, 4]
     assert made.fast.tolist() == [False, True]
-    assert made.steadily().problem.need.tolist() == [4]
+    assert made.steady_only().problem.need.tolist() == [4]
 
 
 def test_best_effort_jobs_are_not_asked() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from placewright import Plan, Round, verify
 from placewright.formulations.deadline.heuristics.current_lease import FIRST_PRIORITY
-from placewright.formulations.deadline.heuristics.displacement_greedy import crowded
+from placewright.formulations.deadline.heuristics.displacement_greedy import displacement_greedy
 from placewright.formulations.gang.placement.assignment import candidate
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.checks.round import check_round
@@ -48,7 +48,7 @@ def round_of(jobs: list[dict[str, Any]]) -> Round:
 
 def placed(round_: Round) -> Plan:
     problem = compile_round(round_)
-    found = candidate(crowded(problem), "crowding")
+    found = candidate(displacement_greedy(problem), "crowding")
     decisions = decide(round_, problem.cluster.hosts, Unmoved()(round_), found)
     moves = order_of_moves(round_, decisions)
     plan = Plan.model_construct(decisions=decisions, sections=(moves,) if moves else ())

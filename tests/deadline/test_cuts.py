@@ -11,7 +11,7 @@ import pytest
 
 from placewright.formulations.deadline.models import time_indexed
 from placewright.formulations.deadline.models.benders_cuts import at_prices, fluid_cut, loaded
-from placewright.formulations.deadline.models.demand_bound import Demands, possible
+from placewright.formulations.deadline.models.demand_bound import DemandRows, feasible_alone
 from placewright.formulations.deadline.models.lease_spans import alike
 from placewright.formulations.deadline.problem.problem import Ints, Problem
 from placewright.formulations.session import Session
@@ -31,15 +31,15 @@ def session() -> Session:
 def able(problem: Problem) -> Problem:
     """The problem without ways that cannot run alone, and without promises."""
     return only(
-        replace(problem, loss=np.zeros_like(problem.loss)), np.flatnonzero(possible(problem))
+        replace(problem, loss=np.zeros_like(problem.loss)), np.flatnonzero(feasible_alone(problem))
     )
 
 
-def only(problem: Problem, ways: Ints) -> Problem:
+def only(problem: Problem, alternatives: Ints) -> Problem:
     return replace(
         problem,
         **{
-            name: getattr(problem, name)[ways]
+            name: getattr(problem, name)[alternatives]
             for name in ("job", "need", "first", "end", "value", "demand")
         },
     )
@@ -50,7 +50,7 @@ def test_no_schedule_breaks_a_row_at_any_prices(oracle: ModuleType, tiny: Module
         for kind in KINDS:
             problem = able(tiny.problem(seed, tiny.SHAPES[seed % 4], **kind))
             rng = np.random.default_rng(seed)
-            for whole in (loaded(Demands(problem)), problem) if problem.ways else ():
+            for whole in (loaded(DemandRows(problem)), problem) if problem.alternatives else ():
                 cut = at_prices(whole, rng.integers(0, 4, whole.capacity.shape))
                 best = oracle.best(replace(problem, value=cut.weight))
                 assert best.admitted <= cut.limit, (seed, kind)
@@ -58,10 +58,10 @@ def test_no_schedule_breaks_a_row_at_any_prices(oracle: ModuleType, tiny: Module
 
 def rows_of(problem: Problem, *, whole: bool = False) -> tuple[float, int]:
     """The most that choices are worth by cuts alone, and how many it takes."""
-    demands, cuts = Demands(problem), []
+    demands, cuts = DemandRows(problem), []
     while True:
         model = Model()
-        chosen = model.variables("way", problem.ways, upper=1, integer=whole)
+        chosen = model.variables("way", problem.alternatives, upper=1, integer=whole)
         one = model.rows("one", problem.jobs, upper=1)
         model.add(one[problem.job], chosen, 1.0)
         for cut in cuts:
@@ -82,9 +82,9 @@ def test_the_rows_that_choices_break_end_at_the_fluid_relaxation(tiny: ModuleTyp
     for seed in range(40):
         for kind in KINDS[:3]:
             problem = able(tiny.problem(seed, "any", **kind))
-            if not problem.ways or not (problem.first.any() or "rows" in kind):
+            if not problem.alternatives or not (problem.first.any() or "rows" in kind):
                 continue
-            strong = loaded(Demands(problem))
+            strong = loaded(DemandRows(problem))
             fluid = time_indexed.build(strong, alike(strong)).model.arrays("admitted", relax=True)
             most = InProcess().solve("highs", fluid, Limits(10)).objective
             value, used = rows_of(problem)
@@ -101,7 +101,7 @@ def test_the_rows_are_exact_for_jobs_of_one_gpu_whatever_the_capacity_and_whenev
     for seed in range(200):
         shape = "any" if releases or seed % 2 else "falling"
         problem = able(tiny.problem(seed, shape, gangs=False, releases=releases, jobs=6))
-        if problem.ways and (problem.first.any() or (np.diff(problem.capacity) < 0).any()):
+        if problem.alternatives and (problem.first.any() or (np.diff(problem.capacity) < 0).any()):
             value, used = rows_of(problem, whole=True)
             assert round(value) == oracle.best(problem).admitted, seed
             cuts += used
@@ -121,8 +121,8 @@ def test_a_set_of_leases_that_is_no_window_is_found() -> None:
         value=three,
         demand=three[:, None],
     )
-    demands, all_ = Demands(problem), np.ones(3)
-    assert not list(demands.broken(all_))
+    demands, all_ = DemandRows(problem), np.ones(3)
+    assert not list(demands.violated(all_))
     cut = fluid_cut(demands, all_, session())
     assert cut is not None
     assert (cut.weight.tolist(), cut.limit) == ([1, 1, 1], 2)

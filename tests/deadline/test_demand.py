@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from examples import examples
-from placewright.formulations.deadline.heuristics.core_mip import searched
+from placewright.formulations.deadline.heuristics.core_mip import core_search
 from placewright.formulations.deadline.models.demand_bound import (
-    Demands,
-    Row,
+    DemandRow,
+    DemandRows,
+    feasible_alone,
     loads_of,
-    possible,
     window,
 )
-from placewright.formulations.deadline.models.master_lp import Aim, Program
+from placewright.formulations.deadline.models.master_lp import MasterLp, MasterObjective
 from placewright.formulations.deadline.problem.problem import NONE, Problem
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
@@ -57,10 +57,15 @@ def single(capacity: list[int], jobs: list[tuple[int, int, int]]) -> Problem:
     )
 
 
-def free(problem: Problem) -> Program:
+def free(problem: Problem) -> MasterLp:
     """Choose any way that can run."""
-    aim = Aim(problem.value, np.zeros_like(problem.value), 0)
-    return Program(Demands(problem), possible(problem), np.zeros(problem.jobs, dtype=np.bool_), aim)
+    objective = MasterObjective(problem.value, np.zeros_like(problem.value), 0)
+    return MasterLp(
+        DemandRows(problem),
+        feasible_alone(problem),
+        np.zeros(problem.jobs, dtype=np.bool_),
+        objective,
+    )
 
 
 def nobody(problem: Problem) -> Any:
@@ -68,19 +73,19 @@ def nobody(problem: Problem) -> Any:
 
 
 def test_a_window_that_jobs_can_leave_forces_only_the_rest_into_it() -> None:
-    demands = Demands(single([2] * 6, [(1, 4, 6), (2, 2, 3)]))
-    assert demands.forced(window(6, 0, 5)).tolist() == [3, 2]
-    assert demands.forced(window(6, 0, 2)).tolist() == [0, 1]
-    assert demands.forced(window(6, 3, 6)).tolist() == [1, 0]
-    row = Row(0, window(6, 0, 2))
+    demands = DemandRows(single([2] * 6, [(1, 4, 6), (2, 2, 3)]))
+    assert demands.forced_leases(window(6, 0, 5)).tolist() == [3, 2]
+    assert demands.forced_leases(window(6, 0, 2)).tolist() == [0, 1]
+    assert demands.forced_leases(window(6, 3, 6)).tolist() == [1, 0]
+    row = DemandRow(0, window(6, 0, 2))
     assert demands.coefficients(row).tolist() == [0, 2]
-    assert demands.room(row) == 4
+    assert demands.capacity(row) == 4
 
 
 def test_leases_without_room_for_a_job_are_no_way_out_for_it() -> None:
-    demands = Demands(single([2, 0, 1, 2], [(2, 2, 4), (1, 2, 4)]))
-    assert demands.forced(window(4, 0, 2)).tolist() == [1, 0]
-    assert possible(single([2, 0, 1, 2], [(2, 2, 4), (2, 2, 3), (1, 2, 3)])).tolist() == [
+    demands = DemandRows(single([2, 0, 1, 2], [(2, 2, 4), (1, 2, 4)]))
+    assert demands.forced_leases(window(4, 0, 2)).tolist() == [1, 0]
+    assert feasible_alone(single([2, 0, 1, 2], [(2, 2, 4), (2, 2, 3), (1, 2, 3)])).tolist() == [
         True,
         False,
         True,
@@ -89,30 +94,30 @@ def test_leases_without_room_for_a_job_are_no_way_out_for_it() -> None:
 
 def test_room_is_what_sums_of_gangs_reach() -> None:
     load, pairs = loads_of(single([6000, 7000, 9000], [(3000, 1, 3), (6000, 1, 3)]))
-    assert (load.weight.tolist(), load.room.tolist()) == ([1, 2], [2, 2, 3])
-    assert (pairs.weight.tolist(), pairs.room.tolist()) == ([0, 1], [1, 1, 1])
+    assert (load.weight.tolist(), load.capacity.tolist()) == ([1, 2], [2, 2, 3])
+    assert (pairs.weight.tolist(), pairs.capacity.tolist()) == ([0, 1], [1, 1, 1])
     load, threes, fives = loads_of(single([7, 9], [(3, 1, 2), (5, 1, 2), (2, 1, 2)]))
-    assert load.room.tolist() == [7, 9]
-    assert (threes.weight.tolist(), threes.room.tolist()) == ([1, 1, 0], [2, 3])
-    assert (fives.weight.tolist(), fives.room.tolist()) == ([0, 1, 0], [1, 1])
+    assert load.capacity.tolist() == [7, 9]
+    assert (threes.weight.tolist(), threes.capacity.tolist()) == ([1, 1, 0], [2, 3])
+    assert (fives.weight.tolist(), fives.capacity.tolist()) == ([0, 1, 0], [1, 1])
     load, *_ = loads_of(single([1, 4], [(3, 1, 2), (5, 1, 2)]))
-    assert load.room.tolist() == [0, 3]
+    assert load.capacity.tolist() == [0, 3]
 
 
 def schedules(problem: Problem, rng: np.random.Generator) -> Any:
     """Yield ways that run together, found by chance."""
     for _ in range(4):
         left = problem.capacity.copy()
-        way = np.full(problem.jobs, NONE, dtype=np.int64)
-        for w in rng.permutation(problem.ways):
+        alternative = np.full(problem.jobs, NONE, dtype=np.int64)
+        for w in rng.permutation(problem.alternatives):
             demand = problem.demand[w]
             leases = np.arange(problem.first[w], problem.end[w])
             leases = leases[(left[:, leases] >= demand[:, None]).all(axis=0)]
-            if way[problem.job[w]] == NONE and len(leases) >= problem.need[w]:
+            if alternative[problem.job[w]] == NONE and len(leases) >= problem.need[w]:
                 taken = rng.permutation(leases)[: problem.need[w]]
                 left[:, taken] -= demand[:, None]
-                way[problem.job[w]] = w
-        yield way
+                alternative[problem.job[w]] = w
+        yield alternative
 
 
 def test_every_schedule_keeps_the_rows_of_any_leases(tiny: ModuleType) -> None:
@@ -120,16 +125,16 @@ def test_every_schedule_keeps_the_rows_of_any_leases(tiny: ModuleType) -> None:
     for seed in range(4 * ROUNDS):
         for number, kind in enumerate(KINDS):
             problem = tiny.problem(1000 * seed + number, tiny.SHAPES[seed % 4], **kind)
-            demands = Demands(problem)
-            for way in schedules(problem, rng):
-                ways = way[way != NONE]
-                assert possible(problem)[ways].all()
-                chosen = np.zeros(problem.ways)
-                chosen[ways] = 1.0
-                assert not list(demands.broken(chosen))
+            demands = DemandRows(problem)
+            for alternative in schedules(problem, rng):
+                alternatives = alternative[alternative != NONE]
+                assert feasible_alone(problem)[alternatives].all()
+                chosen = np.zeros(problem.alternatives)
+                chosen[alternatives] = 1.0
+                assert not list(demands.violated(chosen))
                 for load in range(len(demands.loads)):
-                    row = Row(load, rng.random(problem.horizon) < 0.5)
-                    assert demands.coefficients(row)[ways].sum() <= demands.room(row)
+                    row = DemandRow(load, rng.random(problem.horizon) < 0.5)
+                    assert demands.coefficients(row)[alternatives].sum() <= demands.capacity(row)
 
 
 def test_what_breaks_a_window_is_found(tiny: ModuleType) -> None:
@@ -137,21 +142,21 @@ def test_what_breaks_a_window_is_found(tiny: ModuleType) -> None:
     for seed in range(4 * ROUNDS):
         for number, kind in enumerate(KINDS):
             problem = tiny.problem(1000 * seed + number, tiny.SHAPES[seed % 4], **kind)
-            demands = Demands(problem)
-            chosen = rng.random(problem.ways) * possible(problem)
+            demands = DemandRows(problem)
+            chosen = rng.random(problem.alternatives) * feasible_alone(problem)
             broken = {
                 (load, int(start))
                 for load in range(len(demands.loads))
-                for start in demands.starts
+                for start in demands.window_starts
                 for end in range(start + 1, problem.horizon + 1)
-                if demands.coefficients(row := Row(load, window(problem.horizon, start, end)))
+                if demands.coefficients(row := DemandRow(load, window(problem.horizon, start, end)))
                 @ chosen
-                > demands.room(row) + 1e-4
+                > demands.capacity(row) + 1e-4
             }
-            found = list(demands.broken(chosen))
+            found = list(demands.violated(chosen))
             assert {(row.load, int(np.argmax(row.leases))) for row in found} >= broken
             for row in found:
-                assert demands.coefficients(row) @ chosen > demands.room(row)
+                assert demands.coefficients(row) @ chosen > demands.capacity(row)
 
 
 def test_the_relaxation_is_never_below_the_best_schedule(
@@ -160,12 +165,12 @@ def test_the_relaxation_is_never_below_the_best_schedule(
     for seed in range(ROUNDS):
         for number, kind in enumerate(KINDS[:-1]):
             problem = tiny.problem(1000 * seed + number, tiny.SHAPES[seed % 4], **kind)
-            program = free(problem)
-            found = program.relax(session())
+            master = free(problem)
+            found = master.solve(session())
             assert found is not None
             best = oracle.best(problem).admitted
-            assert found.priced.bound >= best
-            *_, choice = searched(program, found.priced, nobody(problem), session())
+            assert found.dual.bound >= best
+            *_, choice = core_search(master, found.dual, nobody(problem), session())
             assert choice.bound is not None
             assert choice.bound >= best
 
@@ -176,9 +181,9 @@ def test_choosing_by_rows_is_exact_for_jobs_of_one_gpu_and_capacity_that_never_f
 ) -> None:
     for seed in range(4 * ROUNDS):
         problem = tiny.problem(seed, shape, gangs=False)
-        program = free(problem)
-        found = program.relax(session())
+        master = free(problem)
+        found = master.solve(session())
         assert found is not None
-        *_, choice = searched(program, found.priced, nobody(problem), session())
-        chosen = choice.way[choice.way != NONE]
+        *_, choice = core_search(master, found.dual, nobody(problem), session())
+        chosen = choice.alternative[choice.alternative != NONE]
         assert problem.value[chosen].sum() == oracle.best(problem).admitted

@@ -30,7 +30,7 @@ def plans_of(helper: Any, raw: Raw) -> tuple[Any, list[Any]]:
     return every, list(every.plans())
 
 
-def best_of(found: list[Any]) -> Any:
+def choose_alternatives(found: list[Any]) -> Any:
     return min(found, key=lambda plan: (plan.values["broken"], -plan.values["admitted"]))
 
 
@@ -70,7 +70,7 @@ def test_the_best_plan_is_found_and_none_beats_a_bound(
     except InvalidInputError:
         pytest.skip("it refers to itself wrongly")
     every, found = plans_of(helper, raw)
-    best = best_of(found)
+    best = choose_alternatives(found)
     checked = verify(round_, writing.written(every, round_, best))
     assert checked.ok, checked.violations
     assert {term: checked.terms[term] for term in TERMS} == best.values
@@ -103,12 +103,12 @@ def solved(helper: Any, writing: ModuleType, raw: Raw) -> tuple[dict[str, int], 
     plan = solve_round(round_, isolation="none", time_limit=5)
     assert plan.certificate is not None
     assert not beaten(found, plan)
-    better = writing.written(every, round_, best_of(found))
+    better = writing.written(every, round_, choose_alternatives(found))
     assert verify(round_, better).ok
     for term in prove_bounds(round_, better, time_limit=5):
         assert term.bound is None or no_worse(term.name, term.bound, term.value)
     values = {term.name: term.value for term in plan.certificate.terms}
-    best = best_of(found).values
+    best = choose_alternatives(found).values
     assert (values["broken"], values["admitted"]) == (best["broken"], best["admitted"])
     return values, round_, plan
 

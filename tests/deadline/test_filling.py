@@ -12,11 +12,11 @@ import pytest
 from placewright.formulations.deadline.heuristics.list_scheduling import (
     ORDERS,
     complete,
-    fill,
-    worth,
+    list_schedule,
+    objective,
 )
 from placewright.formulations.deadline.problem.problem import NONE, Ints, Problem, Schedule
-from placewright.formulations.deadline.problem.slack import Spare, forced
+from placewright.formulations.deadline.problem.slack import Slack, forced_leases
 
 KINDS: tuple[dict[str, Any], ...] = (
     {},
@@ -26,27 +26,27 @@ KINDS: tuple[dict[str, Any], ...] = (
 )
 
 
-def some_ways(problem: Problem, seed: int) -> Ints:
+def some_alternatives(problem: Problem, seed: int) -> Ints:
     """One way of most jobs, at random."""
     rng = np.random.default_rng(seed)
-    way = np.full(problem.jobs, NONE, dtype=np.int64)
+    alternative = np.full(problem.jobs, NONE, dtype=np.int64)
     for job in range(problem.jobs):
         if rng.random() < 0.9:
-            way[job] = rng.choice(np.flatnonzero(problem.job == job))
-    return way
+            alternative[job] = rng.choice(np.flatnonzero(problem.job == job))
+    return alternative
 
 
-def only(problem: Problem, way: Ints) -> Problem:
+def only(problem: Problem, alternative: Ints) -> Problem:
     """The problem with no other ways than these, worth one each."""
-    ways = way[way != NONE]
+    alternatives = alternative[alternative != NONE]
     return replace(
         problem,
-        job=problem.job[ways],
-        need=problem.need[ways],
-        first=problem.first[ways],
-        end=problem.end[ways],
-        value=np.where(problem.loss.any(), problem.value[ways], 1),
-        demand=problem.demand[ways],
+        job=problem.job[alternatives],
+        need=problem.need[alternatives],
+        first=problem.first[alternatives],
+        end=problem.end[alternatives],
+        value=np.where(problem.loss.any(), problem.value[alternatives], 1),
+        demand=problem.demand[alternatives],
     )
 
 
@@ -56,16 +56,16 @@ def test_what_is_filled_and_completed_fits_and_promises_nothing_else(
 ) -> None:
     for seed in range(60):
         problem = tiny.problem(seed, tiny.SHAPES[seed % 4], **kind)
-        way = some_ways(problem, seed)
+        alternative = some_alternatives(problem, seed)
         for order in ORDERS:
-            schedule = fill(problem, way, orders=(order,))
+            schedule = list_schedule(problem, alternative, orders=(order,))
             assert schedule.fits(problem)
-            assert np.isin(schedule.way[schedule.way != way], NONE).all()
+            assert np.isin(schedule.alternative[schedule.alternative != alternative], NONE).all()
             more = complete(problem, schedule)
             assert more.fits(problem)
-            kept = schedule.way != NONE
-            assert (more.way[kept] == schedule.way[kept]).all()
-            assert worth(problem, more) >= worth(problem, schedule)
+            kept = schedule.alternative != NONE
+            assert (more.alternative[kept] == schedule.alternative[kept]).all()
+            assert objective(problem, more) >= objective(problem, schedule)
 
 
 def test_single_gpus_that_may_begin_at_once_need_no_repair(
@@ -74,11 +74,14 @@ def test_single_gpus_that_may_begin_at_once_need_no_repair(
     checked = 0
     for seed in range(200):
         problem = tiny.problem(seed, tiny.SHAPES[seed % 4], gangs=False, jobs=6, horizon=6)
-        way = some_ways(problem, seed)
-        asked = int((way != NONE).sum())
-        if asked and oracle.best(only(problem, way)).admitted == asked:
+        alternative = some_alternatives(problem, seed)
+        asked = int((alternative != NONE).sum())
+        if asked and oracle.best(only(problem, alternative)).admitted == asked:
             checked += 1
-            assert (fill(problem, way, orders=("backwards",), effort=0).way == way).all(), seed
+            assert (
+                list_schedule(problem, alternative, orders=("backwards",), work_limit=0).alternative
+                == alternative
+            ).all(), seed
     assert checked > 30
 
 
@@ -91,11 +94,13 @@ def test_chains_find_room_for_single_gpus_whenever_they_begin(
         problem = tiny.problem(
             seed, tiny.SHAPES[seed % 4], gangs=False, releases=True, jobs=6, horizon=6
         )
-        way = some_ways(problem, seed)
-        asked = int((way != NONE).sum())
-        if asked and oracle.best(only(problem, way)).admitted == asked:
+        alternative = some_alternatives(problem, seed)
+        asked = int((alternative != NONE).sum())
+        if asked and oracle.best(only(problem, alternative)).admitted == asked:
             checked += 1
-            assert (fill(problem, way, orders=(order,)).way == way).all(), seed
+            assert (
+                list_schedule(problem, alternative, orders=(order,)).alternative == alternative
+            ).all(), seed
     assert checked > 30
 
 
@@ -106,25 +111,25 @@ def test_promises_of_single_gpus_are_never_lost_for_others(
         problem = tiny.problem(
             seed, tiny.SHAPES[seed % 4], gangs=False, releases=True, promises=True, jobs=6
         )
-        way = some_ways(problem, seed)
-        if not (way != NONE).any():
+        alternative = some_alternatives(problem, seed)
+        if not (alternative != NONE).any():
             continue
         # All losses alike, so that it is the number of promises that counts.
         problem = replace(problem, loss=np.minimum(problem.loss, 1))
-        least = oracle.best(only(problem, way)).broken
-        assert fill(problem, way).broken(problem) == least, seed
+        least = oracle.best(only(problem, alternative)).broken
+        assert list_schedule(problem, alternative).broken(problem) == least, seed
 
 
 def test_nothing_that_fits_is_turned_down_for_want_of_spare_time(tiny: ModuleType) -> None:
     for seed in range(200):
         problem = tiny.problem(seed, tiny.SHAPES[seed % 4], releases=True, rows=2)
         schedule = complete(problem, nothing(problem))
-        spare = Spare(problem, np.full(problem.jobs, NONE))
-        for way in schedule.way[schedule.way != NONE].tolist():
-            assert spare.has(way)
-            assert spare.have(np.array([way])).all()
-            spare.add(way)
-        assert (spare.left == Spare(problem, schedule.way).left).all()
+        slack = Slack(problem, np.full(problem.jobs, NONE))
+        for alternative in schedule.alternative[schedule.alternative != NONE].tolist():
+            assert slack.admits(alternative)
+            assert slack.admits_each(np.array([alternative])).all()
+            slack.add(alternative)
+        assert (slack.residual == Slack(problem, schedule.alternative).residual).all()
 
 
 def test_work_is_forced_before_a_time_only_as_far_as_it_cannot_follow() -> None:
@@ -139,7 +144,7 @@ def test_work_is_forced_before_a_time_only_as_far_as_it_cannot_follow() -> None:
         value=np.ones(2, **whole),
         demand=np.ones((2, 1), **whole),
     )
-    assert forced(problem, np.array([0, 1]), np.arange(5)).tolist() == [
+    assert forced_leases(problem, np.array([0, 1]), np.arange(5)).tolist() == [
         [0, 1, 2, 3, 3],
         [0, 0, 0, 1, 2],
     ]

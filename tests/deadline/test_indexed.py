@@ -34,17 +34,17 @@ def solved(problem: Problem, backend: str) -> Schedule:
     schedule = None
     for term in (time_indexed.BROKEN, time_indexed.ADMITTED):
         if term == time_indexed.BROKEN:
-            arrays = model.first_term()
+            arrays = model.minimise_broken()
         else:
             assert schedule is not None
-            arrays = model.second_term(schedule.broken(problem))
-        start = None if schedule is None else model.point(schedule)
+            arrays = model.maximise_admitted(schedule.broken(problem))
+        start = None if schedule is None else model.values_of(schedule)
         outcome = InProcess().solve(backend, arrays, Limits(20, gap=0.0), start)
         assert outcome.status is Status.OPTIMAL, outcome
         assert outcome.values is not None
         assert outcome.objective is not None
         schedule = time_indexed.read(model, outcome.values)
-        assert np.array_equal(model.point(schedule), outcome.values)
+        assert np.array_equal(model.values_of(schedule), outcome.values)
         value = getattr(schedule, term)(problem)
         assert value == pytest.approx(outcome.objective)
     assert schedule is not None
@@ -92,7 +92,7 @@ def test_jobs_of_one_gpu_need_no_branching(
         problem = tiny.problem(seed, "any", **kind)
         best = oracle.best(problem)
         model = time_indexed.build(problem)
-        arrays = model.flowing(model.second_term(best.broken))
+        arrays = model.relax_flow(model.maximise_admitted(best.broken))
         session = Session(InProcess().solve, time.monotonic() + 60)
         outcome = session.optimise(arrays, gap=0.0)
         assert outcome is not None

@@ -8,19 +8,21 @@ import pytest
 from placewright.formulations.deadline.problem import problem
 
 
-@pytest.mark.parametrize(("ways", "rows"), [(0, 1), (1, 1), (1, 4), (300, 1), (300, 3), (301, 40)])
-def test_kinds_are_those_of_numpy(monkeypatch, ways, rows):
-    monkeypatch.setattr(problem, "CELLS", 100)
-    demand = np.random.default_rng(rows).integers(-2, 3, (ways, rows))
+@pytest.mark.parametrize(
+    ("alternatives", "rows"), [(0, 1), (1, 1), (1, 4), (300, 1), (300, 3), (301, 40)]
+)
+def test_kinds_are_those_of_numpy(monkeypatch, alternatives, rows):
+    monkeypatch.setattr(problem, "CHUNK_CELLS", 100)
+    demand = np.random.default_rng(rows).integers(-2, 3, (alternatives, rows))
     demand[:, rows // 2 :] = 0
-    kinds, kind = problem.kinds_of(demand)
+    kinds, kind = problem.demand_classes_of(demand)
     expected, inverse = np.unique(demand, axis=0, return_inverse=True)
     assert kinds.tolist() == expected.tolist()
     assert kind.tolist() == inverse.reshape(-1).tolist()
 
 
-@pytest.mark.parametrize("ways", [0, 3])
-def test_without_rows_all_ways_are_of_one_kind(ways):
-    kinds, kind = problem.kinds_of(np.zeros((ways, 0), dtype=np.int64))
-    assert kinds.shape == (min(ways, 1), 0)
-    assert kind.tolist() == [0] * ways
+@pytest.mark.parametrize("alternatives", [0, 3])
+def test_without_rows_all_ways_are_of_one_kind(alternatives):
+    kinds, kind = problem.demand_classes_of(np.zeros((alternatives, 0), dtype=np.int64))
+    assert kinds.shape == (min(alternatives, 1), 0)
+    assert kind.tolist() == [0] * alternatives

@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 
-from placewright.formulations.deadline.models.whole.keepable import NOT_NOW, alike, manners_of
+from placewright.formulations.deadline.models.whole.keepable import (
+    NOT_NOW,
+    equal_speed_ranges,
+    modes_of,
+)
 from placewright.formulations.deadline.problem.compile import compile_admission
 from placewright.instances.documents.deadline import Pace, relative
 from placewright.instances.documents.round import Round
@@ -26,7 +30,7 @@ def test_ranges_of_hosts_are_those_of_one_speed(
     spanning: tuple[tuple[int, int], ...], most: int, ranges: list[tuple[int, int]]
 ) -> None:
     pace = Pace(spanning=spanning)
-    assert alike(pace, most) == ranges
+    assert equal_speed_ranges(pace, most) == ranges
     for fewest, last in ranges:
         assert len({relative(pace, hosts) for hosts in range(fewest, last + 1)}) == 1
 
@@ -52,8 +56,8 @@ def test_a_manner_says_what_is_needed_after_the_current_lease() -> None:
             "policy": {"formulation": "deadline"},
         }
     )
-    manners = manners_of(compile_admission(round_), 2)
-    told = zip(manners.fewest, manners.most, manners.need, manners.first, manners.end, strict=True)
+    modes = modes_of(compile_admission(round_), 2)
+    told = zip(modes.fewest, modes.most, modes.need, modes.first, modes.end, strict=True)
     # 600 s of work now and 900 later; 300 now and 1,200 later; or all of it after this lease.
     assert [tuple(map(int, one)) for one in told] == [
         (1, 1, 2, 1, 4),

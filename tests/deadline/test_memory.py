@@ -9,11 +9,11 @@ import numpy as np
 
 from placewright.formulations.deadline.heuristics.list_scheduling import complete
 from placewright.formulations.deadline.heuristics.lns import improve
-from placewright.formulations.deadline.models.demand_bound import Demands
-from placewright.formulations.deadline.problem.capacity_rows import Rows
+from placewright.formulations.deadline.models.demand_bound import DemandRows
+from placewright.formulations.deadline.problem.capacity_rows import CapacityRows
 from placewright.formulations.deadline.problem.compile import compile_admission
-from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule, use_of
-from placewright.formulations.deadline.problem.slack import Spare, forced
+from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule, usage_of
+from placewright.formulations.deadline.problem.slack import Slack, forced_leases
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify.reading import read
@@ -22,7 +22,7 @@ from placewright.instances.verify.rules.deadline.lease_capacity import Room
 MIB = 1 << 20
 
 
-def many_ways(jobs: int, horizon: int) -> Problem:
+def many_alternatives(jobs: int, horizon: int) -> Problem:
     """Jobs with 64 due times each on 800 GPUs."""
     due = [{"at": 60 * (100 + 100 * k), "value": 64 - k} for k in range(64)]
     asked: list[dict[str, Any]] = [
@@ -45,8 +45,8 @@ def many_ways(jobs: int, horizon: int) -> Problem:
 
 
 def test_many_due_times_and_a_far_horizon_take_little_memory() -> None:
-    problem = many_ways(40, 10_000)
-    assert problem.ways * problem.horizon * 8 > 150 * MIB
+    problem = many_alternatives(40, 10_000)
+    assert problem.alternatives * problem.horizon * 8 > 150 * MIB
     nothing = Schedule(
         np.full(problem.jobs, NONE, dtype=np.int64),
         np.zeros((problem.jobs, problem.horizon), dtype=np.bool_),
@@ -54,9 +54,9 @@ def test_many_due_times_and_a_far_horizon_take_little_memory() -> None:
     tracemalloc.start()
     try:
         found = complete(problem, nothing)
-        chosen = np.zeros(problem.ways)
-        chosen[found.way[found.way != NONE]] = 1.0
-        assert not list(Demands(problem).broken(chosen))
+        chosen = np.zeros(problem.alternatives)
+        chosen[found.alternative[found.alternative != NONE]] = 1.0
+        assert not list(DemandRows(problem).violated(chosen))
         assert not list(improve(problem, found, lambda: False))
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -80,7 +80,7 @@ def test_long_outages_of_many_hosts_take_little_memory() -> None:
     reading = read(round_, Plan(decisions=()))
     tracemalloc.start()
     try:
-        known = Rows(round_, round_.jobs).capacity()
+        known = CapacityRows(round_, round_.jobs).capacity()
         counted = Room(reading, [(round_.jobs[0], 0)]).free
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -96,21 +96,24 @@ def test_long_outages_of_many_hosts_take_little_memory() -> None:
 def test_parts_add_up_to_the_whole() -> None:
     rng = np.random.default_rng(0)
     demand, runs = rng.integers(0, 9, (700, 2)), rng.random((700, 3000)) < 0.5
-    assert (use_of(demand, runs) == demand.T @ runs.astype(np.int64)).all()
+    assert (usage_of(demand, runs) == demand.T @ runs.astype(np.int64)).all()
 
 
 def test_spare_time_is_what_single_leases_say() -> None:
-    problem = many_ways(12, 6_500)
-    way = np.full(problem.jobs, NONE, dtype=np.int64)
-    way[problem.job[::-3]] = np.arange(problem.ways)[::-3]
-    spare, every = Spare(problem, way), np.arange(problem.horizon)
-    needed = forced(problem, way[way != NONE], every)
-    left = problem.capacity.cumsum(axis=1) - problem.demand[way[way != NONE]].T @ needed
-    assert (spare.left == left).all()
-    ways = np.arange(problem.ways)
-    asked = problem.demand * forced(problem, ways, every)
+    problem = many_alternatives(12, 6_500)
+    alternative = np.full(problem.jobs, NONE, dtype=np.int64)
+    alternative[problem.job[::-3]] = np.arange(problem.alternatives)[::-3]
+    slack, every = Slack(problem, alternative), np.arange(problem.horizon)
+    needed = forced_leases(problem, alternative[alternative != NONE], every)
+    left = (
+        problem.capacity.cumsum(axis=1)
+        - problem.demand[alternative[alternative != NONE]].T @ needed
+    )
+    assert (slack.residual == left).all()
+    alternatives = np.arange(problem.alternatives)
+    asked = problem.demand * forced_leases(problem, alternatives, every)
     # Also where little is left.
-    spare.left -= spare.left[:, :1] + 700_000 * (every > 100)
-    fits = (spare.left >= asked).all(axis=1)
-    assert (spare.have(ways) == fits).all()
-    assert [spare.has(int(one)) for one in ways] == fits.tolist()
+    slack.residual -= slack.residual[:, :1] + 700_000 * (every > 100)
+    fits = (slack.residual >= asked).all(axis=1)
+    assert (slack.admits_each(alternatives) == fits).all()
+    assert [slack.admits(int(one)) for one in alternatives] == fits.tolist()

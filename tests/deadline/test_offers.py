@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from placewright.formulations.deadline.heuristics.earliest_offers import Offers
-from placewright.formulations.deadline.heuristics.list_scheduling import fill
+from placewright.formulations.deadline.heuristics.list_scheduling import list_schedule
 from placewright.formulations.deadline.problem.compile import Admission, compile_admission
 from placewright.formulations.deadline.problem.problem import NONE, Schedule
 from placewright.formulations.session import Promise
@@ -47,13 +47,13 @@ def job(name: str, gpus: tuple[int, ...], hours: float, **deadline: Any) -> dict
 
 def refusing(made: Admission, *refused: int) -> tuple[Schedule, dict[int, Promise]]:
     """The schedule of the first way of all other jobs, and the offers to these."""
-    way = np.full(made.problem.jobs, NONE, dtype=np.int64)
+    alternative = np.full(made.problem.jobs, NONE, dtype=np.int64)
     for position in range(made.problem.jobs):
         if position not in refused:
-            way[position] = np.flatnonzero(made.problem.job == position)[0]
-    schedule = fill(made.problem, way)
-    assert (schedule.way == way).all()
-    return schedule, {offer.job: offer for offer in Offers(made).beside(schedule)}
+            alternative[position] = np.flatnonzero(made.problem.job == position)[0]
+    schedule = list_schedule(made.problem, alternative)
+    assert (schedule.alternative == alternative).all()
+    return schedule, {offer.job: offer for offer in Offers(made).for_refused(schedule)}
 
 
 def test_the_first_leases_with_room_are_offered_whatever_the_deadline_was() -> None:
@@ -120,29 +120,31 @@ def test_no_leases_beside_the_plan_are_done_earlier(seed: int) -> None:
     made = admission(jobs, outages=[outage])
     problem = made.problem
     some = np.arange(problem.jobs) < 3
-    way = np.full(problem.jobs, NONE, dtype=np.int64)
-    for way_ in range(problem.ways):
-        way[problem.job[way_]] = way_ if some[problem.job[way_]] else NONE
-    schedule = fill(problem, way)
-    left = problem.capacity - schedule.used(problem)
-    offers = {offer.job: offer for offer in Offers(made).beside(schedule)}
-    for position in np.flatnonzero(schedule.way == NONE).tolist():
+    alternative = np.full(problem.jobs, NONE, dtype=np.int64)
+    for alternative_ in range(problem.alternatives):
+        alternative[problem.job[alternative_]] = (
+            alternative_ if some[problem.job[alternative_]] else NONE
+        )
+    schedule = list_schedule(problem, alternative)
+    left = problem.capacity - schedule.usage(problem)
+    offers = {offer.job: offer for offer in Offers(made).for_refused(schedule)}
+    for position in np.flatnonzero(schedule.alternative == NONE).tolist():
         ends = [
-            made.finish(way_, leases, None)
-            for way_ in np.flatnonzero(problem.job == position).tolist()
-            for leases in combinations(range(problem.horizon), int(problem.need[way_]))
-            if (left[:, list(leases)] >= problem.demand[way_][:, None]).all()
+            made.finish(alternative_, leases, None)
+            for alternative_ in np.flatnonzero(problem.job == position).tolist()
+            for leases in combinations(range(problem.horizon), int(problem.need[alternative_]))
+            if (left[:, list(leases)] >= problem.demand[alternative_][:, None]).all()
         ]
         found = offers.get(made.jobs[position])
         assert (None if found is None else found.finish) == min(ends, default=None)
         if found is not None:
             leases = np.concatenate([np.arange(*pair) for pair in found.leases])
-            way_ = int(
+            alternative_ = int(
                 next(
                     w
                     for w in np.flatnonzero(problem.job == position)
                     if made.option[w] == found.option
                 )
             )
-            assert made.finish(way_, leases, None) == found.finish
-            assert (left[:, leases] >= problem.demand[way_][:, None]).all()
+            assert made.finish(alternative_, leases, None) == found.finish
+            assert (left[:, leases] >= problem.demand[alternative_][:, None]).all()

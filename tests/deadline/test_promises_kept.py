@@ -9,7 +9,7 @@ import numpy as np
 
 from placewright import Changes, Engine, Round, verify
 from placewright.formulations.deadline.admission import admit
-from placewright.formulations.deadline.heuristics.list_scheduling import fill
+from placewright.formulations.deadline.heuristics.list_scheduling import list_schedule
 from placewright.formulations.deadline.models import time_indexed
 from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule
 from placewright.formulations.session import Session
@@ -29,7 +29,7 @@ def first(problem: Problem, known: Schedule | None) -> Schedule:
 def exact(problem: Problem) -> Schedule:
     """A schedule that breaks the least."""
     model = time_indexed.build(problem)
-    outcome = InProcess().solve("highs", model.first_term(), Limits(20, gap=0.0))
+    outcome = InProcess().solve("highs", model.minimise_broken(), Limits(20, gap=0.0))
     assert outcome.values is not None
     return time_indexed.read(model, outcome.values)
 
@@ -51,20 +51,20 @@ def test_the_first_schedule_breaks_no_more_than_the_last_round_left(tiny: Module
 
 def test_the_fastest_options_are_tried_where_those_that_ask_least_do_not_fit() -> None:
     # Two GPUs, four leases: a job of one GPU for four leases or of two for three; one of two GPUs.
-    ways = np.array([(0, 4, 4, 1), (0, 3, 4, 2), (1, 1, 4, 2)], dtype=np.int64)
+    alternatives = np.array([(0, 4, 4, 1), (0, 3, 4, 2), (1, 1, 4, 2)], dtype=np.int64)
     problem = Problem(
         capacity=np.full((1, 4), 2, dtype=np.int64),
         loss=np.array([1, 1], dtype=np.int64),
-        job=ways[:, 0],
-        need=ways[:, 1],
+        job=alternatives[:, 0],
+        need=alternatives[:, 1],
         first=np.zeros(3, dtype=np.int64),
-        end=ways[:, 2],
+        end=alternatives[:, 2],
         value=np.ones(3, dtype=np.int64),
-        demand=ways[:, 3:],
+        demand=alternatives[:, 3:],
     )
     least = np.array([0, 2], dtype=np.int64)
-    assert (fill(problem, least).way == NONE).any()
-    assert first(problem, None).way.tolist() == [1, 2]
+    assert (list_schedule(problem, least).alternative == NONE).any()
+    assert first(problem, None).alternative.tolist() == [1, 2]
 
 
 def test_an_engine_keeps_elastic_promises_from_lease_to_lease() -> None:

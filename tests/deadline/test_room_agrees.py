@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placewright.formulations.deadline.problem.capacity_rows import Rows
+from placewright.formulations.deadline.problem.capacity_rows import CapacityRows
 from placewright.formulations.deadline.problem.compile import Admission, compile_admission
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
@@ -123,7 +123,7 @@ def reading_of(round_: Round) -> Reading:
 @given(round_=rounds())
 def test_leases_have_as_much_for_the_formulation_as_for_the_verifier(round_: Round) -> None:
     asking = [job for job in round_.jobs if job.deadline is not None]
-    rows = Rows(round_, asking)
+    rows = CapacityRows(round_, asking)
     pairs = [(job, option) for job in asking for option in range(len(job.options))]
     room = Room(reading_of(round_), pairs)
     demand = np.array([rows.demand(*pair) for pair in pairs]).reshape(len(pairs), rows.count)
@@ -135,25 +135,29 @@ def test_leases_have_as_much_for_the_formulation_as_for_the_verifier(round_: Rou
 @given(round_=rounds())
 def test_ways_are_done_when_the_verifier_says(round_: Round) -> None:
     made = compile_admission(round_)
-    admission = replace(made, steady=~made.fast).steadily()
+    admission = replace(made, steady=~made.fast).steady_only()
     pacing, problem = Pacing(reading_of(round_)), admission.problem
-    for way in range(problem.ways):
-        job = round_.jobs[admission.jobs[problem.job[way]]]
-        first, option = int(problem.first[way]), int(admission.option[way])
+    for alternative in range(problem.alternatives):
+        job = round_.jobs[admission.jobs[problem.job[alternative]]]
+        first, option = int(problem.first[alternative]), int(admission.option[alternative])
         assert first == first_usable(reading_of(round_), job, option)
-        for begin in (first, int(problem.end[way] - problem.need[way])):
-            leases = [(begin, begin + int(problem.need[way]))]
-            done = admission.finish(way, np.arange(*leases[0]), None)
+        for begin in (first, int(problem.end[alternative] - problem.need[alternative])):
+            leases = [(begin, begin + int(problem.need[alternative]))]
+            done = admission.finish(alternative, np.arange(*leases[0]), None)
             assert pacing.finish(job, option, leases, placed=False) == done
-            assert done <= admission.due[way].at
-        later = [(begin + 1, begin + 1 + int(problem.need[way]))]
+            assert done <= admission.due[alternative].at
+        later = [(begin + 1, begin + 1 + int(problem.need[alternative]))]
         late = pacing.finish(job, option, later, placed=False)
-        assert problem.end[way] == HORIZON or pinned(admission, way) or late > admission.due[way].at
+        assert (
+            problem.end[alternative] == HORIZON
+            or pinned(admission, alternative)
+            or late > admission.due[alternative].at
+        )
 
 
-def pinned(admission: Admission, way: int) -> bool:
+def pinned(admission: Admission, alternative: int) -> bool:
     """Whether a way is of a pinned job."""
-    running = admission.round.jobs[admission.jobs[admission.problem.job[way]]].running
+    running = admission.round.jobs[admission.jobs[admission.problem.job[alternative]]].running
     return running is not None and running.pinned
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placewright.formulations.deadline.heuristics.list_scheduling import complete, worth
+from placewright.formulations.deadline.heuristics.list_scheduling import complete, objective
 from placewright.formulations.deadline.heuristics.lns import improve
 from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule
 
@@ -40,10 +40,10 @@ def test_it_ends_at_the_optimum_of_nearly_all_tiny_rounds(
         schedule = complete(problem, nothing(problem))
         for found in improve(problem, schedule, never, steps=40):
             assert found.fits(problem)
-            assert worth(problem, found) > worth(problem, schedule)
+            assert objective(problem, found) > objective(problem, schedule)
             schedule = found
-        assert worth(problem, schedule) <= (-best.broken, best.admitted)
-        missed += worth(problem, schedule) < (-best.broken, best.admitted)
+        assert objective(problem, schedule) <= (-best.broken, best.admitted)
+        missed += objective(problem, schedule) < (-best.broken, best.admitted)
     assert missed <= 1
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placewright.formulations.deadline.heuristics.list_scheduling import fill
-from placewright.formulations.deadline.heuristics.right_shift import latest
+from placewright.formulations.deadline.heuristics.list_scheduling import list_schedule
+from placewright.formulations.deadline.heuristics.right_shift import right_shift
 from placewright.formulations.deadline.problem.problem import NONE, Ints, Problem, Schedule
 
 KINDS: tuple[dict[str, Any], ...] = (
@@ -21,16 +21,16 @@ KINDS: tuple[dict[str, Any], ...] = (
 )
 
 
-def least(problem: Problem, way: Ints, cost: Ints) -> int:
+def least(problem: Problem, alternative: Ints, cost: Ints) -> int:
     """The least cost of the current lease, over all schedules of these ways."""
     states = {tuple(problem.capacity.ravel().tolist()): 0}
-    for way_ in way[way != NONE].tolist():
+    for alternative_ in alternative[alternative != NONE].tolist():
         after: dict[tuple[int, ...], int] = {}
-        window = range(problem.first[way_], problem.end[way_])
-        for leases in combinations(window, int(problem.need[way_])):
+        window = range(problem.first[alternative_], problem.end[alternative_])
+        for leases in combinations(window, int(problem.need[alternative_])):
             use = np.zeros_like(problem.capacity)
-            use[:, list(leases)] = problem.demand[way_][:, None]
-            more = int(cost[problem.job[way_]]) if 0 in leases else 0
+            use[:, list(leases)] = problem.demand[alternative_][:, None]
+            more = int(cost[problem.job[alternative_]]) if 0 in leases else 0
             for state, total in states.items():
                 left = tuple(a - b for a, b in zip(state, use.ravel().tolist(), strict=True))
                 if min(left) >= 0:
@@ -43,9 +43,9 @@ def drawn(tiny: ModuleType, seed: int, kind: dict[str, Any]) -> tuple[Problem, S
     """A schedule of a random problem, and costs: what jobs ask, some of it negative."""
     problem = tiny.problem(seed, tiny.SHAPES[seed % 4], jobs=6, **kind)
     rng = np.random.default_rng(seed)
-    way = [rng.choice(np.flatnonzero(problem.job == job)) for job in range(problem.jobs)]
-    schedule = fill(problem, np.array(way, dtype=np.int64))
-    cost = problem.demand[schedule.way].max(axis=1) * rng.choice([-1, 0, 1], problem.jobs)
+    alternative = [rng.choice(np.flatnonzero(problem.job == job)) for job in range(problem.jobs)]
+    schedule = list_schedule(problem, np.array(alternative, dtype=np.int64))
+    cost = problem.demand[schedule.alternative].max(axis=1) * rng.choice([-1, 0, 1], problem.jobs)
     return problem, schedule, cost
 
 
@@ -56,11 +56,11 @@ def test_the_current_lease_is_about_as_cheap_as_it_can_be(
     dearer = 0
     for seed in range(100):
         problem, schedule, cost = drawn(tiny, seed, kind)
-        result = latest(problem, schedule, cost)
+        result = right_shift(problem, schedule, cost)
         assert result.fits(problem)
-        assert (result.way == schedule.way).all()
+        assert (result.alternative == schedule.alternative).all()
         spent = int(cost[result.runs[:, 0]].sum())
-        best = least(problem, schedule.way, cost)
+        best = least(problem, schedule.alternative, cost)
         assert spent >= best
         dearer += spent > best
     assert dearer <= 2
@@ -79,7 +79,7 @@ def lanes(capacity: list[int], jobs: list[tuple[int, int, int]]) -> tuple[Proble
         value=np.ones(len(jobs), dtype=np.int64),
         demand=demand[:, None],
     )
-    return problem, fill(problem, np.arange(len(jobs)))
+    return problem, list_schedule(problem, np.arange(len(jobs)))
 
 
 def now(schedule: Schedule) -> list[int]:
@@ -88,35 +88,35 @@ def now(schedule: Schedule) -> list[int]:
 
 def test_who_can_wait_waits_and_who_cannot_runs() -> None:
     problem, schedule = lanes([4] * 4, [(1, 4, 4), (1, 2, 3), (2, 3, 4)])
-    assert now(latest(problem, schedule, np.array([1, 1, 2]))) == [0]
+    assert now(right_shift(problem, schedule, np.array([1, 1, 2]))) == [0]
 
 
 def test_a_running_job_goes_on_where_there_is_room() -> None:
     problem, schedule = lanes([2] * 4, [(1, 2, 4), (1, 2, 4), (2, 1, 4)])
-    assert now(latest(problem, schedule, np.array([1, -1, 2]))) == [1]
+    assert now(right_shift(problem, schedule, np.array([1, -1, 2]))) == [1]
 
 
 def test_headroom_pulls_work_forward_only_where_nothing_is_lost_by_it() -> None:
     # Four jobs of one lease fit in the later leases; with a quarter left free only three do.
     problem, schedule = lanes([4, 4], [(1, 1, 2)] * 4)
-    assert now(latest(problem, schedule, np.ones(4, dtype=np.int64))) == []
-    assert len(now(latest(problem, schedule, np.ones(4, dtype=np.int64), 250))) == 1
+    assert now(right_shift(problem, schedule, np.ones(4, dtype=np.int64))) == []
+    assert len(now(right_shift(problem, schedule, np.ones(4, dtype=np.int64), 250))) == 1
     full, packed = lanes([4, 4], [(4, 2, 2)])
-    assert latest(full, packed, np.ones(1, dtype=np.int64), 250).runs.all()
+    assert right_shift(full, packed, np.ones(1, dtype=np.int64), 250).runs.all()
 
 
 def test_headroom_is_left_where_there_is_some() -> None:
     # The first two leases are full whatever is done; the other two have two GPUs more than the jobs
     # want. Jobs without a promise have a fifth of these two, so that headroom is 0.6 and 1 of them.
     problem, schedule = lanes([4000] * 4, [(4000, 2, 2), *[(1000, 1, 4)] * 8])
-    used = latest(problem, schedule, np.ones(9, dtype=np.int64), 250).used(problem)
+    used = right_shift(problem, schedule, np.ones(9, dtype=np.int64), 250).usage(problem)
     assert used.tolist() == [[4000, 4000, 4000, 4000]]
     problem, schedule = lanes([4000] * 4, [(4000, 2, 2), *[(1000, 1, 4)] * 6])
-    used = latest(problem, schedule, np.ones(7, dtype=np.int64), 250).used(problem)
+    used = right_shift(problem, schedule, np.ones(7, dtype=np.int64), 250).usage(problem)
     assert used.tolist() == [[4000, 4000, 3000, 3000]]
 
 
 def test_a_running_job_takes_the_place_of_one_that_would_have_to_start() -> None:
     problem, schedule = lanes([1, 1], [(1, 1, 2), (1, 1, 2)])
-    assert now(latest(problem, schedule, np.array([2, 1]))) == [1]
-    assert now(latest(problem, schedule, np.array([1, 2]))) == [0]
+    assert now(right_shift(problem, schedule, np.array([2, 1]))) == [1]
+    assert now(right_shift(problem, schedule, np.array([1, 2]))) == [0]

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from placewright.formulations.deadline.problem.capacity_rows import Rows
+from placewright.formulations.deadline.problem.capacity_rows import CapacityRows
 from placewright.formulations.deadline.problem.compile import Admission
 from placewright.formulations.session import Bound
 from placewright.instances.documents.deadline import Pace, gain
@@ -17,18 +17,18 @@ from placewright.instances.documents.round import Round
 MILLION = 10**6
 
 
-def resting_bounds(admission: Admission) -> Iterator[Bound]:
+def trivial_bounds(admission: Admission) -> Iterator[Bound]:
     """Yield a bound of each term: no promise is refused, and all jobs get of the current lease.
 
     `best_effort` is a knapsack of fractions of jobs (Dantzig), as if all jobs may use all GPUs.
     """
     round_ = admission.round
-    room = Rows(round_, ()).all_now()
+    capacity = CapacityRows(round_, ()).current_milli_gpu()
     for term in round_.policy.terms:
         if term == "best_effort":
-            yield Bound(term, float(_best_effort(admission, room)), certified=True)
+            yield Bound(term, float(_best_effort(admission, capacity)), certified=True)
         elif term == "early":
-            yield Bound(term, float(_early(admission, room)), certified=True)
+            yield Bound(term, float(_early(admission, capacity)), certified=True)
         elif term == "admitted":
             most = np.zeros(admission.problem.jobs, dtype=np.int64)
             np.maximum.at(most, admission.problem.job, admission.problem.value)
@@ -37,28 +37,28 @@ def resting_bounds(admission: Admission) -> Iterator[Bound]:
             yield Bound(term, 0.0, certified=True)
 
 
-def _early(admission: Admission, room: int) -> int:
+def _early(admission: Admission, capacity: int) -> int:
     """Return the most milli-GPU that jobs with a promise can hold; what is pinned needs no room."""
     pinned = free = 0
     for j in admission.jobs:
         job = admission.round.jobs[j]
-        if not _may_run(admission.round, job):
+        if not _can_run_now(admission.round, job):
             continue
         most = max(option.milli_gpu for option in job.options)
         if job.running is not None and job.running.pinned:
             pinned += most
         else:
             free += most
-    return pinned + min(free, room)
+    return pinned + min(free, capacity)
 
 
-def _best_effort(admission: Admission, room: int) -> int:
+def _best_effort(admission: Admission, capacity: int) -> int:
     """Return the most that the current lease can do of the jobs' work, in weighted millionths."""
     leases = admission.round.leases
     total = Fraction(0)
     items: list[tuple[int, int]] = []
     for job in admission.round.jobs:
-        if not _may_run(admission.round, job):
+        if not _can_run_now(admission.round, job):
             continue
         work = 1000 * leases.horizon * leases.length_s
         if job.deadline is not None:
@@ -69,20 +69,20 @@ def _best_effort(admission: Admission, room: int) -> int:
             spread = (1, *(most for most, _ in pace.spanning))
             done = max(done, *(gain(pace, leases.length_s, hosts) for hosts in spread))
         least = min(option.milli_gpu for option in job.options)
-        worth = job.weight * min(MILLION, MILLION * done // work)
+        value = job.weight * min(MILLION, MILLION * done // work)
         if job.running is not None and job.running.pinned:
-            total += worth  # what is pinned is not part of the room
+            total += value  # what is pinned is not part of the room
         else:
-            items.append((worth, least))
+            items.append((value, least))
     items.sort(key=lambda item: Fraction(item[0], item[1]) if item[1] else item[0] * MILLION**3)
-    left = room
-    for worth, size in reversed(items):
-        total += worth * (min(Fraction(1), Fraction(left, size)) if size else 1)
+    left = capacity
+    for value, size in reversed(items):
+        total += value * (min(Fraction(1), Fraction(left, size)) if size else 1)
         left = max(0, left - size)
     return int(total)
 
 
-def _may_run(round_: Round, job: Job) -> bool:
+def _can_run_now(round_: Round, job: Job) -> bool:
     """Say whether a job runs, or could in the current lease as far as it is ready."""
     if job.running is not None or job.deadline is None:
         return True

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placewright.formulations.deadline.problem.capacity_rows import largest_of
+from placewright.formulations.deadline.problem.capacity_rows import largest_host_gpus
 from placewright.formulations.deadline.problem.compile import Admission
 from placewright.formulations.deadline.problem.problem import NONE, Bools, Ints, Schedule
 from placewright.formulations.session import Candidate
@@ -30,14 +30,14 @@ MILLION = 10**6
 FIRST_PRIORITY = 10**9
 """Of jobs that must run, less one for each time that their GPUs could double: the larger, the
 sooner. That of any other job is its own, and below."""
-MAY_WAIT = FIRST_PRIORITY - 32
+MAX_OTHER_PRIORITY = FIRST_PRIORITY - 32
 
 MUST_WORTH = 16
 """Worth of a GPU of a job that must run, more than that of what makes way for it."""
 SIZE_WORTH = 8
 """Doublings after which a GPU of a larger job is worth twice that of a single one."""
 
-MOST = 10**9
+MAX_PROGRESS = 10**9
 """Of what all options together count for `progress`: a solver still tells single ones apart."""
 
 COUNTED = ("best_effort", "early")
@@ -46,7 +46,7 @@ PLACES = ("disruption", "spread", "proximity", "opened")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Current:
+class CurrentLease:
     """The gangs of the current lease.
 
     Attributes
@@ -65,22 +65,22 @@ class Current:
     round: Round
     jobs: tuple[int, ...]
     options: tuple[tuple[int, ...], ...]
-    leaving: frozenset[int]
+    evicted: frozenset[int]
 
-    def told(self, found: Candidate) -> Candidate:
+    def lift(self, plan: Candidate) -> Candidate:
         """Tell a plan for the gangs as one for the whole round, without its promises."""
         starts = {
             self.jobs[gang]: (self.options[gang][option], places)
-            for gang, (option, places) in found.starts.items()
+            for gang, (option, places) in plan.starts.items()
         }
         preempted = {
-            self.jobs[gang]: self.jobs[above] for gang, above in found.preempted.items()
-        } | {job: NONE for job in self.leaving if job not in starts}
-        slots = {self.jobs[gang]: slot for gang, slot in found.slots.items()}
-        return Candidate(starts, found.source, preempted, slots=slots)
+            self.jobs[gang]: self.jobs[above] for gang, above in plan.preempted.items()
+        } | {job: NONE for job in self.evicted if job not in starts}
+        slots = {self.jobs[gang]: slot for gang, slot in plan.slots.items()}
+        return Candidate(starts, plan.source, preempted, slots=slots)
 
 
-def current_lease(admission: Admission, schedule: Schedule, must: Bools) -> Current:
+def build_current_lease(admission: Admission, schedule: Schedule, must: Bools) -> CurrentLease:
     """Return the gangs of the current lease.
 
     Parameters
@@ -92,24 +92,24 @@ def current_lease(admission: Admission, schedule: Schedule, must: Bools) -> Curr
     """
     round_, problem = admission.round, admission.problem
     number = {j: p for p, j in enumerate(admission.jobs)}
-    leaving, gangs = leaving_jobs(round_), _Gangs(admission)
+    evicted, gangs = jobs_on_away_hosts(round_), _GangBuilder(admission)
     for j in range(len(round_.jobs)):
         position = number.get(j)
-        way = NONE if position is None else int(schedule.way[position])
-        if way == NONE:
+        alternative = NONE if position is None else int(schedule.alternative[position])
+        if alternative == NONE:
             deadline = round_.jobs[j].deadline
             ready = None if deadline is None else deadline.ready
             if round_.leases.first_usable(ready, round_.now) == 0:
-                gangs.add_rest(j, leaves=j in leaving)
-        elif problem.first[way] == 0:
-            gangs.add_promised(j, way, must=bool(must[position]), leaves=j in leaving)
-        elif round_.jobs[j].running and j not in leaving:
-            gangs.add_changing(j)
-    inner = of_gangs(round_, gangs.written(), gangs.terms)
-    return Current(admission, inner, tuple(gangs.jobs), gangs.options, leaving)
+                gangs.add_without_promise(j, evicted=j in evicted)
+        elif problem.first[alternative] == 0:
+            gangs.add_promised(j, alternative, must=bool(must[position]), evicted=j in evicted)
+        elif round_.jobs[j].running and j not in evicted:
+            gangs.add_switching(j)
+    inner = gang_round(round_, gangs.build_jobs(), gangs.terms)
+    return CurrentLease(admission, inner, tuple(gangs.jobs), gangs.options, evicted)
 
 
-def leaving_jobs(round_: Round) -> frozenset[int]:
+def jobs_on_away_hosts(round_: Round) -> frozenset[int]:
     """Return the jobs that run where they cannot stay, since a host is away now."""
     gone = away(round_.leases, round_.now)
     return frozenset(
@@ -119,7 +119,7 @@ def leaving_jobs(round_: Round) -> frozenset[int]:
     )
 
 
-def of_gangs(round_: Round, jobs: tuple[Job, ...], terms: tuple[str, ...]) -> Round:
+def gang_round(round_: Round, jobs: tuple[Job, ...], terms: tuple[str, ...]) -> Round:
     """Return the round of gangs with these jobs and terms on the hosts that are there now."""
     gone = away(round_.leases, round_.now)
     policy = round_.policy.model_copy(update={"formulation": "gang", "terms": terms})
@@ -134,7 +134,7 @@ def of_gangs(round_: Round, jobs: tuple[Job, ...], terms: tuple[str, ...]) -> Ro
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class _GangOption:
     """A gang's option: the whole round's option, and what it counts for in each term."""
 
     option: Option
@@ -144,13 +144,13 @@ class _Way:
     early: int
 
 
-class _Gangs:
+class _GangBuilder:
     """Gangs being made, and what each counts for in the terms of the round."""
 
     def __init__(self, admission: Admission) -> None:
         self._admission, self._round = admission, admission.round
-        self._largest = largest_of(self._round)
-        self._gangs: list[tuple[Job, list[_Way]]] = []
+        self._largest = largest_host_gpus(self._round)
+        self._gangs: list[tuple[Job, list[_GangOption]]] = []
         self.jobs: list[int] = []
 
     @property
@@ -162,58 +162,61 @@ class _Gangs:
     @property
     def options(self) -> tuple[tuple[int, ...], ...]:
         """Option in the whole round of each option of each gang."""
-        return tuple(tuple(way.number for way in ways) for _, ways in self._gangs)
+        return tuple(tuple(variant.number for variant in variants) for _, variants in self._gangs)
 
-    def add_promised(self, j: int, way: int, *, must: bool, leaves: bool) -> None:
+    def add_promised(self, j: int, alternative: int, *, must: bool, evicted: bool) -> None:
         """Add a job whose promise lets it run now, with the option of its way."""
-        number = int(self._admission.option[way])
-        job, full = self._round.jobs[j], max(1, int(self._admission.gains[way]))
+        number = int(self._admission.option[alternative])
+        job, full = self._round.jobs[j], max(1, int(self._admission.gains[alternative]))
         milli = job.options[number].milli_gpu
-        worth, priority = 0 if leaves else self._stays(job), min(job.priority, MAY_WAIT)
+        value, priority = (
+            0 if evicted else self._value_of_staying(job),
+            min(job.priority, MAX_OTHER_PRIORITY),
+        )
         if must:
             # Large jobs take the place of small ones, which find other places more easily.
             gpus = -(-milli // WHOLE_GPU)
             doublings = gpus.bit_length() - 1
-            worth = MUST_WORTH * max(1, gpus) * (SIZE_WORTH + max(0, doublings))
-            priority = max(MAY_WAIT + 1, FIRST_PRIORITY - 31 + gpus.bit_length())
-        ways = [
-            _Way(option, number, max(min(worth, 1), worth * each // full), 0, milli)
+            value = MUST_WORTH * max(1, gpus) * (SIZE_WORTH + max(0, doublings))
+            priority = max(MAX_OTHER_PRIORITY + 1, FIRST_PRIORITY - 31 + gpus.bit_length())
+        variants = [
+            _GangOption(option, number, max(min(value, 1), value * each // full), 0, milli)
             for option, each in self._variants(j, number)
         ]
-        self._add(j, ways, leaves=leaves, priority=min(FIRST_PRIORITY, priority))
+        self._add(j, variants, evicted=evicted, priority=min(FIRST_PRIORITY, priority))
 
-    def add_changing(self, j: int) -> None:
+    def add_switching(self, j: int) -> None:
         """Add a job that runs and is promised another option from the next lease on.
 
         Its promise is kept only if somebody takes its place, and then it is no loss that it stops.
         """
         job = self._round.jobs[j]
-        for number in _offered(job):
-            way = _Way(job.options[number], number, value=0, best_effort=0, early=0)
-            self._add(j, [way], leaves=False, priority=min(job.priority, MAY_WAIT))
+        for number in _allowed_options(job):
+            variant = _GangOption(job.options[number], number, value=0, best_effort=0, early=0)
+            self._add(j, [variant], evicted=False, priority=min(job.priority, MAX_OTHER_PRIORITY))
 
-    def add_rest(self, j: int, *, leaves: bool) -> None:
+    def add_without_promise(self, j: int, *, evicted: bool) -> None:
         """Add a job without a promise, with all its options."""
         job = self._round.jobs[j]
-        ways = [
-            _Way(
+        variants = [
+            _GangOption(
                 option,
                 number,
-                value=0 if leaves else self._stays(job),
-                best_effort=effort(self._round, job, each),
+                value=0 if evicted else self._value_of_staying(job),
+                best_effort=best_effort_value(self._round, job, each),
                 early=0,
             )
-            for number in _offered(job)
+            for number in _allowed_options(job)
             for option, each in self._variants(j, number)
         ]
-        priority = min(self._round.jobs[j].priority, MAY_WAIT)
-        self._add(j, ways, leaves=leaves, priority=priority)
+        priority = min(self._round.jobs[j].priority, MAX_OTHER_PRIORITY)
+        self._add(j, variants, evicted=evicted, priority=priority)
 
-    def _stays(self, job: Job) -> int:
+    def _value_of_staying(self, job: Job) -> int:
         """Return what it counts, before all terms, that a job goes on running."""
         terms = self._round.policy.terms
         first = next((term for term in terms if term in (*COUNTED, "disruption")), None)
-        return _gpus(job) if first == "disruption" else 0
+        return _gpus_held(job) if first == "disruption" else 0
 
     def _variants(self, j: int, number: int) -> Iterator[tuple[Option, int]]:
         """Yield an option with its work per lease; if spreading slows it, first on one host."""
@@ -229,35 +232,37 @@ class _Gangs:
         else:
             yield option, gain(pace, length, least)
 
-    def _add(self, j: int, ways: list[_Way], *, leaves: bool, priority: int) -> None:
+    def _add(self, j: int, variants: list[_GangOption], *, evicted: bool, priority: int) -> None:
         job = self._round.jobs[j]
-        running = None if leaves else job.running
+        running = None if evicted else job.running
         if running is not None:
             spread = len({task.host for task in running.tasks}) > 1
-            running = running.model_copy(update={"option": len(ways) - 1 if spread else 0})
+            running = running.model_copy(update={"option": len(variants) - 1 if spread else 0})
         update = {"running": running, "priority": priority, "deadline": None}
         self.jobs.append(j)
-        self._gangs.append((job.model_copy(update=update), ways))
+        self._gangs.append((job.model_copy(update=update), variants))
 
-    def written(self) -> tuple[Job, ...]:
+    def build_jobs(self) -> tuple[Job, ...]:
         """Return the gangs; of `progress` the first of both terms has the greater part."""
         own = [term for term in self._round.policy.terms if term in COUNTED]
-        every = [way for _, ways in self._gangs for way in ways]
+        every = [variant for _, variants in self._gangs for variant in variants]
         counts = np.array(
-            [[getattr(way, term) for term in own] for way in every], dtype=np.int64
+            [[getattr(variant, term) for term in own] for variant in every], dtype=np.int64
         ).reshape(len(every), len(own))
-        progress = iter(_weighed(counts).tolist())
+        progress = iter(_weighted_sum(counts).tolist())
         jobs = []
-        for job, ways in self._gangs:
+        for job, variants in self._gangs:
             options = tuple(
-                way.option.model_copy(update={"value": way.value, "progress": next(progress)})
-                for way in ways
+                variant.option.model_copy(
+                    update={"value": variant.value, "progress": next(progress)}
+                )
+                for variant in variants
             )
             jobs.append(job.model_copy(update={"options": options}))
         return tuple(jobs)
 
 
-def effort(round_: Round, job: Job, each: int) -> int:
+def best_effort_value(round_: Round, job: Job, each: int) -> int:
     """Return what a job counts for in `best_effort` by so much work in the current lease."""
     work = round_.leases.horizon * round_.leases.length_s
     if job.deadline is not None:
@@ -265,7 +270,7 @@ def effort(round_: Round, job: Job, each: int) -> int:
     return job.weight * min(MILLION, MILLION * each // (1000 * work))
 
 
-def _weighed(counts: Ints) -> Ints:
+def _weighted_sum(counts: Ints) -> Ints:
     """Return one number for what each option counts for in the terms, the first before the second.
 
     Where that makes numbers that a solver cannot tell apart, the second has a hundredth of the
@@ -276,20 +281,23 @@ def _weighed(counts: Ints) -> Ints:
     counts = counts // np.maximum(1, np.gcd.reduce(counts, axis=0))
     most = counts.sum(axis=0)
     factors = [float(most[1] + 1), 1.0] if len(most) > 1 else [1.0]
-    if factors[0] * most[0] > MOST:
-        factors = [MOST * part / max(1, sums) for part, sums in zip((1, 0.01), most, strict=False)]
-    weighed: Ints = np.ceil(counts * factors).sum(axis=1).astype(np.int64)
-    return weighed
+    if factors[0] * most[0] > MAX_PROGRESS:
+        factors = [
+            MAX_PROGRESS * factor / max(1, total)
+            for factor, total in zip((1, 0.01), most, strict=False)
+        ]
+    weighted: Ints = np.ceil(counts * factors).sum(axis=1).astype(np.int64)
+    return weighted
 
 
-def _gpus(job: Job) -> int:
+def _gpus_held(job: Job) -> int:
     """Return the GPUs that a job holds now, shares rounded up."""
     if job.running is None:
         return 0
     return -(-job.options[job.running.option].milli_gpu // WHOLE_GPU)
 
 
-def _offered(job: Job) -> range | tuple[int, ...]:
+def _allowed_options(job: Job) -> range | tuple[int, ...]:
     """Return the options that a job may run with now: who runs goes on with its own."""
     if job.running is not None:
         return (job.running.option,)

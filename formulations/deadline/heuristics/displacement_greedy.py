@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from placewright.formulations.deadline.heuristics.current_lease import MAY_WAIT
+from placewright.formulations.deadline.heuristics.current_lease import MAX_OTHER_PRIORITY
 from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.greedy import place_choice
 from placewright.formulations.gang.placement.placement import Placement
@@ -29,41 +29,41 @@ from placewright.formulations.gang.problem.jobs import (
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.instances.documents.base import WHOLE_GPU
 
-MOST_HOSTS = 64
+MAX_HOSTS = 64
 """Hosts that are asked who could make way: those first where most GPUs are free or may wait."""
 
-MOVING = 2
+MUST_RUN_COST_FACTOR = 2
 """What it counts to ask one who must run, beside one who may wait."""
 
 
-def crowded(problem: Problem) -> Placement:
+def displacement_greedy(problem: Problem) -> Placement:
     """Return a placement of the gangs of `current_lease.py` in which few must make way."""
-    crowd = _Crowd(problem)
-    crowd.seat()
-    fill_by_policy(crowd.placement)
-    return crowd.placement
+    greedy = _DisplacementGreedy(problem)
+    greedy.place_all()
+    fill_by_policy(greedy.placement)
+    return greedy.placement
 
 
-_Finder: TypeAlias = Callable[[Choice], Sequence[TaskPlacement] | None]
+_PlaceFinder: TypeAlias = Callable[[Choice], Sequence[TaskPlacement] | None]
 
 
-class _Crowd:
+class _DisplacementGreedy:
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self.placement = Placement(problem)
         self._gpus: Counter[int] = Counter()
-        self._here: defaultdict[int, Counter[int]] = defaultdict(Counter)
-        self._may_wait = np.zeros(problem.cluster.num_hosts, dtype=np.int64)
+        self._gpus_on_host: defaultdict[int, Counter[int]] = defaultdict(Counter)
+        self._preemptible_gpus = np.zeros(problem.cluster.num_hosts, dtype=np.int64)
         for job, running in problem.running.items():
             for group, _, host, _ in running.places:
                 gpus = int(problem.shape_gpu[self._choice(job).groups[group].shape]) // WHOLE_GPU
                 self._gpus[job] += gpus
-                self._here[host][job] += gpus
-            self._count(job, 1)
+                self._gpus_on_host[host][job] += gpus
+            self._update_preemptible(job, 1)
         self._queue: list[tuple[int, int, int]] = []
-        self._aside: list[int] = []
+        self._displaced_waiting: list[int] = []
 
-    def seat(self) -> None:
+    def place_all(self) -> None:
         """Place who must run and waits, then who made way."""
         problem = self._problem
         self._queue = [
@@ -76,30 +76,30 @@ class _Crowd:
         heapify(self._queue)
         while self._queue:
             _, c, job = heappop(self._queue)
-            self._seat(c, job, self._free_or_taken)
-        for job in sorted(self._aside, key=lambda job: -self._gpus[job]):
-            self._seat(problem.running[job].job_class, job, self._free)
+            self._place(c, job, self._find_or_displace)
+        for job in sorted(self._displaced_waiting, key=lambda job: -self._gpus[job]):
+            self._place(problem.running[job].job_class, job, self._find_free)
 
-    def _seat(self, c: int, job: int, found: _Finder) -> None:
+    def _place(self, c: int, job: int, find: _PlaceFinder) -> None:
         problem, choices = self._problem, self._problem.classes[c].choices
         left = self.placement.quota_left()
         for o in sorted(range(len(choices)), key=lambda o: -choices[o].value):
             within = problem.within_quota(left, problem.classes[c].tenant, choices[o])
-            puts = found(choices[o]) if within else None
+            puts = find(choices[o]) if within else None
             if puts is not None:
                 self.placement.start(c, o, puts, job)
                 return
 
-    def _free(self, choice: Choice) -> Sequence[TaskPlacement] | None:
+    def _find_free(self, choice: Choice) -> Sequence[TaskPlacement] | None:
         return place_choice(self.placement, choice)
 
-    def _free_or_taken(self, choice: Choice) -> Sequence[TaskPlacement] | None:
-        puts = self._free(choice)
+    def _find_or_displace(self, choice: Choice) -> Sequence[TaskPlacement] | None:
+        puts = self._find_free(choice)
         if puts is None and len(choice.groups) == 1:
-            puts = self._taken(choice)
+            puts = self._displace(choice)
         return puts
 
-    def _taken(self, choice: Choice) -> Sequence[TaskPlacement] | None:
+    def _displace(self, choice: Choice) -> Sequence[TaskPlacement] | None:
         """Return a place in that of smaller jobs; they have left it then."""
         group = choice.groups[0]
         gpu = int(self._problem.shape_gpu[group.shape])
@@ -112,41 +112,43 @@ class _Crowd:
         hosts: Counter[int] = Counter()
         left: list[JobPlacement] = []
         for _ in range(group.count // each):
-            host = self._make_way(group.shape, each, left)
+            host = self._evict_from_host(group.shape, each, left)
             if host is None:
                 for at, count in hosts.items():
                     self.placement.lift(group.shape, TaskPlacement(0, at, count, ()))
-                self._back(left)
+                self._restore(left)
                 return None
             self.placement.put(group.shape, host, each)
             hosts[host] += each
         for start in left:
-            self._ask_again(start)
+            self._requeue(start)
         return [TaskPlacement(0, host, count, ()) for host, count in hosts.items()]
 
-    def _make_way(self, shape: int, count: int, left: list[JobPlacement]) -> int | None:
+    def _evict_from_host(self, shape: int, count: int, left: list[JobPlacement]) -> int | None:
         """Return a host on which so many tasks fit, since smaller jobs, added to `left`, leave."""
         problem, placement = self._problem, self.placement
         rank = int(problem.shape_rank[shape])
         asked = count * int(problem.shape_gpu[shape]) // WHOLE_GPU
-        open_ = np.flatnonzero(problem.shape_hosts[shape] & (placement.closed <= rank))
-        most = placement.whole[open_] + self._may_wait[open_]
-        open_ = open_[np.argsort(-most, kind="stable")[:MOST_HOSTS]]
+        hosts_open = np.flatnonzero(problem.shape_hosts[shape] & (placement.closed <= rank))
+        most = placement.whole[hosts_open] + self._preemptible_gpus[hosts_open]
+        hosts_open = hosts_open[np.argsort(-most, kind="stable")[:MAX_HOSTS]]
         found = []
-        for host in open_.tolist():
-            leaving = self._leaving(host, asked - int(placement.whole[host]), rank)
-            if leaving is not None:
-                cost = sum(self._gpus[j] * (MOVING if self._must(j) else 1) for j in leaving)
-                found.append((cost, host, leaving))
-        for _, host, leaving in sorted(found, key=lambda one: one[:2]):
-            starts = self._stopped(leaving)
+        for host in hosts_open.tolist():
+            victims = self._victims(host, asked - int(placement.whole[host]), rank)
+            if victims is not None:
+                cost = sum(
+                    self._gpus[j] * (MUST_RUN_COST_FACTOR if self._must(j) else 1) for j in victims
+                )
+                found.append((cost, host, victims))
+        for _, host, victims in sorted(found, key=lambda one: one[:2]):
+            starts = self._stop(victims)
             if placement.fits(shape)[host] >= count:
                 left += starts
                 return host
-            self._back(starts)
+            self._restore(starts)
         return None
 
-    def _stopped(self, jobs: Sequence[int]) -> list[JobPlacement]:
+    def _stop(self, jobs: Sequence[int]) -> list[JobPlacement]:
         """Stop jobs where they are, and return what they were."""
         starts = []
         for job in jobs:
@@ -155,52 +157,54 @@ class _Crowd:
             if start is not None:
                 starts.append(start)
                 self.placement.stop(number)
-                self._count(job, -1)
+                self._update_preemptible(job, -1)
         return starts
 
-    def _back(self, starts: Sequence[JobPlacement]) -> None:
+    def _restore(self, starts: Sequence[JobPlacement]) -> None:
         """Put stopped jobs back."""
         for start in reversed(starts):
             self.placement.restart(start)
-            self._count(start.job, 1)
+            self._update_preemptible(start.job, 1)
 
-    def _leaving(self, host: int, lacking: int, rank: int) -> list[int] | None:
+    def _victims(self, host: int, shortage: int, rank: int) -> list[int] | None:
         """Return jobs of lower rank on a host that have so many GPUs together; None: too few."""
-        here = self._here[host]
-        able = [
+        on_host = self._gpus_on_host[host]
+        candidates = [
             job
-            for job, gpus in here.items()
+            for job, gpus in on_host.items()
             if gpus and self.placement.in_place(job) and self._problem.running[job].level < rank
         ]
-        able.sort(key=lambda job: (self._must(job), -here[job]))
+        candidates.sort(key=lambda job: (self._must(job), -on_host[job]))
         chosen: list[int] = []
-        for job in able:
-            if lacking <= sum(here[one] for one in chosen):
+        for job in candidates:
+            if shortage <= sum(on_host[one] for one in chosen):
                 break
             chosen.append(job)
-        spare = sum(here[one] for one in chosen) - lacking
+        surplus = sum(on_host[one] for one in chosen) - shortage
         for job in reversed(chosen.copy()):  # the last may have made an earlier one needless
-            if here[job] <= spare:
+            if on_host[job] <= surplus:
                 chosen.remove(job)
-                spare -= here[job]
-        return chosen if spare >= 0 else None
+                surplus -= on_host[job]
+        return chosen if surplus >= 0 else None
 
-    def _count(self, job: int, times: int) -> None:
+    def _update_preemptible(self, job: int, times: int) -> None:
         """Keep the book of the GPUs of each host on which somebody runs who may wait."""
         if not self._must(job):
             for group, _, host, _ in self._problem.running[job].places:
                 shape = self._choice(job).groups[group].shape
-                self._may_wait[host] += times * (int(self._problem.shape_gpu[shape]) // WHOLE_GPU)
+                self._preemptible_gpus[host] += times * (
+                    int(self._problem.shape_gpu[shape]) // WHOLE_GPU
+                )
 
-    def _ask_again(self, start: JobPlacement) -> None:
+    def _requeue(self, start: JobPlacement) -> None:
         if self._must(start.job):
             milli = WHOLE_GPU * self._gpus[start.job]
             heappush(self._queue, (-milli, start.job_class, start.job))
         else:
-            self._aside.append(start.job)
+            self._displaced_waiting.append(start.job)
 
     def _must(self, job: int) -> bool:
-        return self._problem.round.jobs[job].priority > MAY_WAIT
+        return self._problem.round.jobs[job].priority > MAX_OTHER_PRIORITY
 
     def _choice(self, job: int) -> Choice:
         return self._problem.classes[self._problem.running[job].job_class].choices[0]

@@ -12,7 +12,7 @@ import numpy as np
 
 from placewright.formulations.deadline.heuristics.repair_promises import intervals
 from placewright.formulations.deadline.problem.alternatives import first_with, hosts_of, options_of
-from placewright.formulations.deadline.problem.capacity_rows import Rows, largest_of
+from placewright.formulations.deadline.problem.capacity_rows import CapacityRows, largest_host_gpus
 from placewright.formulations.deadline.problem.compile import Admission
 from placewright.formulations.deadline.problem.problem import NONE, Bools, Ints, Schedule
 from placewright.formulations.session import Promise
@@ -21,7 +21,7 @@ from placewright.instances.documents.job import Job
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
+class _Request:
     """An option of a job that asks for a promise, by the job's index in the problem.
 
     It needs so many leases, and the last one is over so many seconds after it has begun.
@@ -48,29 +48,34 @@ class Offers:
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
         jobs = admission.round.jobs
-        rows = Rows(admission.round, (jobs[j] for j in admission.jobs))
-        largest = largest_of(admission.round)
+        rows = CapacityRows(admission.round, (jobs[j] for j in admission.jobs))
+        largest = largest_host_gpus(admission.round)
         # Room that only those have who are there already is not to be had by anybody else.
-        self._earliest = 1 if rows.crowded() else 0
-        self._wishes = [
-            wish
+        self._earliest = 1 if rows.has_closed_running_gpus() else 0
+        self._requests = [
+            request
             for number, j in enumerate(admission.jobs)
             if (deadline := jobs[j].deadline) is not None and deadline.due
-            for wish in self._of(number, jobs[j], deadline, rows, largest)
+            for request in self._of(number, jobs[j], deadline, rows, largest)
         ]
-        demands = np.array([wish.demand for wish in self._wishes], dtype=np.int64)
-        self._asks, kind = np.unique(
-            demands.reshape(len(self._wishes), rows.count), axis=0, return_inverse=True
+        demands = np.array([request.demand for request in self._requests], dtype=np.int64)
+        self._class_demand, class_of = np.unique(
+            demands.reshape(len(self._requests), rows.count), axis=0, return_inverse=True
         )
-        self._kind: Ints = kind.reshape(-1)
-        self._job = np.array([wish.job for wish in self._wishes], dtype=np.int64)
-        self._need = np.array([wish.need for wish in self._wishes], dtype=np.int64)
-        self._first = np.array([wish.first for wish in self._wishes], dtype=np.int64)
-        self._last_s = np.array([wish.last_s for wish in self._wishes], dtype=np.int64)
+        self._class_of: Ints = class_of.reshape(-1)
+        self._job = np.array([request.job for request in self._requests], dtype=np.int64)
+        self._need = np.array([request.need for request in self._requests], dtype=np.int64)
+        self._first = np.array([request.first for request in self._requests], dtype=np.int64)
+        self._last_s = np.array([request.last_s for request in self._requests], dtype=np.int64)
 
     def _of(
-        self, number: int, job: Job, deadline: Deadline, rows: Rows, largest: Mapping[str, int]
-    ) -> Iterator[_Wish]:
+        self,
+        number: int,
+        job: Job,
+        deadline: Deadline,
+        rows: CapacityRows,
+        largest: Mapping[str, int],
+    ) -> Iterator[_Request]:
         round_, running = self._admission.round, job.running
         length = round_.leases.length_s
         for o in options_of(job):
@@ -83,7 +88,7 @@ class Offers:
             if count is None:
                 continue
             left = deadline.work - (count - 1) * gain(pace, length, hosts)
-            yield _Wish(
+            yield _Request(
                 job=number,
                 option=o,
                 need=count,
@@ -92,17 +97,17 @@ class Offers:
                 demand=tuple(rows.demand(job, o)),
             )
 
-    def beside(self, kept: Schedule) -> tuple[Promise, ...]:
+    def for_refused(self, kept: Schedule) -> tuple[Promise, ...]:
         """Return an offer for each refused job that fits before the horizon, in their order."""
         admission = self._admission
-        refused = np.flatnonzero(kept.way[self._job] == NONE)
+        refused = np.flatnonzero(kept.alternative[self._job] == NONE)
         if not len(refused):
             return ()
-        left = admission.problem.capacity - kept.used(admission.problem)
-        room: Bools = np.ones((len(self._asks), left.shape[1]), dtype=np.bool_)
-        for row, have in enumerate(left):
-            room &= self._asks[:, row, None] <= have
-        last = _last(room, self._kind[refused], self._first[refused], self._need[refused])
+        residual = admission.problem.capacity - kept.usage(admission.problem)
+        fits: Bools = np.ones((len(self._class_demand), residual.shape[1]), dtype=np.bool_)
+        for row, have in enumerate(residual):
+            fits &= self._class_demand[:, row, None] <= have
+        last = _last_lease(fits, self._class_of[refused], self._first[refused], self._need[refused])
         refused, last = refused[last != NONE], last[last != NONE]
         done = last * admission.round.leases.length_s + self._last_s[refused]
         # The earliest finish of each job, and of those the option that needs the fewest leases.
@@ -111,14 +116,14 @@ class Offers:
         offers = []
         for position in order[best].tolist():
             number = int(refused[position])
-            wish, at = self._wishes[number], admission.round.now + int(done[position])
-            able = room[self._kind[number], wish.first : int(last[position]) + 1]
-            leases = intervals(np.flatnonzero(able) + wish.first)
-            offers.append(Promise(admission.jobs[wish.job], wish.option, at, 0, at, leases))
+            request, at = self._requests[number], admission.round.now + int(done[position])
+            usable = fits[self._class_of[number], request.first : int(last[position]) + 1]
+            leases = intervals(np.flatnonzero(usable) + request.first)
+            offers.append(Promise(admission.jobs[request.job], request.option, at, 0, at, leases))
         return tuple(offers)
 
 
-def _last(room: Bools, kind: Ints, first: Ints, need: Ints) -> Ints:
+def _last_lease(fits: Bools, class_of: Ints, first: Ints, need: Ints) -> Ints:
     """Return the lease by which each has had as many leases with room as it needs, or `NONE`.
 
     Parameters
@@ -128,11 +133,11 @@ def _last(room: Bools, kind: Ints, first: Ints, need: Ints) -> Ints:
     kind, first, need
         (number,): of what kind each is, the first lease that it can use, how many it needs.
     """
-    horizon = room.shape[1]
-    last = np.full(len(kind), NONE, dtype=np.int64)
-    for one in np.unique(kind):
-        mine = np.flatnonzero((kind == one) & (first < horizon))
-        counted = np.concatenate([[0], np.cumsum(room[one])])
+    horizon = fits.shape[1]
+    last = np.full(len(class_of), NONE, dtype=np.int64)
+    for one in np.unique(class_of):
+        mine = np.flatnonzero((class_of == one) & (first < horizon))
+        counted = np.concatenate([[0], np.cumsum(fits[one])])
         end = np.searchsorted(counted, counted[first[mine]] + need[mine])
         last[mine] = np.where(end <= horizon, end - 1, NONE)
     return last

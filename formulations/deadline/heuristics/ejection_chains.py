@@ -16,21 +16,21 @@ from __future__ import annotations
 import numpy as np
 
 from placewright.formulations.deadline.problem.problem import Bools, Ints
-from placewright.formulations.deadline.problem.schedule import Chart
+from placewright.formulations.deadline.problem.schedule import ScheduleState
 
 Move = tuple[int, int, int]
 """A job, the lease that it leaves, or `NOWHERE`, and the lease that it enters."""
 
 NOWHERE = -1
 
-PATIENCE = 6
+MAX_FAILED_LEASES = 6
 """How often a job may try leases that can be emptied in part only, before it is turned down."""
 
-LOOK = 100
+VISIT_COST = 100
 """What it costs to look into a lease, as if so many jobs more could leave it."""
 
 
-class Chains:
+class EjectionChains:
     """Inserts jobs into a chart; it remembers what cannot work as long as nobody leaves.
 
     Parameters
@@ -39,58 +39,67 @@ class Chains:
         How many jobs times leases may be looked at for ways out, in all that is done together.
     """
 
-    def __init__(self, chart: Chart, effort: int) -> None:
-        self.chart = chart
-        self.effort = effort
-        self._turned_down: list[tuple[int, int, int, int]] = []
+    def __init__(self, state: ScheduleState, work_limit: int) -> None:
+        self.state = state
+        self.work_left = work_limit
+        self._rejected: list[tuple[int, int, int, int]] = []
 
-    def forget(self) -> None:
+    def forget_rejected(self) -> None:
         """Say that somebody left the chart, so that what was turned down may fit now."""
-        self._turned_down.clear()
+        self._rejected.clear()
 
-    def insert(self, way: int) -> bool:
+    def insert(self, alternative: int) -> bool:
         """Put the way's job, which has none, into the chart; where that fails, nothing changes."""
-        chart, problem = self.chart, self.chart.problem
-        job, need, leases = int(problem.job[way]), int(problem.need[way]), chart.leases(way)
+        state, problem = self.state, self.state.problem
+        job, need, leases = (
+            int(problem.job[alternative]),
+            int(problem.need[alternative]),
+            state.free_leases(alternative),
+        )
         if len(leases) >= need:
-            chart.put(way, leases[-need:])
+            state.add(alternative, leases[-need:])
             return True
-        if self._hopeless(way):
+        if self._dominated(alternative):
             return False
-        chart.put(way, leases)
-        dead = np.zeros(problem.horizon, dtype=np.bool_)
-        if self.extend(job, need - len(leases), dead) is not None:
+        state.add(alternative, leases)
+        dead_ends = np.zeros(problem.horizon, dtype=np.bool_)
+        if self.extend(job, need - len(leases), dead_ends) is not None:
             return True
-        chart.take(job)
-        if self.effort > 0:
-            self._turned_down.append(self._question(way))
+        state.remove(job)
+        if self.work_left > 0:
+            self._rejected.append(self._signature(alternative))
         return False
 
-    def extend(self, job: int, number: int, dead: Bools) -> list[Move] | None:
+    def extend(self, job: int, number: int, dead_ends: Bools) -> list[Move] | None:
         """Let a job that has a way run in so many more leases, and return all moves, in order.
 
         Where that fails, nothing changes, and None is returned. Leases that are `dead` (horizon,)
         are neither taken nor entered; those out of which there is no way are dead afterwards.
         """
-        chart, moves, left = self.chart, list[Move](), number
-        ask = chart.asks[chart.kind[chart.way[job]]]
-        could = (chart.problem.capacity >= ask[:, None]).all(axis=0)
-        untried = np.flatnonzero(chart.open[job] & could & ~dead)
-        short = np.maximum(0, ask[:, None] - chart.free[:, untried]).sum(axis=0)
+        state, moves, left = self.state, list[Move](), number
+        demand = state.class_demand[state.demand_class[state.alternative[job]]]
+        holds = (state.problem.capacity >= demand[:, None]).all(axis=0)
+        untried = np.flatnonzero(state.idle[job] & holds & ~dead_ends)
+        shortage = np.maximum(0, demand[:, None] - state.residual[:, untried]).sum(axis=0)
         # Those that lack least first, of them the latest.
-        order = np.lexsort((-untried, short))
-        patience = PATIENCE
+        order = np.lexsort((-untried, shortage))
+        failures_left = MAX_FAILED_LEASES
         for position, lease in enumerate(untried[order].tolist()):
-            if not left or len(untried) - position < left or self.effort <= 0 or not patience:
+            if (
+                not left
+                or len(untried) - position < left
+                or self.work_left <= 0
+                or not failures_left
+            ):
                 break
-            if dead[lease] or not chart.open[job, lease]:
+            if dead_ends[lease] or not state.idle[job, lease]:
                 continue
-            if self._empty(lease, ask, dead, moves):
-                chart.run(job, lease)
+            if self._free_lease(lease, demand, dead_ends, moves):
+                state.assign(job, lease)
                 moves.append((job, NOWHERE, lease))
                 left -= 1
-            elif not dead[lease]:
-                patience -= 1
+            elif not dead_ends[lease]:
+                failures_left -= 1
         if left:
             self.undo(moves, 0)
             return None
@@ -100,95 +109,99 @@ class Chains:
         """Take back all moves but the first `number`, the last one first."""
         while len(moves) > number:
             job, left, entered = moves.pop()
-            self.chart.pause(job, entered)
+            self.state.unassign(job, entered)
             if left != NOWHERE:
-                self.chart.run(job, left)
+                self.state.assign(job, left)
 
-    def _question(self, way: int) -> tuple[int, int, int, int]:
-        problem = self.chart.problem
-        first, end, need = int(problem.first[way]), int(problem.end[way]), int(problem.need[way])
-        return int(self.chart.kind[way]), first, end, need
+    def _signature(self, alternative: int) -> tuple[int, int, int, int]:
+        problem = self.state.problem
+        first, end, need = (
+            int(problem.first[alternative]),
+            int(problem.end[alternative]),
+            int(problem.need[alternative]),
+        )
+        return int(self.state.demand_class[alternative]), first, end, need
 
-    def _hopeless(self, way: int) -> bool:
+    def _dominated(self, alternative: int) -> bool:
         """Whether a job that asks no more, in no smaller a window, was turned down."""
-        kind, first, end, need = self._question(way)
-        ask = self.chart.asks[kind]
+        kind, first, end, need = self._signature(alternative)
+        demand = self.state.class_demand[kind]
         return any(
             first >= other_first
             and end <= other_end
             and need >= other_need
-            and (ask >= self.chart.asks[other]).all()
-            for other, other_first, other_end, other_need in self._turned_down
+            and (demand >= self.state.class_demand[other]).all()
+            for other, other_first, other_end, other_need in self._rejected
         )
 
-    def _empty(self, lease: int, ask: Ints, dead: Bools, moves: list[Move]) -> bool:
+    def _free_lease(self, lease: int, demand: Ints, dead_ends: Bools, moves: list[Move]) -> bool:
         """Move jobs out of the lease until it has room for `ask`; else leave it as it was."""
-        chart, before = self.chart, len(moves)
-        while ((short := ask - chart.free[:, lease])[ask > 0] > 0).any():
+        state, before = self.state, len(moves)
+        while ((shortage := demand - state.residual[:, lease])[demand > 0] > 0).any():
             # After moves that are taken back again nothing is known of other leases.
-            reached = dead if len(moves) == before else dead.copy()
-            chain = self._chain(lease, np.where(ask > 0, short, 0), reached)
+            reached = dead_ends if len(moves) == before else dead_ends.copy()
+            chain = self._find_chain(lease, np.where(demand > 0, shortage, 0), reached)
             if chain is None:
                 self.undo(moves, before)
                 return False
             # The last step first: it enters a lease that has room.
             for job, left, entered in chain:
-                chart.pause(job, left)
-                chart.run(job, entered)
+                state.unassign(job, left)
+                state.assign(job, entered)
             moves.extend(chain)
         return True
 
-    def _chain(self, lease: int, short: Ints, dead: Bools) -> list[Move] | None:
+    def _find_chain(self, lease: int, shortage: Ints, dead_ends: Bools) -> list[Move] | None:
         """Find moves, last step first, that take somebody out of a lease that is short.
 
         `short` (rows,) is what must be freed there; where no single job holds as much, one that
         holds part of it leaves. Leases that are `dead` are not entered; where there is no way out,
         all that were reached are dead afterwards.
         """
-        chart, seen = self.chart, dead.copy()
-        rooms, row = chart.rooms()
-        seen[lease] = True
-        came: dict[int, Move] = {}
-        queue = [(lease, np.maximum(0, short))]
-        for at, lacking in queue:
-            if self.effort <= 0:
+        state, visited = self.state, dead_ends.copy()
+        fits, row = state.fits_by_class()
+        visited[lease] = True
+        parent: dict[int, Move] = {}
+        queue = [(lease, np.maximum(0, shortage))]
+        for at, deficit in queue:
+            if self.work_left <= 0:
                 return None
-            movers = self._movers(at, lacking, partly=at == lease)
-            self.effort -= (len(movers) + LOOK) * chart.problem.horizon
-            if not len(movers):
+            candidates = self._candidates(at, deficit, partial=at == lease)
+            self.work_left -= (len(candidates) + VISIT_COST) * state.problem.horizon
+            if not len(candidates):
                 continue
-            allowed = chart.open[movers]
-            allowed &= ~seen
-            kinds = chart.kind[chart.way[movers]]
-            exits = allowed & rooms[row[kinds]]
-            if len(out := np.flatnonzero(exits.any(axis=1))):
-                job, to = int(movers[out[0]]), int(np.flatnonzero(exits[out[0]])[-1])
+            allowed = state.idle[candidates]
+            allowed &= ~visited
+            kinds = state.demand_class[state.alternative[candidates]]
+            direct = allowed & fits[row[kinds]]
+            if len(out := np.flatnonzero(direct.any(axis=1))):
+                job, to = int(candidates[out[0]]), int(np.flatnonzero(direct[out[0]])[-1])
                 chain = [(job, at, to)]
                 while chain[-1][1] != lease:
-                    chain.append(came[chain[-1][1]])
+                    chain.append(parent[chain[-1][1]])
                 return chain
             reached = np.flatnonzero(allowed.any(axis=0))
-            seen[reached] = True
+            visited[reached] = True
             smallest = allowed[:, reached].argmax(axis=0)
             for to, by in zip(reached.tolist(), smallest.tolist(), strict=True):
-                came[to] = (int(movers[by]), at, to)
-                lacks = np.maximum(0, chart.asks[kinds[by]] - chart.free[:, to])
-                queue.append((to, np.where(chart.asks[kinds[by]] > 0, lacks, 0)))
-        dead |= seen
+                parent[to] = (int(candidates[by]), at, to)
+                next_deficit = np.maximum(0, state.class_demand[kinds[by]] - state.residual[:, to])
+                queue.append((to, np.where(state.class_demand[kinds[by]] > 0, next_deficit, 0)))
+        dead_ends |= visited
         return None
 
-    def _movers(self, lease: int, lacking: Ints, *, partly: bool) -> Ints:
+    def _candidates(self, lease: int, deficit: Ints, *, partial: bool) -> Ints:
         """Return who could leave the lease: smallest first of those that free all that lacks.
 
         Those that free some of it follow if `partly`, largest first.
         """
-        chart = self.chart
-        jobs = np.flatnonzero(chart.runs[:, lease])
-        asks = chart.asks[chart.kind[chart.way[jobs]]]
-        enough: Bools = np.all(asks >= lacking, axis=1)
-        size: Ints = asks.sum(axis=1)
-        if partly:
-            some = (asks[:, lacking > 0] > 0).any(axis=1)
+        state = self.state
+        jobs = np.flatnonzero(state.runs[:, lease])
+        demand = state.class_demand[state.demand_class[state.alternative[jobs]]]
+        enough: Bools = np.all(demand >= deficit, axis=1)
+        size: Ints = demand.sum(axis=1)
+        if partial:
+            some = (demand[:, deficit > 0] > 0).any(axis=1)
             jobs, enough, size = jobs[some], enough[some], size[some]
         else:
             jobs, enough, size = jobs[enough], enough[enough], size[enough]

@@ -15,52 +15,54 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from placewright.formulations.deadline.models import time_indexed
-from placewright.formulations.deadline.models.demand_bound import possible
+from placewright.formulations.deadline.models.demand_bound import feasible_alone
 from placewright.formulations.deadline.problem.problem import NONE, Ints, Problem, Schedule
 from placewright.formulations.session import Session
 from placewright.solver import Arrays, Outcome, Status
 from placewright.solver.arrays import Floats
 
-MOST_COLUMNS = 8_000
+MAX_CELLS_FIXED = 8_000
 """Ways times leases up to which a solver is asked."""
 
-MOST_OF_SEVERAL = 6_000
+MAX_CELLS_CHOICE = 6_000
 """The same where it also has to choose among ways."""
 
-WHOLE = 1e-6
+INTEGRALITY_TOLERANCE = 1e-6
 """How far from a whole number a value may be and still count as that number."""
 
 
 @dataclass(frozen=True, slots=True)
-class Arranged:
+class Feasibility:
     """A schedule of all chosen ways, if one was found; whether a solver claims there is none."""
 
     schedule: Schedule | None = None
-    impossible: bool = False
+    infeasible: bool = False
 
 
-def arrange(problem: Problem, way: Ints, session: Session, *, seconds: float) -> Arranged:
+def find_leases(
+    problem: Problem, alternative: Ints, session: Session, *, seconds: float
+) -> Feasibility:
     """Find leases for all chosen ways, (jobs,): the way of each job, or `NONE`."""
-    ways = way[way != NONE]
-    own = problem.only(ways)
-    if not possible(own).all():
-        return Arranged(impossible=True)
-    if time_indexed.cells(own) > MOST_COLUMNS:
-        return Arranged()
+    alternatives = alternative[alternative != NONE]
+    own = problem.restrict(alternatives)
+    if not feasible_alone(own).all():
+        return Feasibility(infeasible=True)
+    if time_indexed.size(own) > MAX_CELLS_FIXED:
+        return Feasibility()
     model = time_indexed.build(own)
-    arrays = model.flowing(model.model.arrays(None))
+    arrays = model.relax_flow(model.model.arrays(None))
     lower = arrays.lower.copy()
     lower[model.promised] = 1.0
     arrays = replace(arrays, lower=lower)
     outcome = session.optimise(arrays, most=seconds)
     found = read_flow(model, arrays, outcome, session)
     if found is None:
-        return Arranged(impossible=outcome is not None and outcome.status is Status.INFEASIBLE)
-    return Arranged(Schedule(np.append(ways, NONE)[found.way], found.runs))
+        return Feasibility(infeasible=outcome is not None and outcome.status is Status.INFEASIBLE)
+    return Feasibility(Schedule(np.append(alternatives, NONE)[found.alternative], found.runs))
 
 
-def best_of(
-    problem: Problem, ways: Ints, known: Schedule, session: Session, *, seconds: float
+def choose_alternatives(
+    problem: Problem, alternatives: Ints, known: Schedule, session: Session, *, seconds: float
 ) -> Schedule | None:
     """Find the schedule that admits most and breaks no more than a known one.
 
@@ -73,31 +75,35 @@ def best_of(
     -------
     The best that was found, or None if nothing was, or the ways are too many.
     """
-    own = problem.only(ways)
-    if time_indexed.cells(own) > MOST_OF_SEVERAL:
+    own = problem.restrict(alternatives)
+    if time_indexed.size(own) > MAX_CELLS_CHOICE:
         return None
     model = time_indexed.build(own)
-    inside = np.full(problem.ways + 1, NONE, dtype=np.int64)
-    inside[ways] = np.arange(len(ways))
-    start = model.point(Schedule(inside[known.way], known.runs))
-    arrays = model.flowing(model.second_term(known.broken(problem)))
+    inside = np.full(problem.alternatives + 1, NONE, dtype=np.int64)
+    inside[alternatives] = np.arange(len(alternatives))
+    start = model.values_of(Schedule(inside[known.alternative], known.runs))
+    arrays = model.relax_flow(model.maximise_admitted(known.broken(problem)))
     outcome = session.optimise(arrays, most=seconds, gap=0.0, start=start)
     found = read_flow(model, arrays, outcome, session)
-    return None if found is None else Schedule(np.append(ways, NONE)[found.way], found.runs)
+    return (
+        None
+        if found is None
+        else Schedule(np.append(alternatives, NONE)[found.alternative], found.runs)
+    )
 
 
 def read_flow(
-    model: time_indexed.Indexed, arrays: Arrays, outcome: Outcome | None, session: Session
+    model: time_indexed.TimeIndexedModel, arrays: Arrays, outcome: Outcome | None, session: Session
 ) -> Schedule | None:
     """Return the schedule of an outcome of a model that is `flowing`, if it has one."""
-    values = _whole(outcome)
+    values = _integral_point(outcome)
     if values is None and outcome is not None and outcome.values is not None:
         # What flows may lie anywhere on a face of the flow; a vertex of it is whole.
-        values = _whole(session.optimise(_fixed(arrays, outcome.values)))
+        values = _integral_point(session.optimise(_fix_integers(arrays, outcome.values)))
     return None if values is None else time_indexed.read(model, values)
 
 
-def _fixed(arrays: Arrays, values: Floats) -> Arrays:
+def _fix_integers(arrays: Arrays, values: Floats) -> Arrays:
     """Return the model with its whole variables where they are, and none that must be whole."""
     at = np.rint(values)
     return replace(
@@ -108,9 +114,13 @@ def _fixed(arrays: Arrays, values: Floats) -> Arrays:
     )
 
 
-def _whole(outcome: Outcome | None) -> Floats | None:
+def _integral_point(outcome: Outcome | None) -> Floats | None:
     """Return the point of an outcome if there is one, and it is whole."""
     if outcome is None or outcome.values is None:
         return None
     values: Floats = np.rint(outcome.values)
-    return values if np.abs(values - outcome.values).max(initial=0.0) <= WHOLE else None
+    return (
+        values
+        if np.abs(values - outcome.values).max(initial=0.0) <= INTEGRALITY_TOLERANCE
+        else None
+    )

@@ -23,33 +23,37 @@ from typing import Literal
 
 import numpy as np
 
-from placewright.formulations.deadline.heuristics.ejection_chains import Chains
+from placewright.formulations.deadline.heuristics.ejection_chains import EjectionChains
 from placewright.formulations.deadline.problem.problem import (
     NONE,
     Bools,
     Ints,
     Problem,
     Schedule,
-    parts_of,
+    chunks,
 )
-from placewright.formulations.deadline.problem.schedule import Chart
-from placewright.formulations.deadline.problem.slack import Spare
+from placewright.formulations.deadline.problem.schedule import ScheduleState
+from placewright.formulations.deadline.problem.slack import Slack
 
 Order = Literal["backwards", "forwards", "gangs"]
 
 ORDERS: tuple[Order, ...] = ("backwards", "forwards", "gangs")
 """The one that loses least, as a rule, first."""
 
-EFFORT = 400_000_000
+WORK_LIMIT = 400_000_000
 """Jobs times leases that a repair may look at: about a CPU second."""
 
 
-LOOK = 50_000_000
+CLOCK_INTERVAL = 50_000_000
 """Ways times leases that are tried between two looks at the clock: about a CPU second."""
 
 
-def fill(
-    problem: Problem, way: Ints, *, orders: Sequence[Order] = ORDERS, effort: int = EFFORT
+def list_schedule(
+    problem: Problem,
+    alternative: Ints,
+    *,
+    orders: Sequence[Order] = ORDERS,
+    work_limit: int = WORK_LIMIT,
 ) -> Schedule:
     """Give leases to the chosen ways, and drop what does not fit.
 
@@ -63,19 +67,23 @@ def fill(
     effort
         Of chains (`Chains`), for each order.
     """
-    chosen = way[way != NONE]
+    chosen = alternative[alternative != NONE]
     found = []
     for order in orders:
-        chart = Chart(problem)
-        lost = _one_by_one(chart, chosen) if order == "gangs" else sweep(chart, chosen, order)
-        repair(chart, lost, effort)
-        found.append(chart.schedule())
-        if (chart.way == way).all():
+        state = ScheduleState(problem)
+        lost = (
+            _schedule_by_job(state, chosen)
+            if order == "gangs"
+            else schedule_by_lease(state, chosen, order)
+        )
+        repair(state, lost, work_limit)
+        found.append(state.schedule())
+        if (state.alternative == alternative).all():
             break
-    return max(found, key=lambda schedule: worth(problem, schedule))
+    return max(found, key=lambda schedule: objective(problem, schedule))
 
 
-def worth(problem: Problem, schedule: Schedule) -> tuple[int, int]:
+def objective(problem: Problem, schedule: Schedule) -> tuple[int, int]:
     """Return what schedules are compared by: the larger, the better."""
     return -schedule.broken(problem), schedule.admitted(problem)
 
@@ -84,7 +92,7 @@ def complete(
     problem: Problem,
     schedule: Schedule,
     *,
-    effort: int = EFFORT,
+    work_limit: int = WORK_LIMIT,
     expired: Callable[[], bool] = lambda: False,
 ) -> Schedule:
     """Add jobs without a way as long as they fit: those with promises, then the best value.
@@ -92,151 +100,165 @@ def complete(
     Value counts per GPU and lease. What is promised stays, but may run in other leases. Once time
     is `expired`, which is asked now and then, nobody is added any more.
     """
-    chart = Chart.of(problem, schedule)
-    chains = Chains(chart, effort)
-    spare = Spare(problem, schedule.way)
-    waiting = np.flatnonzero(schedule.way[problem.job] == NONE)
-    waiting = waiting[spare.have(waiting)]
-    between = LOOK // problem.horizon
-    for number, way in enumerate(by_worth(problem, waiting).tolist(), 1):
-        if number % between == 0 and expired():
+    state = ScheduleState.of(problem, schedule)
+    chains = EjectionChains(state, work_limit)
+    slack = Slack(problem, schedule.alternative)
+    waiting = np.flatnonzero(schedule.alternative[problem.job] == NONE)
+    waiting = waiting[slack.admits_each(waiting)]
+    interval = CLOCK_INTERVAL // problem.horizon
+    for number, alternative in enumerate(by_density(problem, waiting).tolist(), 1):
+        if number % interval == 0 and expired():
             break
-        if chart.way[problem.job[way]] == NONE and spare.has(way) and chains.insert(way):
-            spare.add(way)
-    return chart.schedule()
+        if (
+            state.alternative[problem.job[alternative]] == NONE
+            and slack.admits(alternative)
+            and chains.insert(alternative)
+        ):
+            slack.add(alternative)
+    return state.schedule()
 
 
-def by_worth(problem: Problem, ways: Ints) -> Ints:
+def by_density(problem: Problem, alternatives: Ints) -> Ints:
     """Sort ways: those that save most of a promise first, then most value per GPU and lease."""
-    area = np.maximum(1, problem.need[ways]) * problem.demand[ways].max(axis=1, initial=1)
-    saved = problem.loss[problem.job[ways]] - problem.lost[ways]
-    return ways[np.lexsort((-problem.value[ways] / area, -saved))]
+    area = np.maximum(1, problem.need[alternatives]) * problem.demand[alternatives].max(
+        axis=1, initial=1
+    )
+    saved = problem.loss[problem.job[alternatives]] - problem.lost[alternatives]
+    return alternatives[np.lexsort((-problem.value[alternatives] / area, -saved))]
 
 
-def repair(chart: Chart, ways: Ints, effort: int) -> None:
+def repair(state: ScheduleState, alternatives: Ints, work_limit: int) -> None:
     """Insert ways that found no place, worthiest first, and push out others to keep promises."""
-    chains, spare = Chains(chart, effort), Spare(chart.problem, chart.way)
-    loss = chart.problem.loss[chart.problem.job]
-    for way in by_worth(chart.problem, ways).tolist():
-        if spare.has(way) and chains.insert(way):
-            spare.add(way)
-        elif loss[way]:
-            _push_out(chains, spare, way)
+    chains, slack = EjectionChains(state, work_limit), Slack(state.problem, state.alternative)
+    loss = state.problem.loss[state.problem.job]
+    for alternative in by_density(state.problem, alternatives).tolist():
+        if slack.admits(alternative) and chains.insert(alternative):
+            slack.add(alternative)
+        elif loss[alternative]:
+            _displace(chains, slack, alternative)
 
 
-def _push_out(chains: Chains, spare: Spare, way: int) -> None:
+def _displace(chains: EjectionChains, slack: Slack, alternative: int) -> None:
     """Insert a way that keeps a promise in the place of jobs that lose less by it, if it can be.
 
     They leave one by one, those first that lose least for the leases that become free by it, until
     the way fits, and come back where they can. `spare` stays what the chart leaves.
     """
-    chart, problem = chains.chart, chains.chart.problem
+    state, problem = chains.state, chains.state.problem
     saved = problem.loss[problem.job] - problem.lost
-    if not (saved[chart.way[chart.way != NONE]] < saved[way]).any():
+    if not (saved[state.alternative[state.alternative != NONE]] < saved[alternative]).any():
         return
-    before, room, left = chart.copy(), spare.left.copy(), list[int]()
-    rivals = _rivals(chart, way)
-    for rival in rivals[saved[rivals] < saved[way]].tolist():
-        chart.take(int(problem.job[rival]))
-        spare.drop(rival)
-        chains.forget()
-        left.append(rival)
+    before, slack_before, left = state.copy(), slack.residual.copy(), list[int]()
+    victims = _displacement_order(state, alternative)
+    for victim in victims[saved[victims] < saved[alternative]].tolist():
+        state.remove(int(problem.job[victim]))
+        slack.drop(victim)
+        chains.forget_rejected()
+        left.append(victim)
         # Chains are tried after 1, 2, 4, ... jobs have left.
-        fits = len(chart.leases(way)) >= problem.need[way]
-        due = len(left).bit_count() == 1 and spare.has(way)
-        if (fits or due) and chains.insert(way):
+        fits = len(state.free_leases(alternative)) >= problem.need[alternative]
+        due = len(left).bit_count() == 1 and slack.admits(alternative)
+        if (fits or due) and chains.insert(alternative):
             break
     lost = []
-    for rival in by_worth(problem, np.array(left, dtype=np.int64)).tolist():
-        if chains.insert(rival):
-            spare.add(rival)
+    for victim in by_density(problem, np.array(left, dtype=np.int64)).tolist():
+        if chains.insert(victim):
+            slack.add(victim)
         else:
-            lost.append(rival)
-    if chart.way[problem.job[way]] == NONE or saved[lost].sum() >= saved[way]:
-        chart.restore(before)
-        spare.left = room
-        chains.forget()
+            lost.append(victim)
+    if (
+        state.alternative[problem.job[alternative]] == NONE
+        or saved[lost].sum() >= saved[alternative]
+    ):
+        state.restore(before)
+        slack.residual = slack_before
+        chains.forget_rejected()
     else:
-        spare.add(way)
+        slack.add(alternative)
 
 
-def _rivals(chart: Chart, way: int) -> Ints:
+def _displacement_order(state: ScheduleState, alternative: int) -> Ints:
     """Return the ways of jobs that keep a way out of leases, those first that should leave first.
 
     That is, who keeps no promise before who does, and then who is worth least per lease.
     """
-    problem = chart.problem
-    ask, window = problem.demand[way], slice(problem.first[way], problem.end[way])
-    short = np.maximum(0, ask[:, None] - chart.free[:, window])
-    jobs = np.flatnonzero(chart.runs[:, window].any(axis=1))
-    ways = chart.way[jobs]
-    opened = np.zeros(len(ways))
-    for row in np.flatnonzero(ask):
-        lacking = np.maximum(1, short[row])
-        for some in parts_of(len(ways), len(lacking)):
-            part = np.minimum(1.0, problem.demand[ways[some], row, None] / lacking)
-            part *= short[row] > 0
-            opened[some] += (part * chart.runs[jobs[some], window]).sum(axis=1)
-    saved = problem.loss[jobs] - problem.lost[ways]
-    price = problem.value[ways] / np.maximum(opened, 1e-9)
-    order = np.lexsort((price, saved))
-    useful: Ints = ways[order[opened[order] > 0]]
+    problem = state.problem
+    needed, window = (
+        problem.demand[alternative],
+        slice(problem.first[alternative], problem.end[alternative]),
+    )
+    shortage = np.maximum(0, needed[:, None] - state.residual[:, window])
+    jobs = np.flatnonzero(state.runs[:, window].any(axis=1))
+    alternatives = state.alternative[jobs]
+    freed = np.zeros(len(alternatives))
+    for row in np.flatnonzero(needed):
+        deficit = np.maximum(1, shortage[row])
+        for some in chunks(len(alternatives), len(deficit)):
+            part = np.minimum(1.0, problem.demand[alternatives[some], row, None] / deficit)
+            part *= shortage[row] > 0
+            freed[some] += (part * state.runs[jobs[some], window]).sum(axis=1)
+    saved = problem.loss[jobs] - problem.lost[alternatives]
+    cost_per_lease = problem.value[alternatives] / np.maximum(freed, 1e-9)
+    order = np.lexsort((cost_per_lease, saved))
+    useful: Ints = alternatives[order[freed[order] > 0]]
     return useful
 
 
-def _one_by_one(chart: Chart, ways: Ints) -> Ints:
+def _schedule_by_job(state: ScheduleState, alternatives: Ints) -> Ints:
     """Place job by job, the largest gang first, then the least slack; return who found no place."""
-    problem = chart.problem
-    slack = problem.end[ways] - problem.first[ways] - problem.need[ways]
-    size = problem.demand[ways].max(axis=1, initial=0)
+    problem = state.problem
+    slack = problem.end[alternatives] - problem.first[alternatives] - problem.need[alternatives]
+    size = problem.demand[alternatives].max(axis=1, initial=0)
     lost = []
-    for way in ways[np.lexsort((slack, -size))].tolist():
-        leases, need = chart.leases(way), int(problem.need[way])
+    for alternative in alternatives[np.lexsort((slack, -size))].tolist():
+        leases, need = state.free_leases(alternative), int(problem.need[alternative])
         if len(leases) < need:
-            lost.append(way)
+            lost.append(alternative)
             continue
-        chart.put(way, leases[-need:])
+        state.add(alternative, leases[-need:])
     return np.array(lost, dtype=np.int64)
 
 
-def sweep(chart: Chart, ways: Ints, order: Order) -> Ints:
+def schedule_by_lease(state: ScheduleState, alternatives: Ints, order: Order) -> Ints:
     """Fill an empty chart lease by lease, the least slack first; return who found no place."""
-    problem, leases = chart.problem, np.arange(chart.problem.horizon)
-    kinds, kind = np.unique(chart.kind[ways], return_inverse=True)
-    rooms = np.array([chart.room(one) for one in kinds.tolist()], dtype=np.bool_)
-    able: Bools = rooms.reshape(len(kinds), problem.horizon)[kind.reshape(-1)].T
-    able &= (problem.first[ways] <= leases[:, None]) & (leases[:, None] < problem.end[ways])
-    demand, need = problem.demand[ways], problem.need[ways].copy()
-    size, slack = demand.max(axis=1, initial=0), able.sum(axis=0) - need
+    problem, leases = state.problem, np.arange(state.problem.horizon)
+    classes, class_of = np.unique(state.demand_class[alternatives], return_inverse=True)
+    fits = np.array([state.fits(one) for one in classes.tolist()], dtype=np.bool_)
+    usable: Bools = fits.reshape(len(classes), problem.horizon)[class_of.reshape(-1)].T
+    usable &= (problem.first[alternatives] <= leases[:, None]) & (
+        leases[:, None] < problem.end[alternatives]
+    )
+    demand, need = problem.demand[alternatives], problem.need[alternatives].copy()
+    size, slack = demand.max(axis=1, initial=0), usable.sum(axis=0) - need
     # Worth decides only among those who can no longer wait.
-    rank = np.empty(problem.ways, dtype=np.int64)
-    rank[by_worth(problem, ways)] = np.arange(len(ways))
-    rank = rank[ways]
-    runs = np.zeros((problem.horizon, len(ways)), dtype=np.bool_)
+    rank = np.empty(problem.alternatives, dtype=np.int64)
+    rank[by_density(problem, alternatives)] = np.arange(len(alternatives))
+    rank = rank[alternatives]
+    runs = np.zeros((problem.horizon, len(alternatives)), dtype=np.bool_)
     for lease in leases[::-1] if order == "backwards" else leases:
-        asking = np.flatnonzero(able[lease] & (need > 0) & (slack >= 0))
-        urgent = np.where(slack[asking] == 0, rank[asking], 0)
-        asking = asking[np.lexsort((-size[asking], urgent, slack[asking]))]
-        chosen = asking[_packed(demand[asking], chart.free[:, lease])]
-        slack[asking] -= 1
+        candidates = np.flatnonzero(usable[lease] & (need > 0) & (slack >= 0))
+        urgent = np.where(slack[candidates] == 0, rank[candidates], 0)
+        candidates = candidates[np.lexsort((-size[candidates], urgent, slack[candidates]))]
+        chosen = candidates[_first_fit(demand[candidates], state.residual[:, lease])]
+        slack[candidates] -= 1
         slack[chosen] += 1
         need[chosen] -= 1
         runs[lease, chosen] = True
     done = need == 0
-    chart.put_all(ways[done], runs[:, done].T)
-    lost: Ints = ways[~done]
+    state.add_all(alternatives[done], runs[:, done].T)
+    lost: Ints = alternatives[~done]
     return lost
 
 
-def _packed(asks: Ints, room: Ints) -> Ints:
+def _first_fit(demand: Ints, room: Ints) -> Ints:
     """Return which asks (number, rows) are met in turn, those that no longer fit left out."""
-    waiting, chosen = np.arange(len(asks)), []
+    waiting, chosen = np.arange(len(demand)), []
     while len(waiting):
-        sums = asks[waiting].cumsum(axis=0)
+        sums = demand[waiting].cumsum(axis=0)
         met = int((sums <= room).all(axis=1).sum())
         chosen.append(waiting[:met])
         room = room - (sums[met - 1] if met else 0)
         waiting = waiting[met:]
-        waiting = waiting[(asks[waiting] <= room).all(axis=1)]
-    met_in_turn: Ints = np.concatenate([np.zeros(0, dtype=np.int64), *chosen])
-    return met_in_turn
+        waiting = waiting[(demand[waiting] <= room).all(axis=1)]
+    accepted: Ints = np.concatenate([np.zeros(0, dtype=np.int64), *chosen])
+    return accepted

@@ -19,26 +19,26 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from placewright.formulations.deadline.heuristics.ejection_chains import Chains
-from placewright.formulations.deadline.heuristics.list_scheduling import worth
+from placewright.formulations.deadline.heuristics.ejection_chains import EjectionChains
+from placewright.formulations.deadline.heuristics.list_scheduling import objective
 from placewright.formulations.deadline.problem.problem import NONE, Ints, Problem, Schedule
-from placewright.formulations.deadline.problem.schedule import Chart
-from placewright.formulations.deadline.problem.slack import Spare, forced
+from placewright.formulations.deadline.problem.schedule import ScheduleState
+from placewright.formulations.deadline.problem.slack import Slack, forced_leases
 
 Floats = npt.NDArray[np.float64]
 
-WORK = 4_000_000
+WORK_CELLS = 4_000_000
 """Ways times leases that all steps together may go through: about a quarter of a CPU second."""
 
-STEPS = 300
+MAX_STEPS = 300
 
-NOISE = 0.3
+NOISE_SIGMA = 0.3
 """How far the ranks of a step are from those of values: the sigma of a factor's logarithm."""
 
-WINDOWS = 0.3
+WINDOW_SHARE = 0.3
 """Share of the steps in which jobs of a window leave."""
 
-EFFORT = 3_000_000
+STEP_WORK_LIMIT = 3_000_000
 """Of chains, in each step: about a hundredth of a CPU second."""
 
 
@@ -62,26 +62,26 @@ def improve(
         After so many it ends, too; None: as many as `WORK` allows, at most `STEPS`.
     """
     if steps is None:
-        steps = min(STEPS, WORK // max(1, problem.ways * problem.horizon))
+        steps = min(MAX_STEPS, WORK_CELLS // max(1, problem.alternatives * problem.horizon))
     if not steps:
         return
-    walk = _Walk(problem, schedule, np.random.default_rng(seed))
-    best = worth(problem, schedule)
+    search = _Neighbourhoods(problem, schedule, np.random.default_rng(seed))
+    best = objective(problem, schedule)
     for _ in range(steps):
         if expired():
             return
-        if walk.step() > best:
-            best = walk.worth
-            yield walk.chart.schedule()
+        if search.step() > best:
+            best = search.objective
+            yield search.state.schedule()
 
 
-class _Walk:
+class _Neighbourhoods:
     """A chart that changes step by step, never to a worse one."""
 
     def __init__(self, problem: Problem, schedule: Schedule, random: np.random.Generator) -> None:
         self.problem, self._random = problem, random
-        self.chart = Chart.of(problem, schedule)
-        self.worth = worth(problem, schedule)
+        self.state = ScheduleState.of(problem, schedule)
+        self.objective = objective(problem, schedule)
         self._saved = problem.loss[problem.job] - problem.lost
         # The last entry stands for NONE. What is kept of promises is worth more than all the rest.
         every = float(problem.value.sum() + 1)
@@ -91,113 +91,120 @@ class _Walk:
 
     def step(self) -> tuple[int, int]:
         """Try one change, and return what the schedule is worth then."""
-        chart = self.chart
-        before = chart.copy()
-        chains = Chains(chart, EFFORT)
-        target = self._target()
-        if target is None or self._random.random() < WINDOWS:
-            self._clear()
-        elif not self._force(target, chains):
-            chart.restore(before)
-            return self.worth
-        chains.forget()
-        self._refill(chains)
-        found = worth(self.problem, chart.schedule())
-        if found < self.worth:
-            chart.restore(before)
+        state = self.state
+        before = state.copy()
+        chains = EjectionChains(state, STEP_WORK_LIMIT)
+        target = self._draw_alternative()
+        if target is None or self._random.random() < WINDOW_SHARE:
+            self._destroy_window()
+        elif not self._destroy_for(target, chains):
+            state.restore(before)
+            return self.objective
+        chains.forget_rejected()
+        self._repair(chains)
+        found = objective(self.problem, state.schedule())
+        if found < self.objective:
+            state.restore(before)
         else:
-            self.worth = found
-        return self.worth
+            self.objective = found
+        return self.objective
 
     def _noise(self, number: int) -> Floats:
-        factors: Floats = np.exp(self._random.normal(0.0, NOISE, number))
+        factors: Floats = np.exp(self._random.normal(0.0, NOISE_SIGMA, number))
         return factors
 
-    def _wanted(self) -> Ints:
+    def _improving(self) -> Ints:
         """Return the ways that are worth more than what their jobs have."""
-        more = self._value[:-1] > self._value[self.chart.way[self.problem.job]]
-        wanted: Ints = np.flatnonzero(more)
-        return wanted
+        more = self._value[:-1] > self._value[self.state.alternative[self.problem.job]]
+        improving: Ints = np.flatnonzero(more)
+        return improving
 
-    def _target(self) -> int | None:
+    def _draw_alternative(self) -> int | None:
         """Draw a way to come in, the likelier the more it adds per GPU and lease."""
-        wanted = self._wanted()
-        if not len(wanted):
+        improving = self._improving()
+        if not len(improving):
             return None
-        more = self._value[wanted] - self._value[self.chart.way[self.problem.job[wanted]]]
-        chance = more / self._area[wanted]
-        return int(self._random.choice(wanted, p=chance / chance.sum()))
+        more = (
+            self._value[improving]
+            - self._value[self.state.alternative[self.problem.job[improving]]]
+        )
+        chance = more / self._area[improving]
+        return int(self._random.choice(improving, p=chance / chance.sum()))
 
-    def _clear(self) -> None:
+    def _destroy_window(self) -> None:
         """Take jobs without a promise out that run in some window, a few at random."""
-        chart, problem = self.chart, self.problem
+        state, problem = self.state, self.problem
         begin = int(self._random.integers(problem.horizon))
         end = begin + 1 + int(self._random.integers(max(1, problem.horizon // 4)))
-        jobs = np.flatnonzero(chart.runs[:, begin:end].any(axis=1))
-        jobs = jobs[self._saved[chart.way[jobs]] == 0]
+        jobs = np.flatnonzero(state.runs[:, begin:end].any(axis=1))
+        jobs = jobs[self._saved[state.alternative[jobs]] == 0]
         number = min(len(jobs), int(self._random.integers(2, 12)))
         for job in self._random.choice(jobs, number, replace=False).tolist():
-            chart.take(job)
+            state.remove(job)
 
-    def _force(self, way: int, chains: Chains) -> bool:
+    def _destroy_for(self, alternative: int, chains: EjectionChains) -> bool:
         """Bring a way in, and take others out until it fits; return whether it is in."""
-        chart, problem, job = self.chart, self.problem, int(self.problem.job[way])
-        if chart.way[job] != NONE:
-            chart.take(job)
-        spare = Spare(problem, chart.way)
-        short = np.maximum(0, self._asked(way) - spare.left)
-        while short.any():
-            rival = self._rival(way, short)
-            if rival is None:
+        state, problem, job = self.state, self.problem, int(self.problem.job[alternative])
+        if state.alternative[job] != NONE:
+            state.remove(job)
+        slack = Slack(problem, state.alternative)
+        shortage = np.maximum(0, self._forced_demand(alternative) - slack.residual)
+        while shortage.any():
+            victim = self._cheapest_victim(alternative, shortage)
+            if victim is None:
                 return False
-            chart.take(int(problem.job[rival]))
-            short = np.maximum(0, short - self._asked(rival))
-        return chains.insert(way)
+            state.remove(int(problem.job[victim]))
+            shortage = np.maximum(0, shortage - self._forced_demand(victim))
+        return chains.insert(alternative)
 
-    def _asked(self, way: int) -> Ints:
+    def _forced_demand(self, alternative: int) -> Ints:
         """Return what a way forces before each lease is over (rows, horizon)."""
-        needed = forced(self.problem, np.array([way]), self._leases)
-        asked: Ints = self.problem.demand[way][:, None] * needed
+        needed = forced_leases(self.problem, np.array([alternative]), self._leases)
+        asked: Ints = self.problem.demand[alternative][:, None] * needed
         return asked
 
-    def _rival(self, way: int, short: Ints) -> int | None:
+    def _cheapest_victim(self, alternative: int, shortage: Ints) -> int | None:
         """Return who loses least for what it gives back of the time that is short."""
-        chart, problem = self.chart, self.problem
-        ways = chart.way[chart.way != NONE]
-        ways = ways[self._value[ways] < self._value[way]]
-        given = np.zeros(len(ways))
-        for row in np.flatnonzero(short.any(axis=1)):
-            at = np.flatnonzero(short[row])
-            back = problem.demand[ways, row, None] * forced(problem, ways, at)
-            given += (np.minimum(back, short[row, at]) / short[row, at]).sum(axis=1)
+        state, problem = self.state, self.problem
+        alternatives = state.alternative[state.alternative != NONE]
+        alternatives = alternatives[self._value[alternatives] < self._value[alternative]]
+        given = np.zeros(len(alternatives))
+        for row in np.flatnonzero(shortage.any(axis=1)):
+            at = np.flatnonzero(shortage[row])
+            back = problem.demand[alternatives, row, None] * forced_leases(
+                problem, alternatives, at
+            )
+            given += (np.minimum(back, shortage[row, at]) / shortage[row, at]).sum(axis=1)
         useful = np.flatnonzero(given > 0)
         if not len(useful):
             return None
-        price = self._value[ways[useful]] / given[useful] * self._noise(len(useful))
-        return int(ways[useful[price.argmin()]])
+        price = self._value[alternatives[useful]] / given[useful] * self._noise(len(useful))
+        return int(alternatives[useful[price.argmin()]])
 
-    def _refill(self, chains: Chains) -> None:
+    def _repair(self, chains: EjectionChains) -> None:
         """Bring in what fits: jobs without a way, and jobs whose way could be worth more."""
-        chart, problem = self.chart, self.problem
-        spare = Spare(problem, chart.way)
-        wanted = self._wanted()
-        wanted = wanted[spare.have(wanted) | (chart.way[problem.job[wanted]] != NONE)]
-        rank = self._value[wanted] / self._area[wanted] * self._noise(len(wanted))
-        for way in wanted[np.argsort(-rank, kind="stable")].tolist():
-            job = int(problem.job[way])
-            old = int(chart.way[job])
-            if self._value[way] <= self._value[old]:
+        state, problem = self.state, self.problem
+        slack = Slack(problem, state.alternative)
+        improving = self._improving()
+        improving = improving[
+            slack.admits_each(improving) | (state.alternative[problem.job[improving]] != NONE)
+        ]
+        rank = self._value[improving] / self._area[improving] * self._noise(len(improving))
+        for alternative in improving[np.argsort(-rank, kind="stable")].tolist():
+            job = int(problem.job[alternative])
+            old = int(state.alternative[job])
+            if self._value[alternative] <= self._value[old]:
                 continue
             if old == NONE:
-                if spare.has(way) and chains.insert(way):
-                    spare.add(way)
+                if slack.admits(alternative) and chains.insert(alternative):
+                    slack.add(alternative)
                 continue
-            spare.drop(old)
-            if spare.has(way):
-                leases = chart.take(job)
-                if chains.insert(way):
-                    chains.forget()
-                    old = way
+            slack.drop(old)
+            if slack.admits(alternative):
+                leases = state.remove(job)
+                if chains.insert(alternative):
+                    chains.forget_rejected()
+                    old = alternative
                 else:
-                    chart.put(old, leases)
-            spare.add(old)
+                    state.add(old, leases)
+            slack.add(old)

@@ -9,114 +9,129 @@ from __future__ import annotations
 
 import numpy as np
 
-from placewright.formulations.deadline.heuristics.ejection_chains import Chains
-from placewright.formulations.deadline.heuristics.list_scheduling import EFFORT, by_worth
+from placewright.formulations.deadline.heuristics.ejection_chains import EjectionChains
+from placewright.formulations.deadline.heuristics.list_scheduling import WORK_LIMIT, by_density
 from placewright.formulations.deadline.problem.problem import NONE, Ints, Problem, Schedule
-from placewright.formulations.deadline.problem.schedule import Chart
+from placewright.formulations.deadline.problem.schedule import ScheduleState
 
-PASSES = 3
+MAX_PASSES = 3
 """How often those who found no room ask again, after others have moved."""
 
 
-def steer(problem: Problem, schedule: Schedule, way: Ints, *, effort: int = EFFORT) -> Schedule:
+def relink(
+    problem: Problem, schedule: Schedule, alternative: Ints, *, work_limit: int = WORK_LIMIT
+) -> Schedule:
     """Give jobs the ways (jobs,) of a choice, as far as each is found room for.
 
     Jobs that the choice refuses leave first, unless that would break a promise. `broken` does not
     rise.
     """
     saved = np.append(problem.loss[problem.job] - problem.lost, 0)
-    chart = Chart.of(problem, schedule)
-    for job in np.flatnonzero((schedule.way != way) & (saved[schedule.way] == 0)).tolist():
-        if schedule.way[job] != NONE:
-            chart.take(job)
-    chains = Chains(chart, effort)
-    waiting = by_worth(problem, way[(way != chart.way) & (way != NONE)])
+    state = ScheduleState.of(problem, schedule)
+    for job in np.flatnonzero(
+        (schedule.alternative != alternative) & (saved[schedule.alternative] == 0)
+    ).tolist():
+        if schedule.alternative[job] != NONE:
+            state.remove(job)
+    chains = EjectionChains(state, work_limit)
+    waiting = by_density(
+        problem, alternative[(alternative != state.alternative) & (alternative != NONE)]
+    )
     # Whoever gets more time makes room for others.
-    before = chart.way[problem.job[waiting]]
+    before = state.alternative[problem.job[waiting]]
     later = (before != NONE) & (problem.end[waiting] > problem.end[before])
-    for _ in range(PASSES):
+    for _ in range(MAX_PASSES):
         waiting = np.concatenate([waiting[later], waiting[~later]])
         moved = np.array(
-            [_change(chains, int(target), saved) for target in waiting], dtype=np.bool_
+            [_switch(chains, int(target), saved) for target in waiting], dtype=np.bool_
         )
         if not moved.any():
             break
         waiting = waiting[~moved]
         later = np.zeros(len(waiting), dtype=np.bool_)
-    return chart.schedule()
+    return state.schedule()
 
 
-def _change(chains: Chains, target: int, saved: Ints) -> bool:
+def _switch(chains: EjectionChains, target: int, saved: Ints) -> bool:
     """Let the way's job run by it, if there is room, and no promise is broken by it."""
-    chart = chains.chart
-    job = int(chart.problem.job[target])
-    before = int(chart.way[job])
+    state = chains.state
+    job = int(state.problem.job[target])
+    before = int(state.alternative[job])
     if before == NONE:
         return chains.insert(target)
     if saved[target] < saved[before]:
         return False
-    leases = chart.take(job)
-    chains.forget()
+    leases = state.remove(job)
+    chains.forget_rejected()
     if chains.insert(target):
         return True
-    chart.put(before, leases)
+    state.add(before, leases)
     return False
 
 
-def mend(problem: Problem, schedule: Schedule, level: Ints, *, effort: int = EFFORT) -> Schedule:
+def restore_promises(
+    problem: Problem, schedule: Schedule, must_keep: Ints, *, work_limit: int = WORK_LIMIT
+) -> Schedule:
     """Bring back promises that were lost, of which `level` (jobs,) should be kept.
 
     For a while all jobs have all the time that what they keep of promises allows, so that they can
     move out of the way; afterwards each takes back the time that it had, if it can.
     """
     saved = np.append(problem.loss[problem.job] - problem.lost, 0)
-    chart = Chart.of(problem, schedule)
-    chains = Chains(chart, effort)
-    loosest = _loosest(problem, schedule.way, level)
-    for job in np.flatnonzero(loosest != schedule.way).tolist():
-        chart.put(int(loosest[job]), chart.take(job))
+    state = ScheduleState.of(problem, schedule)
+    chains = EjectionChains(state, work_limit)
+    relaxed = _relax_deadlines(problem, schedule.alternative, must_keep)
+    for job in np.flatnonzero(relaxed != schedule.alternative).tolist():
+        state.add(int(relaxed[job]), state.remove(job))
     lacking = np.flatnonzero(
-        (level[problem.job] > saved[schedule.way[problem.job]]) & (saved[:-1] >= level[problem.job])
+        (must_keep[problem.job] > saved[schedule.alternative[problem.job]])
+        & (saved[:-1] >= must_keep[problem.job])
     )
-    for target in by_worth(problem, lacking).tolist():
-        if saved[chart.way[problem.job[target]]] < level[problem.job[target]]:
-            _force(chains, target, saved, level)
-    moved = np.flatnonzero((chart.way != schedule.way) & (schedule.way != NONE))
-    for target in by_worth(problem, schedule.way[moved]).tolist():
+    for target in by_density(problem, lacking).tolist():
+        if saved[state.alternative[problem.job[target]]] < must_keep[problem.job[target]]:
+            _force_in(chains, target, saved, must_keep)
+    moved = np.flatnonzero(
+        (state.alternative != schedule.alternative) & (schedule.alternative != NONE)
+    )
+    for target in by_density(problem, schedule.alternative[moved]).tolist():
         job = int(problem.job[target])
-        if saved[target] < min(level[job], saved[chart.way[job]]):
+        if saved[target] < min(must_keep[job], saved[state.alternative[job]]):
             continue
-        if chart.way[job] != NONE and not chart.runs[job, problem.end[target] :].any():
-            chart.put(target, chart.take(job))
+        if state.alternative[job] != NONE and not state.runs[job, problem.end[target] :].any():
+            state.add(target, state.remove(job))
         else:
-            _change(chains, target, saved)
-    return chart.schedule()
+            _switch(chains, target, saved)
+    return state.schedule()
 
 
-def _force(chains: Chains, target: int, saved: Ints, level: Ints) -> None:
+def _force_in(chains: EjectionChains, target: int, saved: Ints, must_keep: Ints) -> None:
     """Let the way's job run by it, if need be in the place of jobs that have nothing to keep."""
-    if _change(chains, target, saved):
+    if _switch(chains, target, saved):
         return
-    chart, before = chains.chart, chains.chart.copy()
-    window = slice(chart.problem.first[target], chart.problem.end[target])
-    there = chart.runs[:, window].any(axis=1) & (level == 0)
+    state, before = chains.state, chains.state.copy()
+    window = slice(state.problem.first[target], state.problem.end[target])
+    there = state.runs[:, window].any(axis=1) & (must_keep == 0)
     for job in np.flatnonzero(there).tolist():
-        chart.take(job)
-    chains.forget()
-    if not _change(chains, target, saved):
-        chart.restore(before)
+        state.remove(job)
+    chains.forget_rejected()
+    if not _switch(chains, target, saved):
+        state.restore(before)
 
 
-def _loosest(problem: Problem, way: Ints, level: Ints) -> Ints:
+def _relax_deadlines(problem: Problem, alternative: Ints, must_keep: Ints) -> Ints:
     """Return for each job with a way the one with most time among those that ask the same."""
-    ways = np.flatnonzero(way[problem.job] != NONE)
-    own = way[problem.job[ways]]
-    alike = (problem.need[ways] == problem.need[own]) & (problem.first[ways] <= problem.first[own])
-    alike &= (problem.demand[ways] == problem.demand[own]).all(axis=1)
+    alternatives = np.flatnonzero(alternative[problem.job] != NONE)
+    own = alternative[problem.job[alternatives]]
+    same_demand = (problem.need[alternatives] == problem.need[own]) & (
+        problem.first[alternatives] <= problem.first[own]
+    )
+    same_demand &= (problem.demand[alternatives] == problem.demand[own]).all(axis=1)
     saved = problem.loss[problem.job] - problem.lost
-    alike &= saved[ways] >= np.minimum(level[problem.job[ways]], saved[own])
-    ways = ways[alike & (problem.end[ways] >= problem.end[own])]
-    ways = ways[np.argsort(problem.end[ways], kind="stable")]
-    loosest = way.copy()
-    loosest[problem.job[ways]] = ways
-    return loosest
+    same_demand &= saved[alternatives] >= np.minimum(
+        must_keep[problem.job[alternatives]], saved[own]
+    )
+    alternatives = alternatives[same_demand & (problem.end[alternatives] >= problem.end[own])]
+    alternatives = alternatives[np.argsort(problem.end[alternatives], kind="stable")]
+    relaxed = alternative.copy()
+    relaxed[problem.job[alternatives]] = alternatives
+    return relaxed

@@ -8,11 +8,18 @@ from typing import TypeAlias
 
 import numpy as np
 
-from placewright.formulations.deadline.heuristics.current_lease import Current, current_lease
-from placewright.formulations.deadline.heuristics.displacement_greedy import crowded
+from placewright.formulations.deadline.heuristics.current_lease import (
+    CurrentLease,
+    build_current_lease,
+)
+from placewright.formulations.deadline.heuristics.displacement_greedy import displacement_greedy
 from placewright.formulations.deadline.heuristics.earliest_offers import Offers
-from placewright.formulations.deadline.heuristics.repair_promises import holding, promises, settled
-from placewright.formulations.deadline.heuristics.right_shift import latest
+from placewright.formulations.deadline.heuristics.repair_promises import (
+    current_places,
+    promises_of,
+    repair_promises,
+)
+from placewright.formulations.deadline.heuristics.right_shift import right_shift
 from placewright.formulations.deadline.problem.compile import Admission
 from placewright.formulations.deadline.problem.problem import NONE, Ints, Schedule
 from placewright.formulations.gang.placement.assignment import candidate
@@ -21,46 +28,50 @@ from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Candidate, Session
 from placewright.instances.documents.round import Round
 
-Search: TypeAlias = Callable[[Round, Session, Problem], Iterator[Candidate]]
+GangSearch: TypeAlias = Callable[[Round, Session, Problem], Iterator[Candidate]]
 """Yields verified plans of a round of gangs, given what it compiles to, each better than before."""
 
 
-def placed(
-    admission: Admission, schedule: Schedule, session: Session, search: Search
+def place_current_lease(
+    admission: Admission, schedule: Schedule, session: Session, search: GangSearch
 ) -> Iterator[Candidate]:
     """Yield plans that keep a schedule's promises, as far as the current lease can be placed."""
     problem, offers = admission.problem, Offers(admission)
     must = schedule
-    if problem.ways:
-        must = latest(problem, schedule, _costs(admission), admission.round.leases.headroom)
-    current = current_lease(admission, must, must.runs[:, 0])
-    for found in _plans(current, session, search):
-        told = current.told(found)
-        now = holding(admission, told.starts, told.preempted)
-        kept = settled(admission, must, now)
-        if _for_nothing(admission, kept, told):
+    if problem.alternatives:
+        must = right_shift(
+            problem, schedule, _costs_of_running_now(admission), admission.round.leases.headroom
+        )
+    current = build_current_lease(admission, must, must.runs[:, 0])
+    for found in _gang_plans(current, session, search):
+        lifted = current.lift(found)
+        places = current_places(admission, lifted.starts, lifted.preempted)
+        kept = repair_promises(admission, must, places)
+        if _displaces_in_vain(admission, kept, lifted):
             continue
-        yield replace(told, promises=promises(admission, kept, now), offers=offers.beside(kept))
+        yield replace(
+            lifted, promises=promises_of(admission, kept, places), offers=offers.for_refused(kept)
+        )
 
 
-def _for_nothing(admission: Admission, kept: Schedule, told: Candidate) -> bool:
+def _displaces_in_vain(admission: Admission, kept: Schedule, lifted: Candidate) -> bool:
     """Whether a job made way for one whose promise could not be kept where it came."""
     jobs = admission.round.jobs
-    promised = {j for number, j in enumerate(admission.jobs) if kept.way[number] != NONE}
+    promised = {j for number, j in enumerate(admission.jobs) if kept.alternative[number] != NONE}
     return any(
         above != NONE and above not in promised and jobs[above].priority <= jobs[victim].priority
-        for victim, above in told.preempted.items()
+        for victim, above in lifted.preempted.items()
     )
 
 
-def _plans(current: Current, session: Session, search: Search) -> Iterator[Candidate]:
+def _gang_plans(current: CurrentLease, session: Session, search: GangSearch) -> Iterator[Candidate]:
     """Yield plans of the gangs: at once one in which large ones come first, then better ones."""
     gangs = compile_round(current.round)
-    yield candidate(crowded(gangs), "crowding")
+    yield candidate(displacement_greedy(gangs), "crowding")
     yield from search(current.round, session, gangs)
 
 
-def _costs(admission: Admission) -> Ints:
+def _costs_of_running_now(admission: Admission) -> Ints:
     """Return what it costs that each job must run now: more where it would have to start.
 
     Whoever runs already is not better off for that: its later leases are free for others only if it

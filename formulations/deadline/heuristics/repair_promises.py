@@ -13,138 +13,149 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from placewright.formulations.deadline.heuristics.ejection_chains import Chains
-from placewright.formulations.deadline.heuristics.list_scheduling import EFFORT
+from placewright.formulations.deadline.heuristics.ejection_chains import EjectionChains
+from placewright.formulations.deadline.heuristics.list_scheduling import WORK_LIMIT
 from placewright.formulations.deadline.problem.compile import Admission
 from placewright.formulations.deadline.problem.problem import NONE, Ints, Problem, Schedule
-from placewright.formulations.deadline.problem.schedule import Chart
+from placewright.formulations.deadline.problem.schedule import ScheduleState
 from placewright.formulations.session import Place, Promise
 
 
 @dataclass(frozen=True, slots=True)
-class Now:
+class CurrentPlace:
     """Where a job is in the current lease: its option, and on how many hosts."""
 
     option: int
     hosts: int
 
 
-def holding(
+def current_places(
     admission: Admission,
     starts: Mapping[int, tuple[int, tuple[Place, ...]]],
     preempted: Mapping[int, int],
-) -> dict[int, Now]:
+) -> dict[int, CurrentPlace]:
     """Return where the jobs of an admission are after a plan, by their index in its problem."""
-    now: dict[int, Now] = {}
+    current: dict[int, CurrentPlace] = {}
     for number, j in enumerate(admission.jobs):
         running = admission.round.jobs[j].running
         if j in starts:
             option, places = starts[j]
-            now[number] = Now(option, len({host for _, _, host, _ in places}))
+            current[number] = CurrentPlace(option, len({host for _, _, host, _ in places}))
         elif running is not None and j not in preempted:
-            now[number] = Now(running.option, len({task.host for task in running.tasks}))
-    return now
+            current[number] = CurrentPlace(
+                running.option, len({task.host for task in running.tasks})
+            )
+    return current
 
 
-def settled(admission: Admission, schedule: Schedule, now: Mapping[int, Now]) -> Schedule:
+def repair_promises(
+    admission: Admission, schedule: Schedule, current: Mapping[int, CurrentPlace]
+) -> Schedule:
     """Return the schedule with the current lease as it is placed.
 
     Jobs whose promise cannot be kept that way have a later one, or none. In the result a job may
     run in fewer leases than its way needs, or in more, if its place now is faster or slower.
     """
-    problem = _after(admission, now)
-    chart = Chart(problem)
+    problem = _residual_problem(admission, current)
+    state = ScheduleState(problem)
     missing = []
-    for job in np.flatnonzero(schedule.way != NONE).tolist():
-        way = int(schedule.way[job])
+    for job in np.flatnonzero(schedule.alternative != NONE).tolist():
+        alternative = int(schedule.alternative[job])
         has = np.flatnonzero(schedule.runs[job])
-        inside = has[(problem.first[way] <= has) & (has < problem.end[way])]
-        if len(inside) >= problem.need[way]:
-            chart.put(way, inside[: problem.need[way]])
+        inside = has[(problem.first[alternative] <= has) & (has < problem.end[alternative])]
+        if len(inside) >= problem.need[alternative]:
+            state.add(alternative, inside[: problem.need[alternative]])
         else:
-            missing.append(way)
-    _find(chart, np.array(missing, dtype=np.int64))
-    chart = _earliest(chart, now)
-    for job in now:
-        chart.runs[job, 0] = chart.way[job] != NONE
-    return chart.schedule()
+            missing.append(alternative)
+    _insert_missing(state, np.array(missing, dtype=np.int64))
+    state = _left_shift(state, current)
+    for job in current:
+        state.runs[job, 0] = state.alternative[job] != NONE
+    return state.schedule()
 
 
-def _after(admission: Admission, now: Mapping[int, Now]) -> Problem:
+def _residual_problem(admission: Admission, current: Mapping[int, CurrentPlace]) -> Problem:
     """Return what the ways need of the leases after the current one; some are not possible."""
     problem = admission.problem
     need, first, end = problem.need.copy(), np.maximum(1, problem.first), problem.end.copy()
     need[admission.fast] = problem.horizon
-    holds = np.isin(problem.job, list(now))
-    for way in np.flatnonzero(holds).tolist():
-        here = now[int(problem.job[way])]
-        possible = here.option == admission.option[way]
-        if possible:
-            need[way], first[way], end[way], possible = admission.after_now(way, here.hosts)
-        if not possible:
-            need[way] = problem.horizon
+    holds = np.isin(problem.job, list(current))
+    for alternative in np.flatnonzero(holds).tolist():
+        place = current[int(problem.job[alternative])]
+        feasible = place.option == admission.option[alternative]
+        if feasible:
+            need[alternative], first[alternative], end[alternative], feasible = (
+                admission.after_current_lease(alternative, place.hosts)
+            )
+        if not feasible:
+            need[alternative] = problem.horizon
     return replace(problem, need=need, first=first, end=np.maximum(first, end))
 
 
-def _find(chart: Chart, ways: Ints) -> None:
+def _insert_missing(state: ScheduleState, alternatives: Ints) -> None:
     """Give jobs that miss leases others, for their way or the best one that there is room for.
 
     Promises of old come first, and then what is worth most.
     """
-    problem = chart.problem
-    chains = Chains(chart, EFFORT)
-    for before in ways[np.lexsort((-problem.value[ways], -problem.loss[problem.job[ways]]))]:
+    problem = state.problem
+    chains = EjectionChains(state, WORK_LIMIT)
+    for before in alternatives[
+        np.lexsort((-problem.value[alternatives], -problem.loss[problem.job[alternatives]]))
+    ]:
         others = np.flatnonzero(problem.job == problem.job[before])
         others = others[np.lexsort((-problem.value[others], problem.lost[others]))]
-        for way in (int(before), *others.tolist()):
-            if problem.need[way] == 0:
-                chart.put(way, np.zeros(0, dtype=np.int64))
+        for alternative in (int(before), *others.tolist()):
+            if problem.need[alternative] == 0:
+                state.add(alternative, np.zeros(0, dtype=np.int64))
                 break
-            if chains.insert(way):
+            if chains.insert(alternative):
                 break
 
 
-def _earliest(chart: Chart, now: Mapping[int, Now]) -> Chart:
+def _left_shift(state: ScheduleState, current: Mapping[int, CurrentPlace]) -> ScheduleState:
     """Let everybody run as early as there is room: due first, first; of equal ones who runs now."""
-    problem = chart.problem
-    ways = chart.way[chart.way != NONE]
-    goes_on = np.isin(problem.job[ways], list(now))
-    ways = ways[np.lexsort((~goes_on, problem.end[ways]))].tolist()
-    anew = Chart(problem)
-    for way in ways:
-        leases = anew.leases(way)[: problem.need[way]]
-        if len(leases) < problem.need[way]:
+    problem = state.problem
+    alternatives = state.alternative[state.alternative != NONE]
+    runs_now = np.isin(problem.job[alternatives], list(current))
+    alternatives = alternatives[np.lexsort((~runs_now, problem.end[alternatives]))].tolist()
+    anew = ScheduleState(problem)
+    for alternative in alternatives:
+        leases = anew.free_leases(alternative)[: problem.need[alternative]]
+        if len(leases) < problem.need[alternative]:
             break
-        anew.put(way, leases)
+        anew.add(alternative, leases)
     else:
         return anew
-    for way in ways:  # too tight for that: each on its own, beside all others
-        chart.take(int(problem.job[way]))
-        chart.put(way, chart.leases(way)[: problem.need[way]])
-    return chart
+    for alternative in alternatives:  # too tight for that: each on its own, beside all others
+        state.remove(int(problem.job[alternative]))
+        state.add(alternative, state.free_leases(alternative)[: problem.need[alternative]])
+    return state
 
 
-def promises(
-    admission: Admission, schedule: Schedule, now: Mapping[int, Now]
+def promises_of(
+    admission: Admission, schedule: Schedule, current: Mapping[int, CurrentPlace]
 ) -> tuple[Promise, ...]:
     """Return the promises of a settled schedule, in the order of the round."""
-    told = []
-    for number in np.flatnonzero(schedule.way != NONE):
-        way, leases = int(schedule.way[number]), np.flatnonzero(schedule.runs[number])
-        here = now.get(int(number))
-        hosts = None if here is None else here.hosts
-        due = admission.due[way]
-        told.append(
+    promises = []
+    for number in np.flatnonzero(schedule.alternative != NONE):
+        alternative, leases = (
+            int(schedule.alternative[number]),
+            np.flatnonzero(schedule.runs[number]),
+        )
+        place = current.get(int(number))
+        hosts = None if place is None else place.hosts
+        due = admission.due[alternative]
+        promises.append(
             Promise(
                 job=admission.jobs[number],
-                option=int(admission.option[way]),
+                option=int(admission.option[alternative]),
                 at=due.at,
                 value=due.value,
-                finish=admission.finish(way, leases, hosts),
+                finish=admission.finish(alternative, leases, hosts),
                 leases=intervals(leases),
             )
         )
-    return tuple(told)
+    return tuple(promises)
 
 
 def intervals(leases: Ints) -> tuple[tuple[int, int], ...]:

@@ -31,10 +31,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from placewright.formulations.deadline.models.demand_bound import Demands, Floats
+from placewright.formulations.deadline.models.demand_bound import DemandRows, Floats
 from placewright.formulations.deadline.models.lease_spans import alike
 from placewright.formulations.deadline.models.time_indexed import usable
-from placewright.formulations.deadline.problem.problem import MOST_CELLS, Ints, Problem, kinds_of
+from placewright.formulations.deadline.problem.problem import (
+    MAX_CELLS,
+    Ints,
+    Problem,
+    demand_classes_of,
+)
 from placewright.formulations.session import Session
 from placewright.solver import Model
 
@@ -57,13 +62,13 @@ class Cut:
     limit: int
 
 
-def loaded(demands: Demands) -> Problem:
+def loaded(demands: DemandRows) -> Problem:
     """Return the problem with a row for each load in the place of its capacity rows."""
     loads = demands.loads
     return replace(
         demands.problem,
         demand=np.column_stack([load.weight for load in loads]),
-        capacity=np.array([load.room for load in loads]),
+        capacity=np.array([load.capacity for load in loads]),
     )
 
 
@@ -72,49 +77,53 @@ def at_prices(problem: Problem, prices: Ints) -> Cut:
 
     Ways must be able to run alone, as `demand.possible` says.
     """
-    weight = np.zeros(problem.ways, dtype=np.int64)
-    kinds, kind = kinds_of(problem.demand)
+    weight = np.zeros(problem.alternatives, dtype=np.int64)
+    kinds, kind = demand_classes_of(problem.demand)
     for number, asks in enumerate(kinds):
-        ways = np.flatnonzero(kind == number)
+        alternatives = np.flatnonzero(kind == number)
         fits = (asks[:, None] <= problem.capacity).all(axis=0)
         cost = asks @ prices
         below = 0
         for level in np.unique(cost[fits]).tolist():
             # Whatever a way needs beyond the leases that are cheaper costs this level at least.
             cheaper = np.concatenate([[0], np.cumsum(fits & (cost < level))])
-            avoided = cheaper[problem.end[ways]] - cheaper[problem.first[ways]]
-            weight[ways] += (level - below) * np.maximum(0, problem.need[ways] - avoided)
+            avoided = cheaper[problem.end[alternatives]] - cheaper[problem.first[alternatives]]
+            weight[alternatives] += (level - below) * np.maximum(
+                0, problem.need[alternatives] - avoided
+            )
             below = level
     unit = max(1, int(np.gcd.reduce(weight)))
     return Cut(weight // unit, int((prices * problem.capacity).sum()) // unit)
 
 
-def fluid_cut(demands: Demands, chosen: Floats, session: Session) -> Cut | None:
+def fluid_cut(demands: DemandRows, chosen: Floats, session: Session) -> Cut | None:
     """Return a row that a choice of ways breaks, between 0 and 1 each: (ways,).
 
     None where the choice has a fluid schedule, or it takes too long to find out.
     """
     if not demands.loads or not _helps(demands.problem):
         return None
-    if demands.problem.ways * len(demands.loads) > MOST_CELLS:
+    if demands.problem.alternatives * len(demands.loads) > MAX_CELLS:
         return None
-    ways = np.flatnonzero(chosen > 0)
+    alternatives = np.flatnonzero(chosen > 0)
     problem = loaded(demands)
     span = alike(problem)
     _, sample, length = np.unique(span, return_index=True, return_counts=True)
-    way, at = np.nonzero(usable(problem.only(ways))[:, sample])
-    if len(way) > MOST_COLUMNS:
+    alternative, at = np.nonzero(usable(problem.restrict(alternatives))[:, sample])
+    if len(alternative) > MOST_COLUMNS:
         return None
     model = Model()
-    share = chosen[ways]
-    runs = model.variables("runs", len(way), upper=length[at] * share[way], integer=False)
-    done = model.rows("done", len(ways), upper=problem.need[ways] * share)
-    model.add(done[way], runs, 1.0)
+    share = chosen[alternatives]
+    runs = model.variables(
+        "runs", len(alternative), upper=length[at] * share[alternative], integer=False
+    )
+    done = model.rows("done", len(alternatives), upper=problem.need[alternatives] * share)
+    model.add(done[alternative], runs, 1.0)
     rows = []
     for load, (weight, room) in enumerate(zip(problem.demand.T, problem.capacity, strict=True)):
         rows.append(model.rows(f"room {load}", len(length), upper=room[sample] * length))
-        model.add(rows[load][at], runs, weight[ways][way])
-    model.term("work", runs, problem.demand[ways].sum(axis=1)[way], sense="max")
+        model.add(rows[load][at], runs, weight[alternatives][alternative])
+    model.term("work", runs, problem.demand[alternatives].sum(axis=1)[alternative], sense="max")
     outcome = session.optimise(model.arrays("work"))
     if outcome is None or outcome.row_duals is None:
         return None

@@ -38,19 +38,19 @@ import numpy as np
 import numpy.typing as npt
 
 from placewright.formulations.deadline.problem.problem import (
-    MOST_CELLS,
+    MAX_CELLS,
     Bools,
     Ints,
     Problem,
-    kinds_of,
+    demand_classes_of,
 )
 
 Floats = npt.NDArray[np.float64]
 
-MOST_STARTS = 5_000_000
+MAX_WINDOWS = 5_000_000
 """Starts times leases of windows that are looked at."""
 
-MOST_SUMS = 1 << 20
+MAX_SUM = 1 << 20
 """Room in common units up to which it is told which sums of gangs exist."""
 
 
@@ -62,12 +62,12 @@ class Load:
     """
 
     weight: Ints
-    room: Ints
+    capacity: Ints
     size: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Row:
+class DemandRow:
     """The row of a load, by its index, and a set of leases (horizon,)."""
 
     load: int
@@ -81,25 +81,25 @@ def loads_of(problem: Problem) -> tuple[Load, ...]:
     last sizes of too many are left out, too.
     """
     loads: list[Load] = []
-    most = MOST_CELLS // max(1, problem.ways) - len(problem.capacity)
+    most = MAX_CELLS // max(1, problem.alternatives) - len(problem.capacity)
     for demand, capacity in zip(problem.demand.T, problem.capacity, strict=True):
         sizes = np.unique(demand[demand > 0])
         if not len(sizes):
             continue
         unit = gcd(*sizes.tolist())
-        units, room = demand // unit, _reached(sizes // unit, capacity // unit)
-        loads.append(Load(units, room))
-        counted = [size for size in sizes[1:] // unit if (room % size).any()][: max(0, most)]
-        loads += [Load(units // size, room // size, int(size)) for size in counted]
-        most -= len(counted)
+        units, reachable = demand // unit, _reachable_sums(sizes // unit, capacity // unit)
+        loads.append(Load(units, reachable))
+        counts = [size for size in sizes[1:] // unit if (reachable % size).any()][: max(0, most)]
+        loads += [Load(units // size, reachable // size, int(size)) for size in counts]
+        most -= len(counts)
     return tuple(loads)
 
 
-def _reached(sizes: Ints, room: Ints) -> Ints:
+def _reachable_sums(sizes: Ints, capacity: Ints) -> Ints:
     """Return the largest sums of sizes within each room."""
-    most = int(room.max(initial=0))
-    if sizes[0] == 1 or most > MOST_SUMS:
-        return room
+    most = int(capacity.max(initial=0))
+    if sizes[0] == 1 or most > MAX_SUM:
+        return capacity
     exists = np.zeros(most + 1, dtype=np.bool_)
     exists[0] = True
     for size in sizes.tolist():
@@ -109,11 +109,11 @@ def _reached(sizes: Ints, room: Ints) -> Ints:
             exists[step:] |= exists[:-step].copy()
             step *= 2
     last: Ints = np.maximum.accumulate(np.where(exists, np.arange(most + 1), 0))
-    reached: Ints = last[room]
-    return reached
+    reachable: Ints = last[capacity]
+    return reachable
 
 
-class Demands:
+class DemandRows:
     """The rows of a problem: their coefficients, and which of them a choice of ways breaks.
 
     Parameters
@@ -125,54 +125,56 @@ class Demands:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.loads = loads_of(problem)
-        usable, self._kind = usable_leases(problem)
-        self._before = _counted(usable)
+        usable, self._class_of = usable_leases(problem)
+        self._before = _prefix_counts(usable)
         self._usable = usable
-        self._total = self._between(self._before)
+        self._total = self._usable_in_window(self._before)
 
-    def _between(self, counted: Ints) -> Ints:
-        problem, kind = self.problem, self._kind
-        count: Ints = counted[kind, problem.end] - counted[kind, problem.first]
+    def _usable_in_window(self, counts: Ints) -> Ints:
+        problem, class_of = self.problem, self._class_of
+        count: Ints = counts[class_of, problem.end] - counts[class_of, problem.first]
         return count
 
-    def forced(self, leases: Bools) -> Ints:
+    def forced_leases(self, leases: Bools) -> Ints:
         """Return how many of these leases each way cannot avoid (ways,)."""
-        inside = self._between(_counted(self._usable & leases))
-        forced: Ints = np.maximum(0, self.problem.need - self._total + inside)
-        return forced
+        inside = self._usable_in_window(_prefix_counts(self._usable & leases))
+        forced_leases: Ints = np.maximum(0, self.problem.need - self._total + inside)
+        return forced_leases
 
-    def coefficients(self, row: Row) -> Ints:
+    def coefficients(self, row: DemandRow) -> Ints:
         """Return the coefficients of a row (ways,)."""
-        coefficients: Ints = self.loads[row.load].weight * self.forced(row.leases)
+        coefficients: Ints = self.loads[row.load].weight * self.forced_leases(row.leases)
         return coefficients
 
-    def room(self, row: Row) -> int:
+    def capacity(self, row: DemandRow) -> int:
         """Return the right-hand side of a row."""
-        return int(self.loads[row.load].room[row.leases].sum())
+        return int(self.loads[row.load].capacity[row.leases].sum())
 
     @cached_property
-    def starts(self) -> Ints:
+    def window_starts(self) -> Ints:
         """Where the windows begin that have to be looked at: at 0, and where ways begin to run.
 
         Capacity that falls makes all later parts of a window scarce, so then every lease at which
         it has fallen is one. Of too many only some are.
         """
         fallen = np.flatnonzero((np.diff(self.problem.capacity, axis=1) < 0).any(axis=0)) + 1
-        starts: Ints = np.unique(np.concatenate([[0], self.problem.first, fallen]))
-        most = max(1, MOST_STARTS // self.problem.horizon)
-        if len(starts) > most:
-            starts = starts[np.linspace(0, len(starts) - 1, most).astype(np.int64)]
-        return starts
+        window_starts: Ints = np.unique(np.concatenate([[0], self.problem.first, fallen]))
+        most = max(1, MAX_WINDOWS // self.problem.horizon)
+        if len(window_starts) > most:
+            window_starts = window_starts[
+                np.linspace(0, len(window_starts) - 1, most).astype(np.int64)
+            ]
+        return window_starts
 
-    def evenly(self, number: int) -> Iterator[Row]:
+    def prefix_rows(self, number: int) -> Iterator[DemandRow]:
         """Yield rows of so many prefixes of the horizon, of all loads that count GPUs."""
         horizon = self.problem.horizon
         for end in np.unique(np.linspace(0, horizon, number + 1).astype(np.int64))[1:]:
             for at, load in enumerate(self.loads):
                 if not load.size:
-                    yield Row(at, window(horizon, 0, int(end)))
+                    yield DemandRow(at, window(horizon, 0, int(end)))
 
-    def broken(self, chosen: Floats, tolerance: float = 1e-6) -> Iterator[Row]:
+    def violated(self, chosen: Floats, tolerance: float = 1e-6) -> Iterator[DemandRow]:
         """Yield the rows of windows that a choice of ways breaks most.
 
         Parameters
@@ -184,84 +186,87 @@ class Demands:
         """
         horizon = self.problem.horizon
         active = np.flatnonzero(chosen > 0)
-        before = np.arange(horizon) < self.starts[:, None]
+        before = np.arange(horizon) < self.window_starts[:, None]
         for k, load in enumerate(self.loads):
-            work = self._late(active, load.weight[active] * chosen[active])
-            held = np.append(0, np.cumsum(load.room))
-            room = held[1:] - held[self.starts, None]
-            excess = work - room - tolerance * (room + 1)
+            work = self._late_work(active, load.weight[active] * chosen[active])
+            held = np.append(0, np.cumsum(load.capacity))
+            capacity = held[1:] - held[self.window_starts, None]
+            excess = work - capacity - tolerance * (capacity + 1)
             excess[before] = -np.inf
             # The last of those that are broken alike: it says most about what comes later.
             here = excess > 0
             here[:, 1:] &= excess[:, 1:] > excess[:, :-1]
             here[:, :-1] &= excess[:, :-1] >= excess[:, 1:]
             for start, end in zip(*np.nonzero(here), strict=True):
-                yield Row(k, window(horizon, int(self.starts[start]), int(end) + 1))
+                yield DemandRow(k, window(horizon, int(self.window_starts[start]), int(end) + 1))
 
-    def _late(self, ways: Ints, weight: Floats) -> Floats:
+    def _late_work(self, alternatives: Ints, weight: Floats) -> Floats:
         """Return what must run from each start to the end of each lease, all as late as possible.
 
         (starts, horizon). Times are counted in leases that the kind of demand can use. A way that
         needs n leases from `first` to `end` runs from end - n on; of what begins at a start later
         than `first` it has run the more before, the later that start is, until nothing is left.
         """
-        problem, kind = self.problem, self._kind[ways]
-        work = np.zeros((len(self.starts), problem.horizon))
+        problem, class_of = self.problem, self._class_of[alternatives]
+        work = np.zeros((len(self.window_starts), problem.horizon))
         patterns, pattern = np.unique(self._usable, axis=0, return_inverse=True)
         for one, usable in enumerate(patterns):
-            mine = pattern.reshape(-1)[kind] == one
+            mine = pattern.reshape(-1)[class_of] == one
             count = np.append(0, np.cumsum(usable))
-            first, end = count[problem.first[ways[mine]]], count[problem.end[ways[mine]]]
-            need, heavy = problem.need[ways[mine]], weight[mine]
+            first, end = (
+                count[problem.first[alternatives[mine]]],
+                count[problem.end[alternatives[mine]]],
+            )
+            need, heavy = problem.need[alternatives[mine]], weight[mine]
             begin, done, zero = end - need, first + need, np.zeros_like(need)
-            runs = _sums(
+            runs = _grid_rows(
                 int(count[-1]) + 2,
-                count[self.starts],
-                upright=[
+                count[self.window_starts],
+                vertical=[
                     (zero, begin, heavy),
                     (first + 1, begin, -heavy),
                     (zero, end, -heavy),
                     (done, end, heavy),
                 ],
-                slanted=[(first + 1, begin + 1, heavy), (done, end, -heavy)],
+                diagonal=[(first + 1, begin + 1, heavy), (done, end, -heavy)],
             )
             work += runs[:, count[:-1]] * usable
         running: Floats = np.cumsum(work, axis=1)
         return running
 
 
-def by_kind(problem: Problem) -> Iterator[tuple[Ints, Bools]]:
+def by_demand_class(problem: Problem) -> Iterator[tuple[Ints, Bools]]:
     """Yield the ways of each kind of demand, and the leases that hold it (horizon,)."""
-    kinds, kind = kinds_of(problem.demand)
-    order = np.argsort(kind, kind="stable")
-    ends = np.cumsum(np.bincount(kind, minlength=len(kinds))).tolist()
-    for asks, first, end in zip(kinds, [0, *ends], ends, strict=False):
-        yield order[first:end], (asks[:, None] <= problem.capacity).all(axis=0)
+    classes, class_of = demand_classes_of(problem.demand)
+    order = np.argsort(class_of, kind="stable")
+    ends = np.cumsum(np.bincount(class_of, minlength=len(classes))).tolist()
+    for demand, first, end in zip(classes, [0, *ends], ends, strict=False):
+        yield order[first:end], (demand[:, None] <= problem.capacity).all(axis=0)
 
 
 def usable_leases(problem: Problem) -> tuple[Bools, Ints]:
     """Return the leases that hold each kind of demand (kinds, horizon), and the ways' kinds."""
-    usable, kind = list[Bools](), np.zeros(problem.ways, dtype=np.int64)
-    for ways, leases in by_kind(problem):
-        kind[ways] = len(usable)
+    usable, class_of = list[Bools](), np.zeros(problem.alternatives, dtype=np.int64)
+    for alternatives, leases in by_demand_class(problem):
+        class_of[alternatives] = len(usable)
         usable.append(leases)
-    return np.array(usable, dtype=np.bool_).reshape(len(usable), problem.horizon), kind
+    return np.array(usable, dtype=np.bool_).reshape(len(usable), problem.horizon), class_of
 
 
-def bounded(problem: Problem) -> bool:
+def fits_in_memory(problem: Problem) -> bool:
     """Whether there is memory for the rows of a problem."""
-    kinds, _ = kinds_of(problem.demand)
-    cells = (len(kinds) * problem.horizon, problem.ways * len(problem.capacity))
-    return max(cells) <= MOST_CELLS
+    classes, _ = demand_classes_of(problem.demand)
+    cells = (len(classes) * problem.horizon, problem.alternatives * len(problem.capacity))
+    return max(cells) <= MAX_CELLS
 
 
-def possible(problem: Problem) -> Bools:
+def feasible_alone(problem: Problem) -> Bools:
     """Return which ways have enough leases with room for them (ways,)."""
-    enough = np.zeros(problem.ways, dtype=np.bool_)
-    for ways, leases in by_kind(problem):
+    enough = np.zeros(problem.alternatives, dtype=np.bool_)
+    for alternatives, leases in by_demand_class(problem):
         before = np.append(0, np.cumsum(leases))
-        number = before[problem.end[ways]] - before[problem.first[ways]]
-        enough[ways] = number >= problem.need[ways]
+        number = before[problem.end[alternatives]] - before[problem.first[alternatives]]
+        enough[alternatives] = number >= problem.need[alternatives]
     return enough & (problem.end > problem.first)
 
 
@@ -272,35 +277,35 @@ def window(horizon: int, start: int, end: int) -> Bools:
     return leases
 
 
-def distinct(rows: Iterable[Row], known: set[tuple[int, bytes]]) -> list[Row]:
+def new_rows(rows: Iterable[DemandRow], knownn: set[tuple[int, bytes]]) -> list[DemandRow]:
     """Return the rows that are not known yet, and know them."""
     new = []
     for row in rows:
         key = row.load, np.packbits(row.leases).tobytes()
-        if key not in known:
-            known.add(key)
+        if key not in knownn:
+            knownn.add(key)
             new.append(row)
     return new
 
 
-def _counted(leases: Bools) -> Ints:
+def _prefix_counts(leases: Bools) -> Ints:
     """Return how many leases of each set lie before each time (sets, horizon + 1)."""
-    counted = np.zeros((leases.shape[0], leases.shape[1] + 1), dtype=np.int64)
-    np.cumsum(leases, axis=1, out=counted[:, 1:])
-    return counted
+    counts = np.zeros((leases.shape[0], leases.shape[1] + 1), dtype=np.int64)
+    np.cumsum(leases, axis=1, out=counts[:, 1:])
+    return counts
 
 
 Marks: TypeAlias = tuple[Ints, Ints, Floats]
 """Amounts at some rows and columns of a grid."""
 
 
-def _sums(size: int, rows: Ints, *, upright: list[Marks], slanted: list[Marks]) -> Floats:
+def _grid_rows(size: int, rows: Ints, *, vertical: list[Marks], diagonal: list[Marks]) -> Floats:
     """Return some rows of a grid, ascending, summed up along each row.
 
     What is marked stands in its row and in all rows below: in the same column, or slanted, a column
     further in each. Row by row, for the whole grid would be as large as the square of its size.
     """
-    each = [(_by_row(upright), np.zeros(size)), (_by_row(slanted), np.zeros(size))]
+    each = [(_group_by_row(vertical), np.zeros(size)), (_group_by_row(diagonal), np.zeros(size))]
     sums, last = np.empty((len(rows), size)), -1
     for number, row in enumerate(rows.tolist()):
         for at in range(last + 1, row + 1):
@@ -314,7 +319,7 @@ def _sums(size: int, rows: Ints, *, upright: list[Marks], slanted: list[Marks]) 
     return sums
 
 
-def _by_row(marks: list[Marks]) -> dict[int, tuple[Ints, Floats]]:
+def _group_by_row(marks: list[Marks]) -> dict[int, tuple[Ints, Floats]]:
     """Return columns and amounts of the marks by their row."""
     row, column, amount = (np.concatenate([mark[i] for mark in marks]) for i in range(3))
     if not len(row):

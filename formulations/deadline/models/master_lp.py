@@ -26,21 +26,26 @@ from itertools import islice
 import numpy as np
 
 from placewright.formulations.deadline.models.benders_cuts import fluid_cut
-from placewright.formulations.deadline.models.demand_bound import Demands, Floats, Row, distinct
-from placewright.formulations.deadline.problem.problem import MOST_CELLS, NONE, Bools, Ints
+from placewright.formulations.deadline.models.demand_bound import (
+    DemandRow,
+    DemandRows,
+    Floats,
+    new_rows,
+)
+from placewright.formulations.deadline.problem.problem import MAX_CELLS, NONE, Bools, Ints
 from placewright.formulations.session import Session, near
 from placewright.solver import Arrays, Model
 
-FIRST_ROWS = 20
+FIRST_PREFIXES = 20
 """Prefixes whose rows a program begins with."""
 
 FIRST_CELLS = 4_000_000
 """Ways times first rows, unless those are a single prefix of each capacity row."""
 
-MOST_PASSES = 30
+MAX_PASSES = 30
 """How often rows are added; those that are missing then only weaken the bound."""
 
-ASKED_AGAIN = 1_500
+MIN_REPRICED_JOBS = 1_500
 """Ways that a pass after the first asks about at least, if there are as many."""
 
 PRICE_DIGITS, SUM_DIGITS = 40, 61
@@ -51,16 +56,16 @@ ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Aim:
+class MasterObjective:
     """What a choice is worth, and what it must keep: `kept` (ways,) of at least `held`."""
 
-    worth: Ints
+    value: Ints
     kept: Ints
-    held: int
+    min_kept: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Priced:
+class LagrangianBound:
     """What prices of the rows say.
 
     Attributes
@@ -75,47 +80,47 @@ class Priced:
         (jobs,): what a choice loses of `most` at least if the job does anything else.
     """
 
-    most: float
+    value: float
     bound: int
     best: Ints
-    other: Floats
+    regret: Floats
 
-    def in_doubt(self, jobs: int, also: Bools) -> tuple[Bools, float]:
+    def core(self, jobs: int, include: Bools) -> tuple[Bools, float]:
         """Return so many jobs that lose least by doing something else (jobs,), and `also` others.
 
         And what the rest lose at least.
         """
-        if jobs >= len(self.other):
-            return np.ones_like(also), np.inf
-        doubt: Bools = (self.other <= np.partition(self.other, jobs)[jobs]) | also
-        return doubt, float(self.other[~doubt].min(initial=np.inf))
+        if jobs >= len(self.regret):
+            return np.ones_like(include), np.inf
+        core: Bools = (self.regret <= np.partition(self.regret, jobs)[jobs]) | include
+        return core, float(self.regret[~core].min(initial=np.inf))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class RestrictedMaster:
     """The program of some ways, where others are chosen already; in whole numbers."""
 
-    ways: Ints
+    alternatives: Ints
     chosen: Ints
     arrays: Arrays
 
-    def whole(self, values: Floats, number: int) -> Floats:
+    def extend(self, values: Floats, number: int) -> Floats:
         """Return values of the ways in question as a choice of all (number,)."""
-        choice = np.zeros(number)
-        choice[self.chosen] = 1.0
-        choice[self.ways] = values
-        return choice
+        selection = np.zeros(number)
+        selection[self.chosen] = 1.0
+        selection[self.alternatives] = values
+        return selection
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Relaxed:
+class MasterSolution:
     """An optimum of the relaxation, over the rows that it needed: (ways,), and its prices."""
 
     chosen: Floats
-    priced: Priced
+    dual: LagrangianBound
 
 
-class Program:
+class MasterLp:
     """The program of a problem, whose rows grow.
 
     Parameters
@@ -126,25 +131,29 @@ class Program:
         (jobs,): which jobs must have one of them.
     """
 
-    def __init__(self, demands: Demands, allowed: Bools, must: Bools, aim: Aim) -> None:
-        self.demands, self.allowed, self.must, self.aim = demands, allowed, must, aim
+    def __init__(
+        self, demands: DemandRows, allowed: Bools, must: Bools, objective: MasterObjective
+    ) -> None:
+        self.demands, self.allowed, self.must, self.objective = demands, allowed, must, objective
         self.problem = demands.problem
-        self._known: set[tuple[int, bytes]] = set()
-        self._coefficients = np.zeros((0, self.problem.ways), dtype=np.int64)
-        self._room = np.zeros(0, dtype=np.int64)
-        cells = self.problem.ways * max(1, len(self.problem.capacity))
-        self.require(demands.evenly(max(1, min(FIRST_ROWS, FIRST_CELLS // max(1, cells)))))
+        self._known_rows: set[tuple[int, bytes]] = set()
+        self._coefficients = np.zeros((0, self.problem.alternatives), dtype=np.int64)
+        self._limits = np.zeros(0, dtype=np.int64)
+        cells = self.problem.alternatives * max(1, len(self.problem.capacity))
+        self.add_rows(
+            demands.prefix_rows(max(1, min(FIRST_PREFIXES, FIRST_CELLS // max(1, cells))))
+        )
 
-    def require(self, rows: Iterable[Row]) -> bool:
+    def add_rows(self, rows: Iterable[DemandRow]) -> bool:
         """Add rows; return whether one of them is new."""
         # Too many rows would take too much memory, and a bound holds without any of them.
-        most = MOST_CELLS // max(1, self.problem.ways) - len(self._room)
-        new = distinct(islice(rows, max(0, most)), self._known)
+        most = MAX_CELLS // max(1, self.problem.alternatives) - len(self._limits)
+        new = new_rows(islice(rows, max(0, most)), self._known_rows)
         if new:
             more = [self.demands.coefficients(row) * self.allowed for row in new]
             self._coefficients = np.vstack([self._coefficients, *more])
-            room = [self.demands.room(row) for row in new]
-            self._room = np.append(self._room, np.array(room, dtype=np.int64))
+            limits = [self.demands.capacity(row) for row in new]
+            self._limits = np.append(self._limits, np.array(limits, dtype=np.int64))
         return bool(new)
 
     def sharpen(self, chosen: Floats, session: Session) -> bool:
@@ -152,96 +161,105 @@ class Program:
         cut = fluid_cut(self.demands, chosen, session)
         if cut is not None:
             self._coefficients = np.vstack([self._coefficients, cut.weight * self.allowed])
-            self._room = np.append(self._room, cut.limit)
+            self._limits = np.append(self._limits, cut.limit)
         return cut is not None
 
-    def everybody(self) -> Part:
+    def full(self) -> RestrictedMaster:
         """Return the whole program."""
         none = np.full(self.problem.jobs, NONE, dtype=np.int64)
-        return self.part(none, np.ones(self.problem.jobs, dtype=np.bool_))
+        return self.restrict(none, np.ones(self.problem.jobs, dtype=np.bool_))
 
-    def part(self, best: Ints, doubt: Bools) -> Part:
+    def restrict(self, best: Ints, core: Bools) -> RestrictedMaster:
         """Return the program of the jobs in doubt (jobs,); the others take their best way."""
-        problem, aim = self.problem, self.aim
-        ways = np.flatnonzero(self.allowed & doubt[problem.job])
-        chosen = best[~doubt & (best != NONE)]
+        problem, objective = self.problem, self.objective
+        alternatives = np.flatnonzero(self.allowed & core[problem.job])
+        chosen = best[~core & (best != NONE)]
         model = Model()
-        columns = model.variables("way", len(ways), upper=1.0)
-        room = self._room - self._coefficients[:, chosen].sum(axis=1)
-        demand = model.rows("demand", len(room), upper=room)
-        coefficients = self._coefficients[:, ways]
-        row, way = np.nonzero(coefficients)
-        model.add(demand[row], columns[way], coefficients[row, way])
-        if aim.held:
-            kept = model.rows("kept", 1, lower=aim.held - aim.kept[chosen].sum())
-            model.add(kept, columns, aim.kept[ways])
-        jobs, at = np.unique(problem.job[ways], return_inverse=True)
+        columns = model.variables("way", len(alternatives), upper=1.0)
+        limits = self._limits - self._coefficients[:, chosen].sum(axis=1)
+        demand = model.rows("demand", len(limits), upper=limits)
+        coefficients = self._coefficients[:, alternatives]
+        row, alternative = np.nonzero(coefficients)
+        model.add(demand[row], columns[alternative], coefficients[row, alternative])
+        if objective.min_kept:
+            kept = model.rows("kept", 1, lower=objective.min_kept - objective.kept[chosen].sum())
+            model.add(kept, columns, objective.kept[alternatives])
+        jobs, at = np.unique(problem.job[alternatives], return_inverse=True)
         least = np.where(self.must[jobs], 1.0, -np.inf)
         model.add(model.rows("job", len(jobs), lower=least, upper=1.0)[at], columns, 1.0)
-        worth = float(aim.worth[chosen].sum())
-        model.term("worth", columns, aim.worth[ways], sense="max", constant=worth)
-        return Part(ways, chosen, model.arrays("worth"))
+        worth = float(objective.value[chosen].sum())
+        model.term("worth", columns, objective.value[alternatives], sense="max", constant=worth)
+        return RestrictedMaster(alternatives, chosen, model.arrays("worth"))
 
-    def relax(self, session: Session) -> Relaxed | None:
+    def solve(self, session: Session) -> MasterSolution | None:
         """Solve the relaxation with all rows that it needs; None if no time or solver is left."""
         if not self.allowed.any():
-            return Relaxed(np.zeros(self.problem.ways), self.price(np.zeros(len(self._room) + 1)))
-        found: Relaxed | None = None
-        part, whole = self.everybody(), True
-        for _ in range(MOST_PASSES):
-            continuous = replace(part.arrays, integer=np.zeros(len(part.ways), dtype=np.bool_))
+            return MasterSolution(
+                np.zeros(self.problem.alternatives),
+                self.lagrangian_bound(np.zeros(len(self._limits) + 1)),
+            )
+        found: MasterSolution | None = None
+        restricted, full = self.full(), True
+        for _ in range(MAX_PASSES):
+            continuous = replace(
+                restricted.arrays, integer=np.zeros(len(restricted.alternatives), dtype=np.bool_)
+            )
             outcome = session.optimise(continuous)
-            sharp = False
+            tight = False
             if outcome is not None and outcome.values is not None:
                 if outcome.row_duals is None:
                     break
-                chosen = part.whole(outcome.values, self.problem.ways)
-                priced = self.price(outcome.row_duals)
-                sharp = near(priced.most, float(self.aim.worth @ chosen), ROUNDING)
-                found = Relaxed(chosen, priced)
-            elif whole:
+                chosen = restricted.extend(outcome.values, self.problem.alternatives)
+                dual = self.lagrangian_bound(outcome.row_duals)
+                tight = near(dual.value, float(self.objective.value @ chosen), ROUNDING)
+                found = MasterSolution(chosen, dual)
+            elif full:
                 break
-            if sharp and found is not None:
-                rows = self.demands.broken(found.chosen)
-                if not self.require(rows) and not self.sharpen(found.chosen, session):
+            if tight and found is not None:
+                rows = self.demands.violated(found.chosen)
+                if not self.add_rows(rows) and not self.sharpen(found.chosen, session):
                     break
-                nobody = np.zeros(self.problem.jobs, dtype=np.bool_)
-                part = self.part(found.priced.best, found.priced.in_doubt(ASKED_AGAIN, nobody)[0])
-                whole = False
-            elif whole:
+                none_included = np.zeros(self.problem.jobs, dtype=np.bool_)
+                restricted = self.restrict(
+                    found.dual.best, found.dual.core(MIN_REPRICED_JOBS, none_included)[0]
+                )
+                full = False
+            elif full:
                 break
             else:
                 # Those who were not asked would do something else by now.
-                part, whole = self.everybody(), True
+                restricted, full = self.full(), True
         return found
 
-    def price(self, duals: Floats) -> Priced:
+    def lagrangian_bound(self, duals: Floats) -> LagrangianBound:
         """Return what the prices of rows say that a solver calls duals (rows,)."""
-        problem, aim, rows = self.problem, self.aim, len(self._room)
+        problem, objective, rows = self.problem, self.objective, len(self._limits)
         prices = np.maximum(0.0, duals[:rows])
-        keeping = max(0.0, -float(duals[rows])) if aim.held else 0.0
-        largest = aim.worth + keeping * aim.kept + prices @ self._coefficients
-        sums = prices @ self._room + keeping * aim.held + largest.sum() + 1.0
+        kept_price = max(0.0, -float(duals[rows])) if objective.min_kept else 0.0
+        largest = objective.value + kept_price * objective.kept + prices @ self._coefficients
+        sums = prices @ self._limits + kept_price * objective.min_kept + largest.sum() + 1.0
         scale = 1 << max(0, min(PRICE_DIGITS, SUM_DIGITS - int(np.ceil(np.log2(sums)))))
-        whole = np.rint(prices * scale).astype(np.int64)
-        kept = round(keeping * scale)
-        worth = aim.worth * scale + kept * aim.kept - whole @ self._coefficients
-        best, most = self._best(worth)
-        total = int(whole @ self._room) - kept * aim.held + int(most.sum())
+        integer_prices = np.rint(prices * scale).astype(np.int64)
+        kept = round(kept_price * scale)
+        worth = (
+            objective.value * scale + kept * objective.kept - integer_prices @ self._coefficients
+        )
+        best, most = self._best_alternatives(worth)
+        total = int(integer_prices @ self._limits) - kept * objective.min_kept + int(most.sum())
         lost = np.where(self.allowed, most[problem.job] - worth, np.inf)
         lost[best[best != NONE]] = np.inf
         other = np.where(self.must | (best == NONE), np.inf, most)
         np.minimum.at(other, problem.job, lost)
-        return Priced(total / scale, total // scale, best, other / scale)
+        return LagrangianBound(total / scale, total // scale, best, other / scale)
 
-    def _best(self, worth: Ints) -> tuple[Ints, Ints]:
+    def _best_alternatives(self, worth: Ints) -> tuple[Ints, Ints]:
         """Return the way that is worth most to each job, or none, and how much that is (jobs,)."""
         problem = self.problem
-        ways = np.flatnonzero(self.allowed)
-        ways = ways[np.lexsort((worth[ways], problem.job[ways]))]
+        alternatives = np.flatnonzero(self.allowed)
+        alternatives = alternatives[np.lexsort((worth[alternatives], problem.job[alternatives]))]
         best = np.full(problem.jobs, NONE, dtype=np.int64)
         # The last of each job is left.
-        best[problem.job[ways]] = ways
+        best[problem.job[alternatives]] = alternatives
         most = np.where(best == NONE, 0, np.append(worth, 0)[best])
         refused = (most <= 0) & ~self.must
         best[refused] = NONE

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from placewright.formulations.deadline.models.demand_bound import by_kind
+from placewright.formulations.deadline.models.demand_bound import by_demand_class
 from placewright.formulations.deadline.problem.problem import NONE, Bools, Ints, Problem, Schedule
 from placewright.solver import Arrays, Model
 from placewright.solver.arrays import Floats
@@ -39,7 +39,7 @@ ABSENT = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Indexed:
+class TimeIndexedModel:
     """The model of a problem, and where its variables are.
 
     Attributes
@@ -60,48 +60,48 @@ class Indexed:
     promised: Ints
     runs: Ints
 
-    def first_term(self) -> Arrays:
+    def minimise_broken(self) -> Arrays:
         """Return the model that breaks the least value."""
         return self.model.arrays(BROKEN)
 
-    def second_term(self, broken: int) -> Arrays:
+    def maximise_admitted(self, broken: int) -> Arrays:
         """Return the model that promises the most value and breaks no more than so much."""
         if self.problem.loss.any():
             self.model.hold(BROKEN, broken)
         return self.model.arrays(ADMITTED)
 
-    def flowing(self, arrays: Arrays) -> Arrays:
+    def relax_flow(self, arrays: Arrays) -> Arrays:
         """Return a model of these in which the leases of ways that flow need not be whole.
 
         Its optimum is the same, but not each of its points is a schedule.
         """
-        columns = self.runs[flows(self.problem)]
+        columns = self.runs[is_flow(self.problem)]
         integer = arrays.integer.copy()
         integer[columns[columns != ABSENT]] = False
         return replace(arrays, integer=integer)
 
-    def point(self, schedule: Schedule) -> Floats:
+    def values_of(self, schedule: Schedule) -> Floats:
         """Return a schedule as values of the columns, to start a solver from."""
         values = np.zeros(self.model.columns)
-        has = np.flatnonzero(schedule.way != NONE)
-        ways = schedule.way[has]
-        values[self.promised[ways]] = 1.0
+        has = np.flatnonzero(schedule.alternative != NONE)
+        alternatives = schedule.alternative[has]
+        values[self.promised[alternatives]] = 1.0
         at, lease = np.nonzero(schedule.runs[has])
-        np.add.at(values, self.runs[ways[at], self.span[lease]], 1.0)
+        np.add.at(values, self.runs[alternatives[at], self.span[lease]], 1.0)
         return values
 
-    def ways(self, values: Floats) -> Ints:
+    def alternatives(self, values: Floats) -> Ints:
         """Return the way of each job at a whole point, or `NONE`: int64 (jobs,)."""
         chosen = np.flatnonzero(values[self.promised] > 0.5)
-        way = np.full(self.problem.jobs, NONE, dtype=np.int64)
-        way[self.problem.job[chosen]] = chosen
-        return way
+        alternative = np.full(self.problem.jobs, NONE, dtype=np.int64)
+        alternative[self.problem.job[chosen]] = chosen
+        return alternative
 
     def counts(self, values: Floats) -> Ints:
         """Return how many leases of each span each job runs in at a whole point (jobs, spans)."""
-        way = self.ways(values)
-        has = np.flatnonzero(way != NONE)
-        columns = self.runs[way[has]]
+        alternative = self.alternatives(values)
+        has = np.flatnonzero(alternative != NONE)
+        columns = self.runs[alternative[has]]
         counts = np.zeros((self.problem.jobs, self.runs.shape[1]), dtype=np.int64)
         counts[has] = np.where(columns == ABSENT, 0, np.rint(values[columns]))
         return counts
@@ -120,17 +120,17 @@ def usable(problem: Problem) -> Bools:
     return can
 
 
-def cells(problem: Problem) -> int:
+def size(problem: Problem) -> int:
     """Return how many leases the ways can use together: variables of the model, but for `S`."""
     total = 0
-    for ways, leases in by_kind(problem):
+    for alternatives, leases in by_demand_class(problem):
         before = np.append(0, np.cumsum(leases))
-        number = before[problem.end[ways]] - before[problem.first[ways]]
-        total += int(number[number >= problem.need[ways]].sum())
+        number = before[problem.end[alternatives]] - before[problem.first[alternatives]]
+        total += int(number[number >= problem.need[alternatives]].sum())
     return total
 
 
-def flows(problem: Problem) -> Bools:
+def is_flow(problem: Problem) -> Bools:
     """Tell which ways have leases that are a flow, once all other variables are whole (ways,).
 
     They ask one unit of a row, or nothing, and the rows that they ask of are nested or disjoint:
@@ -146,7 +146,7 @@ def flows(problem: Problem) -> Bools:
     return single & bool(nested.all())
 
 
-def build(problem: Problem, span: Ints | None = None) -> Indexed:
+def build(problem: Problem, span: Ints | None = None) -> TimeIndexedModel:
     """State the model of a problem.
 
     Parameters
@@ -158,32 +158,32 @@ def build(problem: Problem, span: Ints | None = None) -> Indexed:
     span = np.arange(problem.horizon) if span is None else span
     _, sample, length = np.unique(span, return_index=True, return_counts=True)
     can = usable(problem)[:, sample]
-    way, at = np.nonzero(can)
+    alternative, at = np.nonzero(can)
     model = Model()
-    promised = model.variables("promised", problem.ways, upper=can.any(axis=1))
+    promised = model.variables("promised", problem.alternatives, upper=can.any(axis=1))
     runs = np.full(can.shape, ABSENT, dtype=np.int64)
-    run = model.variables("runs", len(way), upper=length[at])
-    runs[way, at] = run
+    run = model.variables("runs", len(alternative), upper=length[at])
+    runs[alternative, at] = run
     one = model.rows("one", problem.jobs, upper=1)
     model.add(one[problem.job], promised, 1.0)
-    done = model.rows("done", problem.ways, lower=0, upper=0)
-    model.add(done[way], run, 1.0)
+    done = model.rows("done", problem.alternatives, lower=0, upper=0)
+    model.add(done[alternative], run, 1.0)
     model.add(done, promised, -problem.need)
-    inside = model.rows("inside", len(way), upper=0)
+    inside = model.rows("inside", len(alternative), upper=0)
     model.add(inside, run, 1.0)
-    model.add(inside, promised[way], -length[at])
+    model.add(inside, promised[alternative], -length[at])
     for row, asked in enumerate(problem.demand.T):
         # In units of what all demands have in common: small numbers, and sharper rows.
         unit = max(1, int(np.gcd.reduce(asked)))
         limit = problem.capacity[row, sample] // unit * length
         rows = model.rows(f"capacity {row}", len(length), upper=limit)
-        model.add(rows[at], run, asked[way] // unit)
+        model.add(rows[at], run, asked[alternative] // unit)
     kept = problem.loss[problem.job] - problem.lost
     model.term(BROKEN, promised, -kept, sense="min", constant=float(problem.loss.sum()))
     model.term(ADMITTED, promised, problem.value, sense="max")
-    return Indexed(problem, model, span, promised, runs)
+    return TimeIndexedModel(problem, model, span, promised, runs)
 
 
-def read(indexed: Indexed, values: Floats) -> Schedule:
+def read(indexed: TimeIndexedModel, values: Floats) -> Schedule:
     """Return the schedule at a whole point of a model in which each lease is a span."""
-    return Schedule(indexed.ways(values), indexed.counts(values) > 0)
+    return Schedule(indexed.alternatives(values), indexed.counts(values) > 0)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from placewright.formulations.deadline.problem.capacity_rows import largest_of
+from placewright.formulations.deadline.problem.capacity_rows import largest_host_gpus
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.deadline import (
     Due,
@@ -30,7 +30,7 @@ from placewright.instances.documents.leases import away
 from placewright.instances.documents.round import Round
 
 
-class Way(NamedTuple):
+class Alternative(NamedTuple):
     """A due time of a job and one of its options: what `problem.Problem` says of it, and more.
 
     `job` is its number among those that are asked about. Of its leases each gains `each`
@@ -51,42 +51,46 @@ class Way(NamedTuple):
     steady: bool
 
 
-class Ways:
+class AlternativeGenerator:
     """The ways of the jobs of a round that deadlines and the horizon allow."""
 
     def __init__(self, round_: Round) -> None:
-        self._round, self._largest = round_, largest_of(round_)
+        self._round, self._largest = round_, largest_host_gpus(round_)
         self._away = away(round_.leases, round_.now)
         self._all_hosts = sum(len(expand(entry.name)) for entry in round_.cluster.hosts)
 
-    def of(self, jobs: Sequence[int]) -> Iterator[Way]:
+    def of(self, jobs: Sequence[int]) -> Iterator[Alternative]:
         """Yield the ways of some jobs of the round, those of one job together."""
         for number, j in enumerate(jobs):
             job = self._round.jobs[j]
             for o in options_of(job):
                 yield from self._with_option(number, job, o)
 
-    def _with_option(self, number: int, job: Job, o: int) -> Iterator[Way]:
+    def _with_option(self, number: int, job: Job, o: int) -> Iterator[Alternative]:
         leases, deadline, option = self._round.leases, job.deadline, job.options[o]
         if deadline is None:
             return
         pace, hosts = deadline.pace(o), hosts_of(job, option, self._largest)
         first = first_with(self._round, job, o)
-        steady = job.running is None or job.running.option == o or self._leaves(job)
+        steady = job.running is None or job.running.option == o or self._must_leave(job)
         each = gain(pace, leases.length_s, hosts)
         count = need(deadline.work, pace, leases.length_s, hosts)
-        counted: list[tuple[int, Due]] = []
+        regular: list[tuple[int, Due]] = []
         if count is not None:
             # The last lease need not be over when the job is done.
             left = deadline.work - (count - 1) * each
             last = finish(self._round.now, left, pace, hosts)
-            counted = self._ends(job, o, count, first, last)
-            for end, due in counted:
-                yield Way(number, count, first, end, due.value, o, each, hosts, due, False, steady)
+            regular = self._ends(job, o, count, first, last)
+            for end, due in regular:
+                yield Alternative(
+                    number, count, first, end, due.value, o, each, hosts, due, False, steady
+                )
         if first == 0 and not (job.running and job.running.pinned):
-            for fewer, end, due in self._faster_now(job, o, pace, hosts):
-                if count is None or fewer < count or due.value > _best(counted, end):
-                    yield Way(number, fewer, 0, end, due.value, o, each, hosts, due, True, False)
+            for fewer_leases, end, due in self._faster_now(job, o, pace, hosts):
+                if count is None or fewer_leases < count or due.value > _best_value(regular, end):
+                    yield Alternative(
+                        number, fewer_leases, 0, end, due.value, o, each, hosts, due, True, False
+                    )
 
     def _faster_now(
         self, job: Job, o: int, pace: Pace, hosts: int
@@ -128,15 +132,15 @@ class Ways:
                 found[key] = end, due
         return list(found.values())
 
-    def _leaves(self, job: Job) -> bool:
+    def _must_leave(self, job: Job) -> bool:
         """Whether a running job is on a host that is away, so that it may stop for nobody."""
         running = job.running
         return running is not None and any(task.host in self._away for task in running.tasks)
 
 
-def _best(known: Sequence[tuple[int, Due]], end: int) -> int:
+def _best_value(others: Sequence[tuple[int, Due]], end: int) -> int:
     """Return the most that a way with as much time is worth."""
-    return max((due.value for other, due in known if other >= end), default=0)
+    return max((due.value for other, due in others if other >= end), default=0)
 
 
 def tasks_of(option: Option) -> int:

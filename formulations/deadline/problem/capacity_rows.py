@@ -27,7 +27,7 @@ Leases = tuple[int, int]
 """An interval of leases: the first one, and the one after the last."""
 
 
-class Rows:
+class CapacityRows:
     """The rows of a round.
 
     Parameters
@@ -39,7 +39,7 @@ class Rows:
     def __init__(self, round_: Round, asking: Iterable[Job]) -> None:
         self._round = round_
         self._hosts = hosts_by_name(round_.cluster)
-        self._every = Models(one.gpu_model for one in self._hosts.values() if one.gpu_model)
+        self._all_models = Models(one.gpu_model for one in self._hosts.values() if one.gpu_model)
         asking = list(asking)
         sets = unions(
             {
@@ -78,28 +78,28 @@ class Rows:
 
     def capacity(self) -> Ints:
         """Return what each row has in each lease (rows, horizon)."""
-        there = self._there()
+        capacity = self._capacity_by_model()
         none = np.zeros(self._round.leases.horizon, dtype=np.int64)
-        rows = [sum((there[model] for model in sorted(row)), none) for row in self._sets]
+        rows = [sum((capacity[model] for model in sorted(row)), none) for row in self._sets]
         for tenant, quota in self._quotas.items():
             left = np.full_like(none, quota)
             mine = [job for job in self._round.jobs if job.tenant == tenant and job.running]
             left[0] = max(quota, sum(_held(job) for job in mine))
             for job in mine:
                 if job.running is not None and job.running.pinned:
-                    left[: self._until(job)] -= _held(job)
+                    left[: self._leases_left(job)] -= _held(job)
             rows.append(np.maximum(left, 0))
         return np.array(rows, dtype=np.int64).reshape(self.count, len(none))
 
-    def all_now(self) -> int:
+    def current_milli_gpu(self) -> int:
         """Return the milli-GPU of all models in the current lease, which other jobs use as well."""
-        return sum(int(row[0]) for row in self._there().values())
+        return sum(int(row[0]) for row in self._capacity_by_model().values())
 
-    def crowded(self) -> bool:
+    def has_closed_running_gpus(self) -> bool:
         """Whether something runs on GPUs on which nothing new may arrive now."""
         closed, away = self._closed(), _away(self._round)
         return any(
-            gpu in closed.get(task.host, ()) and not _is_gone(away, task.host)
+            gpu in closed.get(task.host, ()) and not _is_away_now(away, task.host)
             for job in self._round.jobs
             if job.running is not None
             for task in job.running.tasks
@@ -107,9 +107,9 @@ class Rows:
         )
 
     def _allowed(self, models: Sequence[str] | None) -> Models:
-        return self._every if models is None else self._every & Models(models)
+        return self._all_models if models is None else self._all_models & Models(models)
 
-    def _there(self) -> dict[str, Ints]:
+    def _capacity_by_model(self) -> dict[str, Ints]:
         """Return the milli-GPU of each model in each lease (horizon,)."""
         horizon, away, closed = self._round.leases.horizon, _away(self._round), self._closed()
         healthy = {
@@ -117,7 +117,7 @@ class Rows:
             for entry in self._round.cluster.hosts
             for host in expand(entry.name)
         }
-        change = {model: np.zeros(horizon + 1, dtype=np.int64) for model in self._every}
+        change = {model: np.zeros(horizon + 1, dtype=np.int64) for model in self._all_models}
         for host, one in self._hosts.items():
             if one.gpu_model is None or not healthy[host]:
                 continue
@@ -125,7 +125,7 @@ class Rows:
             _add(mine, 0, horizon, WHOLE_GPU * one.gpus)
             for first, end in away.get(host, ()):
                 _add(mine, first, end, -WHOLE_GPU * one.gpus)
-            if not _is_gone(away, host):
+            if not _is_away_now(away, host):
                 _add(mine, 0, 1, -kept)
         for job in self._round.jobs:
             running = job.running
@@ -135,14 +135,14 @@ class Rows:
                     continue
                 each = min(WHOLE_GPU, job.options[running.option].groups[task.group].gpu)
                 stays = sum(gpu in closed.get(task.host, ()) for gpu in task.gpus)
-                if not _is_gone(away, task.host):
+                if not _is_away_now(away, task.host):
                     _add(change[model], 0, 1, each * stays)
                 if running.pinned:
-                    until, held = self._until(job), each * len(task.gpus)
-                    until = until if healthy[task.host] else min(until, 1)
-                    _add(change[model], 0, until, -held)
+                    leases_left, held = self._leases_left(job), each * len(task.gpus)
+                    leases_left = leases_left if healthy[task.host] else min(leases_left, 1)
+                    _add(change[model], 0, leases_left, -held)
                     for first, end in away.get(task.host, ()):
-                        _add(change[model], min(first, until), min(end, until), held)
+                        _add(change[model], min(first, leases_left), min(end, leases_left), held)
         return {model: each[:-1].cumsum() for model, each in change.items()}
 
     def _closed(self) -> dict[str, set[int]]:
@@ -159,7 +159,7 @@ class Rows:
                 closed.setdefault(host, set()).update(reservation.gpus or every)
         return closed
 
-    def _until(self, job: Job) -> int:
+    def _leases_left(self, job: Job) -> int:
         """Return how many leases a pinned job still needs, at most the horizon."""
         leases, count = self._round.leases, None
         if job.deadline is not None and job.running is not None:
@@ -169,7 +169,7 @@ class Rows:
         return leases.horizon if count is None else min(count, leases.horizon)
 
 
-def largest_of(round_: Round) -> dict[str, int]:
+def largest_host_gpus(round_: Round) -> dict[str, int]:
     """Return the GPUs of the largest host of each GPU model."""
     largest: dict[str, int] = {}
     for one in hosts_by_name(round_.cluster).values():
@@ -190,22 +190,22 @@ def _away(round_: Round) -> Mapping[str, list[Leases]]:
         first, end = round_.leases.overlapped(outage, round_.now)
         for host in expand(outage.host) if first < end else ():
             every[host].append((first, end))
-    return {host: _joined(sorted(leases)) for host, leases in every.items()}
+    return {host: _merge(sorted(leases)) for host, leases in every.items()}
 
 
-def _joined(sorted_: list[Leases]) -> list[Leases]:
+def _merge(sorted_: list[Leases]) -> list[Leases]:
     """Return intervals of leases with those joined that touch."""
-    joined = sorted_[:1]
+    merged = sorted_[:1]
     for first, end in sorted_[1:]:
-        start, so_far = joined[-1]
+        start, so_far = merged[-1]
         if first > so_far:
-            joined.append((first, end))
+            merged.append((first, end))
         else:
-            joined[-1] = start, max(so_far, end)
-    return joined
+            merged[-1] = start, max(so_far, end)
+    return merged
 
 
-def _is_gone(away: Mapping[str, list[Leases]], host: str) -> bool:
+def _is_away_now(away: Mapping[str, list[Leases]], host: str) -> bool:
     """Whether a host is away in the current lease."""
     return host in away and away[host][0][0] == 0
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from placewright.formulations.deadline.problem.alternatives import Ways, dues_of
-from placewright.formulations.deadline.problem.capacity_rows import Rows
+from placewright.formulations.deadline.problem.alternatives import AlternativeGenerator, dues_of
+from placewright.formulations.deadline.problem.capacity_rows import CapacityRows
 from placewright.formulations.deadline.problem.problem import Bools, Ints, Problem
 from placewright.instances.documents.deadline import Deadline, Due, Pace, finish, gain
 from placewright.instances.documents.job import Job
@@ -47,96 +47,100 @@ class Admission:
     fast: Bools
     steady: Bools
 
-    def steadily(self) -> Admission:
+    def steady_only(self) -> Admission:
         """Return the admission with its steady ways only."""
         if self.steady.all():
             return self
-        ways = np.flatnonzero(self.steady)
+        alternatives = np.flatnonzero(self.steady)
         return replace(
             self,
-            problem=self.problem.only(ways),
-            option=self.option[ways],
-            due=tuple(self.due[way] for way in ways.tolist()),
-            gains=self.gains[ways],
-            hosts=self.hosts[ways],
-            fast=self.fast[ways],
-            steady=self.steady[ways],
+            problem=self.problem.restrict(alternatives),
+            option=self.option[alternatives],
+            due=tuple(self.due[alternative] for alternative in alternatives.tolist()),
+            gains=self.gains[alternatives],
+            hosts=self.hosts[alternatives],
+            fast=self.fast[alternatives],
+            steady=self.steady[alternatives],
         )
 
-    def after_now(self, way: int, hosts: int) -> tuple[int, int, int, bool]:
+    def after_current_lease(self, alternative: int, hosts: int) -> tuple[int, int, int, bool]:
         """Return what a way needs after the current lease on some hosts.
 
         Leases that are still needed, the first of them that can be used, the one after the last,
         and whether that is in time.
         """
-        leases, now, at = self.round.leases, self.round.now, self.due[way].at
-        deadline, pace = self._of(way)
+        leases, now, at = self.round.leases, self.round.now, self.due[alternative].at
+        deadline, pace = self._of(alternative)
         left = deadline.work - gain(pace, leases.length_s, hosts)
         if left <= 0:
             return 0, 1, 1, finish(now, deadline.work, pace, hosts) <= at
-        each = int(self.gains[way])
+        each = int(self.gains[alternative])
         if not each:
             return leases.horizon, 1, 1, False
         count = -(-left // each)
-        last = finish(now, left - (count - 1) * each, pace, int(self.hosts[way]))
+        last = finish(now, left - (count - 1) * each, pace, int(self.hosts[alternative]))
         return count, 1, min((at - last) // leases.length_s + 1, leases.horizon), True
 
-    def finish(self, way: int, leases: Sequence[int] | Ints, hosts: int | None) -> int:
+    def finish(self, alternative: int, leases: Sequence[int] | Ints, hosts: int | None) -> int:
         """Return when a job is done that runs in these leases, in the current one on `hosts`."""
         section, now = self.round.leases, self.round.now
-        deadline, pace = self._of(way)
-        least, last = int(self.hosts[way]), int(leases[-1])
+        deadline, pace = self._of(alternative)
+        least, last = int(self.hosts[alternative]), int(leases[-1])
         here = least if hosts is None else hosts
         left = deadline.work - (len(leases) - 1) * gain(pace, section.length_s, least)
         if last and leases[0] == 0:
             left += gain(pace, section.length_s, least) - gain(pace, section.length_s, here)
         return finish(section.start(now, last), left, pace, least if last else here)
 
-    def _of(self, way: int) -> tuple[Deadline, Pace]:
-        deadline = self.round.jobs[self.jobs[self.problem.job[way]]].deadline
+    def _of(self, alternative: int) -> tuple[Deadline, Pace]:
+        deadline = self.round.jobs[self.jobs[self.problem.job[alternative]]].deadline
         if deadline is None:
             raise AssertionError("a way is of a job with a deadline")
-        return deadline, deadline.pace(int(self.option[way]))
+        return deadline, deadline.pace(int(self.option[alternative]))
 
 
 def compile_admission(round_: Round) -> Admission:
     """Return the ways to promise something to the jobs of a round, and what its leases have."""
     jobs = tuple(j for j, job in enumerate(round_.jobs) if dues_of(job))
-    rows = Rows(round_, (round_.jobs[j] for j in jobs))
-    ways = list(Ways(round_).of(jobs))
+    rows = CapacityRows(round_, (round_.jobs[j] for j in jobs))
+    alternatives = list(AlternativeGenerator(round_).of(jobs))
     # The ways of a job with one option ask the same.
     asked = {
         (number, option): rows.demand(round_.jobs[jobs[number]], option)
-        for number, option in {(way.job, way.option) for way in ways}
+        for number, option in {
+            (alternative.job, alternative.option) for alternative in alternatives
+        }
     }
-    columns = np.array([way[:8] for way in ways], dtype=np.int64).reshape(-1, 8)
+    columns = np.array([alternative[:8] for alternative in alternatives], dtype=np.int64).reshape(
+        -1, 8
+    )
     problem = Problem(
         capacity=rows.capacity(),
-        loss=np.array([_loss(round_.jobs[j]) for j in jobs], dtype=np.int64),
+        loss=np.array([_promised_value(round_.jobs[j]) for j in jobs], dtype=np.int64),
         job=columns[:, 0],
         need=columns[:, 1],
         first=columns[:, 2],
         end=columns[:, 3],
         value=columns[:, 4],
         demand=np.array(
-            [asked[way.job, way.option] for way in ways],
+            [asked[alternative.job, alternative.option] for alternative in alternatives],
             dtype=np.int64,
-        ).reshape(len(ways), rows.count),
+        ).reshape(len(alternatives), rows.count),
     )
     return Admission(
         round=round_,
         problem=problem,
         jobs=jobs,
         option=columns[:, 5],
-        due=tuple(way.due for way in ways),
+        due=tuple(alternative.due for alternative in alternatives),
         gains=columns[:, 6],
         hosts=columns[:, 7],
-        fast=np.array([way.fast for way in ways], dtype=np.bool_),
-        steady=np.array([way.steady for way in ways], dtype=np.bool_),
+        fast=np.array([alternative.fast for alternative in alternatives], dtype=np.bool_),
+        steady=np.array([alternative.steady for alternative in alternatives], dtype=np.bool_),
     )
 
 
-def at_any_time(round_: Round, jobs: Collection[int]) -> Round:
+def without_deadlines(round_: Round, jobs: Collection[int]) -> Round:
     """Return the round with these jobs due at the end of the horizon only, whatever they asked."""
     end = round_.leases.start(round_.now, round_.leases.horizon + 1)
     changed = list(round_.jobs)
@@ -150,5 +154,5 @@ def at_any_time(round_: Round, jobs: Collection[int]) -> Round:
     return round_.model_copy(update={"jobs": tuple(changed)})
 
 
-def _loss(job: Job) -> int:
+def _promised_value(job: Job) -> int:
     return job.deadline.promise.value if job.deadline and job.deadline.promise else 0

@@ -19,11 +19,11 @@ import numpy.typing as npt
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-CELLS = 1 << 20
+CHUNK_CELLS = 1 << 20
 """Numbers that are reckoned with at once where all together would be as many as the leases of all
 jobs."""
 
-MOST_CELLS = 20_000_000
+MAX_CELLS = 20_000_000
 """Numbers of an array of rows, loads or kinds by ways or leases: 160 MB. Bounds do without more."""
 
 NONE = -1
@@ -64,7 +64,7 @@ class Problem:
         return len(self.loss)
 
     @property
-    def ways(self) -> int:
+    def alternatives(self) -> int:
         """The number of ways."""
         return len(self.job)
 
@@ -79,16 +79,16 @@ class Problem:
         lost: Ints = np.maximum(0, self.loss[self.job] - self.value)
         return lost
 
-    def only(self, ways: Ints) -> Problem:
+    def restrict(self, alternatives: Ints) -> Problem:
         """Return the problem with these ways only, in their order."""
         return replace(
             self,
-            job=self.job[ways],
-            need=self.need[ways],
-            first=self.first[ways],
-            end=self.end[ways],
-            value=self.value[ways],
-            demand=self.demand[ways],
+            job=self.job[alternatives],
+            need=self.need[alternatives],
+            first=self.first[alternatives],
+            end=self.end[alternatives],
+            value=self.value[alternatives],
+            demand=self.demand[alternatives],
         )
 
 
@@ -105,41 +105,43 @@ class Schedule:
         `first .. end - 1`.
     """
 
-    way: Ints
+    alternative: Ints
     runs: Bools
 
     def admitted(self, problem: Problem) -> int:
         """Value of all promises given."""
-        return int(problem.value[self.way[self.way != NONE]].sum())
+        return int(problem.value[self.alternative[self.alternative != NONE]].sum())
 
     def broken(self, problem: Problem) -> int:
         """Loss of the promises that jobs have already."""
         lost = problem.loss.copy()
-        has = self.way != NONE
-        lost[has] = problem.lost[self.way[has]]
+        has = self.alternative != NONE
+        lost[has] = problem.lost[self.alternative[has]]
         return int(lost.sum())
 
-    def used(self, problem: Problem) -> Ints:
+    def usage(self, problem: Problem) -> Ints:
         """Use of each row in each lease (rows, horizon)."""
-        has = np.flatnonzero(self.way != NONE)
-        return use_of(problem.demand[self.way[has]], self.runs[has])
+        has = np.flatnonzero(self.alternative != NONE)
+        return usage_of(problem.demand[self.alternative[has]], self.runs[has])
 
     def fits(self, problem: Problem) -> bool:
         """Whether every job runs as its way says, within all rows."""
-        has = np.flatnonzero(self.way != NONE)
-        ways, leases = self.way[has], np.arange(problem.horizon)
-        inside = (problem.first[ways, None] <= leases) & (leases < problem.end[ways, None])
+        has = np.flatnonzero(self.alternative != NONE)
+        alternatives, leases = self.alternative[has], np.arange(problem.horizon)
+        inside = (problem.first[alternatives, None] <= leases) & (
+            leases < problem.end[alternatives, None]
+        )
         runs = self.runs[has]
         return bool(
-            (problem.job[ways] == has).all()
+            (problem.job[alternatives] == has).all()
             and not (runs & ~inside).any()
-            and (runs.sum(axis=1) == problem.need[ways]).all()
+            and (runs.sum(axis=1) == problem.need[alternatives]).all()
             and not np.delete(self.runs, has, axis=0).any()
-            and (self.used(problem) <= problem.capacity).all()
+            and (self.usage(problem) <= problem.capacity).all()
         )
 
 
-def use_of(demand: Ints, runs: Bools) -> Ints:
+def usage_of(demand: Ints, runs: Bools) -> Ints:
     """Return the use of each row in each lease (rows, horizon).
 
     Parameters
@@ -150,28 +152,28 @@ def use_of(demand: Ints, runs: Bools) -> Ints:
         (number, horizon): where each runs.
     """
     used = np.zeros((demand.shape[1], runs.shape[1]), dtype=np.int64)
-    for part in parts_of(len(runs), runs.shape[1]):
+    for part in chunks(len(runs), runs.shape[1]):
         used += demand[part].T @ runs[part].astype(np.int64)
     return used
 
 
-def parts_of(number: int, each: int) -> Iterator[slice]:
+def chunks(number: int, each: int) -> Iterator[slice]:
     """Cut a number of things, of so many cells each, into parts of about a million cells."""
-    step = max(1, CELLS // max(1, each))
+    step = max(1, CHUNK_CELLS // max(1, each))
     for first in range(0, number, step):
         yield slice(first, first + step)
 
 
-def kinds_of(demand: Ints) -> tuple[Ints, Ints]:
+def demand_classes_of(demand: Ints) -> tuple[Ints, Ints]:
     """Return what ways may ask of all rows (kinds, rows), and the kind of each way.
 
     Kinds are in lexicographic order, as `np.unique` has them, which takes ten times as long.
     """
     order = np.lexsort(demand.T[::-1]) if demand.size else np.arange(len(demand))
     new = np.ones(len(order), dtype=bool)
-    for part in parts_of(len(order) - 1, demand.shape[1]):
+    for part in chunks(len(order) - 1, demand.shape[1]):
         before, after = demand[order[:-1][part]], demand[order[1:][part]]
         new[1:][part] = (before != after).any(axis=1)
-    kind = np.empty(len(order), dtype=np.int64)
-    kind[order] = np.cumsum(new) - 1
-    return demand[order[new]], kind
+    class_of = np.empty(len(order), dtype=np.int64)
+    class_of[order] = np.cumsum(new) - 1
+    return demand[order[new]], class_of

@@ -12,12 +12,12 @@ from placewright.formulations.deadline.problem.problem import (
     Ints,
     Problem,
     Schedule,
-    kinds_of,
-    use_of,
+    demand_classes_of,
+    usage_of,
 )
 
 
-class Chart:
+class ScheduleState:
     """A schedule that changes; what runs always fits, though jobs may have part of their leases.
 
     Attributes
@@ -34,95 +34,126 @@ class Chart:
 
     def __init__(self, problem: Problem, capacity: Ints | None = None) -> None:
         self.problem = problem
-        self.asks, self.kind = kinds_of(problem.demand)
-        self._rows = [np.flatnonzero(ask) for ask in self.asks]
-        self._parts = [ask[rows, None] for ask, rows in zip(self.asks, self._rows, strict=True)]
-        self.free = (problem.capacity if capacity is None else capacity).copy()
-        self.way = np.full(problem.jobs, NONE, dtype=np.int64)
+        self.class_demand, self.demand_class = demand_classes_of(problem.demand)
+        self._rows = [np.flatnonzero(demand) for demand in self.class_demand]
+        self._row_demand = [
+            demand[rows, None] for demand, rows in zip(self.class_demand, self._rows, strict=True)
+        ]
+        self.residual = (problem.capacity if capacity is None else capacity).copy()
+        self.alternative = np.full(problem.jobs, NONE, dtype=np.int64)
         self.runs = np.zeros((problem.jobs, problem.horizon), dtype=np.bool_)
-        self.open = np.zeros_like(self.runs)
+        self.idle = np.zeros_like(self.runs)
 
-    def copy(self) -> Chart:
+    def copy(self) -> ScheduleState:
         """Return a chart that changes on its own."""
         other = copy(self)
-        other.free, other.way = self.free.copy(), self.way.copy()
-        other.runs, other.open = self.runs.copy(), self.open.copy()
+        other.residual, other.alternative = self.residual.copy(), self.alternative.copy()
+        other.runs, other.idle = self.runs.copy(), self.idle.copy()
         return other
 
-    def restore(self, other: Chart) -> None:
+    def restore(self, other: ScheduleState) -> None:
         """Go back to what the copy has; it must not change any more."""
-        self.free, self.way, self.runs, self.open = other.free, other.way, other.runs, other.open
+        self.residual, self.alternative, self.runs, self.idle = (
+            other.residual,
+            other.alternative,
+            other.runs,
+            other.idle,
+        )
 
     @classmethod
-    def of(cls, problem: Problem, schedule: Schedule, capacity: Ints | None = None) -> Chart:
+    def of(
+        cls, problem: Problem, schedule: Schedule, capacity: Ints | None = None
+    ) -> ScheduleState:
         """Return the chart of a schedule; with less capacity, what is free may be negative."""
-        chart = cls(problem, capacity)
-        chart.put_all(schedule.way[has := schedule.way != NONE], schedule.runs[has])
-        return chart
+        state = cls(problem, capacity)
+        state.add_all(schedule.alternative[has := schedule.alternative != NONE], schedule.runs[has])
+        return state
 
     def schedule(self) -> Schedule:
         """Return what is promised; every job with a way must have all its leases."""
-        return Schedule(self.way.copy(), self.runs.copy())
+        return Schedule(self.alternative.copy(), self.runs.copy())
 
-    def room(self, kind: int) -> Bools:
+    def fits(self, demand_class: int) -> Bools:
         """Whether one more job of the kind fits in each lease (horizon,)."""
-        fits: Bools = (self.free[self._rows[kind]] >= self._parts[kind]).all(axis=0)
+        fits: Bools = (
+            self.residual[self._rows[demand_class]] >= self._row_demand[demand_class]
+        ).all(axis=0)
         return fits
 
-    def rooms(self) -> tuple[Bools, Ints]:
+    def fits_by_class(self) -> tuple[Bools, Ints]:
         """Whether one more job of each kind that runs fits in each lease (such kinds, horizon).
 
         And the row of each of these kinds there (kinds,).
         """
-        runs = np.bincount(self.kind[self.way[self.way != NONE]], minlength=len(self.asks)) > 0
-        kinds = np.flatnonzero(runs)
-        rooms = np.array([self.room(kind) for kind in kinds.tolist()], dtype=np.bool_)
+        runs = (
+            np.bincount(
+                self.demand_class[self.alternative[self.alternative != NONE]],
+                minlength=len(self.class_demand),
+            )
+            > 0
+        )
+        classes = np.flatnonzero(runs)
+        fits = np.array(
+            [self.fits(demand_class) for demand_class in classes.tolist()], dtype=np.bool_
+        )
         row: Ints = runs.cumsum() - 1
-        return rooms.reshape(len(kinds), self.problem.horizon), row
+        return fits.reshape(len(classes), self.problem.horizon), row
 
-    def leases(self, way: int) -> Ints:
+    def free_leases(self, alternative: int) -> Ints:
         """Return the leases that the way may use and that have room for it, ascending."""
-        first, end = self.problem.first[way], self.problem.end[way]
-        room = self.free[self._rows[self.kind[way]], first:end] >= self._parts[self.kind[way]]
+        first, end = self.problem.first[alternative], self.problem.end[alternative]
+        room = (
+            self.residual[self._rows[self.demand_class[alternative]], first:end]
+            >= self._row_demand[self.demand_class[alternative]]
+        )
         leases: Ints = np.flatnonzero(room.all(axis=0)) + first
         return leases
 
-    def put(self, way: int, leases: Ints) -> None:
+    def add(self, alternative: int, leases: Ints) -> None:
         """Let the way's job run in these leases, which have room; it runs nowhere so far."""
-        problem, job, kind = self.problem, self.problem.job[way], self.kind[way]
-        self.way[job] = way
-        self.open[job, problem.first[way] : problem.end[way]] = True
-        self.open[job, leases] = False
+        problem, job, demand_class = (
+            self.problem,
+            self.problem.job[alternative],
+            self.demand_class[alternative],
+        )
+        self.alternative[job] = alternative
+        self.idle[job, problem.first[alternative] : problem.end[alternative]] = True
+        self.idle[job, leases] = False
         self.runs[job, leases] = True
-        self.free[np.ix_(self._rows[kind], leases)] -= self._parts[kind]
+        self.residual[np.ix_(self._rows[demand_class], leases)] -= self._row_demand[demand_class]
 
-    def put_all(self, ways: Ints, runs: Bools) -> None:
+    def add_all(self, alternatives: Ints, runs: Bools) -> None:
         """Let ways of jobs that run nowhere so far run in leases (ways, horizon) that fit."""
         problem, leases = self.problem, np.arange(self.problem.horizon)
-        jobs = problem.job[ways]
-        self.way[jobs] = ways
+        jobs = problem.job[alternatives]
+        self.alternative[jobs] = alternatives
         self.runs[jobs] = runs
-        inside = (problem.first[ways, None] <= leases) & (leases < problem.end[ways, None])
-        self.open[jobs] = inside & ~runs
-        self.free -= use_of(problem.demand[ways], runs)
+        inside = (problem.first[alternatives, None] <= leases) & (
+            leases < problem.end[alternatives, None]
+        )
+        self.idle[jobs] = inside & ~runs
+        self.residual -= usage_of(problem.demand[alternatives], runs)
 
-    def take(self, job: int) -> Ints:
+    def remove(self, job: int) -> Ints:
         """Take the job out of all its leases and return them; it has no way afterwards."""
-        leases, kind = np.flatnonzero(self.runs[job]), self.kind[self.way[job]]
-        self.free[np.ix_(self._rows[kind], leases)] += self._parts[kind]
-        self.runs[job] = self.open[job] = False
-        self.way[job] = NONE
+        leases, demand_class = (
+            np.flatnonzero(self.runs[job]),
+            self.demand_class[self.alternative[job]],
+        )
+        self.residual[np.ix_(self._rows[demand_class], leases)] += self._row_demand[demand_class]
+        self.runs[job] = self.idle[job] = False
+        self.alternative[job] = NONE
         return leases
 
-    def run(self, job: int, lease: int) -> None:
+    def assign(self, job: int, lease: int) -> None:
         """Let a job that has a way run in one more lease."""
         self._switch(job, lease, on=True)
 
-    def pause(self, job: int, lease: int) -> None:
+    def unassign(self, job: int, lease: int) -> None:
         """Let a job that runs in the lease no longer run there."""
         self._switch(job, lease, on=False)
 
     def _switch(self, job: int, lease: int, *, on: bool) -> None:
-        self.runs[job, lease], self.open[job, lease] = on, not on
-        ask = self.asks[self.kind[self.way[job]]]
-        self.free[:, lease] += -ask if on else ask
+        self.runs[job, lease], self.idle[job, lease] = on, not on
+        demand = self.class_demand[self.demand_class[self.alternative[job]]]
+        self.residual[:, lease] += -demand if on else demand

@@ -16,14 +16,14 @@ import numpy as np
 from placewright.formulations.deadline.problem.problem import NONE, Bools, Ints, Problem
 
 
-def forced(problem: Problem, ways: Ints, leases: Ints) -> Ints:
+def forced_leases(problem: Problem, alternatives: Ints, leases: Ints) -> Ints:
     """Return how many leases each way needs before each of these is over (ways, leases)."""
-    late = problem.end[ways] - problem.need[ways]
-    needed: Ints = np.clip(leases + 1 - late[:, None], 0, problem.need[ways, None])
+    late = problem.end[alternatives] - problem.need[alternatives]
+    needed: Ints = np.clip(leases + 1 - late[:, None], 0, problem.need[alternatives, None])
     return needed
 
 
-class Spare:
+class Slack:
     """Milli-GPU leases that promises leave before each T.
 
     Attributes
@@ -32,66 +32,70 @@ class Spare:
         (rows, horizon): for T of 1 to the horizon; negative where the promises cannot all be kept.
     """
 
-    def __init__(self, problem: Problem, way: Ints) -> None:
+    def __init__(self, problem: Problem, alternative: Ints) -> None:
         self.problem = problem
         self._steps = np.arange(1, problem.horizon + 1)
-        ways = way[way != NONE]
+        alternatives = alternative[alternative != NONE]
         # What is forced rises by the demand from one lease to the next while a way runs late.
         rise = np.zeros((problem.horizon + 1, len(problem.capacity)), dtype=np.int64)
-        np.add.at(rise, problem.end[ways] - problem.need[ways], problem.demand[ways])
-        np.subtract.at(rise, problem.end[ways], problem.demand[ways])
+        np.add.at(
+            rise,
+            problem.end[alternatives] - problem.need[alternatives],
+            problem.demand[alternatives],
+        )
+        np.subtract.at(rise, problem.end[alternatives], problem.demand[alternatives])
         taken = rise[:-1].cumsum(axis=0).cumsum(axis=0).T
-        self.left: Ints = problem.capacity.cumsum(axis=1) - taken
+        self.residual: Ints = problem.capacity.cumsum(axis=1) - taken
 
-    def add(self, way: int) -> None:
+    def add(self, alternative: int) -> None:
         """Count one more promise."""
-        self._count(way, -1)
+        self._change(alternative, -1)
 
-    def drop(self, way: int) -> None:
+    def drop(self, alternative: int) -> None:
         """Count a promise no longer."""
-        self._count(way, 1)
+        self._change(alternative, 1)
 
-    def has(self, way: int) -> bool:
+    def admits(self, alternative: int) -> bool:
         """Whether one more promise may fit; False is certain."""
-        late, end, need = self._late(way)
-        ask = self.problem.demand[way][:, None]
+        late, end, need = self._latest_start(alternative)
+        demand = self.problem.demand[alternative][:, None]
         return bool(
-            late >= self.problem.first[way]
-            and (self.left[:, :late] >= 0).all()
-            and (self.left[:, late:end] >= ask * self._steps[:need]).all()
-            and (self.left[:, end:] >= ask * need).all()
+            late >= self.problem.first[alternative]
+            and (self.residual[:, :late] >= 0).all()
+            and (self.residual[:, late:end] >= demand * self._steps[:need]).all()
+            and (self.residual[:, end:] >= demand * need).all()
         )
 
-    def have(self, ways: Ints) -> Bools:
+    def admits_each(self, alternatives: Ints) -> Bools:
         """Whether each of the ways alone may fit beside the promises (ways,)."""
         problem = self.problem
-        need, end = problem.need[ways], problem.end[ways]
+        need, end = problem.need[alternatives], problem.end[alternatives]
         late = end - need
-        fits: Bools = late >= problem.first[ways]
-        for row, left in enumerate(self.left):
-            ask = problem.demand[ways, row]
+        fits: Bools = late >= problem.first[alternatives]
+        for row, left in enumerate(self.residual):
+            demand = problem.demand[alternatives, row]
             before = np.append(0, np.minimum.accumulate(left))
             after = np.append(np.minimum.accumulate(left[::-1])[::-1], np.iinfo(np.int64).max)
-            fits &= (before[np.maximum(0, late)] >= 0) & (after[end] >= ask * need)
-            for each in np.unique(ask[fits]).tolist():
-                mine = np.flatnonzero(fits & (ask == each))
+            fits &= (before[np.maximum(0, late)] >= 0) & (after[end] >= demand * need)
+            for each in np.unique(demand[fits]).tolist():
+                mine = np.flatnonzero(fits & (demand == each))
                 ramp = left - each * self._steps
-                least = _least(ramp, late[mine], end[mine])
+                least = _range_minimum(ramp, late[mine], end[mine])
                 fits[mine] = least >= -each * late[mine]
         return fits
 
-    def _late(self, way: int) -> tuple[int, int, int]:
-        end, need = int(self.problem.end[way]), int(self.problem.need[way])
+    def _latest_start(self, alternative: int) -> tuple[int, int, int]:
+        end, need = int(self.problem.end[alternative]), int(self.problem.need[alternative])
         return end - need, end, need
 
-    def _count(self, way: int, sign: int) -> None:
-        late, end, need = self._late(way)
-        ask = sign * self.problem.demand[way][:, None]
-        self.left[:, late:end] += ask * self._steps[:need]
-        self.left[:, end:] += ask * need
+    def _change(self, alternative: int, sign: int) -> None:
+        late, end, need = self._latest_start(alternative)
+        demand = sign * self.problem.demand[alternative][:, None]
+        self.residual[:, late:end] += demand * self._steps[:need]
+        self.residual[:, end:] += demand * need
 
 
-def _least(values: Ints, first: Ints, end: Ints) -> Ints:
+def _range_minimum(values: Ints, first: Ints, end: Ints) -> Ints:
     """Return the least of the values in each interval from first to before end, none empty.
 
     The minima of all runs of 1, 2, 4, ... values are made once; two of them cover an interval.

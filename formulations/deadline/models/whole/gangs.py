@@ -14,9 +14,9 @@ import numpy as np
 
 from placewright.formulations.deadline.heuristics.current_lease import (
     FIRST_PRIORITY,
-    MAY_WAIT,
-    leaving_jobs,
-    of_gangs,
+    MAX_OTHER_PRIORITY,
+    gang_round,
+    jobs_on_away_hosts,
 )
 from placewright.formulations.deadline.problem.compile import Admission
 from placewright.formulations.gang.problem.compile import compile_round
@@ -48,28 +48,28 @@ class Gangs:
 
     problem: Problem
     each: tuple[Gang, ...]
-    leaving: frozenset[int]
+    evicted: frozenset[int]
 
 
-def gangs_of(admission: Admission, terms: tuple[str, ...]) -> Gangs:
+def compile_gangs(admission: Admission, terms: tuple[str, ...]) -> Gangs:
     """Return the gangs of the current lease; `terms` are those that they are to be told of."""
     round_ = admission.round
-    making = _Making(admission)
+    builder = _GangBuilder(admission)
     for j, job in enumerate(round_.jobs):
-        making.add(j, job)
-    inner = of_gangs(round_, tuple(making.jobs), terms)
+        builder.add(j, job)
+    inner = gang_round(round_, tuple(builder.jobs), terms)
     problem = compile_round(inner)
     # There are two of some running jobs, but they hold only once what they hold.
     problem = replace(problem, quota=remaining_quotas(round_, problem.cluster))
-    return Gangs(problem, tuple(making.gangs), making.leaving)
+    return Gangs(problem, tuple(builder.gangs), builder.evicted)
 
 
-class _Making:
+class _GangBuilder:
     def __init__(self, admission: Admission) -> None:
         self._round = admission.round
-        self.leaving = leaving_jobs(self._round)
+        self.evicted = jobs_on_away_hosts(self._round)
         now = np.flatnonzero(admission.problem.first == 0)
-        self._now = {
+        self._current = {
             (admission.jobs[number], option)
             for number, option in zip(
                 admission.problem.job[now].tolist(), admission.option[now].tolist(), strict=True
@@ -89,12 +89,12 @@ class _Making:
             return
         options = tuple(range(len(job.options))) if running is None else (running.option,)
         self._add(j, job, options, promised=False)
-        able = tuple(o for o in options if (j, o) in self._now)
+        able = tuple(o for o in options if (j, o) in self._current)
         if able:
             self._add(j, job, able, promised=True)
 
     def _add(self, j: int, job: Job, options: tuple[int, ...], *, promised: bool) -> None:
-        running = None if j in self.leaving else job.running
+        running = None if j in self.evicted else job.running
         if running is not None and not running.pinned:
             running = running.model_copy(update={"option": 0})
         # A value of its own keeps each gang in a class of its own.
@@ -102,7 +102,7 @@ class _Making:
         update: dict[str, Any] = {
             "options": tuple(job.options[o].model_copy(update=own) for o in options),
             "running": running,
-            "priority": FIRST_PRIORITY if promised else min(job.priority, MAY_WAIT),
+            "priority": FIRST_PRIORITY if promised else min(job.priority, MAX_OTHER_PRIORITY),
             "opportunistic": job.opportunistic and not promised,
             "deadline": None,
         }

@@ -22,7 +22,7 @@ NOT_NOW = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Manners:
+class Modes:
     """The manners of an admission, as arrays (manners,).
 
     Attributes
@@ -37,7 +37,7 @@ class Manners:
     first : int64
     """
 
-    way: Ints
+    alternative: Ints
     fewest: Ints
     most: Ints
     need: Ints
@@ -45,33 +45,45 @@ class Manners:
     end: Ints
 
 
-def manners_of(admission: Admission, hosts: int) -> Manners:
+def modes_of(admission: Admission, hosts: int) -> Modes:
     """Return all manners of an admission on a cluster of so many hosts."""
-    rows = [row for way in range(admission.problem.ways) for row in _of(admission, way, hosts)]
+    rows = [
+        row
+        for alternative in range(admission.problem.alternatives)
+        for row in _of(admission, alternative, hosts)
+    ]
     table = np.array(rows, dtype=np.int64).reshape(-1, 6)
-    return Manners(*table.T)
+    return Modes(*table.T)
 
 
-def _of(admission: Admission, way: int, hosts: int) -> Iterator[tuple[int, ...]]:
+def _of(admission: Admission, alternative: int, hosts: int) -> Iterator[tuple[int, ...]]:
     problem = admission.problem
-    job = admission.round.jobs[admission.jobs[problem.job[way]]]
-    option = int(admission.option[way])
-    first, end, need = int(problem.first[way]), int(problem.end[way]), int(problem.need[way])
+    job = admission.round.jobs[admission.jobs[problem.job[alternative]]]
+    option = int(admission.option[alternative])
+    first, end, need = (
+        int(problem.first[alternative]),
+        int(problem.end[alternative]),
+        int(problem.need[alternative]),
+    )
     pinned = job.running is not None and job.running.pinned
     if first == 0:
         pace = Pace() if job.deadline is None else job.deadline.pace(option)
-        own = int(admission.hosts[way])
-        ranges = [(own, own)] if pinned else alike(pace, min(hosts, tasks_of(job.options[option])))
+        own = int(admission.hosts[alternative])
+        ranges = (
+            [(own, own)]
+            if pinned
+            else equal_speed_ranges(pace, min(hosts, tasks_of(job.options[option])))
+        )
         for fewest, most in ranges:
-            later, begin, until, possible = admission.after_now(way, fewest)
-            if possible and until - begin >= later:
-                yield way, fewest, most, later, begin, until
+            later, begin, until, feasible_alone = admission.after_current_lease(alternative, fewest)
+            if feasible_alone and until - begin >= later:
+                yield alternative, fewest, most, later, begin, until
     later_on = max(1, first)
-    if not pinned and not admission.fast[way] and end - later_on >= need:
-        yield way, NOT_NOW, NOT_NOW, need, later_on, end
+    if not pinned and not admission.fast[alternative] and end - later_on >= need:
+        yield alternative, NOT_NOW, NOT_NOW, need, later_on, end
 
 
-def alike(pace: Pace, most: int) -> list[tuple[int, int]]:
+def equal_speed_ranges(pace: Pace, most: int) -> list[tuple[int, int]]:
     """Return the ranges of numbers of hosts, up to the most, on which a job is equally fast."""
     ranges: list[tuple[int, int]] = []
     ends = [1, *(number for number, _ in pace.spanning if number < most), most]

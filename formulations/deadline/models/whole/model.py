@@ -24,11 +24,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from placewright.formulations.deadline.admission import ADMITTED, BROKEN
-from placewright.formulations.deadline.heuristics.current_lease import effort
+from placewright.formulations.deadline.heuristics.current_lease import best_effort_value
 from placewright.formulations.deadline.models.whole.gangs import Gangs
-from placewright.formulations.deadline.models.whole.keepable import NOT_NOW, Manners, manners_of
+from placewright.formulations.deadline.models.whole.keepable import NOT_NOW, Modes, modes_of
 from placewright.formulations.deadline.problem.alternatives import tasks_of
-from placewright.formulations.deadline.problem.capacity_rows import largest_of
+from placewright.formulations.deadline.problem.capacity_rows import largest_host_gpus
 from placewright.formulations.deadline.problem.compile import Admission
 from placewright.formulations.deadline.problem.problem import NONE, Schedule
 from placewright.formulations.gang.models.host.entries import Ints
@@ -41,7 +41,7 @@ from placewright.instances.documents.deadline import Pace, gain, least_hosts
 from placewright.solver.arrays import Floats
 
 
-class Whole:
+class IntegratedModel:
     """The model of a round.
 
     Attributes
@@ -63,7 +63,7 @@ class Whole:
         self.slots = add_gpus(self.exact)
         add_terms(self.exact)
         self.model = self.exact.model
-        self.manners: Manners = manners_of(admission, len(everywhere))
+        self.modes: Modes = modes_of(admission, len(everywhere))
         # The gang of each entry, and the entries of each job of the round.
         self._gang = [
             problem.classes[entry.job_class].jobs[0] if entry.job == ANY_JOB else entry.job
@@ -72,46 +72,46 @@ class Whole:
         self._entries: defaultdict[int, list[int]] = defaultdict(list)
         for e, gang in enumerate(self._gang):
             self._entries[gangs.each[gang].job].append(e)
-        self._promises()
-        self._now()
-        self._stops()
-        self._terms()
+        self._add_promises()
+        self._tie_current_lease()
+        self._add_preemption()
+        self._add_terms()
 
     def _option(self, entry: int) -> int:
         """Return the option in the whole round of an entry."""
         options = self.gangs.each[self._gang[entry]].options
         return options[self.exact.choice(self.exact.entries[entry]).index]
 
-    def _promises(self) -> None:
+    def _add_promises(self) -> None:
         """Manners, at most one for each job, and the leases of each."""
-        model, manners, problem = self.model, self.manners, self.admission.problem
-        self._chosen = model.variables("promised", len(manners.way), upper=1)
+        model, modes, problem = self.model, self.modes, self.admission.problem
+        self._chosen = model.variables("promised", len(modes.alternative), upper=1)
         one = model.rows("one promise", problem.jobs, upper=1)
-        model.add(one[problem.job[manners.way]], self._chosen, 1.0)
+        model.add(one[problem.job[modes.alternative]], self._chosen, 1.0)
         leases = np.arange(problem.horizon)
-        can = (manners.first[:, None] <= leases) & (leases < manners.end[:, None])
-        can &= (manners.need > 0)[:, None]
+        can = (modes.first[:, None] <= leases) & (leases < modes.end[:, None])
+        can &= (modes.need > 0)[:, None]
         self._manner, self._lease = np.nonzero(can)
         self._runs = model.variables("runs", len(self._manner), upper=1)
-        done = model.rows("done", len(manners.way), lower=0, upper=0)
+        done = model.rows("done", len(modes.alternative), lower=0, upper=0)
         model.add(done[self._manner], self._runs, 1.0)
-        model.add(done, self._chosen, -manners.need)
+        model.add(done, self._chosen, -modes.need)
         inside = model.rows("inside", len(self._manner), upper=0)
         model.add(inside, self._runs, 1.0)
         model.add(inside, self._chosen[self._manner], -1.0)
-        for row, asked in enumerate(problem.demand[manners.way].T):
+        for row, asked in enumerate(problem.demand[modes.alternative].T):
             unit = max(1, int(np.gcd.reduce(asked)))
             rows = model.rows(f"later {row}", problem.horizon, upper=problem.capacity[row] // unit)
             model.add(rows[self._lease], self._runs, asked[self._manner] // unit)
 
-    def _now(self) -> None:
+    def _tie_current_lease(self) -> None:
         """Tie who runs now to its promise."""
-        model, exact, admission, manners = self.model, self.exact, self.admission, self.manners
+        model, exact, admission, modes = self.model, self.exact, self.admission, self.modes
         number = {j: p for p, j in enumerate(admission.jobs)}
         for j, entries in self._entries.items():
             mine = np.zeros(0, dtype=np.int64)
             if j in number:
-                mine = np.flatnonzero(admission.problem.job[manners.way] == number[j])
+                mine = np.flatnonzero(admission.problem.job[modes.alternative] == number[j])
             rest = [e for e in entries if not self.gangs.each[self._gang[e]].promised]
             if len(mine):
                 row = model.rows("no promise", 1, upper=1)
@@ -121,20 +121,20 @@ class Whole:
                 if not self.gangs.each[self._gang[e]].promised:
                     continue
                 now = mine[
-                    (admission.option[manners.way[mine]] == self._option(e))
-                    & (manners.fewest[mine] != NOT_NOW)
+                    (admission.option[modes.alternative[mine]] == self._option(e))
+                    & (modes.fewest[mine] != NOT_NOW)
                 ]
                 row = model.rows("promised now", 1, lower=0, upper=0)
                 model.add(row, exact.y[[e]], 1.0)
                 model.add(row[[0] * len(now)], self._chosen[now], -1.0)
                 tasks = tasks_of(admission.round.jobs[j].options[self._option(e)])
-                everywhere = manners.most[now] >= min(tasks, len(exact.hosts))
-                if not (everywhere & (manners.fewest[now] == 1)).all():
-                    self._on_hosts(e, now)
+                everywhere = modes.most[now] >= min(tasks, len(exact.hosts))
+                if not (everywhere & (modes.fewest[now] == 1)).all():
+                    self._bound_hosts(e, now)
 
-    def _on_hosts(self, entry: int, now: Ints) -> None:
+    def _bound_hosts(self, entry: int, now: Ints) -> None:
         """Let an entry be on as many hosts as its manners say."""
-        model, exact, manners = self.model, self.exact, self.manners
+        model, exact, modes = self.model, self.exact, self.modes
         mine = [t for t, task_set in enumerate(exact.sets) if task_set.users[0][0] == entry]
         comes = np.flatnonzero(np.isin(exact.x_set, mine))
         stays = np.flatnonzero(exact.stays.entry == entry)
@@ -152,18 +152,18 @@ class Whole:
         rows = model.rows("off host", len(hosts), upper=0)
         model.add(rows, used, 1.0)
         model.add(rows[at], column, -1.0)
-        for bound, sign in ((manners.most, 1.0), (manners.fewest, -1.0)):
+        for bound, sign in ((modes.most, 1.0), (modes.fewest, -1.0)):
             row = model.rows("number of hosts", 1, upper=0)
             model.add(row[[0] * len(used)], used, sign)
             model.add(row[[0] * len(now)], self._chosen[now], -sign * bound[now])
 
-    def _stops(self) -> None:
+    def _add_preemption(self) -> None:
         """Let running jobs stop only for arrivals that precede them, and make way for no others."""
         exact, model, problem = self.exact, self.model, self.gangs.problem
         rank = problem.shape_rank[exact.x_shape]
-        homes = set(zip(exact.stays.set.tolist(), exact.stays.host.tolist(), strict=True))
+        own_hosts = set(zip(exact.stays.set.tolist(), exact.stays.host.tolist(), strict=True))
         pairs = zip(exact.x_set.tolist(), exact.x_host.tolist(), strict=True)
-        at_home = np.array([pair in homes for pair in pairs], dtype=np.bool_)
+        on_own_host = np.array([pair in own_hosts for pair in pairs], dtype=np.bool_)
         for entries in self._entries.values():
             mine = [e for e in entries if exact.entries[e].job != ANY_JOB]
             if not mine:
@@ -177,19 +177,19 @@ class Whole:
             room = exact.room[exact.x_set[below], exact.x_host[below]]
             for e in mine:
                 model.add(rows, exact.y[[e] * len(below)], -room)
-            above = np.flatnonzero(there & (rank > level) & ~at_home)
+            above = np.flatnonzero(there & (rank > level) & ~on_own_host)
             row = model.rows("victim", 1, lower=1.0)
             model.add(row[[0] * len(mine)], exact.y[mine], 1.0)
             model.add(row[[0] * len(above)], exact.x[above], 1.0)
 
-    def _terms(self) -> None:
+    def _add_terms(self) -> None:
         """Append the terms of promises, and those of running jobs."""
         model, exact, problem = self.model, self.exact, self.admission.problem
-        ways = self.manners.way
-        kept = (problem.loss[problem.job] - problem.lost)[ways]
+        alternatives = self.modes.alternative
+        kept = (problem.loss[problem.job] - problem.lost)[alternatives]
         lost = float(problem.loss.sum())
         model.term(BROKEN, self._chosen, -kept, sense="min", constant=lost)
-        model.term(ADMITTED, self._chosen, problem.value[ways], sense="max")
+        model.term(ADMITTED, self._chosen, problem.value[alternatives], sense="max")
         constant = 0
         for entries in self._entries.values():
             for e in (e for e in entries if exact.entries[e].job != ANY_JOB):
@@ -204,39 +204,41 @@ class Whole:
                     constant += running.preempt_cost + int(milli.sum())
         none = exact.y[:0]
         model.term("disruption", none, np.zeros(0), sense="min", constant=float(constant))
-        worth = self._worth()
+        value_of = self._term_values()
         for term in ("best_effort", "early"):
-            model.term(term, exact.y, worth[term], sense="max")
+            model.term(term, exact.y, value_of[term], sense="max")
 
-    def _worth(self) -> Mapping[str, Ints]:
+    def _term_values(self) -> Mapping[str, Ints]:
         """Return what each entry counts for in the terms of the current lease.
 
         A job without a promise counts there as on the fewest hosts.
         """
-        round_, largest = self.admission.round, largest_of(self.admission.round)
-        worth = {
+        round_, largest = self.admission.round, largest_host_gpus(self.admission.round)
+        value_of = {
             term: np.zeros(len(self._gang), dtype=np.int64) for term in ("best_effort", "early")
         }
         for e, gang in enumerate(self._gang):
-            told, o = self.gangs.each[gang], self._option(e)
-            job = round_.jobs[told.job]
-            if told.promised:
-                worth["early"][e] = job.options[o].milli_gpu
+            gang_, o = self.gangs.each[gang], self._option(e)
+            job = round_.jobs[gang_.job]
+            if gang_.promised:
+                value_of["early"][e] = job.options[o].milli_gpu
                 continue
             pace = Pace() if job.deadline is None else job.deadline.pace(o)
             hosts = least_hosts(job.options[o], largest)
-            worth["best_effort"][e] = effort(round_, job, gain(pace, round_.leases.length_s, hosts))
-        return worth
+            value_of["best_effort"][e] = best_effort_value(
+                round_, job, gain(pace, round_.leases.length_s, hosts)
+            )
+        return value_of
 
     def schedule(self, values: Floats) -> Schedule:
         """Return the promises at a point, with their leases; the current one where they run now."""
         problem = self.admission.problem
-        way = np.full(problem.jobs, NONE, dtype=np.int64)
+        alternative = np.full(problem.jobs, NONE, dtype=np.int64)
         runs = np.zeros((problem.jobs, problem.horizon), dtype=np.bool_)
         for q in np.flatnonzero(values[self._chosen] > 0.5).tolist():
-            job = int(problem.job[self.manners.way[q]])
-            way[job] = self.manners.way[q]
+            job = int(problem.job[self.modes.alternative[q]])
+            alternative[job] = self.modes.alternative[q]
             mine = self._manner == q
             runs[job, self._lease[mine & (values[self._runs] > 0.5)]] = True
-            runs[job, 0] = self.manners.fewest[q] != NOT_NOW
-        return Schedule(way, runs)
+            runs[job, 0] = self.modes.fewest[q] != NOT_NOW
+        return Schedule(alternative, runs)

@@ -11,9 +11,13 @@ from collections.abc import Iterator
 from placewright.formulations.deadline.admission import ADMITTED, BROKEN
 from placewright.formulations.deadline.heuristics.current_lease import PLACES
 from placewright.formulations.deadline.heuristics.earliest_offers import Offers
-from placewright.formulations.deadline.heuristics.repair_promises import holding, promises, settled
-from placewright.formulations.deadline.models.whole.gangs import Gangs, gangs_of
-from placewright.formulations.deadline.models.whole.model import Whole
+from placewright.formulations.deadline.heuristics.repair_promises import (
+    current_places,
+    promises_of,
+    repair_promises,
+)
+from placewright.formulations.deadline.models.whole.gangs import Gangs, compile_gangs
+from placewright.formulations.deadline.models.whole.model import IntegratedModel
 from placewright.formulations.deadline.problem.compile import Admission
 from placewright.formulations.deadline.problem.problem import NONE
 from placewright.formulations.gang.models.host.expand import start_jobs
@@ -30,47 +34,47 @@ from placewright.formulations.session import (
 )
 from placewright.solver.arrays import Floats
 
-MOST_COLUMNS = 4_000
+MAX_COLUMNS = 4_000
 """Variables up to which a round is decided as a whole: places, and manners times leases."""
 
-SHARE = 0.4
+TIME_SHARE = 0.4
 """Of the time that is left, for each term."""
 
 
-def decide(admission: Admission, session: Session) -> Iterator[Candidate | Bound]:
+def solve_integrated(admission: Admission, session: Session) -> Iterator[Candidate | Bound]:
     """Yield plans of a small round that promise ever more, and bounds of what can be promised."""
     terms = admission.round.policy.terms
-    gangs = gangs_of(admission, ("value", *(t for t in terms if t in PLACES[1:])))
-    leases = admission.problem.ways * admission.problem.horizon
-    if gangs.problem.labels or num_task_variables(gangs.problem) + 2 * leases > MOST_COLUMNS:
+    gangs = compile_gangs(admission, ("value", *(t for t in terms if t in PLACES[1:])))
+    leases = admission.problem.alternatives * admission.problem.horizon
+    if gangs.problem.labels or num_task_variables(gangs.problem) + 2 * leases > MAX_COLUMNS:
         return
-    whole = Whole(admission, gangs)
+    integrated = IntegratedModel(admission, gangs)
     offers, held = Offers(admission), list[tuple[str, int]]()
     start: Floats | None = None
     for term in terms:
         if term == BROKEN and not admission.problem.loss.any():
             continue
-        arrays = whole.model.arrays(term)
-        outcome = session.optimise(arrays, share=SHARE, gap=0.0, start=start)
+        arrays = integrated.model.arrays(term)
+        outcome = session.optimise(arrays, share=TIME_SHARE, gap=0.0, start=start)
         if outcome is None:
             return
         bound = outcome.bound
-        if bound is not None and term in (BROKEN, ADMITTED) and not gangs.leaving:
+        if bound is not None and term in (BROKEN, ADMITTED) and not gangs.evicted:
             yield Bound(term, proven_whole(bound, SENSE[term]), tuple(held))
         if outcome.values is None or outcome.objective is None:
             return
         start = outcome.values
         held.append((term, round(outcome.objective)))
-        whole.model.hold(term, held[-1][1], HOLD_SLACK)
+        integrated.model.hold(term, held[-1][1], HOLD_SLACK)
         if term != BROKEN:
-            yield _plan(whole, gangs, start, offers)
+            yield _plan(integrated, gangs, start, offers)
 
 
-def _plan(whole: Whole, gangs: Gangs, values: Floats, offers: Offers) -> Candidate:
+def _plan(integrated: IntegratedModel, gangs: Gangs, values: Floats, offers: Offers) -> Candidate:
     """Return the plan at a point."""
-    admission, problem = whole.admission, gangs.problem
+    admission, problem = integrated.admission, gangs.problem
     placement = Placement(problem, cleared=True)
-    start_jobs(whole.exact, whole.slots, values, placement)
+    start_jobs(integrated.exact, integrated.slots, values, placement)
     found = assign_gpus(placement)
     runs = {gangs.each[g].job for g in found.starts}
     runs |= {gangs.each[g].job for g in problem.running if placement.runs(g)}
@@ -84,14 +88,14 @@ def _plan(whole: Whole, gangs: Gangs, values: Floats, offers: Offers) -> Candida
         for g in problem.running
         if gangs.each[g].job not in runs
     }
-    preempted |= {j: NONE for j in gangs.leaving if j not in starts}
-    now = holding(admission, starts, preempted)
-    kept = settled(admission, whole.schedule(values), now)
+    preempted |= {j: NONE for j in gangs.evicted if j not in starts}
+    current = current_places(admission, starts, preempted)
+    kept = repair_promises(admission, integrated.schedule(values), current)
     return Candidate(
         starts,
         "whole",
         preempted,
         slots=slots,
-        promises=promises(admission, kept, now),
-        offers=offers.beside(kept),
+        promises=promises_of(admission, kept, current),
+        offers=offers.for_refused(kept),
     )
