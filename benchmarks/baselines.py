@@ -20,8 +20,9 @@ from placewright.formulations.gang.models.host.gpus import add_gpus
 from placewright.formulations.gang.models.host.model import build_host_model, num_task_variables
 from placewright.formulations.gang.models.host.preemption import add_preemption
 from placewright.formulations.gang.models.host.terms import add_terms
-from placewright.formulations.gang.placement.assignment import candidate
+from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.documents.plan import Certificate
 from placewright.rounds.decisions import Unmoved, decide
@@ -126,7 +127,8 @@ def literal(backend: str, seconds: float, round: Round) -> Answer:  # noqa: A002
     if outcome.values is None:
         return Answer(outcome.status.value, term, None, bound, outcome.message)
     start_jobs(model, slots, outcome.values, placement)
-    found = candidate(placement, backend)
+    repair_preemptions(placement)
+    found = assign(placement, backend)
     decisions = decide(round, problem.cluster.hosts, Unmoved()(round), found)
     moves = order_of_moves(round, decisions)
     plan = Plan(decisions=decisions, sections=() if moves is None else (moves,))

@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.cells.bindings import Bindings
-from placewright.formulations.gang.placement.assignment import candidate
+from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.greedy import place_choice
 from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.jobs import Choice, TaskPlacement
 from placewright.formulations.gang.problem.problem import Problem
@@ -100,7 +101,8 @@ class _Admitting:
                 failed[c] = unserved if lacking else full
             failed[c].add(j)
         self.placement.closed[:] = 0
-        named = candidate(self.placement, "cells")
+        repair_preemptions(self.placement)
+        named = assign(self.placement, "cells")
         starts = self._on_quiet_gpus({self.there[j]: start for j, start in named.starts.items()})
         slots = {self.there[j]: mine for j, mine in named.slots.items()}
         placed = Candidate(starts, named.source, slots=slots)

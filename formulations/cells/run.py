@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from placewright.formulations.cells.residual_round import ADDS_UP, Rest
-from placewright.formulations.gang.placement.assignment import candidate
+from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.greedy import fill_greedily
 from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Bound, Candidate, Session
 
@@ -57,7 +58,8 @@ def run_around(
     closed.open[left] = False
     placement = Placement(closed)
     fill_greedily(placement)
-    told = rest.told(candidate(placement, "greedy"))
+    repair_preemptions(placement)
+    told = rest.told(assign(placement, "greedy"))
     if told is None:
         raise AssertionError("a plan arrives on closed hosts; expected none")
     yield told

@@ -36,7 +36,7 @@ from placewright.formulations.gang.models.aggregate.host_columns import (
     host_patterns_apply,
 )
 from placewright.formulations.gang.models.aggregate.resource_grid import ResourceGrid
-from placewright.formulations.gang.placement.assignment import candidate
+from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.placement.upgrade import upgrade_options
@@ -110,11 +110,13 @@ class IncrementalGang:
             placement = max(placement, other, key=lambda p: p.value)
         bound = min((bound.value for bound in bounds), default=np.inf)
         if solved is None or _suffices(session, placement, bound):
-            yield candidate(placement, ADAPTED, final=True)
+            repair_preemptions(placement)
+            yield assign(placement, ADAPTED, final=True)
             yield from trivial_bounds(problem)
             yield from bounds
             return
-        yield candidate(placement, ADAPTED)
+        repair_preemptions(placement)
+        yield assign(placement, ADAPTED)
         yield from trivial_bounds(problem)
         yield from bounds
         yield from moving(session, problem, PricedModel(*solved.model), solved.outcome, placement)

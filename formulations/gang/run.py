@@ -33,9 +33,10 @@ from placewright.formulations.gang.models.aggregate.host_columns import HostPatt
 from placewright.formulations.gang.models.aggregate.powers_of_two import only_powers_of_two
 from placewright.formulations.gang.models.host.model import num_task_variables
 from placewright.formulations.gang.models.host.solve import solve_exactly as run_exact
-from placewright.formulations.gang.placement.assignment import candidate
+from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.placement.upgrade import upgrade_options
 from placewright.formulations.gang.problem.dominant_shares import SHARE_TERMS, sum_of_smallest
 from placewright.formulations.gang.problem.freeable_domains import FreeableDomains
@@ -58,11 +59,13 @@ def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
     """Yield the greedy plan and the bounds that need no solver, then better ones of both."""
     placement = Placement(problem)
     fill_by_policy(placement)
-    yield candidate(placement, "greedy")
+    repair_preemptions(placement)
+    yield assign(placement, "greedy")
     yield from trivial_bounds(problem)
     if PROGRESS in problem.terms:
         upgrade_options(placement)
-        yield candidate(placement, "growth")
+        repair_preemptions(placement)
+        yield assign(placement, "growth")
     if problem.running and not session.proven:
         yield from moving_at_once(problem)
     if session.proven or session.expired():
@@ -158,7 +161,8 @@ def _run_counted(
         placement = expand(*model, values, session)
         upgrade_options(placement)
         done = problem.terms == (VALUE,) and session.settled(placement.value)
-        yield candidate(placement, "counts", final=done)
+        repair_preemptions(placement)
+        yield assign(placement, "counts", final=done)
     if not session.proven:
         yield from later_bounds(session, *model)
 
@@ -182,7 +186,8 @@ def _run_counts(
         crowded = first == VALUE and not only_powers_of_two(problem)
         packed = make_room(session, tightest, relaxed, greedy) if crowded else None
         if packed is not None:
-            yield candidate(packed, "making room")
+            repair_preemptions(packed)
+            yield assign(packed, "making room")
             greedy = max(greedy, packed, key=lambda p: p.value)
         # A packing looks at the first term alone.
         alone = PROGRESS not in problem.terms

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 
 from placewright.formulations.gang.heuristics.solver_free import quickly
-from placewright.formulations.gang.placement.assignment import candidate
+from placewright.formulations.gang.placement.assignment import assign
+from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.terms import VALUE
@@ -67,7 +68,9 @@ def decide_part(round_: Round, settings: Settings, seconds: float) -> Answer:
 def _begin(problem: Problem, session: Session) -> _Begun:
     """Decide a region without a solver; one is of use where somebody waits or stops."""
     jobs = problem.round.jobs
-    found = candidate(quickly(problem, session), "quickly")
+    placement = quickly(problem, session)
+    repair_preemptions(placement)
+    found = assign(placement, "quickly")
     small = len(jobs) * problem.cluster.num_hosts <= LARGE
     waits = any(job.running is None and j not in found.starts for j, job in enumerate(jobs))
     return _Begun(problem, found, small and (waits or bool(found.preempted)))

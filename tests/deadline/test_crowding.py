@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from placewright import Plan, Round, verify
 from placewright.formulations.deadline.heuristics.current_lease import FIRST_PRIORITY
 from placewright.formulations.deadline.heuristics.displacement_greedy import displacement_greedy
-from placewright.formulations.gang.placement.assignment import candidate
+from placewright.formulations.gang.placement.assignment import assign
+from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.checks.round import check_round
 from placewright.rounds.decisions import Unmoved, decide
@@ -48,7 +49,9 @@ def round_of(jobs: list[dict[str, Any]]) -> Round:
 
 def placed(round_: Round) -> Plan:
     problem = compile_round(round_)
-    found = candidate(displacement_greedy(problem), "crowding")
+    placement = displacement_greedy(problem)
+    repair_preemptions(placement)
+    found = assign(placement, "crowding")
     decisions = decide(round_, problem.cluster.hosts, Unmoved()(round_), found)
     moves = order_of_moves(round_, decisions)
     plan = Plan.model_construct(decisions=decisions, sections=(moves,) if moves else ())

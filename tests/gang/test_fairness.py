@@ -19,8 +19,9 @@ from placewright.formulations.gang.heuristics.displace import displace
 from placewright.formulations.gang.heuristics.scalarise_entitled import emphasised
 from placewright.formulations.gang.models.aggregate import host_classes, host_columns
 from placewright.formulations.gang.models.tenant_share_rows import add_share_terms
-from placewright.formulations.gang.placement.assignment import candidate
+from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.documents.plan import Certificate, Plan
 from placewright.instances.documents.round import Round
@@ -132,7 +133,8 @@ def test_entitled_jobs_displace_and_are_never_displaced_by_borrowed_ones(
         chosen = {index[d.job]: d.option for d in plan.decisions if d.option is not None}
         displaced = Placement(emphasised(problem))
         displace(displaced)
-        loose = candidate(displaced, "reclaiming")
+        repair_preemptions(displaced)
+        loose = assign(displaced, "reclaiming")
         chosen_then = {job: option for job, (option, _) in loose.starts.items()}
         for stops, comes, options in [
             *((a, b, chosen) for a, b in pairs),

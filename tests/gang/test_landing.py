@@ -18,9 +18,10 @@ from placewright.formulations.gang.models.aggregate.column_generation import (
     bound_by_relaxation,
 )
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
-from placewright.formulations.gang.placement.assignment import candidate
+from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.greedy import fill_greedily
 from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.jobs import TaskPlacement
 from placewright.formulations.session import Candidate, Session
@@ -125,7 +126,8 @@ def plan_of(round_: Round, found: Candidate) -> Plan:
 
 def check(round_: Round, placement: Placement) -> None:
     """Whether the plan is valid, and worth what the placement says."""
-    found = verify(round_, plan_of(round_, candidate(placement, "test")))
+    repair_preemptions(placement)
+    found = verify(round_, plan_of(round_, assign(placement, "test")))
     assert [v for v in found.violations if v.rule != "moves"] == []
     assert found.terms["value"] == placement.value
 
@@ -178,7 +180,8 @@ def test_landing_displaces_what_is_worth_less_and_lets_it_move() -> None:
     round_ = Round.model_validate({"cluster": {"hosts": hosts}, "jobs": jobs})
     placement = Placement(compile_round(round_))
     displace(placement)
-    plan = plan_of(round_, candidate(placement, "test"))
+    repair_preemptions(placement)
+    plan = plan_of(round_, assign(placement, "test"))
     assert [d.decision.value for d in plan.decisions] == ["migrate", "keep", "start"]
     assert placement.value == 3000
 
@@ -209,7 +212,8 @@ def mended(jobs: list[Raw], *hosts: int) -> dict[str, str]:
     placement = Placement(compile_round(round_))
     mend(placement, hosts)
     check(round_, placement)
-    plan = plan_of(round_, candidate(placement, "test"))
+    repair_preemptions(placement)
+    plan = plan_of(round_, assign(placement, "test"))
     return {decision.job: decision.decision.value for decision in plan.decisions}
 
 
@@ -326,7 +330,8 @@ def cleared(hosts: list[Raw], jobs: list[Raw], **more: Any) -> dict[str, str]:
     fill_greedily(placement)
     clear(without_solver(), placement)
     check(round_, placement)
-    plan = plan_of(round_, candidate(placement, "test"))
+    repair_preemptions(placement)
+    plan = plan_of(round_, assign(placement, "test"))
     return {d.job: d.decision.value for d in plan.decisions}
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from placewright.formulations.gang.placement.assignment import candidate
+from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.jobs import ANY_JOB, TaskPlacement
 from placewright.instances.checks.round import check_round
@@ -53,7 +54,8 @@ class Board:
 
     def settled(self) -> tuple[list[str], list[str]]:
         """Names of the jobs that start or move, and of those that are stopped."""
-        found = candidate(self.placement, "test")
+        repair_preemptions(self.placement)
+        found = assign(self.placement, "test")
         names = [job.name for job in self.round.jobs]
         return sorted(names[j] for j in found.starts), sorted(names[j] for j in found.preempted)
 
@@ -160,5 +162,6 @@ def test_the_one_named_is_the_arrival_of_highest_priority() -> None:
     board.stop("v")
     board.put("mid", "h")
     board.put("high", "h")
-    found = candidate(board.placement, "test")
+    repair_preemptions(board.placement)
+    found = assign(board.placement, "test")
     assert found.preempted == {board.index["v"]: board.index["high"]}

@@ -22,7 +22,8 @@ from placewright.formulations.deadline.heuristics.repair_promises import (
 from placewright.formulations.deadline.heuristics.right_shift import right_shift
 from placewright.formulations.deadline.problem.compile import Admission
 from placewright.formulations.deadline.problem.problem import NONE, Ints, Schedule
-from placewright.formulations.gang.placement.assignment import candidate
+from placewright.formulations.gang.placement.assignment import assign
+from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Candidate, Session
@@ -67,7 +68,9 @@ def _displaces_in_vain(admission: Admission, kept: Schedule, lifted: Candidate) 
 def _gang_plans(current: CurrentLease, session: Session, search: GangSearch) -> Iterator[Candidate]:
     """Yield plans of the gangs: at once one in which large ones come first, then better ones."""
     gangs = compile_round(current.round)
-    yield candidate(displacement_greedy(gangs), "crowding")
+    placement = displacement_greedy(gangs)
+    repair_preemptions(placement)
+    yield assign(placement, "crowding")
     yield from search(current.round, session, gangs)
 
 

@@ -13,8 +13,9 @@ from placewright.formulations.gang.models.aggregate.column_generation import (
     search_term_by_term,
 )
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
-from placewright.formulations.gang.placement.assignment import candidate
+from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.placement.upgrade import upgrade_options
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Bound, Candidate, Session
@@ -37,7 +38,8 @@ def plans(
     placement = rounded(session, tightest, relaxed)
     if placement is not None:
         upgrade_options(placement)
-        yield candidate(placement, "rounding")
+        repair_preemptions(placement)
+        yield assign(placement, "rounding")
         best = max(best, placement, key=lambda p: p.value)
     for model in chain([tightest], models):
         # What a relaxation says of the columns is said of the patterns that it had.
@@ -46,7 +48,8 @@ def plans(
         if values is not None:
             placement = expand(*model, values, session)
             upgrade_options(placement)
-            yield candidate(placement, "counts")
+            repair_preemptions(placement)
+            yield assign(placement, "counts")
             best = max(best, placement, key=lambda p: p.value)
             if isinstance(tightest.patterns, HostPatterns):
                 tightest.patterns.learn(placement)

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from placewright.formulations.gang.heuristics.fragmentation_increase import Increases, Spot
-from placewright.formulations.gang.placement.assignment import candidate
+from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.greedy import fill_greedily
 from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.jobs import JobClass, TaskPlacement
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.task_mix import STRANDED, TaskMix
@@ -55,7 +56,8 @@ def stranding_least(problem: Problem, session: Session) -> Iterator[Candidate]:
     search.carry_out()
     alone = len(problem.terms) == 2 and problem.terms[0] == VALUE
     last = alone and session.close_enough(placement.value)
-    yield candidate(placement, "stranding least", final=last)
+    repair_preemptions(placement)
+    yield assign(placement, "stranding least", final=last)
 
 
 def _takes_part(problem: Problem, job_class: JobClass) -> bool:

@@ -16,8 +16,9 @@ from placewright.formulations.gang.models.host.gpus import add_gpus
 from placewright.formulations.gang.models.host.model import build_host_model
 from placewright.formulations.gang.models.host.preemption import add_preemption
 from placewright.formulations.gang.models.host.terms import add_value
-from placewright.formulations.gang.placement.assignment import candidate
+from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.placement.upgrade import upgrade_options
 from placewright.formulations.gang.problem.jobs import ANY_JOB, Choice, JobPlacement
 from placewright.formulations.gang.problem.problem import Problem
@@ -51,10 +52,12 @@ def repair(problem: Problem, session: Session, placement: Placement) -> Iterator
             break
         if placement.value >= told * (1 + WORTH_TELLING):
             told = placement.value
-            yield candidate(placement, "repair")
+            repair_preemptions(placement)
+            yield assign(placement, "repair")
     if placement.value > told:
         upgrade_options(placement)
-        yield candidate(placement, "repair")
+        repair_preemptions(placement)
+        yield assign(placement, "repair")
 
 
 def _choose(problem: Problem, placement: Placement, rng: np.random.Generator) -> NDArray[np.int64]:

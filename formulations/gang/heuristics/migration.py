@@ -29,7 +29,7 @@ from placewright.formulations.gang.models.aggregate.column_generation import (
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
 from placewright.formulations.gang.models.aggregate.model import AggregateModel
 from placewright.formulations.gang.models.host.victims import select_victims
-from placewright.formulations.gang.placement.assignment import candidate
+from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.preemption import repair_preemptions
@@ -60,7 +60,8 @@ def moving_at_once(problem: Problem) -> Iterator[Candidate]:
     if problem.terms[0] == "freed":
         empty(placement)
     fill_by_policy(placement)
-    yield candidate(placement, "moving")
+    repair_preemptions(placement)
+    yield assign(placement, "moving")
 
 
 def displacing_at_once(
@@ -83,7 +84,8 @@ def displacing_at_once(
     placement = _displaced(problem)
     upgrade_options(placement)
     if best is None or placement.value > best:
-        yield candidate(placement, "displacing")
+        repair_preemptions(placement)
+        yield assign(placement, "displacing")
     told = placement.value
     part = replace(session)
     if not session.deterministic:
@@ -91,7 +93,8 @@ def displacing_at_once(
     _clear(part, placement)
     session.wall_stopped |= part.wall_stopped
     if placement.value > told:
-        yield candidate(placement, "clearing")
+        repair_preemptions(placement)
+        yield assign(placement, "clearing")
     return placement
 
 
@@ -142,18 +145,21 @@ def moving(
         upgrade_options(landed)
         if landed.value >= told:
             told = landed.value
-            yield candidate(landed, "displacing")
+            repair_preemptions(landed)
+            yield assign(landed, "displacing")
     if landed is not None:
         packed = make_room(session, tightest, relaxed, landed)
         if packed is not None and packed.value > landed.value:
             landed = packed
             if landed.value >= told:
                 told = landed.value
-                yield candidate(landed, "making room")
+                repair_preemptions(landed)
+                yield assign(landed, "making room")
         before = landed.value
         _clear(session, landed)
         if landed.value > before and landed.value >= told:
-            yield candidate(landed, "clearing")
+            repair_preemptions(landed)
+            yield assign(landed, "clearing")
     if known is not None and landed is not None and landed.value < known.value:
         landed = known
     yield from select_victims(problem, session)
@@ -170,12 +176,14 @@ def moving(
     vacate(placement)
     if first == "freed":
         empty(placement)
-    moved = candidate(placement, "vacating")
+    repair_preemptions(placement)
+    moved = assign(placement, "vacating")
     yield moved
     packed = repack(problem, session) if first == "freed" else None
     if packed is not None and session.best is not None:
         best = session.best[first]
-        other = candidate(packed, "repacking")
+        repair_preemptions(packed)
+        other = assign(packed, "repacking")
         yield other
         moved = other if session.best[first] > best else moved
     frozen = problem.frozen(moved.starts, moved.slots)

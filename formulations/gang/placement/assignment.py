@@ -8,7 +8,6 @@ from typing import NamedTuple, TypeAlias
 
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.preemption import (
-    repair_preemptions,
     running_host_groups,
 )
 from placewright.formulations.gang.placement.task_order import task_indices
@@ -29,9 +28,11 @@ class Assignment(NamedTuple):
     arrived: Arrivals
 
 
-def candidate(placement: Placement, source: str, *, final: bool = False) -> Candidate:
-    """Name jobs and GPUs of a placement; stopped jobs are settled first."""
-    repair_preemptions(placement)
+def assign(placement: Placement, source: str, *, final: bool = False) -> Candidate:
+    """Return a placement as a candidate: which jobs start, and which GPUs each task has.
+
+    The placement is only read. Its stopped jobs must be lawful victims (`repair_preemptions`).
+    """
     starts, slots, arrived = assign_gpus(placement)
     return Candidate(starts, source, _preempted(placement, arrived), final, slots)
 

@@ -23,9 +23,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from placewright.formulations.gang.placement.assignment import candidate
+from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.terms import VALUE
 from placewright.formulations.gang.run import run as run_gangs
@@ -87,7 +88,8 @@ def _shares(gangs: Gangs) -> Candidate | None:
         return None
     placement = Placement(compile_round(gangs.round.model_copy(update={"jobs": jobs})))
     fill_by_policy(placement)
-    return gangs.told(candidate(placement, "shares"))
+    repair_preemptions(placement)
+    return gangs.told(assign(placement, "shares"))
 
 
 def _worth(problem: Interleaving, job: int) -> int:

@@ -14,8 +14,9 @@ from placewright.formulations.gang.models.host.model import build_host_model
 from placewright.formulations.gang.models.host.preemption import add_preemption
 from placewright.formulations.gang.models.host.terms import add_terms
 from placewright.formulations.gang.models.tenant_share_rows import with_actual_shares
-from placewright.formulations.gang.placement.assignment import candidate
+from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.task_mix import STRANDED
 from placewright.formulations.session import HOLD_SLACK, Bound, Candidate, Session
@@ -64,7 +65,8 @@ def solve_exactly(problem: Problem, session: Session) -> Iterator[Candidate | Bo
         start = outcome.values
         placement = Placement(problem, cleared=True)
         start_jobs(exact, slots, start, placement)
-        yield candidate(placement, "exact")
+        repair_preemptions(placement)
+        yield assign(placement, "exact")
         if problem.shares:
             start = with_actual_shares(exact.model, problem, *exact.offered, problem.shares, start)
         # By now the best plan is no worse than this one; bounds hold for the best.

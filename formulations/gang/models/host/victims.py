@@ -22,9 +22,10 @@ from placewright.formulations.gang.models.host.model import HostModel, Moves, bu
 from placewright.formulations.gang.models.host.move_terms import add_disruption
 from placewright.formulations.gang.models.host.preemption import add_preemption
 from placewright.formulations.gang.models.host.terms import add_terms, add_value
-from placewright.formulations.gang.placement.assignment import candidate
+from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.terms import SENSE, VALUE
 from placewright.formulations.session import HOLD_SLACK, Bound, Candidate, Session, tighter
@@ -90,10 +91,12 @@ def _stay_or_stop(problem: Problem, session: Session) -> Iterator[Candidate]:
         return
     placement = Placement(problem, cleared=True)
     start_jobs(exact, slots, start, placement)
-    yield candidate(placement, "stopping")
+    repair_preemptions(placement)
+    yield assign(placement, "stopping")
     # Some of those that stop may find room elsewhere.
     fill_by_policy(placement)
-    yield candidate(placement, "stopping")
+    repair_preemptions(placement)
+    yield assign(placement, "stopping")
 
 
 def _anywhere(
