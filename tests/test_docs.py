@@ -12,7 +12,7 @@ from placewright.instances.documents.plan import Certificate, DecisionKind, Reas
 from placewright.instances.io.errors import InvalidInputError
 from placewright.instances.io.files import load
 from placewright.instances.policies import term_names
-from placewright.instances.verify import RULE_IDS
+from placewright.instances.verify import rule_ids
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -80,7 +80,7 @@ def test_the_quantity_that_the_page_calls_refused_is_refused(tmp_path):
         *(reason.value for reason in Reason),
         *(kind.value for kind in DecisionKind),
         *get_args(Certificate.model_fields["status"].annotation),
-        *RULE_IDS,
+        *rule_ids(),
     ],
 )
 def test_the_glossary_explains_each_name_that_a_plan_or_a_verification_uses(name):

@@ -110,11 +110,11 @@ def check_one_stdin(*files: str | None) -> None:
 def _print_verification(console: Console, plan: Plan, verification: Verification) -> None:
     from placewright.cli.format.table import print_table, table
     from placewright.cli.format.text import count, number, percent
-    from placewright.instances.verify import RULE_IDS
+    from placewright.instances.verify import rule_ids
 
     broken = Counter(violation.rule for violation in verification.violations)
     rules = table("Rules", "rule", "result")
-    for rule in RULE_IDS:
+    for rule in rule_ids():
         if plan.certificate is not None or not rule.startswith("certificate_"):
             rules.add_row(rule, count(broken[rule], "violation") if broken[rule] else "kept")
     print_table(console, rules)

@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from placewright.instances.documents.plan import Certificate, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import certificate, sections
+from placewright.instances.verify.policies import RULES, policy_rules
 from placewright.instances.verify.reading import Reading, read
 from placewright.instances.verify.result import Rule, Verification, Violation
 from placewright.instances.verify.rules.cells import cells
-from placewright.instances.verify.rules.deadline import leases, promises, refusals
-from placewright.instances.verify.rules.deadline.leases import with_promises
 from placewright.instances.verify.rules.gang import (
     arrangement,
     arrivals,
@@ -27,18 +26,11 @@ from placewright.instances.verify.rules.gang import (
     moves,
     preemption,
     quotas,
-    reasons,
     shares,
     tasks,
 )
-from placewright.instances.verify.rules.geo import copies, flows, homes, jobs, reads
-from placewright.instances.verify.rules.geo import sections as data_sections
-from placewright.instances.verify.rules.geo.sections import with_data
-from placewright.instances.verify.rules.interleaving import conflicts, groups, turns
-from placewright.instances.verify.rules.interleaving.together import with_groups
-from placewright.instances.verify.terms import TERMS
 
-__all__ = ["RULE_IDS", "Verification", "Violation", "verify", "verify_certificate"]
+__all__ = ["Verification", "Violation", "rule_ids", "verify", "verify_certificate"]
 
 _PLAN_RULES: tuple[Rule[Reading], ...] = (
     Rule("same_round", certificate.same_round),
@@ -46,7 +38,6 @@ _PLAN_RULES: tuple[Rule[Reading], ...] = (
     *tasks.RULES,
     *capacity.RULES,
     *gpu_parts.RULES,
-    *conflicts.RULES,
     *arrivals.RULES,
     *levels.RULES,
     *arrangement.RULES,
@@ -57,22 +48,13 @@ _PLAN_RULES: tuple[Rule[Reading], ...] = (
     *moves.RULES,
     *collectives.RULES,
     *shares.RULES,
-    *groups.RULES,
-    *turns.RULES,
-    *leases.RULES,
-    *promises.RULES,
-    *refusals.RULES,
-    *data_sections.RULES,
-    *jobs.RULES,
-    *reads.RULES,
-    *homes.RULES,
-    *copies.RULES,
-    *flows.RULES,
-    *reasons.RULES,
 )
 
-RULE_IDS = tuple([rule.id for rule in _PLAN_RULES] + [rule.id for rule in certificate.RULES])
-"""The ids of all rules, in the order in which `verify` applies them."""
+
+def rule_ids() -> tuple[str, ...]:
+    """Return the ids of all rules: of plans, of those of single policies, and of certificates."""
+    plan = (rule.id for rule in (*_PLAN_RULES, *policy_rules()))
+    return (*plan, *(rule.id for rule in certificate.RULES))
 
 
 def verify(round: Round, plan: Plan) -> Verification:  # noqa: A002
@@ -94,14 +76,14 @@ def verify(round: Round, plan: Plan) -> Verification:  # noqa: A002
     -----
     Time and memory grow with jobs, tasks and hosts, not with GPUs.
     """
-    reading = with_data(with_promises(with_groups(read(round, plan))))
+    policy = RULES[round.policy.formulation]
+    reading = policy.read(read(round, plan))
     terms: dict[str, int] = {}
     for name in round.policy.terms:
-        if name == shares.TERM:
-            terms |= shares.sums(reading)
-        else:
-            terms[name] = TERMS[name].recompute(reading)
-    violations = [found for rule in _PLAN_RULES for found in rule.violations(reading)]
+        found = policy.terms[name](reading)
+        terms |= {name: found} if isinstance(found, int) else found
+    rules = (*_PLAN_RULES, *policy.rules)
+    violations = [found for rule in rules for found in rule.violations(reading)]
     if plan.certificate is not None:
         violations += verify_certificate(plan.certificate, terms)
     return Verification(tuple(violations), terms)

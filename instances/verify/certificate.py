@@ -9,9 +9,9 @@ from typing import NamedTuple, TypeAlias
 from placewright.instances.documents.plan import PLUS, Certificate, TermResult
 from placewright.instances.documents.policy import headline
 from placewright.instances.io.digest import round_digest
+from placewright.instances.policies import sense_of
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
-from placewright.instances.verify.terms import TERMS
 
 GAP_TOLERANCE = 1e-9
 
@@ -70,10 +70,10 @@ def certificate_terms(claim: Claim) -> Iterator[Finding]:
             )
     for path, term in claim.results():
         for name in term.name.split(PLUS):
-            if name in TERMS and term.sense != TERMS[name].sense:
+            if name in claim.terms and term.sense != sense_of(name):
                 yield Finding(
                     (*path, "sense"),
-                    f"sense {term.sense} of term {name!r} is wrong; expected {TERMS[name].sense}",
+                    f"sense {term.sense} of term {name!r} is wrong; expected {sense_of(name)}",
                 )
 
 

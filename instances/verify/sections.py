@@ -1,46 +1,48 @@
-"""The rule about plan sections: each kind has its own check here, an unknown kind fails."""
+"""The rule about plan sections: each kind has a form, and an unknown kind fails."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from placewright.instances.io.errors import value_text
+from placewright.instances.policies import POLICIES
+from placewright.instances.verify.policies import RULES as POLICY_RULES
+from placewright.instances.verify.policies import SectionForm
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
 from placewright.instances.verify.rules.cells import cells
-from placewright.instances.verify.rules.deadline import leases
 from placewright.instances.verify.rules.gang import collectives, moves, shares
-from placewright.instances.verify.rules.geo import sections
-from placewright.instances.verify.rules.interleaving import groups, together
 
-SectionCheck = Callable[[Reading, Mapping[str, Any], tuple[str | int, ...]], Iterable[Finding]]
-
-# A policy with a section of its own registers the section's check here, by its kind.
-SECTIONS: dict[str, SectionCheck] = {
+SECTIONS: dict[str, SectionForm] = {
     moves.KIND: moves.form,
     shares.KIND: shares.form,
     cells.KIND: cells.form,
     collectives.KIND: collectives.form,
-    together.KIND: groups.form,
-    leases.KIND: leases.form,
-    **sections.FORMS,
 }
+"""The form of each section that plans of any policy may have, by its kind."""
 
 
 def section(reading: Reading) -> Iterator[Finding]:
-    """Require that every section is of a known kind and passes that kind's check."""
+    """Require that every section is of a kind that the policy's plans may have, in its form."""
+    formulation = reading.round.policy.formulation
+    forms = {**SECTIONS, **POLICY_RULES[formulation].forms}
+    others = {kind for spec in POLICIES.values() for kind in spec.plan_sections}
     for index, entry in enumerate(reading.plan.sections):
         kind = entry.get("kind")
-        check = SECTIONS.get(kind) if isinstance(kind, str) else None
-        if check is None:
+        form = forms.get(kind) if isinstance(kind, str) else None
+        if form is not None:
+            yield from form(reading, entry, ("sections", index))
+        elif isinstance(kind, str) and kind in others:
+            yield Finding(
+                ("sections", index),
+                f"section {kind!r} is not for policy {formulation!r}; expected none",
+            )
+        else:
             yield Finding(
                 ("sections", index, "kind"),
                 f"section kind {value_text(kind)} is unknown; "
-                f"expected {', '.join(sorted(SECTIONS))}",
+                f"expected {', '.join(sorted({*SECTIONS, *others}))}",
             )
-        else:
-            yield from check(reading, entry, ("sections", index))
 
 
 RULES: tuple[Rule[Reading], ...] = (Rule("section", section),)

@@ -1,4 +1,4 @@
-"""The objective terms, recomputed from round and plan.
+"""The objective terms of jobs and hosts, recomputed from round and plan.
 
 A job that is kept counts in `remaining` only, and in the terms of promises and of jobs that take
 turns; `freed`, `opened` and `leftover` look at the hosts that it holds.
@@ -8,38 +8,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
-from functools import partial
 from math import comb
-from typing import Literal, NamedTuple
 
 from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.verify.reading import Reading
-from placewright.instances.verify.rules.deadline.terms import admitted, best_effort, broken, early
-from placewright.instances.verify.rules.gang.collectives import bottleneck
 from placewright.instances.verify.rules.gang.entitlement import Standing
-from placewright.instances.verify.rules.gang.fragmentation import stranded
-from placewright.instances.verify.rules.gang.shares import ALL, NAMES, sums
-from placewright.instances.verify.rules.geo.terms import (
-    copies,
-    egress_cost,
-    gpu_cost,
-    hottest,
-    imbalance,
-    overload,
-    remote_reads,
-)
-from placewright.instances.verify.rules.interleaving.throughput import (
-    efficiency,
-    throughput,
-    weighted_throughput,
-)
-
-
-class Term(NamedTuple):
-    """Whether larger or smaller is better, and the function that recomputes the term."""
-
-    sense: Literal["max", "min"]
-    recompute: Callable[[Reading], int]
 
 
 def value(reading: Reading) -> int:
@@ -173,11 +146,6 @@ def leftover(reading: Reading) -> int:
     return sum(host.hardware.gpus * WHOLE_GPU for host in hosts.values()) - used
 
 
-def share(reading: Reading, name: str) -> int:
-    """Sum of some of the smallest dominant shares; 0 where `share` does not stand for it."""
-    return sums(reading).get(name, 0)
-
-
 def _stop(reading: Reading, job: str) -> int:
     """Return the default cost of stopping a running job, in milli-GPU-seconds."""
     running = reading.running[job]
@@ -185,32 +153,10 @@ def _stop(reading: Reading, job: str) -> int:
     return reading.option_run(job).milli_gpu * (lost + running.restart_s)
 
 
-TERMS: Mapping[str, Term] = {
-    "value": Term("max", value),
-    "progress": Term("max", progress),
-    "entitled": Term("max", entitled),
-    "disruption": Term("min", disruption),
-    "remaining": Term("min", remaining),
-    "freed": Term("max", freed),
-    "spread": Term("min", spread),
-    "proximity": Term("min", proximity),
-    "opened": Term("min", opened),
-    "leftover": Term("min", leftover),
-    "bottleneck": Term("min", bottleneck),
-    "stranded": Term("min", stranded),
-    "throughput": Term("max", throughput),
-    "weighted_throughput": Term("max", weighted_throughput),
-    "efficiency": Term("max", efficiency),
-    "broken": Term("min", broken),
-    "admitted": Term("max", admitted),
-    "best_effort": Term("max", best_effort),
-    "early": Term("max", early),
-    "remote_reads": Term("min", remote_reads),
-    "egress_cost": Term("min", egress_cost),
-    "gpu_cost": Term("min", gpu_cost),
-    "overload": Term("min", overload),
-    "copies": Term("min", copies),
-    "imbalance": Term("min", imbalance),
-    "hottest": Term("min", hottest),
-    **{name: Term("max", partial(share, name=name)) for name in (*NAMES, ALL)},
+PLACEMENT_TERMS: Mapping[str, Callable[[Reading], int]] = {
+    "disruption": disruption,
+    "spread": spread,
+    "proximity": proximity,
+    "opened": opened,
 }
+"""Terms that every policy has which places jobs."""

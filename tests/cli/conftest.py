@@ -26,8 +26,8 @@ from placewright.instances.documents.round import Round
 from placewright.instances.generators.gang import generate_round
 from placewright.instances.io.digest import round_digest
 from placewright.instances.io.files import load_round, parse_round, write
+from placewright.instances.policies import sense_of
 from placewright.instances.verify import verify
-from placewright.instances.verify.terms import TERMS
 from placewright.topology import Cluster, State
 
 
@@ -165,7 +165,7 @@ def first_fit(round_: Round) -> Plan:
 def certified(round_: Round, bare: Plan) -> Plan:
     """Add a certificate without bounds."""
     terms = tuple(
-        TermResult(name=name, sense=TERMS[name].sense, value=value)
+        TermResult(name=name, sense=sense_of(name), value=value)
         for name, value in verify(round_, bare).terms.items()
     )
     certificate = Certificate(

@@ -11,7 +11,6 @@ from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.plan import DecisionKind, Plan
 from placewright.instances.documents.plan_data import ReadsSection, ReplicaSection
 from placewright.instances.documents.round import Round
-from placewright.instances.verify.rules.geo.facts import POLICIES
 
 OUTCOMES = {
     DecisionKind.START: "started",
@@ -43,7 +42,7 @@ def document_text(document: Round | ClusterDocument | Plan) -> str:
 
 def _data_text(round_: Round) -> str:
     """Count the regions of a round that has some, its datasets, their replicas, and the links."""
-    if round_.policy.formulation not in POLICIES:
+    if "geo" not in round_.policy.spec.sections:
         return ""
     geo = round_.geo
     regions = sum(domain.level == geo.level for domain in round_.cluster.domains)

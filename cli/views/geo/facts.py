@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.instances.verify.facts import read_cluster
-from placewright.instances.verify.rules.geo.facts import POLICIES, GeoFacts, read_geo
+from placewright.instances.verify.rules.geo.facts import GeoFacts, read_geo
 
 if TYPE_CHECKING:
     from placewright.instances.documents.geo import WanLink
@@ -87,8 +87,8 @@ class Regions:
 
 
 def regions_of(round_: Round) -> Regions | None:
-    """Return the regions of a round of policy `geo` or `replicas`; None for any other."""
-    if round_.policy.formulation not in POLICIES:
+    """Return the regions of a round; None if its policy has none."""
+    if "geo" not in round_.policy.spec.sections:
         return None
     hosts = read_cluster(round_.cluster)
     facts = read_geo(round_, hosts)

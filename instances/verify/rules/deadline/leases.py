@@ -18,7 +18,6 @@ from placewright.instances.verify.result import Finding, Rule
 from placewright.instances.verify.rules.deadline.lease_work import first_usable, in_order
 
 KIND = "leases"
-POLICY = "deadline"
 
 
 def spans(lists: Iterable[tuple[Interval, ...]]) -> Spans:
@@ -34,9 +33,6 @@ def form(
     reading: Reading, entry: Mapping[str, Any], path: tuple[str | int, ...]
 ) -> Iterator[Finding]:
     """Require the fields of the section; `sections.section` applies it."""
-    formulation = reading.round.policy.formulation
-    if formulation != POLICY:
-        yield Finding(path, f"section {KIND!r} is not for policy {formulation!r}; expected none")
     if reading.promises is not None and reading.promises.path == path:
         return
     try:
@@ -48,13 +44,11 @@ def form(
 
 
 def with_promises(reading: Reading) -> Reading:
-    """Return a reading with the promises of its plan, if the policy has any and they can be read.
+    """Return a reading with the promises of its plan, if they can be read.
 
     Of a job that is named twice the first entry counts, and entries that name no job of the round
     with a deadline, or none of its options, are left out; a rule reports them.
     """
-    if reading.round.policy.formulation != POLICY:
-        return reading
     given = [i for i, entry in enumerate(reading.plan.sections) if entry.get("kind") == KIND]
     if not given:
         return reading
@@ -80,9 +74,7 @@ def with_promises(reading: Reading) -> Reading:
 
 
 def leases(reading: Reading) -> Iterator[Finding]:
-    """Require one section of policy `deadline`, of leases as long as those of the round."""
-    if reading.round.policy.formulation != POLICY:
-        return
+    """Require one section, of leases as long as those of the round."""
     given = [i for i, entry in enumerate(reading.plan.sections) if entry.get("kind") == KIND]
     if not given:
         yield Finding(("sections",), f"section {KIND!r} is missing; expected one")

@@ -141,13 +141,20 @@ def holds_nothing(reading: Reading) -> Iterator[Finding]:
 
 
 def reason(reading: Reading) -> Iterator[Finding]:
-    """Refuse a reason where the job does not wait."""
+    """Refuse a reason where the job does not wait, and one that plans of the policy do not give."""
+    policy = reading.round.policy
     for index, decision in enumerate(reading.plan.decisions):
         if decision.reason is not None and decision.decision is not DecisionKind.WAIT:
             yield Finding(
                 ("decisions", index, "reason"),
                 f"reason {decision.reason.value!r} of job {decision.job!r}, which does not wait; "
                 "expected none",
+            )
+        elif decision.reason is not None and decision.reason.value not in policy.spec.reasons:
+            yield Finding(
+                ("decisions", index, "reason"),
+                f"reason {decision.reason.value!r} of job {decision.job!r}, under policy "
+                f"{policy.formulation!r}; expected {' or '.join(policy.spec.reasons)}",
             )
 
 

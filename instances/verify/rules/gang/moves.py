@@ -17,7 +17,6 @@ from placewright.instances.io.errors import value_text
 from placewright.instances.verify.reading import Placed, Reading, demand
 from placewright.instances.verify.result import Finding, Rule
 from placewright.instances.verify.rules.gang.gpu_parts import slice_on
-from placewright.instances.verify.rules.interleaving.together import POLICY
 from placewright.topology.mig import MEMORY_SLICES
 
 KIND = "moves"
@@ -79,7 +78,8 @@ def moves(reading: Reading) -> Iterator[Finding]:
 def move_order(reading: Reading) -> Iterator[Finding]:
     """Replay the steps: each migrated job finds its new place free, but for what it holds."""
     listed = _listed(reading)
-    if listed is None or not reading.migrated or reading.round.policy.formulation == POLICY:
+    taking_turns = "sharing" in reading.round.policy.spec.sections
+    if listed is None or not reading.migrated or taking_turns:
         return
     waiting = {placed.job.name: placed for placed in reading.migrated}
     targets = {arrival.host.name for placed in reading.migrated for arrival in placed.arrivals}
@@ -133,7 +133,8 @@ def _listed(reading: Reading) -> Listed | None:
 def _named_once(reading: Reading, listed: Listed) -> Iterator[Finding]:
     stopped = {victim.job.name for victim in reading.preempted}
     movable = {placed.job.name for placed in reading.migrated}
-    parting = reading.round.policy.formulation == POLICY
+    policy = reading.round.policy
+    taking_turns = "sharing" in policy.spec.sections
     seen: set[str] = set()
     first_move = next((i for i, name in enumerate(listed.steps) if name in movable), None)
     for field, names in zip(_LISTS, (listed.steps, listed.needs_spare), strict=True):
@@ -143,8 +144,10 @@ def _named_once(reading: Reading, listed: Listed) -> Iterator[Finding]:
                 problem = "is named twice; expected each job once"
             elif name not in stopped and name not in movable:
                 problem = "neither migrates nor is preempted; expected jobs that do"
-            elif name in movable and field == "steps" and parting:
-                problem = f"migrates under policy {POLICY!r}; expected it in needs_spare"
+            elif name in movable and field == "steps" and taking_turns:
+                problem = (
+                    f"migrates under policy {policy.formulation!r}; expected it in needs_spare"
+                )
             elif name in stopped and field == "needs_spare":
                 problem = "is preempted and takes no place; expected it among the steps"
             elif name in stopped and first_move is not None and number > first_move:

@@ -31,7 +31,7 @@ _MOST_DOMAINS = 64
 def gang_reason(reading: Reading) -> Iterator[Finding]:
     """Refuse `never_fits`, `quota` and `capacity` of jobs that plainly fit."""
     round_ = reading.round
-    if round_.policy.formulation != "gang" or any(tenant.cells for tenant in round_.tenants):
+    if any(tenant.cells for tenant in round_.tenants):
         return
     look = _Look(reading)
     problems = {

@@ -19,9 +19,6 @@ from placewright.instances.documents.plan_data import FlowSection, ReadsSection,
 from placewright.instances.documents.round import Round
 from placewright.instances.verify.facts import ClusterFacts, HostFacts
 
-GEO, REPLICAS = "geo", "replicas"
-POLICIES = (GEO, REPLICAS)
-
 
 @dataclass(frozen=True, slots=True)
 class DatasetFacts:

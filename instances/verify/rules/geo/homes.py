@@ -7,26 +7,25 @@ from functools import reduce
 from operator import and_, or_
 
 from placewright.instances.documents.job import Job
-from placewright.instances.documents.plan import DecisionKind
+from placewright.instances.documents.plan import DecisionKind, Reason
 from placewright.instances.documents.plan_data import Home
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
-from placewright.instances.verify.rules.geo.facts import REPLICAS, Data, bits
+from placewright.instances.verify.rules.geo.facts import Data, bits
 
 Path = tuple[str | int, ...]
 _STAY = (DecisionKind.KEEP, DecisionKind.WAIT)
 
 
 def data_only(reading: Reading) -> Iterator[Finding]:
-    """Require under `replicas` that running jobs are kept and pending ones wait."""
-    if reading.round.policy.formulation != REPLICAS:
-        return
+    """Require that running jobs are kept and pending ones wait."""
     for index, decision in enumerate(reading.plan.decisions):
         if decision.decision not in _STAY:
             yield Finding(
                 ("decisions", index, "decision"),
                 f"decision {decision.decision.value!r} of job {decision.job!r} under policy "
-                f"{REPLICAS!r}, which decides about data only; expected keep or wait",
+                f"{reading.round.policy.formulation!r}, which decides about data only; "
+                "expected keep or wait",
             )
 
 
@@ -78,7 +77,7 @@ def home_data(reading: Reading) -> Iterator[Finding]:
 def homes(reading: Reading) -> Iterator[Finding]:
     """Require one home for each job that can run somewhere once all copies are done."""
     data = reading.data
-    if data is None or reading.round.policy.formulation != REPLICAS:
+    if data is None:
         return
     seen: set[str] = set()
     path: Path = (*data.paths.get("replicas", ("sections",)), "homes")
@@ -94,6 +93,37 @@ def homes(reading: Reading) -> Iterator[Finding]:
             yield Finding(
                 path, f"job {job.name!r} has no home; expected one, such as region {region!r}"
             )
+
+
+def home_reason(reading: Reading) -> Iterator[Finding]:
+    """Require `no_region` of the jobs that no region could run, and of no others."""
+    data = reading.data
+    if data is None:
+        return
+    for path, job, given in waiting_jobs(reading):
+        regions = possible(data, job)
+        problem = None
+        if given is Reason.NO_REGION and regions:
+            problem = which_could_run(data, regions)
+        elif given is Reason.NOT_ASKED and not regions:
+            problem = "which no region could run; expected no_region"
+        if problem is not None:
+            yield Finding(path, f"reason {given.value!r} of job {job.name!r}, {problem}")
+
+
+def waiting_jobs(reading: Reading) -> Iterator[tuple[Path, Job, Reason]]:
+    """Yield each job that waits with a reason: where that stands, the job, and the reason."""
+    for index, decision in enumerate(reading.plan.decisions):
+        job = reading.jobs.get(decision.job)
+        waits = decision.decision is DecisionKind.WAIT
+        if job is not None and waits and decision.reason is not None:
+            yield ("decisions", index, "reason"), job, decision.reason
+
+
+def which_could_run(data: Data, regions: int) -> str:
+    """Say in which of some regions a job could run that is said to have none."""
+    name = data.facts.regions[next(bits(regions))]
+    return f"which could run in region {name!r}; expected another"
 
 
 def models(data: Data, job: Job) -> frozenset[str]:
@@ -128,4 +158,5 @@ RULES: tuple[Rule[Reading], ...] = (
     Rule("home", home),
     Rule("home_data", home_data),
     Rule("homes", homes),
+    Rule("data_reason", home_reason),
 )

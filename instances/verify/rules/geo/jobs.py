@@ -6,14 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from placewright.instances.documents.job import Job
-from placewright.instances.documents.plan import DecisionKind, Reason
+from placewright.instances.documents.plan import Reason
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
-from placewright.instances.verify.rules.geo.facts import GEO, REPLICAS, Data, bits
-from placewright.instances.verify.rules.geo.homes import possible
-
-_OF_REPLICAS = (Reason.NO_REGION, Reason.NOT_ASKED)
-_OF_DATA = (Reason.DATA, *_OF_REPLICAS)
+from placewright.instances.verify.rules.geo.facts import Data, bits
+from placewright.instances.verify.rules.geo.homes import waiting_jobs, which_could_run
 
 
 def one_region(reading: Reading) -> Iterator[Finding]:
@@ -63,7 +60,7 @@ def region_quota(reading: Reading) -> Iterator[Finding]:
     Jobs migrate within their region, so only where one starts a tenant can come to hold more.
     """
     data = reading.data
-    if data is None or reading.round.policy.formulation != GEO:
+    if data is None:
         return
     quotas = {
         (region, tenant): quota
@@ -110,29 +107,20 @@ def data_reason(reading: Reading) -> Iterator[Finding]:
     """Require that the reasons about data and regions are true.
 
     A job that waits for `data` is told where and when it will have it. For one with `no_region` no
-    region will do once all copies are done. `not_asked` is said under `replicas` of all others that
-    wait, and nowhere else.
+    region will do once all copies are done.
     """
-    waiting = frozenset[str]()
-    if reading.data is not None:
-        waiting = frozenset(one.job for one in reading.data.reads.waiting)
-    # Where no region is known, other reasons say nothing of them: many jobs may have those.
-    without = reading.data is None and reading.round.policy.formulation != REPLICAS
-    for index, decision in enumerate(reading.plan.decisions):
-        given = decision.reason
-        if given is None or (without and given not in _OF_DATA):
-            continue
-        job = reading.jobs.get(decision.job)
-        if job is None or decision.decision is not DecisionKind.WAIT:
-            continue
-        problem = _problem(reading, job, given)
+    data = reading.data
+    if data is None:
+        return
+    waiting = frozenset(one.job for one in data.reads.waiting)
+    for path, job, given in waiting_jobs(reading):
+        problem = None
         if given is Reason.DATA and job.name not in waiting:
             problem = "of which the section 'reads' says nothing; expected where it has its data"
+        elif given is Reason.NO_REGION and (regions := _could_run(data, job)):
+            problem = which_could_run(data, regions)
         if problem is not None:
-            yield Finding(
-                ("decisions", index, "reason"),
-                f"reason {given.value!r} of job {job.name!r}, {problem}",
-            )
+            yield Finding(path, f"reason {given.value!r} of job {job.name!r}, {problem}")
 
 
 def region_before(reading: Reading, data: Data, job: str) -> int | None:
@@ -141,24 +129,6 @@ def region_before(reading: Reading, data: Data, job: str) -> int | None:
     if running is None:
         return None
     return data.facts.region_of(reading.cluster.hosts[running.tasks[0].host])
-
-
-def _problem(reading: Reading, job: Job, given: Reason) -> str | None:
-    """Say what is wrong with the reason for which a job waits, apart from `data`."""
-    formulation, data = reading.round.policy.formulation, reading.data
-    if formulation == REPLICAS and given not in _OF_REPLICAS:
-        return f"under policy {REPLICAS!r}; expected not_asked or no_region"
-    if data is None or (given is Reason.NOT_ASKED and formulation != REPLICAS):
-        return f"under policy {formulation!r}; expected another" if given in _OF_DATA else None
-    if given not in _OF_REPLICAS:
-        return None
-    regions = possible(data, job) if formulation == REPLICAS else _could_run(data, job)
-    if given is Reason.NO_REGION and regions:
-        name = data.facts.regions[next(bits(regions))]
-        return f"which could run in region {name!r}; expected another"
-    if given is Reason.NOT_ASKED and not regions:
-        return "which no region could run; expected no_region"
-    return None
 
 
 def _could_run(data: Data, job: Job) -> int:

@@ -13,7 +13,7 @@ from placewright.instances.documents.plan import DecisionKind, Reason
 from placewright.instances.documents.plan_data import RemoteRead, WaitsForData
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
-from placewright.instances.verify.rules.geo.facts import GEO, Data, bits
+from placewright.instances.verify.rules.geo.facts import Data, bits
 
 Path = tuple[str | int, ...]
 
@@ -74,7 +74,7 @@ def local_data(reading: Reading) -> Iterator[Finding]:
     and that some region can serve.
     """
     data = reading.data
-    if data is None or reading.round.policy.formulation != GEO:
+    if data is None:
         return
     listed = {(reader.job, read.dataset) for reader in data.reads.readers for read in reader.reads}
     paths: dict[str, Path] = {}

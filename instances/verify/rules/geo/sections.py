@@ -15,7 +15,7 @@ from placewright.instances.io.errors import value_text
 from placewright.instances.io.validation_messages import invalid_input
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
-from placewright.instances.verify.rules.geo.facts import GEO, POLICIES, REPLICAS, Data, read_geo
+from placewright.instances.verify.rules.geo.facts import Data, read_geo
 
 Path = tuple[str | int, ...]
 Form = Callable[[Reading, Mapping[str, Any], Path], Iterator[Finding]]
@@ -26,15 +26,10 @@ _DOCUMENTS: dict[str, type[Document]] = {
     "replicas": ReplicaSection,
     "flows": FlowSection,
 }
-_USED: dict[str, tuple[str, ...]] = {"reads": (GEO,), "replicas": POLICIES, "flows": POLICIES}
-_NEEDED = {GEO: "reads", REPLICAS: "replicas"}
 
 
 def form(reading: Reading, entry: Mapping[str, Any], path: Path, *, kind: str) -> Iterator[Finding]:
     """Require the fields of a section; `sections.section` applies it."""
-    formulation = reading.round.policy.formulation
-    if formulation not in _USED[kind]:
-        yield Finding(path, f"section {kind!r} is not for policy {formulation!r}; expected none")
     document = _DOCUMENTS[kind]
     if reading.data is not None and reading.data.paths.get(kind) == path:
         return
@@ -50,13 +45,11 @@ FORMS: dict[str, Form] = {kind: partial(form, kind=kind) for kind in _DOCUMENTS}
 
 
 def with_data(reading: Reading) -> Reading:
-    """Return a reading with what its plan says of data, if the policy has any.
+    """Return a reading with what its plan says of data.
 
     Entries that name no dataset or region of the round are left out of what the rules look up, and
     of those that are given twice the first counts; rules report both.
     """
-    if reading.round.policy.formulation not in POLICIES:
-        return reading
     facts = read_geo(reading.round, reading.cluster)
     paths: dict[str, Path] = {}
     reads = _read(reading, ReadsSection(), paths)
@@ -114,26 +107,25 @@ def _read(reading: Reading, empty: Section, paths: dict[str, Path]) -> Section:
 def data_sections(reading: Reading) -> Iterator[Finding]:
     """Require the section that the policy always has, and each at most once.
 
-    Under `geo` the section `replicas` has new replicas only: nothing is dropped, nobody has a home.
+    Where the policy places jobs, the section `replicas` has new replicas only: none is dropped, and
+    no job has a home.
     """
-    formulation = reading.round.policy.formulation
-    if formulation not in POLICIES:
-        return
-    for kind in _DOCUMENTS:
+    policy = reading.round.policy
+    for kind in policy.spec.plan_sections:
         given = [i for i, entry in enumerate(reading.plan.sections) if entry.get("kind") == kind]
-        if not given and kind == _NEEDED[formulation]:
+        if not given and kind in policy.spec.required_sections:
             yield Finding(("sections",), f"section {kind!r} is missing; expected one")
         for index in given[1:]:
             yield Finding(
                 ("sections", index), f"section {kind!r} is given more than once; expected one"
             )
     data = reading.data
-    if formulation == GEO and data is not None:
+    if policy.spec.places_jobs and data is not None:
         for field, listed in (("drops", data.replicas.drops), ("homes", data.replicas.homes)):
             if listed:
                 yield Finding(
                     (*data.paths["replicas"], field),
-                    f"{len(listed)} {field} under policy {GEO!r}; expected none",
+                    f"{len(listed)} {field} under policy {policy.formulation!r}; expected none",
                 )
 
 

@@ -7,23 +7,26 @@ from collections.abc import Mapping
 
 from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.verify.reading import Reading
-from placewright.instances.verify.rules.geo.facts import GEO, Data, bits
+from placewright.instances.verify.rules.geo.facts import Data, bits
 
 HOMELESS = 3
 """What each milli-GPU of a job without a home counts in `overload`."""
 
 
-def remote_reads(reading: Reading) -> int:
-    """GiB per window that jobs read from other regions than their own.
+def reads_of_runs(reading: Reading) -> int:
+    """GiB per window that jobs which run after the round read from other regions."""
+    data = reading.data
+    return 0 if data is None else sum(read.gib for _, read in data.missing)
 
-    Under `geo` jobs that run after the round, under `replicas` all jobs in their homes once all
-    copies are done; of a job without a home everything.
+
+def reads_of_homes(reading: Reading) -> int:
+    """GiB per window that jobs read from other regions than their homes once all copies are done.
+
+    Of a job without a home, everything that it reads.
     """
     data = reading.data
     if data is None:
         return 0
-    if reading.round.policy.formulation == GEO:
-        return sum(read.gib for _, read in data.missing)
     homes = _homes(reading, data)
     total = 0
     for job in reading.round.jobs:

@@ -12,7 +12,6 @@ from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
 from placewright.instances.verify.rules.interleaving.together import (
     KIND,
-    POLICY,
     entries,
     is_whole,
     members,
@@ -28,11 +27,8 @@ _OWN = {"name", "cpu", "memory", "resources", "gpu_memory"}
 Path = tuple[str | int, ...]
 
 
-def form(reading: Reading, entry: Mapping[str, Any], path: Path) -> Iterator[Finding]:
+def form(_: Reading, entry: Mapping[str, Any], path: Path) -> Iterator[Finding]:
     """Require a list of groups of at least two members; `sections.section` applies it."""
-    formulation = reading.round.policy.formulation
-    if formulation != POLICY:
-        yield Finding(path, f"section {KIND!r} is not for policy {formulation!r}; expected none")
     yield from _fields(entry, ("kind", KIND), path)
     listed = entry.get(KIND)
     if not isinstance(listed, list | tuple) or not listed:
@@ -98,8 +94,6 @@ def groups(reading: Reading) -> Iterator[Finding]:
 
 def group_members(reading: Reading) -> Iterator[Finding]:
     """Require members that can be in one group: alike, with whole GPUs and their first option."""
-    if reading.round.policy.formulation != POLICY:
-        return
     everybody = (*reading.kept, *reading.placed_anew)
     chosen = {placed.job.name: placed.chosen for placed in everybody}
     for path, entry in entries(reading):
@@ -145,8 +139,6 @@ def group_places(reading: Reading) -> Iterator[Finding]:
 
 def pinned_group(reading: Reading) -> Iterator[Finding]:
     """Require that nobody joins or leaves a pinned job on its GPUs: it stays as it is."""
-    if reading.round.policy.formulation != POLICY:
-        return
     fixed = {name for name, running in reading.running.items() if running.pinned}
     pinned = [one for one in reading.kept if one.job.name in fixed]
     before = ran_together(reading) if pinned else {}

@@ -13,19 +13,16 @@ from placewright.instances.verify.reading import Group, Member, Placed, PlacedTa
 from placewright.instances.verify.rules.interleaving.conflicts import size_of
 
 KIND = "groups"
-POLICY = "interleaving"
 
 Place: TypeAlias = tuple[int, int, str, frozenset[int]]
 
 
 def with_groups(reading: Reading) -> Reading:
-    """Return a reading with the groups of its plan, if there are some and the policy has groups.
+    """Return a reading with the groups of its plan, if there are some.
 
     Entries that make no sense are left out, and so are members that are not placed, have no
     profile, or are in a group already; the rules of the section report them.
     """
-    if reading.round.policy.formulation != POLICY:
-        return reading
     groups = tuple(_groups(reading))
     return replace(reading, groups=groups, held=_held(reading, groups)) if groups else reading
 

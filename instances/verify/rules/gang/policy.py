@@ -1,0 +1,34 @@
+"""Rules and terms of the policy `gang`."""
+
+from __future__ import annotations
+
+from placewright.instances.verify.policies import PolicyRules
+from placewright.instances.verify.rules.gang import reasons
+from placewright.instances.verify.rules.gang.collectives import bottleneck
+from placewright.instances.verify.rules.gang.fragmentation import stranded
+from placewright.instances.verify.rules.gang.shares import sums
+from placewright.instances.verify.terms import (
+    PLACEMENT_TERMS,
+    entitled,
+    freed,
+    leftover,
+    progress,
+    remaining,
+    value,
+)
+
+POLICY = PolicyRules(
+    terms={
+        **PLACEMENT_TERMS,
+        "value": value,
+        "progress": progress,
+        "entitled": entitled,
+        "remaining": remaining,
+        "freed": freed,
+        "leftover": leftover,
+        "bottleneck": bottleneck,
+        "stranded": stranded,
+        "share": sums,
+    },
+    rules=reasons.RULES,
+)

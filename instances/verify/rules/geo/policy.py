@@ -1,0 +1,44 @@
+"""Rules and terms of the policies `geo` and `replicas`."""
+
+from __future__ import annotations
+
+from placewright.instances.verify.policies import PolicyRules
+from placewright.instances.verify.rules.geo import copies, flows, homes, jobs, reads, sections
+from placewright.instances.verify.rules.geo.terms import (
+    copies as copied,
+)
+from placewright.instances.verify.rules.geo.terms import (
+    egress_cost,
+    gpu_cost,
+    hottest,
+    imbalance,
+    overload,
+    reads_of_homes,
+    reads_of_runs,
+)
+from placewright.instances.verify.terms import PLACEMENT_TERMS, value
+
+GEO = PolicyRules(
+    terms={
+        **PLACEMENT_TERMS,
+        "value": value,
+        "remote_reads": reads_of_runs,
+        "egress_cost": egress_cost,
+        "gpu_cost": gpu_cost,
+    },
+    rules=(*sections.RULES, *jobs.RULES, *reads.RULES, *copies.RULES, *flows.RULES),
+    forms=sections.FORMS,
+    read=sections.with_data,
+)
+REPLICAS = PolicyRules(
+    terms={
+        "overload": overload,
+        "remote_reads": reads_of_homes,
+        "copies": copied,
+        "imbalance": imbalance,
+        "hottest": hottest,
+    },
+    rules=(*sections.RULES, *homes.RULES, *copies.RULES, *flows.RULES),
+    forms={kind: sections.FORMS[kind] for kind in ("replicas", "flows")},
+    read=sections.with_data,
+)

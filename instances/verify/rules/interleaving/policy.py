@@ -1,0 +1,25 @@
+"""Rules and terms of the policy `interleaving`."""
+
+from __future__ import annotations
+
+from placewright.instances.verify.policies import PolicyRules
+from placewright.instances.verify.rules.interleaving import conflicts, groups, turns
+from placewright.instances.verify.rules.interleaving.throughput import (
+    efficiency,
+    throughput,
+    weighted_throughput,
+)
+from placewright.instances.verify.rules.interleaving.together import KIND, with_groups
+from placewright.instances.verify.terms import PLACEMENT_TERMS
+
+POLICY = PolicyRules(
+    terms={
+        **PLACEMENT_TERMS,
+        "throughput": throughput,
+        "weighted_throughput": weighted_throughput,
+        "efficiency": efficiency,
+    },
+    rules=(*conflicts.RULES, *groups.RULES, *turns.RULES),
+    forms={KIND: groups.form},
+    read=with_groups,
+)
