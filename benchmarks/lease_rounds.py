@@ -42,8 +42,9 @@ from placewright.instances.converters.traces.chronus import chronus_jobs
 from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.cluster import ClusterDocument, HostEntry
 from placewright.instances.documents.deadline import Deadline, Due, Pace
-from placewright.instances.documents.job import Job, Option, TaskGroup
+from placewright.instances.documents.job import Job
 from placewright.instances.documents.leases import Leases, Outage
+from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.policy import Policy
 
 __all__ = [

@@ -20,7 +20,8 @@ from benchmarks.presets import NODES, PODS, TRACE
 from benchmarks.report import ERROR, OURS, SKIPPED, Row
 from placewright import Changes, Engine, Round, solve_round
 from placewright.instances.documents.base import WHOLE_GPU
-from placewright.instances.documents.job import Job, Option, Running, TaskGroup
+from placewright.instances.documents.job import Job, Running
+from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import DecisionKind, Task
 from placewright.instances.documents.policy import Policy, TaskKind
 from placewright.rounds.certificate import gap_of

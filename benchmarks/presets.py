@@ -23,7 +23,8 @@ from placewright import Round, solve_round
 from placewright.instances.checks.round import check_round
 from placewright.instances.converters import convert_openb
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.job import Job, Option, TaskGroup
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import DecisionKind
 from placewright.instances.presets import presets
 

@@ -23,7 +23,8 @@ from placewright.instances.checks.round import check_round
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.cluster import ClusterDocument, HostEntry
-from placewright.instances.documents.job import Job, Option, TaskGroup
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.policy import Policy
 from placewright.instances.speed_models.sia import sizes
 from placewright.solver import Limits, Model, Status, Worker

@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from placewright import Plan, Round
 from placewright.instances.derived.ranges import expand
-from placewright.instances.derived.sensitivity import speed
+from placewright.instances.derived.speed import speed
 from placewright.instances.documents.base import WHOLE_GPU
-from placewright.instances.documents.job import Option
+from placewright.instances.documents.option import Option
 from placewright.instances.documents.plan import Decision, DecisionKind, Reason, Task
 
 __all__ = ["proportional", "tuned"]

@@ -96,7 +96,7 @@ def _fault(error: Exception) -> _End:
     from pathlib import Path
     from traceback import extract_tb
 
-    from placewright.instances.io.errors import InvalidInputError
+    from placewright.instances.errors import InvalidInputError
 
     if isinstance(error, InvalidInputError):
         return _End(EXIT_INVALID_INPUT, str(error))

@@ -14,7 +14,7 @@ from typer import rich_utils
 
 import placewright
 from placewright.cli.verbs import convert, generate, preset, show, solve, verify
-from placewright.instances.io.errors import printable
+from placewright.instances.errors import printable
 
 app = typer.Typer(
     name="placewright",

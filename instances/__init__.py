@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from placewright.instances.documents.cluster import ClusterDocument
     from placewright.instances.documents.plan import Plan
     from placewright.instances.documents.round import Round
+    from placewright.instances.errors import InvalidInputError
     from placewright.instances.io.digest import round_digest
-    from placewright.instances.io.errors import InvalidInputError
     from placewright.instances.io.files import (
         load,
         load_cluster,
@@ -52,7 +52,7 @@ __all__ = [
 _HOMES = {
     "documents.cluster": ("ClusterDocument",),
     "io.digest": ("round_digest",),
-    "io.errors": ("InvalidInputError",),
+    "errors": ("InvalidInputError",),
     "io.files": (
         "load",
         "load_cluster",

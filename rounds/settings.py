@@ -10,7 +10,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 from placewright.formulations.session import Session
 from placewright.instances.documents.round import Round
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 from placewright.rounds.usage import Meter
 from placewright.solver import InProcess, Worker
 

@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from placewright.instances.documents.plan import Certificate, DecisionKind, Reason
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import load
 from placewright.instances.policies import term_names
 from placewright.instances.verify import rule_ids

@@ -18,7 +18,8 @@ from placewright import Plan, Round, verify
 from placewright.instances.checks.round import check_round
 from placewright.instances.converters.traces.muri import CONTENTION, RESOURCES
 from placewright.instances.documents.cluster import ClusterDocument, HostEntry
-from placewright.instances.documents.job import Job, Option, TaskGroup
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.policy import Policy
 from placewright.instances.documents.profile import Profile
 from placewright.instances.documents.sharing import Sharing

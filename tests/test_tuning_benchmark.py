@@ -11,7 +11,7 @@ import pytest
 
 from placewright import Plan, Round, verify
 from placewright.instances.checks.round import check_round
-from placewright.instances.derived.sensitivity import speed
+from placewright.instances.derived.speed import speed
 
 ROOT = Path(__file__).parents[1]
 UNIT = 1_000_000

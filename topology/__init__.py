@@ -4,6 +4,7 @@ from placewright.topology.assemble import assemble
 from placewright.topology.builders import nvl72_racks, tree
 from placewright.topology.catalogue import CATALOGUE, HostModel
 from placewright.topology.cluster import Cluster
+from placewright.topology.graph import build_graph
 from placewright.topology.links import Link
 from placewright.topology.state import GPU_MILLI, State
 
@@ -15,6 +16,7 @@ __all__ = [
     "Link",
     "State",
     "assemble",
+    "build_graph",
     "nvl72_racks",
     "tree",
 ]

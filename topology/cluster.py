@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,11 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 from placewright.topology.catalogue import HostModel
 from placewright.topology.links import Link
 from placewright.topology.mig import PRODUCTS
-
-if TYPE_CHECKING:
-    import networkx as nx
-
-    from placewright.topology.state import State
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -238,14 +233,6 @@ class Cluster:
         if domain not in self.names[depth]:
             raise ValueError(f"{level} {domain!r} is unknown; expected a name of that level")
         return np.flatnonzero(self.domain[depth] == self.names[depth].index(domain))
-
-    def graph(
-        self, detail: Literal["host", "gpu"] = "host", state: State | None = None
-    ) -> nx.Graph[tuple[str | int, ...]]:
-        """Build a NetworkX view of the cluster; see `placewright.topology.graph.build_graph`."""
-        from placewright.topology.graph import build_graph
-
-        return build_graph(self, detail, state)
 
 
 def check_unique(what: str, names: Iterable[str]) -> None:

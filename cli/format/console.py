@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from placewright.instances.io.errors import printable
+from placewright.instances.errors import printable
 
 
 class PlainConsole(Console):

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from placewright.instances.io.errors import printable
+from placewright.instances.errors import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from placewright.instances.io.errors import InvalidInputError
+    from placewright.instances.errors import InvalidInputError
 
 STANDARD = "-"
 

@@ -49,8 +49,8 @@ def generate_cluster(gpus: Gpus, seed: Seed = 0, output: Output = STANDARD) -> N
     """
     check_output(output)
     from placewright.cli.views.gang.summary import document_text
+    from placewright.instances.errors import InvalidInputError
     from placewright.instances.generators.gang import generate_cluster as make_cluster
-    from placewright.instances.io.errors import InvalidInputError
     from placewright.instances.io.files import write
 
     try:
@@ -104,8 +104,8 @@ def generate_round(
     check_output(output)
     from placewright.cli.views.gang.summary import document_text
     from placewright.instances.derived.demand import load_of
+    from placewright.instances.errors import InvalidInputError
     from placewright.instances.generators.gang import generate_round as make_round
-    from placewright.instances.io.errors import InvalidInputError
     from placewright.instances.io.files import write
 
     chosen = None if mix is None else mix.value
@@ -144,8 +144,8 @@ def _regions(
 ) -> str:
     """Write a round of regions, and return what it is like."""
     from placewright.instances.converters.support.wan_files import read_folder
+    from placewright.instances.errors import InvalidInputError
     from placewright.instances.generators.geo import facts_of, generate
-    from placewright.instances.io.errors import InvalidInputError
     from placewright.instances.io.files import write
 
     measured = None if wan is None else read_folder(wan)

@@ -30,7 +30,7 @@ class RegionPolicy(StrEnum):
 
 def write_conversion(read: Callable[[], Conversion], output: str) -> None:
     """Write the round of a trace; an argument out of its range is told by its option."""
-    from placewright.instances.io.errors import InvalidInputError
+    from placewright.instances.errors import InvalidInputError
     from placewright.instances.io.files import write
 
     try:

@@ -128,7 +128,7 @@ def _make(round_file: str, output: str, option: str, apply: Callable[[Round], Ro
     """Read a round, apply a preset and write what it makes; what it refuses is `option`'s fault."""
     check_output(output, round_file)
     from placewright.instances.checks.round import check_round
-    from placewright.instances.io.errors import InvalidInputError
+    from placewright.instances.errors import InvalidInputError
     from placewright.instances.io.files import load_round, write
 
     round_ = load_round(round_file)

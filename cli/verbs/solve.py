@@ -93,7 +93,7 @@ def solve(
 
     from placewright.cli.format.progress import progress_of
     from placewright.instances.documents.policy import headline
-    from placewright.instances.io.errors import InvalidInputError
+    from placewright.instances.errors import InvalidInputError
     from placewright.instances.io.files import load_round, write
     from placewright.rounds import solve_round
 
@@ -138,7 +138,7 @@ def solve(
 
 def _opened(stack: ExitStack, executor: str | None, round_: Round) -> Executor | None:
     """Open the executor that is asked for, or one that pays, until the stack ends."""
-    from placewright.instances.io.errors import InvalidInputError
+    from placewright.instances.errors import InvalidInputError
     from placewright.rounds.regions.executors import check_use, default_executor, open_executor
 
     where = default_executor(round_) if executor is None else executor

@@ -83,8 +83,8 @@ def check_pair(round_: Round, plan: Plan, round_file: str, plan_file: str) -> No
     InvalidInputError
         If the plan is for another round.
     """
+    from placewright.instances.errors import InvalidInputError
     from placewright.instances.io.digest import round_digest
-    from placewright.instances.io.errors import InvalidInputError
 
     if plan.round is not None and plan.round != (digest := round_digest(round_)):
         raise InvalidInputError(

@@ -18,7 +18,8 @@ from placewright.formulations.session import Candidate, Place, Slots
 from placewright.instances.derived.cell_trees import guaranteed
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.base import MAX_GPU
-from placewright.instances.documents.job import Job, Option, Running, TaskGroup
+from placewright.instances.documents.job import Job, Running
+from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Task
 from placewright.instances.documents.policy import Policy, TaskKind
 from placewright.instances.documents.round import Round

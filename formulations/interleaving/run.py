@@ -45,7 +45,7 @@ from placewright.formulations.interleaving.set_packing.problem import (
 )
 from placewright.formulations.interleaving.set_packing.solve import group
 from placewright.formulations.session import Bound, Candidate, Group, Session
-from placewright.instances.derived.sensitivity import speed
+from placewright.instances.derived.speed import speed
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from placewright.instances.checks.cluster import HOST_LEVEL
-from placewright.instances.checks.names import check_known
+from placewright.instances.derived.names import check_known
 from placewright.instances.documents.base import WHOLE_GPU
-from placewright.instances.documents.job import TaskGroup
+from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.round import Round
-from placewright.instances.io.errors import InvalidInputError, Path
+from placewright.instances.errors import InvalidInputError, Path
 
 
 def check_arrangement(round_: Round) -> None:

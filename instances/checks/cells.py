@@ -13,7 +13,7 @@ from placewright.instances.derived.cell_trees import (
     kinds_of,
 )
 from placewright.instances.documents.round import Round
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 from placewright.topology.chain import claims_fit
 
 

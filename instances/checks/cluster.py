@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from placewright.instances.checks.names import check_known, check_unique
 from placewright.instances.derived import ranges
 from placewright.instances.derived.hardware import hardware
+from placewright.instances.derived.names import check_known, check_unique
 from placewright.instances.documents.cluster import ClusterDocument, DomainEntry
-from placewright.instances.io.errors import InvalidInputError, Path
+from placewright.instances.errors import InvalidInputError, Path
 from placewright.topology import CATALOGUE
 
 MAX_HOSTS = 200_000

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from placewright.instances.checks.names import known_hosts
 from placewright.instances.checks.policies import PolicyChecks
 from placewright.instances.derived.hardware import Hardware, hardware
+from placewright.instances.derived.names import known_hosts
+from placewright.instances.derived.outages import unavailable_hosts
 from placewright.instances.documents.job import Job
-from placewright.instances.documents.leases import away
 from placewright.instances.documents.round import Round
-from placewright.instances.io.errors import InvalidInputError, Path
+from placewright.instances.errors import InvalidInputError, Path
 
 MAX_CELLS = 50_000_000
 """Leases times jobs with deadlines; for each of these it is decided whether the job runs."""
@@ -102,7 +102,7 @@ def check_leases(round_: Round, hosts: Mapping[str, Hardware]) -> None:
         )
     for i, outage in enumerate(round_.leases.outages):
         known_hosts(outage.host, hosts, ("leases", "outages", i, "host"))
-    gone = away(round_.leases, round_.now)
+    gone = unavailable_hosts(round_.leases, round_.now)
     for i, job in enumerate(round_.jobs if gone else ()):
         if job.running is None or not job.running.pinned:
             continue

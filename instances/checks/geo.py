@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from placewright.instances.checks.names import check_known, check_unique
 from placewright.instances.checks.policies import PolicyChecks
 from placewright.instances.derived import ranges
 from placewright.instances.derived.hardware import Hardware
+from placewright.instances.derived.names import check_known, check_unique
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.geo import MAX_REGIONS, Dataset, Geo
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
-from placewright.instances.io.errors import InvalidInputError, Path
+from placewright.instances.errors import InvalidInputError, Path
 
 MAX_CELLS = 20_000_000
 """Jobs and datasets, times regions; each of these may be in any of those."""

@@ -8,17 +8,21 @@ from placewright.instances.checks.arrangement import check_arrangement
 from placewright.instances.checks.cells import check_cells
 from placewright.instances.checks.cluster import HOST_LEVEL, check_cluster
 from placewright.instances.checks.magnitudes import check_magnitudes
-from placewright.instances.checks.names import check_known, check_unique, known_hosts
 from placewright.instances.checks.policies import CHECKS
 from placewright.instances.checks.running import check_running
 from placewright.instances.checks.unused import check_fields, check_job_fields
 from placewright.instances.derived import ranges
 from placewright.instances.derived.hardware import Hardware, hardware
+from placewright.instances.derived.names import (
+    check_known,
+    check_unique,
+    known_hosts,
+)
 from placewright.instances.documents.base import CORE_RESOURCES
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.policy import Policy
 from placewright.instances.documents.round import Round
-from placewright.instances.io.errors import InvalidInputError, Path
+from placewright.instances.errors import InvalidInputError, Path
 
 __all__ = [
     "check_cluster",

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from placewright.instances.checks.running_groups import Held, check_groups
 from placewright.instances.checks.running_shares import check_parts
 from placewright.instances.derived.hardware import Hardware
+from placewright.instances.derived.running_groups import MarginalUsage, running_groups
 from placewright.instances.documents.base import WHOLE_GPU
-from placewright.instances.documents.job import Option, Running, TaskGroup
+from placewright.instances.documents.job import Running
+from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Task
 from placewright.instances.documents.round import Round
-from placewright.instances.io.errors import InvalidInputError, Path
+from placewright.instances.errors import InvalidInputError, Path
 
 
 def check_running(round_: Round, hosts: Mapping[str, Hardware]) -> None:
@@ -34,7 +35,7 @@ def check_running(round_: Round, hosts: Mapping[str, Hardware]) -> None:
     InvalidInputError
         The first fault, with its path in the Round document.
     """
-    together = Held(round_)
+    together = MarginalUsage(round_)
     held: defaultdict[str, dict[str, int]] = defaultdict(dict)
     held_gpus: defaultdict[str, dict[int, int]] = defaultdict(dict)
     for i, job in enumerate(round_.jobs):
@@ -67,10 +68,10 @@ def check_running(round_: Round, hosts: Mapping[str, Hardware]) -> None:
                     value=task.host,
                 )
             _check_gpus(task, group, host, task_path)
-            beside = together.beside(i, task, group)
+            beside = together.of(i, task, group)
             _hold(task, beside, host, held[task.host], task_path)
             _hold_gpus(task, beside, held_gpus[task.host], task_path)
-    check_groups(round_)
+    _check_groups(round_)
     check_parts(round_, hosts)
 
 
@@ -165,3 +166,22 @@ def _demand(group: TaskGroup) -> Iterator[tuple[str, int]]:
     for resource, amount in group.resources.items():
         if amount:
             yield resource, amount
+
+
+def _check_groups(round_: Round) -> None:
+    """Refuse groups that run with more jobs than a group may have.
+
+    Raises
+    ------
+    InvalidInputError
+        For the first job that is too many.
+    """
+    most = min(round_.sharing.most, round_.sharing.slots)
+    for jobs in running_groups(round_):
+        if len(jobs) > most:
+            raise InvalidInputError(
+                f"runs on the GPUs of {len(jobs) - 1} others; expected at most {most} jobs in a "
+                "group",
+                path=("jobs", jobs[most], "running"),
+                show_value=False,
+            )

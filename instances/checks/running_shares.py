@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from placewright.instances.checks.running_groups import running_groups
 from placewright.instances.derived.hardware import Hardware
-from placewright.instances.documents.job import Job, TaskGroup
+from placewright.instances.derived.running_groups import running_groups
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.plan import Task
 from placewright.instances.documents.round import Round
-from placewright.instances.io.errors import InvalidInputError, Path
+from placewright.instances.errors import InvalidInputError, Path
 from placewright.topology.mig import NO_MIG, PRODUCTS, SLICES, Slice
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from placewright.instances.checks.names import check_known
 from placewright.instances.checks.policies import PolicyChecks
 from placewright.instances.derived.compatibility import whole
 from placewright.instances.derived.hardware import Hardware
+from placewright.instances.derived.names import check_known
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
-from placewright.instances.io.errors import InvalidInputError, Path
+from placewright.instances.errors import InvalidInputError, Path
 
 MAX_SAMPLES = 2_000_000
 """Samples of load and memory of all jobs together; a verification reads each a few times."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from placewright.instances.documents.round import Round
-from placewright.instances.io.errors import InvalidInputError, Path
+from placewright.instances.errors import InvalidInputError, Path
 from placewright.instances.policies import POLICIES
 
 _JOBS = "jobs"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from placewright.instances.checks.running_groups import Held
 from placewright.instances.derived.hardware import hardware
 from placewright.instances.derived.ranges import expand
+from placewright.instances.derived.running_groups import MarginalUsage
 from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.round import Round
@@ -63,13 +63,13 @@ def build_state(round_: Round, cluster: Cluster) -> State:
     state = State.empty(cluster)
     host_of = cluster.host_index
     resource = {name: i for i, name in enumerate(cluster.resources)}
-    together = Held(round_)
+    together = MarginalUsage(round_)
     for i, job in enumerate(round_.jobs):
         if job.running is None:
             continue
         groups = job.options[job.running.option].groups
         for task in job.running.tasks:
-            group, host = together.beside(i, task, groups[task.group]), host_of[task.host]
+            group, host = together.of(i, task, groups[task.group]), host_of[task.host]
             state.busy[host] = True
             for name, amount in (
                 ("cpu", group.cpu),

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
 
-from placewright.instances.checks.names import check_known
 from placewright.instances.derived.hardware import hardware
+from placewright.instances.derived.names import check_known
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.cells import OwnedCells
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.policy import Tenant
 from placewright.instances.documents.round import Round
-from placewright.instances.io.errors import InvalidInputError, Path
+from placewright.instances.errors import InvalidInputError, Path
 from placewright.topology.chain import Cell, Chain
 
 HOST_LEVEL = "host"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from placewright.instances.documents.base import WHOLE_GPU
-from placewright.instances.documents.job import Job, Option
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import Option
 
 
 def whole(option: Option) -> bool:
@@ -15,7 +16,7 @@ def whole(option: Option) -> bool:
     )
 
 
-def likeness(job: Job) -> Hashable | None:
+def grouping_key(job: Job) -> Hashable | None:
     """Return what the jobs of a group have in common, None if this one is never in a group.
 
     That is the first option but for names, `cpu`, `memory`, `resources`, `gpu_memory`, value and

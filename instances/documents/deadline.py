@@ -11,24 +11,19 @@ distributed deep learning", ASPLOS'23 (options of several speeds).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
 from placewright.instances.documents.base import (
     MAX_AMOUNT,
     MAX_COUNT,
-    WHOLE_GPU,
     Document,
     Index,
     Many,
 )
-from placewright.instances.io.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from placewright.instances.documents.job import Option
+from placewright.instances.errors import InvalidInputError
 
 UNIT = 1000
 """Speeds, and how they fall across hosts, are in thousandths."""
@@ -115,51 +110,3 @@ class Deadline(Document):
 
 
 _USUAL = Pace()
-
-
-def relative(pace: Pace, hosts: int) -> int:
-    """Return the thousandths of its speed that an option has on so many hosts.
-
-    Between two entries of `spanning` the one of more hosts counts, beyond the last one the last.
-    """
-    if hosts <= 1 or not pace.spanning:
-        return UNIT
-    return next((part for most, part in pace.spanning if most >= hosts), pace.spanning[-1][1])
-
-
-def gain(pace: Pace, length_s: int, hosts: int) -> int:
-    """Return the work that one lease of `length_s` seconds does, in thousandths of a second."""
-    working = max(0, length_s - pace.overhead_s)
-    return pace.speed * relative(pace, hosts) * working // UNIT
-
-
-def need(work: int, pace: Pace, length_s: int, hosts: int) -> int | None:
-    """Return how many leases do so much work (thousandths of a second); None: no number does."""
-    each = gain(pace, length_s, hosts)
-    return -(-work // each) if each else None
-
-
-def finish(start: int, work: int, pace: Pace, hosts: int) -> int:
-    """Return when a job is done that does so much work in a lease that begins at `start`.
-
-    The work, in thousandths of a second, must be at most what the lease gains.
-    """
-    return start + pace.overhead_s - (-UNIT * work // (pace.speed * relative(pace, hosts)))
-
-
-def least_hosts(option: Option, largest: Mapping[str, int]) -> int:
-    """Return the fewest hosts that can hold the whole GPUs of an option, at least 1.
-
-    `largest` has the most GPUs of a host of each GPU model; of these the models count that some
-    group of the option allows.
-    """
-    whole = sum(group.milli_gpu for group in option.groups if group.gpu >= WHOLE_GPU) // WHOLE_GPU
-    most = max(
-        (
-            gpus
-            for model, gpus in largest.items()
-            if any(group.gpu_models is None or model in group.gpu_models for group in option.groups)
-        ),
-        default=0,
-    )
-    return max(1, -(-whole // most)) if most else 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 from placewright.topology.mig import PROFILES, milli_of
 
 _MEMORY, _MIG, _GPU = "gpu_memory", "mig", "gpu"

@@ -11,10 +11,9 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.base import Document, Index, Many
 from placewright.instances.documents.cluster import HostName
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 
 MAX_LENGTH = 10**7
 MAX_HORIZON = 10**4
@@ -67,13 +66,3 @@ class Leases(Document):
     def first_usable(self, ready: int | None, now: int) -> int:
         """Return the first lease that begins no earlier than `ready` (None: the current one)."""
         return 0 if ready is None else max(0, -((now - ready) // self.length_s))
-
-
-def away(leases: Leases, now: int) -> frozenset[str]:
-    """Return the hosts that are away in the current lease: nobody may be there after the round."""
-    return frozenset(
-        host
-        for outage in leases.outages
-        if leases.overlapped(outage, now)[0] == 0 < leases.overlapped(outage, now)[1]
-        for host in expand(outage.host)
-    )

@@ -19,7 +19,7 @@ from placewright.instances.documents.base import (
 )
 from placewright.instances.documents.cells import OwnedCells
 from placewright.instances.documents.cluster import HostName
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.policies import GANG, POLICIES, PolicySpec, term_names
 
 

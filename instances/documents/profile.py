@@ -15,7 +15,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from placewright.instances.documents.base import Document, Many, Mib, MilliCpu
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 
 MAX_STAGE = 10**9
 MAX_STAGES = 16

@@ -14,7 +14,7 @@ from placewright.instances.documents.base import Document
 from placewright.instances.documents.geo import Geo
 from placewright.instances.documents.leases import Leases
 from placewright.instances.documents.sharing import Sharing
-from placewright.instances.io.errors import InvalidInputError, value_text
+from placewright.instances.errors import InvalidInputError, value_text
 from placewright.instances.policies import GANG, POLICIES
 
 _DOCUMENTS: dict[str, type[Document]] = {"sharing": Sharing, "leases": Leases, "geo": Geo}

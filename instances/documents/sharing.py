@@ -16,7 +16,7 @@ from pydantic import Field, field_validator, model_validator
 
 from placewright.instances.documents.base import Document, Flag, Many, Name
 from placewright.instances.documents.profile import MAX_STAGES
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 
 MOST = 4
 MILLION = 10**6

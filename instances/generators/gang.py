@@ -24,10 +24,12 @@ import numpy.typing as npt
 from placewright.instances.derived.demand import load_of
 from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.cluster import ClusterDocument, DomainEntry, HostEntry
-from placewright.instances.documents.job import Job, Option, Running, TaskGroup
+from placewright.instances.documents.job import Job, Running
+from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Task
 from placewright.instances.documents.policy import Tenant
 from placewright.instances.documents.round import Round
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.generators.mixes import (
     ANY_MODEL,
     MIXES,
@@ -47,7 +49,6 @@ from placewright.instances.generators.tenants_and_shares import (
     with_parts,
     with_tenants,
 )
-from placewright.instances.io.errors import InvalidInputError
 
 __all__ = ["generate_cluster", "generate_round", "load_of"]
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.cluster import ClusterDocument
-from placewright.instances.documents.job import Job, Option, TaskGroup
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.policy import Tenant
 from placewright.instances.generators.mixes import (
     MIG_PROFILES,

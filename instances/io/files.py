@@ -19,8 +19,8 @@ from placewright.instances.documents.base import API_VERSION, Document
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.io import streams, yaml_json
-from placewright.instances.io.errors import InvalidInputError
 from placewright.instances.io.shared_options import with_shared_options
 from placewright.instances.io.validation_messages import invalid_input
 

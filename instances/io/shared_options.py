@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from placewright.instances.documents.job import Option
+from placewright.instances.documents.option import Option
 
 EXACT = 2
 """Version of the bytes that name a raw value: equal ones only for values of equal types."""

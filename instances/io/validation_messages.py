@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 from placewright.instances.documents.base import NAME
 from placewright.instances.documents.cluster import HOST_NAME
 from placewright.instances.documents.plan import SHA256
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 
 _TEXTS = {
     "bool_type": "expected true or false",

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import yaml
 
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 
 MAX_DEPTH = 64
 MAX_DIGITS = 4300

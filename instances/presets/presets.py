@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from pydantic import ValidationError
 
 from placewright.instances.checks.cluster import HOST_LEVEL
-from placewright.instances.checks.names import check_known
 from placewright.instances.checks.round import hosts_by_name, known_hosts
+from placewright.instances.derived.names import check_known
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.policy import Freeing, TermName
 from placewright.instances.documents.round import Round
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.validation_messages import invalid_input
 from placewright.instances.policies import GANG
 from placewright.instances.presets.health import with_health

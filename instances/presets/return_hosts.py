@@ -14,9 +14,10 @@ from collections.abc import Iterator, Sequence
 
 from placewright.instances.checks.round import hosts_by_name, known_hosts
 from placewright.instances.derived.hardware import Hardware
-from placewright.instances.documents.job import Job, Option, TaskGroup
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.round import Round
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.presets.presets import with_policy, worthless
 
 MAX_OPTIONS = 64

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from math import isfinite
 
 from placewright.instances.documents.base import MAX_AMOUNT
-from placewright.instances.documents.job import TaskGroup
-from placewright.instances.io.errors import InvalidInputError, Path
+from placewright.instances.documents.option import TaskGroup
+from placewright.instances.errors import InvalidInputError, Path
 
 SCALE = 1000
 """What one unit of speed-up counts in `value` or `progress`, unless the caller says otherwise."""

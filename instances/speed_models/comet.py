@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from math import ceil
 
 from placewright.instances.documents.base import WHOLE_GPU
-from placewright.instances.documents.job import Option, TaskGroup
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.documents.option import Option, TaskGroup
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.speed_models.amounts import SCALE, positive, whole
 
 

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 
 from placewright.instances.documents.deadline import Pace
-from placewright.instances.documents.job import Option, TaskGroup
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.documents.option import Option, TaskGroup
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.speed_models.amounts import WORKER, positive, workers
 
 SERIAL = Fraction(1, 20)

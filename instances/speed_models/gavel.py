@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from placewright.instances.documents.job import Option, TaskGroup
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.documents.option import Option, TaskGroup
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.speed_models.amounts import SCALE, positive, whole
 
 SPREAD = "_unconsolidated"

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from placewright.instances.documents.arrangement import Communication, Slices
 from placewright.instances.documents.base import WHOLE_GPU
-from placewright.instances.documents.job import Option, TaskGroup
+from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.speed_models.megatron import MIB, Shape, Transformer, faults, memory_mib
 
 GRADIENT_BYTES = 4

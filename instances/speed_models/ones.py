@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from placewright.instances.documents.job import Option, TaskGroup
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.documents.option import Option, TaskGroup
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.speed_models.amounts import WORKER, positive, whole, workers
 
 

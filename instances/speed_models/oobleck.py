@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from placewright.instances.documents.job import Job, Option, TaskGroup
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import Option, TaskGroup
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.speed_models.amounts import WORKER
 
 

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
-from placewright.instances.documents.job import Option, TaskGroup
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.documents.option import Option, TaskGroup
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.speed_models.amounts import SCALE, positive, power_gains
 
 

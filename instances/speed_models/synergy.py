@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from placewright.instances.derived.sensitivity import worthwhile
-from placewright.instances.documents.job import Option, TaskGroup
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.documents.option import Option, TaskGroup
+from placewright.instances.documents.sensitivity import non_dominated
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.speed_models.amounts import SCALE, whole
 
 CORES = (1, 2, 3, 4, 5, 6, 9, 12, 24)
@@ -75,5 +75,5 @@ def options(
             ),
             value=whole(scale * gpus * speeds[c][m], ("speeds", c, m)),
         )
-        for c, m in worthwhile(speeds, at_least)
+        for c, m in non_dominated(speeds, at_least)
     )

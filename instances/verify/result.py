@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
-from placewright.instances.io.errors import path_text
+from placewright.instances.errors import path_text
 
 Subject = TypeVar("Subject")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from placewright.instances.io.errors import value_text
+from placewright.instances.errors import value_text
 from placewright.instances.policies import POLICIES
 from placewright.instances.verify.policies import RULES as POLICY_RULES
 from placewright.instances.verify.policies import SectionForm

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from placewright.instances.documents.round import Round
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.policies import GEO
 from placewright.rounds.regions.patience import waited_for
 from placewright.rounds.regions.processes import Processes

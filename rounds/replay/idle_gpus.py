@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from placewright.instances.checks.round import hosts_by_name
+from placewright.instances.derived.outages import unavailable_hosts
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.base import WHOLE_GPU
-from placewright.instances.documents.job import Option, TaskGroup
-from placewright.instances.documents.leases import away
+from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Task
 from placewright.instances.documents.round import Round
 
@@ -30,7 +30,7 @@ class IdleGpus:
 
     def __init__(self, round_: Round) -> None:
         hosts = hosts_by_name(round_.cluster)
-        gone = away(round_.leases, round_.now)
+        gone = unavailable_hosts(round_.leases, round_.now)
         self._model = {name: one.gpu_model for name, one in hosts.items()}
         self._free: dict[str, set[int]] = {}
         for entry in round_.cluster.hosts:

@@ -10,7 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import log2
 
-from placewright.instances.documents.deadline import UNIT, Deadline, Due, relative
+from placewright.instances.derived.lease_arithmetic import relative_speed
+from placewright.instances.documents.deadline import (
+    UNIT,
+    Deadline,
+    Due,
+)
 from placewright.instances.documents.job import Job, Running
 
 CLASSES, STEPS = 1000, 8
@@ -106,7 +111,7 @@ class Record:
         option = 0 if self.running is None else self.running.option
         hosts = 1 if self.running is None else len({task.host for task in self.running.tasks})
         pace = self.asked.pace(option)
-        return pace.speed * relative(pace, hosts)
+        return pace.speed * relative_speed(pace, hosts)
 
     def end(self, now: int) -> int:
         """Return when it is done if it runs on as it does, or on its own host from now on."""

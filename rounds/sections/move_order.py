@@ -14,7 +14,7 @@ from placewright.instances.derived.hardware import Hardware, hardware
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.cluster import ClusterDocument
-from placewright.instances.documents.job import Option, TaskGroup
+from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Decision, DecisionKind, Task
 from placewright.instances.documents.round import Round
 from placewright.rounds.sections.move_components import Move, Yard, sums

@@ -24,7 +24,7 @@ from placewright.formulations.deadline.problem.problem import NONE, Schedule
 from placewright.instances.documents.deadline import Due
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 from placewright.rounds.state.promises import KIND
 
 __all__ = ["Admitted", "Ledger", "answered", "check_asks"]

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
-from placewright.instances.checks.names import check_known, check_unique
 from placewright.instances.checks.round import check_jobs, check_limits, known_hosts
 from placewright.instances.derived.hardware import Hardware
+from placewright.instances.derived.names import check_known, check_unique
 from placewright.instances.documents.base import MAX_AMOUNT
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.geo import Copying, Dataset, Geo, Region, WanLink
@@ -19,7 +19,7 @@ from placewright.instances.documents.plan import DecisionKind, Plan
 from placewright.instances.documents.policy import Tenant
 from placewright.instances.documents.round import Reservation, Round
 from placewright.instances.documents.sharing import Sharing
-from placewright.instances.io.errors import InvalidInputError, Path
+from placewright.instances.errors import InvalidInputError, Path
 from placewright.instances.io.validation_messages import invalid_input
 from placewright.instances.presets.health import with_health
 from placewright.rounds.policies.cells import bindings_of

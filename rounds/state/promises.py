@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from placewright.instances.documents.deadline import Due, gain
+from placewright.instances.derived.lease_arithmetic import work_per_lease
+from placewright.instances.documents.deadline import Due
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.leases import Leases
 from placewright.instances.documents.round import Round
@@ -53,6 +54,6 @@ def _after(job: Job, leases: Leases, seconds: int) -> Job:
     pace = deadline.pace(job.running.option)
     hosts = len({task.host for task in job.running.tasks})
     whole, part = divmod(seconds, leases.length_s)
-    done = whole * gain(pace, leases.length_s, hosts) + gain(pace, part, hosts)
+    done = whole * work_per_lease(pace, leases.length_s, hosts) + work_per_lease(pace, part, hosts)
     left = max(1, (deadline.work - done) // 1000)
     return job.model_copy(update={"deadline": deadline.model_copy(update={"work_s": left})})

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from placewright.instances.documents.cluster import ClusterDocument
     from placewright.instances.documents.plan import Plan
     from placewright.instances.documents.round import Round
-    from placewright.instances.io.errors import InvalidInputError
+    from placewright.instances.errors import InvalidInputError
     from placewright.instances.io.files import load_cluster, load_plan, load_round, write
     from placewright.instances.presets.presets import defragment, drain, hot_swap, minimal_victims
     from placewright.instances.presets.return_hosts import return_hosts
@@ -53,7 +53,7 @@ _HOMES = {
     "Cluster": "placewright.topology",
     "ClusterDocument": "placewright.instances.documents.cluster",
     "Engine": "placewright.rounds",
-    "InvalidInputError": "placewright.instances.io.errors",
+    "InvalidInputError": "placewright.instances.errors",
     "Plan": "placewright.instances.documents.plan",
     "Round": "placewright.instances.documents.round",
     "Verification": "placewright.instances.verify",

@@ -11,7 +11,8 @@ import pytest
 
 from placewright.cli.app import main
 from placewright.instances.derived.arrays import build_cluster, build_state
-from placewright.instances.documents.job import Job, Option
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import Option
 from placewright.instances.documents.plan import (
     Certificate,
     Decision,

@@ -11,7 +11,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from placewright.cli.format.output import note, out
-from placewright.instances.io.errors import printable
+from placewright.instances.errors import printable
 from placewright.instances.io.files import load_plan
 
 EVIL = "x\x1b]0;pwned\x07\x1b[31m\x9b2J\u202e\x7f"

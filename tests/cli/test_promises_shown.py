@@ -11,6 +11,7 @@ from placewright.cli.format.text import after, duration, intervals, several
 from placewright.cli.views.deadline.chart import print_leases
 from placewright.cli.views.deadline.facts import broken_in, promises_of
 from placewright.cli.views.deadline.lease_use import chart_of
+from placewright.cli.views.deadline.refusals import RefusalReasons
 from placewright.cli.views.deadline.tables import print_broken, print_promises
 from placewright.cli.views.gang.summary import document_text
 from placewright.cli.views.gang.tables import print_plan
@@ -184,9 +185,9 @@ def test_overhead_readiness_and_another_running_option_shorten_the_window(promis
     plan = promising.planned(round_, {}, refused=[{"job": j.name} for j in round_.jobs])
     found = promises_of(round_, plan)
     by = promising.NOW + 3600
-    assert found.obstacles.of("slow", by)[1:6] == (4, promising.NOW + 4800, (0, 3), 3, 3)
-    assert found.obstacles.of("late", by)[1:6] == (2, promising.NOW + 4800, (2, 3), 1, 1)
-    assert found.obstacles.of("never", by)[1:6] == (None, by, (0, 0), 0, 0)
+    assert RefusalReasons(found).of("slow", by)[1:6] == (4, promising.NOW + 4800, (0, 3), 3, 3)
+    assert RefusalReasons(found).of("late", by)[1:6] == (2, promising.NOW + 4800, (2, 3), 1, 1)
+    assert RefusalReasons(found).of("never", by)[1:6] == (None, by, (0, 0), 0, 0)
     assert "no lease is long enough for its overhead" in printed(round_, plan)
 
 
@@ -210,11 +211,11 @@ def test_the_option_that_comes_closest_is_told(promising):
             }
         ],
     )
-    obstacle = promises_of(round_, plan).obstacles.of("elastic", promising.NOW + 3600)
+    reason = RefusalReasons(promises_of(round_, plan)).of("elastic", promising.NOW + 3600)
     # 7,200 s at speed 1.9 are four leases, of which three begin early enough and two have room.
-    assert obstacle[:2] == (8000, 4)
-    assert obstacle[3:6] == ((0, 3), 3, 2)
-    assert obstacle.holders == ("other", "more")
+    assert reason[:2] == (8000, 4)
+    assert reason[3:6] == ((0, 3), 3, 2)
+    assert reason.holders == ("other", "more")
     text = printed(round_, plan, 120)
     assert "+1h30, wide" in text
     assert ["job", "option", "GPUs"] in [line[:3] for line in rows(text)]
@@ -256,9 +257,9 @@ def test_rooms_are_counted_by_model_and_by_quota(promising):
         refused=[{"job": "ask"}, {"job": "poor"}],
     )
     found = promises_of(round_, plan)
-    assert found.obstacles.of("ask", promising.NOW + 3600)[3:6] == ((0, 3), 3, 2)
-    assert found.obstacles.of("any", promising.NOW + 3600)[3:6] == ((0, 3), 3, 3)
-    assert found.obstacles.of("poor", promising.NOW + 3600)[4:6] == (0, 0)
+    assert RefusalReasons(found).of("ask", promising.NOW + 3600)[3:6] == ((0, 3), 3, 2)
+    assert RefusalReasons(found).of("any", promising.NOW + 3600)[3:6] == ((0, 3), 3, 3)
+    assert RefusalReasons(found).of("poor", promising.NOW + 3600)[4:6] == (0, 0)
 
 
 def test_many_rows_are_cut(promising):

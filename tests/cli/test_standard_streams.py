@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from placewright.cli.format.standard_streams import Whole
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.io import streams
-from placewright.instances.io.errors import InvalidInputError
 
 ROOT = Path(__file__).parents[2]
 LARGE = bytes(range(256)) * 4096

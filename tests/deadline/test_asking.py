@@ -6,7 +6,8 @@ import pytest
 
 from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.deadline import Deadline, Due, Pace
-from placewright.instances.documents.job import Job, Option, TaskGroup
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import Option, TaskGroup
 from placewright.rounds.replay.admission_price import SHARE, WINDOW_S, Prices
 from placewright.rounds.replay.records import Record
 

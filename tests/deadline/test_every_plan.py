@@ -10,7 +10,7 @@ import pytest
 
 from placewright import Plan, Round, solve_round, verify
 from placewright.cli.views.gang.move_tables import moves_of
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import parse_round
 from placewright.rounds import prove_bounds
 

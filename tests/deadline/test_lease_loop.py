@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.cluster import ClusterDocument, HostEntry
 from placewright.instances.documents.deadline import Deadline, Due, Pace
-from placewright.instances.documents.job import Job, Option, Running, TaskGroup
+from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.leases import Leases, Outage
+from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Plan, Task
 from placewright.instances.documents.policy import Policy
 from placewright.instances.documents.round import Reservation, Round

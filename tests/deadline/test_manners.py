@@ -12,7 +12,8 @@ from placewright.formulations.deadline.models.whole.keepable import (
     modes_of,
 )
 from placewright.formulations.deadline.problem.compile import compile_admission
-from placewright.instances.documents.deadline import Pace, relative
+from placewright.instances.derived.lease_arithmetic import relative_speed
+from placewright.instances.documents.deadline import Pace
 from placewright.instances.documents.round import Round
 
 
@@ -32,7 +33,7 @@ def test_ranges_of_hosts_are_those_of_one_speed(
     pace = Pace(spanning=spanning)
     assert equal_speed_ranges(pace, most) == ranges
     for fewest, last in ranges:
-        assert len({relative(pace, hosts) for hosts in range(fewest, last + 1)}) == 1
+        assert len({relative_speed(pace, hosts) for hosts in range(fewest, last + 1)}) == 1
 
 
 def test_a_manner_says_what_is_needed_after_the_current_lease() -> None:

@@ -13,7 +13,7 @@ from placewright.formulations.deadline.problem.capacity_rows import CapacityRows
 from placewright.formulations.deadline.problem.compile import Admission, compile_admission
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import parse_round
 from placewright.instances.verify.reading import Reading, read
 from placewright.instances.verify.rules.deadline.lease_capacity import Room, least_of

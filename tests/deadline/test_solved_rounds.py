@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from placewright import Round, solve_round
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import parse_round
 from placewright.instances.verify import verify
 

@@ -12,7 +12,8 @@ from itertools import combinations
 from typing import NamedTuple
 
 from placewright.instances.derived import ranges
-from placewright.instances.documents.job import Job, Option
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import Option
 from placewright.instances.documents.plan import Certificate
 from placewright.instances.documents.round import Round
 

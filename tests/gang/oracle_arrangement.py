@@ -12,7 +12,8 @@ from itertools import combinations_with_replacement, product
 from typing import NamedTuple
 
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.job import Job, TaskGroup
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.round import Round
 
 MAX_STATES = 6_000

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from placewright.instances.derived.hardware import Hardware, hardware
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.job import Job, TaskGroup
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.round import Round
 from placewright.topology.mig import PRODUCTS, SLICES
 

@@ -14,7 +14,7 @@ from placewright.formulations.gang import run
 from placewright.formulations.gang.models.aggregate import column_generation
 from placewright.instances.documents.plan import Plan, TermResult
 from placewright.instances.documents.round import Round
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import parse_round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round

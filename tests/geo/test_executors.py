@@ -13,8 +13,8 @@ import pytest
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.policy import Policy
 from placewright.instances.documents.round import Round
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.generators.geo import generate
-from placewright.instances.io.errors import InvalidInputError
 from placewright.instances.verify import verify
 from placewright.rounds import Engine, open_executor, solve_round
 from placewright.rounds.regions.processes import Processes

@@ -17,8 +17,8 @@ import pytest
 
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.generators.geo import generate
-from placewright.instances.io.errors import InvalidInputError
 from placewright.instances.verify import verify
 from placewright.rounds import open_executor, solve_round
 from placewright.rounds.regions import executors
@@ -235,7 +235,7 @@ def test_nothing_outlives_the_process_that_opened_an_executor(how: signal.Signal
 
 UNGUARDED = """
 print("the script runs")
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.generators.geo import generate
 from placewright.formulations.geo import run
 from placewright.rounds import open_executor, solve_round

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placewright.instances import load, load_cluster, load_plan, load_round, round_digest
-from placewright.instances.io.errors import InvalidInputError, printable
+from placewright.instances.errors import InvalidInputError, printable
 from placewright.instances.io.files import parse_plan, parse_round
 
 HEAD = {"apiVersion": "placewright/v1alpha1", "kind": "Round"}

@@ -18,7 +18,7 @@ from placewright.instances.converters.support.deadline_rounds import deadline_of
 from placewright.instances.converters.support.trace_jobs import overhead_s
 from placewright.instances.documents.deadline import Deadline
 from placewright.instances.documents.round import Round
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 
 HEADER = "job_id,user,num_gpu,submit_time,iterations,model_name,duration,interval,"
 HEADER += "expect_time_list,expect_value_list,best_effort,job_type\n"

@@ -13,13 +13,21 @@ from hypothesis import strategies as st
 
 from placewright.cli.app import main
 from placewright.instances.checks.deadlines import MAX_ROWS, unions
-from placewright.instances.documents.deadline import Pace, finish, gain, least_hosts, need, relative
-from placewright.instances.documents.job import Option
-from placewright.instances.documents.leases import Leases, Outage, away
+from placewright.instances.derived.lease_arithmetic import (
+    completion_time,
+    leases_needed,
+    min_hosts,
+    relative_speed,
+    work_per_lease,
+)
+from placewright.instances.derived.outages import unavailable_hosts
+from placewright.instances.documents.deadline import Pace
+from placewright.instances.documents.leases import Leases, Outage
+from placewright.instances.documents.option import Option
 from placewright.instances.documents.policy import Policy, headline
 from placewright.instances.documents.round import Round
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.digest import round_digest
-from placewright.instances.io.errors import InvalidInputError
 from placewright.instances.io.files import load_round, parse_round
 from placewright.instances.presets.presets import drain
 
@@ -220,7 +228,7 @@ def test_a_bad_deadline_exits_with_3_and_says_one_line(tmp_path, capsys, path, v
 def test_the_round_that_they_change_is_right_with_due_times_in_the_past():
     made = parse_round(ROUND)
     assert made.jobs[0].deadline.due[0].at < made.now
-    assert away(made.leases, made.now) == {"h2"}
+    assert unavailable_hosts(made.leases, made.now) == {"h2"}
 
 
 def test_deadlines_and_leases_are_of_no_other_policy():
@@ -324,7 +332,7 @@ def test_an_outage_takes_the_leases_that_it_overlaps(start, end, leases):
     outage = Outage(host="h0", start=start, end=end)
     first, last = section.overlapped(outage, 1000)
     assert list(range(first, last)) == list(range(*leases))
-    gone = away(Leases(length_s=100, horizon=10, outages=(outage,)), 1000)
+    gone = unavailable_hosts(Leases(length_s=100, horizon=10, outages=(outage,)), 1000)
     assert gone == ({"h0"} if leases[0] == 0 < leases[1] else frozenset())
 
 
@@ -337,24 +345,34 @@ def test_a_job_runs_from_the_first_lease_that_begins_when_it_is_ready(ready, lea
 
 def test_on_more_hosts_the_next_entry_counts_and_beyond_the_last_the_last():
     pace = Pace(spanning=((2, 950), (4, 800)))
-    assert [relative(pace, hosts) for hosts in range(7)] == [1000, 1000, 950, 800, 800, 800, 800]
-    assert relative(Pace(), 5) == 1000
+    assert [relative_speed(pace, hosts) for hosts in range(7)] == [
+        1000,
+        1000,
+        950,
+        800,
+        800,
+        800,
+        800,
+    ]
+    assert relative_speed(Pace(), 5) == 1000
 
 
 def test_a_lease_gains_what_is_left_of_it_after_the_overhead():
     pace = Pace(speed=1900, overhead_s=60, spanning=((2, 950),))
-    assert gain(pace, 1200, 1) == 1900 * 1140
-    assert gain(pace, 1200, 2) == 1900 * 950 * 1140 // 1000
-    assert gain(pace, 60, 1) == gain(pace, 59, 1) == 0
-    assert need(7_200_000, pace, 1200, 1) == 4
-    assert need(3 * 1900 * 1140, pace, 1200, 1) == 3
-    assert need(7_200_000, pace, 60, 1) is None
+    assert work_per_lease(pace, 1200, 1) == 1900 * 1140
+    assert work_per_lease(pace, 1200, 2) == 1900 * 950 * 1140 // 1000
+    assert work_per_lease(pace, 60, 1) == work_per_lease(pace, 59, 1) == 0
+    assert leases_needed(7_200_000, pace, 1200, 1) == 4
+    assert leases_needed(3 * 1900 * 1140, pace, 1200, 1) == 3
+    assert leases_needed(7_200_000, pace, 60, 1) is None
 
 
 def test_a_job_is_done_within_its_last_lease():
     pace = Pace(speed=1900, overhead_s=60)
     left = 7_200_000 - 3 * 1900 * 1140
-    assert finish(10_000 + 3 * 1200, left, pace, 1) == 13_600 + 60 + 370  # 702000 / 1900 = 369.5
+    assert (
+        completion_time(10_000 + 3 * 1200, left, pace, 1) == 13_600 + 60 + 370
+    )  # 702000 / 1900 = 369.5
 
 
 @given(
@@ -368,13 +386,13 @@ def test_as_many_leases_as_needed_do_the_work_and_one_less_does_not(
     speed, overhead, part, length, work
 ):
     pace = Pace(speed=speed, overhead_s=overhead, spanning=((2, part),))
-    each, count = gain(pace, length, 2), need(1000 * work, pace, length, 2)
+    each, count = work_per_lease(pace, length, 2), leases_needed(1000 * work, pace, length, 2)
     if count is None:
         assert each == 0
         return
     assert (count - 1) * each < 1000 * work <= count * each
     left = 1000 * work - (count - 1) * each
-    done = finish(0, left, pace, 2)
+    done = completion_time(0, left, pace, 2)
     assert overhead < done <= length
     assert (done - overhead - 1) * speed * part < 1000 * left <= (done - overhead) * speed * part
 
@@ -393,5 +411,5 @@ def test_as_many_leases_as_needed_do_the_work_and_one_less_does_not(
 )
 def test_the_least_hosts_are_those_that_whole_gpus_fill(groups, hosts):
     option = Option.model_validate({"groups": groups})
-    assert least_hosts(option, {"V100": 8, "A100": 4}) == hosts
-    assert least_hosts(option, {}) == 1
+    assert min_hosts(option, {"V100": 8, "A100": 4}) == hosts
+    assert min_hosts(option, {}) == 1

@@ -10,11 +10,16 @@ from hypothesis import strategies as st
 from placewright.instances.derived.hardware import Hardware, hardware
 from placewright.instances.documents.base import MAX_AMOUNT
 from placewright.instances.documents.cluster import ClusterDocument, HostEntry
-from placewright.instances.documents.job import Job, Option, Running, TaskGroup
+from placewright.instances.documents.job import Job, Running
+from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Decision, Plan, Task
 from placewright.instances.documents.policy import Policy
 from placewright.instances.documents.round import Round
-from placewright.instances.io.errors import InvalidInputError, path_text, value_text
+from placewright.instances.errors import (
+    InvalidInputError,
+    path_text,
+    value_text,
+)
 from placewright.topology import CATALOGUE
 from placewright.topology.mig import product_of
 

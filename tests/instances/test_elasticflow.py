@@ -15,9 +15,9 @@ from placewright.instances.converters import (
     read_elasticflow,
 )
 from placewright.instances.converters.support.scaling import read_iterations
-from placewright.instances.documents.job import TaskGroup
+from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.round import Round
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.speed_models.elasticflow import SERIAL, amdahl, measured, options, sizes
 
 HEADER = "job_id,submission_time,num_iteration,model_name,deadline,batch_size,num_gpu,duration\n"

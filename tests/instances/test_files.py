@@ -19,9 +19,9 @@ from placewright.instances.derived import ranges
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Task
 from placewright.instances.documents.round import Round
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.io import yaml_json
 from placewright.instances.io.digest import round_digest
-from placewright.instances.io.errors import InvalidInputError
 from placewright.instances.io.files import (
     load,
     load_cluster,

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from placewright.instances.checks.round import check_round
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.cluster import ClusterDocument
-from placewright.instances.documents.job import Job, TaskGroup
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.round import Round
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.generators import mixes
 from placewright.instances.generators.gang import generate_cluster, generate_round, load_of
 from placewright.instances.generators.mixes import MIXES, MixName
 from placewright.instances.io.digest import round_digest
-from placewright.instances.io.errors import InvalidInputError
 
 GIB = 1024
 MIX_NAMES = st.sampled_from(sorted(MIXES))

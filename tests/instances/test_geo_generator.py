@@ -10,11 +10,11 @@ import pytest
 from placewright.instances.checks.round import check_round
 from placewright.instances.derived import ranges
 from placewright.instances.documents.round import Round
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.generators.geo import MIXES, facts_of, generate
 from placewright.instances.generators.geo.distributions import readers
 from placewright.instances.generators.wan_grid import WanGrid
 from placewright.instances.io.digest import round_digest
-from placewright.instances.io.errors import InvalidInputError
 
 SMALL = {"regions": 10, "datasets": 100, "jobs": 1000, "gpus": 5000}
 POLICIES = ("geo", "replicas")

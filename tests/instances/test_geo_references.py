@@ -15,8 +15,8 @@ from placewright.instances.documents.base import MAX_AMOUNT
 from placewright.instances.documents.geo import Geo, WanLink
 from placewright.instances.documents.policy import Policy, headline
 from placewright.instances.documents.round import Round
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.digest import round_digest
-from placewright.instances.io.errors import InvalidInputError
 from placewright.instances.io.files import load_round, parse_round
 from placewright.instances.presets.presets import drain
 

@@ -12,10 +12,10 @@ from placewright.instances.checks.round import check_round
 from placewright.instances.converters import CONVERTERS, read_itp
 from placewright.instances.converters.traces.itp import read_cluster
 from placewright.instances.documents.round import Round
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.generators.geo import facts_of
 from placewright.instances.generators.wan_grid import WanGrid
 from placewright.instances.io.digest import round_digest
-from placewright.instances.io.errors import InvalidInputError
 
 RAW = Path(__file__).parents[3] / "shared" / "data" / "traces" / "elasticflow" / "raw"
 TRACES = [RAW / f"cluster{number}.csv" for number in ("03", "06", "10")]

@@ -10,8 +10,8 @@ import pytest
 from extremes import numbers, with_number
 
 from placewright.instances import verify as verification
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.generators.gang import generate_round
-from placewright.instances.io.errors import InvalidInputError
 from placewright.instances.io.files import load_round, parse_round
 from placewright.rounds import solve_round
 

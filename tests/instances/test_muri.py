@@ -9,7 +9,7 @@ import pytest
 from placewright.instances.checks.round import check_round
 from placewright.instances.converters import CONVERTERS, convert_muri, read_muri
 from placewright.instances.documents.round import Round
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 
 HEADER = "job_id,num_gpu,submit_time,iterations,model_name,batch_size,duration,interval,"
 HEADER += "iteration_time,resource_time_0,resource_time_1,resource_time_2,priority\n"

@@ -13,7 +13,7 @@ from placewright.instances.checks.round import check_round
 from placewright.instances.converters import CONVERTERS, convert_openb, read_openb
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 
 NODES = """\
 sn,cpu_milli,memory_mib,gpu,model

@@ -9,9 +9,9 @@ from pydantic import ValidationError
 
 from placewright.instances.derived.hardware import hardware
 from placewright.instances.documents.cluster import HostEntry
-from placewright.instances.documents.job import TaskGroup
+from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.plan import Plan
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import load_plan, parse_round, write
 from placewright.topology.mig import NO_MIG, PRODUCTS
 

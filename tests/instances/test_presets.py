@@ -11,8 +11,8 @@ from placewright.instances.checks.round import check_round
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.documents.policy import Freeing
 from placewright.instances.documents.round import Round
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.generators.gang import generate_round
-from placewright.instances.io.errors import InvalidInputError
 from placewright.instances.io.files import parse_cluster
 from placewright.instances.presets import presets
 

@@ -10,7 +10,7 @@ from placewright.instances import parse_round
 from placewright.instances.checks.round import check_cluster, check_round
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.round import Round
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import parse_cluster
 
 ROUND: dict[str, Any] = {

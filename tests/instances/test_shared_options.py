@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from placewright.instances.documents.round import Round
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import parse_round
 
 Raw = dict[str, Any]

@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placewright.cli.app import main
-from placewright.instances.checks.running_groups import running_groups
 from placewright.instances.derived.arrays import build_cluster, build_state
-from placewright.instances.derived.sensitivity import speed
+from placewright.instances.derived.running_groups import running_groups
+from placewright.instances.derived.speed import speed
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.policy import Policy
 from placewright.instances.documents.profile import Profile
 from placewright.instances.documents.round import Round
 from placewright.instances.documents.sharing import Sharing
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.digest import round_digest
-from placewright.instances.io.errors import InvalidInputError
 from placewright.instances.io.files import load_round, parse_round, write
 from placewright.instances.presets.presets import drain
 from placewright.instances.presets.return_hosts import return_hosts

@@ -14,7 +14,7 @@ from placewright.instances.checks.round import check_round
 from placewright.instances.converters import CONVERTERS, convert_synergy, read_synergy
 from placewright.instances.converters.traces.synergy import KINDS
 from placewright.instances.derived.ranges import expand
-from placewright.instances.derived.sensitivity import speed
+from placewright.instances.derived.speed import speed
 from placewright.instances.documents.round import Round
 from placewright.instances.speed_models.synergy import CORES, MEMORY_GB
 

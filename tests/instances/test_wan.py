@@ -11,7 +11,7 @@ from placewright.instances.converters import CONVERTERS, convert_wan, read_wan
 from placewright.instances.converters.support.wan_files import TIERS, read_folder, read_grid
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.geo import WanLink
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 
 GRID = Path(__file__).parents[3] / "shared" / "data" / "wan"
 FILES = tuple(

@@ -16,7 +16,8 @@ from math import ceil, sqrt
 from typing import NamedTuple
 
 from placewright.instances.derived import ranges
-from placewright.instances.documents.job import Job, Option
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import Option
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason, Task
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify

@@ -16,7 +16,7 @@ from placewright.formulations.interleaving.set_packing.problem import Grouping
 from placewright.formulations.interleaving.set_packing.solve import group
 from placewright.formulations.session import Session
 from placewright.instances.converters import convert_synergy
-from placewright.instances.derived.sensitivity import speed
+from placewright.instances.derived.speed import speed
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.policy import Policy
 from placewright.instances.documents.round import Round

@@ -11,11 +11,12 @@ import pytest
 
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.cluster import ClusterDocument
-from placewright.instances.documents.job import Job, Option, TaskGroup
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason, Task
 from placewright.instances.documents.policy import Policy
 from placewright.instances.documents.round import Round
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.speed_models import afs, lyra, ones
 from placewright.instances.speed_models.amounts import power_gains
 from placewright.instances.verify import verify

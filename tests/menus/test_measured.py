@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.speed_models import comet, gavel, pollux, sia, synergy
 
 PROFILES = Path(__file__).parents[3] / "shared" / "data" / "profiles"

@@ -16,7 +16,7 @@ from placewright.instances import load_round, return_hosts
 from placewright.instances import verify as verification
 from placewright.instances.derived.hardware import hardware
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.job import Option, TaskGroup
+from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.round import Round
 from placewright.instances.speed_models import (
     afs,

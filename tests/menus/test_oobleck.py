@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from placewright.instances.documents.cluster import ClusterDocument
-from placewright.instances.documents.job import TaskGroup
+from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.plan import DecisionKind
 from placewright.instances.documents.policy import Policy
 from placewright.instances.documents.round import Round
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.speed_models.oobleck import (
     compositions,
     iteration_s,

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round, RoundLimits
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.verify import verify
 from placewright.rounds import Engine, prove_bounds, solve_round
 from placewright.rounds.settings import MOST_SECONDS, MOST_SEED, Settings

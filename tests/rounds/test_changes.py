@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from placewright.instances.checks.round import check_round, hosts_by_name
-from placewright.instances.checks.running_groups import running_groups
+from placewright.instances.derived.running_groups import running_groups
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Task
 from placewright.instances.documents.round import Reservation, Round
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 from placewright.rounds import Changes, solve_round
 from placewright.rounds.state.changes import carried_out, changed
 

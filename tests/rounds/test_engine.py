@@ -21,9 +21,9 @@ from placewright.formulations.session import Candidate
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.plan import Certificate, DecisionKind, Plan
 from placewright.instances.documents.round import Reservation, Round
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.generators.gang import generate_round
 from placewright.instances.io.digest import Digester, round_digest
-from placewright.instances.io.errors import InvalidInputError
 from placewright.instances.verify import verify
 from placewright.rounds import Changes, Engine, solve_round
 from placewright.solver import process

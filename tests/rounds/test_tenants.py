@@ -16,7 +16,7 @@ from placewright.formulations.gang.problem.entitlement import borrowing_options
 from placewright.instances import verify as verification
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason
 from placewright.instances.documents.round import Round
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import parse_round
 from placewright.instances.verify.rules.gang.entitlement import Standing
 from placewright.rounds import Changes, Engine

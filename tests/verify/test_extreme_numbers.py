@@ -8,7 +8,7 @@ import pytest
 from extremes import numbers, with_number
 
 from placewright.instances import verify as verification
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import load_round, parse_plan
 from placewright.rounds import solve_round
 

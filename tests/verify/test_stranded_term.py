@@ -10,7 +10,7 @@ from placewright.instances import parse_round
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.presets import presets
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round

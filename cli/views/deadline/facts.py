@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import ValidationError
 
-from placewright.cli.views.deadline.refusals import Obstacles, deadline_of
 from placewright.instances.documents.plan_leases import LeaseSection
 from placewright.instances.verify.reading import Reading, read
 from placewright.instances.verify.rules.deadline.leases import with_promises
 
 if TYPE_CHECKING:
-    from placewright.instances.documents.deadline import Due
+    from placewright.instances.documents.deadline import Deadline, Due
     from placewright.instances.documents.job import Job
     from placewright.instances.documents.plan import Plan
     from placewright.instances.documents.plan_leases import Promised
@@ -111,7 +110,7 @@ class Effort(NamedTuple):
 
 
 class Promises:
-    """What a valid plan promises.
+    """What a valid plan promises, and the `reading` of the plan that it is from.
 
     `given` has the earliest promise first, `broken` the one of most value, `refused` the earliest
     offer and those without one last, `best_effort` the largest job.
@@ -124,7 +123,7 @@ class Promises:
         after = {promise.job: promise.due for promise in given}
         refused = [_refused(jobs[entry.job], entry) for entry in section.refused]
         asked = {entry.job for entry in refused}
-        self.round = reading.round
+        self.reading, self.round = reading, reading.round
         self.given = sorted(given, key=lambda p: (p.due.at, p.finish))
         self.broken = sorted(
             (Broken(entry.job, entry.promise, after.get(entry.job)) for entry in section.broken),
@@ -139,7 +138,6 @@ class Promises:
             ),
             key=lambda effort: -effort.milli_gpu,
         )
-        self.obstacles = Obstacles(reading, given)
 
 
 def promises_of(round_: Round, plan: Plan | None) -> Promises | None:
@@ -165,6 +163,13 @@ def broken_in(plan: Plan) -> list[str]:
     """Name the jobs whose promises a valid plan breaks."""
     section = promised_in(plan)
     return [entry.job for entry in section.broken] if section else []
+
+
+def deadline_of(job: Job) -> Deadline:
+    """Return the deadline of a job that asked for a promise."""
+    if job.deadline is None:
+        raise ValueError(f"job {job.name} in the section leases has no deadline")
+    return job.deadline
 
 
 def _promise(job: Job, entry: Promised) -> Promise:

@@ -20,7 +20,7 @@ from placewright.cli.format.text import (
     unit_of,
 )
 from placewright.cli.views.deadline.facts import Promise, Promises, Refused
-from placewright.cli.views.deadline.refusals import Obstacle
+from placewright.cli.views.deadline.refusals import RefusalReason, RefusalReasons
 from placewright.cli.views.deadline.round_tables import absences, clock_text, due_text
 from placewright.cli.views.gang.colours import LATER
 
@@ -50,18 +50,19 @@ def print_broken(console: Console, promises: Promises) -> None:
     away = absences(promises.round, (0, max(-((now - last) // length), 1)))
     if away:
         console.print(f"  away meanwhile: {several(away, MAX_AWAY)}", soft_wrap=True)
+    reasons = RefusalReasons(promises)
     for entry in broken[:MAX_ROWS]:
         gone = "none" if entry.after is None else f"by {due_text(entry.after, now)}"
-        obstacle = promises.obstacles.of(entry.job, entry.before.at)
+        reason = reasons.of(entry.job, entry.before.at)
         console.print(
             Text.assemble(
                 (f"  {entry.job}", LOUD),
-                f"  {count_gpus(obstacle.milli_gpu)}, promised by {due_text(entry.before, now)}, "
+                f"  {count_gpus(reason.milli_gpu)}, promised by {due_text(entry.before, now)}, "
                 f"now {gone}",
             ),
             soft_wrap=True,
         )
-        console.print(f"    {why(promises, obstacle, entry.before.at)}", soft_wrap=True)
+        console.print(f"    {why(promises, reason, entry.before.at)}", soft_wrap=True)
     console.print()
     print_rest(console, len(broken), "more broken promise")
 
@@ -186,15 +187,16 @@ def _print_refused(console: Console, promises: Promises) -> None:
         "what stands in the way",
         right=("GPUs", "last due"),
     )
+    reasons = RefusalReasons(promises)
     for entry in refused[:MAX_ROWS]:
         last = entry.dues[-1].at
-        obstacle = promises.obstacles.of(entry.job, last, entry.option)
+        reason = reasons.of(entry.job, last, entry.option)
         made.add_row(
             entry.job,
-            gpus(obstacle.milli_gpu),
+            gpus(reason.milli_gpu),
             after(last, now),
             _offer(entry, now),
-            why(promises, obstacle, last),
+            why(promises, reason, last),
         )
     print_table(console, made)
     print_rest(console, len(refused), "more refused job")
@@ -214,24 +216,24 @@ def _no_earlier(at: int, now: int) -> str:
     return after(now - (now - at) // unit * unit, now)
 
 
-def why(promises: Promises, obstacle: Obstacle, by: int) -> str:
-    """Say what a promise by some time lacks: leases that begin early enough, or room in them."""
+def why(promises: Promises, reason: RefusalReason, by: int) -> str:
+    """Say why there is no promise by some time: too few leases, or too little capacity in them."""
     round_ = promises.round
     if by < round_.now:
         return f"was due {duration(round_.now - by)} ago"
-    if obstacle.needs is None:
+    if reason.needed is None:
         return "no lease is long enough for its overhead"
-    first, end = obstacle.window
-    if end - first < obstacle.needs:
-        return f"even alone not before {_no_earlier(obstacle.alone, round_.now)}"
-    if obstacle.has < obstacle.needs:
-        return f"{_have(obstacle.has, obstacle.needs)} so many GPUs, whoever holds them"
-    room = f"{_have(obstacle.fits, obstacle.needs)} room"
-    if obstacle.fits >= obstacle.needs:
+    first, end = reason.window
+    if end - first < reason.needed:
+        return f"even alone not before {_no_earlier(reason.earliest, round_.now)}"
+    if reason.capable < reason.needed:
+        return f"{_have(reason.capable, reason.needed)} so many GPUs, whoever holds them"
+    room = f"{_have(reason.free, reason.needed)} room"
+    if reason.free >= reason.needed:
         return f"{room}, by count"
     # Of many, each holds little.
-    named = MAX_HOLDERS if len(obstacle.holders) <= 2 * MAX_HOLDERS else 1
-    return f"{room}; held by {several(obstacle.holders, named)}" if obstacle.holders else room
+    named = MAX_HOLDERS if len(reason.holders) <= 2 * MAX_HOLDERS else 1
+    return f"{room}; held by {several(reason.holders, named)}" if reason.holders else room
 
 
 def _have(leases: int, needs: int) -> str:

@@ -14,7 +14,8 @@ from placewright.cli.views.interleaving.facts import groups_in
 from placewright.instances.derived.arrays import build_cluster, build_state
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.base import WHOLE_GPU
-from placewright.instances.documents.job import Job, Option
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import Option
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Task
 from placewright.instances.documents.round import Round
 from placewright.topology import Cluster

@@ -24,7 +24,8 @@ from placewright.cli.views.interleaving.tables import sizes_of
 from placewright.instances.documents.plan import PLUS, DecisionKind, Reason
 
 if TYPE_CHECKING:
-    from placewright.instances.documents.job import Job, Option
+    from placewright.instances.documents.job import Job
+    from placewright.instances.documents.option import Option
     from placewright.instances.documents.plan import Certificate, Decision, Plan, TermResult
     from placewright.instances.documents.round import Round
 

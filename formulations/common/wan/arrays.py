@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.base import WHOLE_GPU
-from placewright.instances.documents.job import Option
+from placewright.instances.documents.option import Option
 from placewright.instances.documents.round import Round
 from placewright.topology import Cluster
 

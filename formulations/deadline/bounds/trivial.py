@@ -10,7 +10,8 @@ import numpy as np
 from placewright.formulations.deadline.problem.capacity_rows import CapacityRows
 from placewright.formulations.deadline.problem.compile import Admission
 from placewright.formulations.session import Bound
-from placewright.instances.documents.deadline import Pace, gain
+from placewright.instances.derived.lease_arithmetic import work_per_lease
+from placewright.instances.documents.deadline import Pace
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
 
@@ -67,7 +68,7 @@ def _best_effort(admission: Admission, capacity: int) -> int:
         for number in range(len(job.options)):
             pace = Pace() if job.deadline is None else job.deadline.pace(number)
             spread = (1, *(most for most, _ in pace.spanning))
-            done = max(done, *(gain(pace, leases.length_s, hosts) for hosts in spread))
+            done = max(done, *(work_per_lease(pace, leases.length_s, hosts) for hosts in spread))
         least = min(option.milli_gpu for option in job.options)
         value = job.weight * min(MILLION, MILLION * done // work)
         if job.running is not None and job.running.pinned:

@@ -19,10 +19,13 @@ from placewright.formulations.deadline.problem.compile import Admission
 from placewright.formulations.deadline.problem.problem import NONE, Bools, Ints, Schedule
 from placewright.formulations.session import Candidate
 from placewright.instances.checks.cluster import HOST_LEVEL
+from placewright.instances.derived.lease_arithmetic import min_hosts, work_per_lease
+from placewright.instances.derived.outages import unavailable_hosts
 from placewright.instances.documents.base import WHOLE_GPU
-from placewright.instances.documents.deadline import Pace, gain, least_hosts
-from placewright.instances.documents.job import Job, Option
-from placewright.instances.documents.leases import Leases, away
+from placewright.instances.documents.deadline import Pace
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.leases import Leases
+from placewright.instances.documents.option import Option
 from placewright.instances.documents.round import Round
 from placewright.instances.presets.health import with_health
 
@@ -111,7 +114,7 @@ def build_current_lease(admission: Admission, schedule: Schedule, must: Bools) -
 
 def jobs_on_away_hosts(round_: Round) -> frozenset[int]:
     """Return the jobs that run where they cannot stay, since a host is away now."""
-    gone = away(round_.leases, round_.now)
+    gone = unavailable_hosts(round_.leases, round_.now)
     return frozenset(
         j
         for j, job in enumerate(round_.jobs)
@@ -121,7 +124,7 @@ def jobs_on_away_hosts(round_: Round) -> frozenset[int]:
 
 def gang_round(round_: Round, jobs: tuple[Job, ...], terms: tuple[str, ...]) -> Round:
     """Return the round of gangs with these jobs and terms on the hosts that are there now."""
-    gone = away(round_.leases, round_.now)
+    gone = unavailable_hosts(round_.leases, round_.now)
     policy = round_.policy.model_copy(update={"formulation": "gang", "terms": terms})
     return round_.model_copy(
         update={
@@ -223,14 +226,17 @@ class _GangBuilder:
         job, length = self._round.jobs[j], self._round.leases.length_s
         option = job.options[number]
         pace = Pace() if job.deadline is None else job.deadline.pace(number)
-        least = least_hosts(option, self._largest)
+        least = min_hosts(option, self._largest)
         slowest = min((speed for _, speed in pace.spanning), default=1000)
         if least == 1 and slowest < 1000:
-            yield option.model_copy(update={"required": HOST_LEVEL}), gain(pace, length, 1)
+            yield (
+                option.model_copy(update={"required": HOST_LEVEL}),
+                work_per_lease(pace, length, 1),
+            )
             worst = pace.model_copy(update={"spanning": ((2, slowest),)})
-            yield option, gain(worst, length, 2)
+            yield option, work_per_lease(worst, length, 2)
         else:
-            yield option, gain(pace, length, least)
+            yield option, work_per_lease(pace, length, least)
 
     def _add(self, j: int, variants: list[_GangOption], *, evicted: bool, priority: int) -> None:
         job = self._round.jobs[j]

@@ -16,7 +16,12 @@ from placewright.formulations.deadline.problem.capacity_rows import CapacityRows
 from placewright.formulations.deadline.problem.compile import Admission
 from placewright.formulations.deadline.problem.problem import NONE, Bools, Ints, Schedule
 from placewright.formulations.session import Promise
-from placewright.instances.documents.deadline import Deadline, finish, gain, need
+from placewright.instances.derived.lease_arithmetic import (
+    completion_time,
+    leases_needed,
+    work_per_lease,
+)
+from placewright.instances.documents.deadline import Deadline
 from placewright.instances.documents.job import Job
 
 
@@ -84,16 +89,16 @@ class Offers:
             first = first_with(round_, job, o)
             if running is None or not running.pinned:
                 first = max(first, self._earliest)
-            count = need(deadline.work, pace, length, hosts)
+            count = leases_needed(deadline.work, pace, length, hosts)
             if count is None:
                 continue
-            left = deadline.work - (count - 1) * gain(pace, length, hosts)
+            left = deadline.work - (count - 1) * work_per_lease(pace, length, hosts)
             yield _Request(
                 job=number,
                 option=o,
                 need=count,
                 first=first,
-                last_s=finish(0, left, pace, hosts),
+                last_s=completion_time(0, left, pace, hosts),
                 demand=tuple(rows.demand(job, o)),
             )
 

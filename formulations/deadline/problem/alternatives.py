@@ -15,18 +15,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from placewright.formulations.deadline.problem.capacity_rows import largest_host_gpus
-from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.deadline import (
-    Due,
-    Pace,
-    finish,
-    gain,
-    least_hosts,
-    need,
-    relative,
+from placewright.instances.derived.lease_arithmetic import (
+    completion_time,
+    leases_needed,
+    min_hosts,
+    relative_speed,
+    work_per_lease,
 )
-from placewright.instances.documents.job import Job, Option
-from placewright.instances.documents.leases import away
+from placewright.instances.derived.outages import unavailable_hosts
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.deadline import Due, Pace
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import Option
 from placewright.instances.documents.round import Round
 
 
@@ -56,7 +56,7 @@ class AlternativeGenerator:
 
     def __init__(self, round_: Round) -> None:
         self._round, self._largest = round_, largest_host_gpus(round_)
-        self._away = away(round_.leases, round_.now)
+        self._away = unavailable_hosts(round_.leases, round_.now)
         self._all_hosts = sum(len(expand(entry.name)) for entry in round_.cluster.hosts)
 
     def of(self, jobs: Sequence[int]) -> Iterator[Alternative]:
@@ -73,13 +73,13 @@ class AlternativeGenerator:
         pace, hosts = deadline.pace(o), hosts_of(job, option, self._largest)
         first = first_with(self._round, job, o)
         steady = job.running is None or job.running.option == o or self._must_leave(job)
-        each = gain(pace, leases.length_s, hosts)
-        count = need(deadline.work, pace, leases.length_s, hosts)
+        each = work_per_lease(pace, leases.length_s, hosts)
+        count = leases_needed(deadline.work, pace, leases.length_s, hosts)
         regular: list[tuple[int, Due]] = []
         if count is not None:
             # The last lease need not be over when the job is done.
             left = deadline.work - (count - 1) * each
-            last = finish(self._round.now, left, pace, hosts)
+            last = completion_time(self._round.now, left, pace, hosts)
             regular = self._ends(job, o, count, first, last)
             for end, due in regular:
                 yield Alternative(
@@ -98,17 +98,17 @@ class AlternativeGenerator:
         """Yield leases needed, end and due time of a job that is on more hosts now, if it gains."""
         leases, now, deadline = self._round.leases, self._round.now, job.deadline
         fastest = fastest_hosts(pace, hosts, min(tasks_of(job.options[o]), self._all_hosts))
-        each = gain(pace, leases.length_s, hosts)
-        most = gain(pace, leases.length_s, fastest)
+        each = work_per_lease(pace, leases.length_s, hosts)
+        most = work_per_lease(pace, leases.length_s, fastest)
         if deadline is None or most <= each:
             return
         if deadline.work <= most:
-            done = finish(now, deadline.work, pace, fastest)
+            done = completion_time(now, deadline.work, pace, fastest)
             if in_time := [due for due in dues_of(job) if done <= due.at]:
                 yield 1, 1, max(in_time, key=lambda due: due.value)
         elif each:
             later = -(-(deadline.work - most) // each)
-            last = finish(now, deadline.work - most - (later - 1) * each, pace, hosts)
+            last = completion_time(now, deadline.work - most - (later - 1) * each, pace, hosts)
             for end, due in self._ends(job, o, later + 1, 0, last):
                 yield later + 1, end, due
 
@@ -172,7 +172,7 @@ def fastest_hosts(pace: Pace, least: int, most: int) -> int:
     numbers = [least] + [max(least, before + 1) for before in (1, *(m for m, _ in pace.spanning))]
     return max(
         (number for number in numbers if number == least or number <= most),
-        key=lambda number: (relative(pace, number), -number),
+        key=lambda number: (relative_speed(pace, number), -number),
     )
 
 
@@ -180,7 +180,7 @@ def hosts_of(job: Job, option: Option, largest: Mapping[str, int]) -> int:
     """Return on how many hosts a job is counted: the fewest, or those where it is pinned."""
     if job.running is not None and job.running.pinned:
         return len({task.host for task in job.running.tasks})
-    return least_hosts(option, largest)
+    return min_hosts(option, largest)
 
 
 def dues_of(job: Job) -> list[Due]:

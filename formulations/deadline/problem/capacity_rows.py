@@ -16,9 +16,9 @@ from placewright.formulations.deadline.problem.problem import Ints
 from placewright.formulations.gang.problem.quotas import resources_held
 from placewright.instances.checks.deadlines import unions
 from placewright.instances.checks.round import hosts_by_name
+from placewright.instances.derived.lease_arithmetic import leases_needed
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.base import WHOLE_GPU
-from placewright.instances.documents.deadline import need
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
 
@@ -165,7 +165,7 @@ class CapacityRows:
         if job.deadline is not None and job.running is not None:
             hosts = len({task.host for task in job.running.tasks})
             pace = job.deadline.pace(job.running.option)
-            count = need(job.deadline.work, pace, leases.length_s, hosts)
+            count = leases_needed(job.deadline.work, pace, leases.length_s, hosts)
         return leases.horizon if count is None else min(count, leases.horizon)
 
 

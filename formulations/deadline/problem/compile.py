@@ -10,7 +10,12 @@ import numpy as np
 from placewright.formulations.deadline.problem.alternatives import AlternativeGenerator, dues_of
 from placewright.formulations.deadline.problem.capacity_rows import CapacityRows
 from placewright.formulations.deadline.problem.problem import Bools, Ints, Problem
-from placewright.instances.documents.deadline import Deadline, Due, Pace, finish, gain
+from placewright.instances.derived.lease_arithmetic import completion_time, work_per_lease
+from placewright.instances.documents.deadline import (
+    Deadline,
+    Due,
+    Pace,
+)
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
 
@@ -71,14 +76,14 @@ class Admission:
         """
         leases, now, at = self.round.leases, self.round.now, self.due[alternative].at
         deadline, pace = self._of(alternative)
-        left = deadline.work - gain(pace, leases.length_s, hosts)
+        left = deadline.work - work_per_lease(pace, leases.length_s, hosts)
         if left <= 0:
-            return 0, 1, 1, finish(now, deadline.work, pace, hosts) <= at
+            return 0, 1, 1, completion_time(now, deadline.work, pace, hosts) <= at
         each = int(self.gains[alternative])
         if not each:
             return leases.horizon, 1, 1, False
         count = -(-left // each)
-        last = finish(now, left - (count - 1) * each, pace, int(self.hosts[alternative]))
+        last = completion_time(now, left - (count - 1) * each, pace, int(self.hosts[alternative]))
         return count, 1, min((at - last) // leases.length_s + 1, leases.horizon), True
 
     def finish(self, alternative: int, leases: Sequence[int] | Ints, hosts: int | None) -> int:
@@ -87,10 +92,12 @@ class Admission:
         deadline, pace = self._of(alternative)
         least, last = int(self.hosts[alternative]), int(leases[-1])
         here = least if hosts is None else hosts
-        left = deadline.work - (len(leases) - 1) * gain(pace, section.length_s, least)
+        left = deadline.work - (len(leases) - 1) * work_per_lease(pace, section.length_s, least)
         if last and leases[0] == 0:
-            left += gain(pace, section.length_s, least) - gain(pace, section.length_s, here)
-        return finish(section.start(now, last), left, pace, least if last else here)
+            left += work_per_lease(pace, section.length_s, least) - work_per_lease(
+                pace, section.length_s, here
+            )
+        return completion_time(section.start(now, last), left, pace, least if last else here)
 
     def _of(self, alternative: int) -> tuple[Deadline, Pace]:
         deadline = self.round.jobs[self.jobs[self.problem.job[alternative]]].deadline

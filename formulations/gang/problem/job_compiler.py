@@ -19,7 +19,8 @@ from placewright.formulations.gang.problem.shapes import ShapeTable
 from placewright.formulations.gang.problem.terms import BOTTLENECK
 from placewright.formulations.session import Place, Slots
 from placewright.instances.documents.base import WHOLE_GPU
-from placewright.instances.documents.job import Job, Option, Running, TaskGroup
+from placewright.instances.documents.job import Job, Running
+from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.round import Round
 from placewright.topology import Cluster
 from placewright.topology.mig import PRODUCTS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from placewright.instances.documents.job import Option
+from placewright.instances.documents.option import Option
 from placewright.instances.documents.round import Round
 from placewright.topology import Cluster
 

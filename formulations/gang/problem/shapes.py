@@ -20,7 +20,7 @@ from placewright.formulations.gang.problem.jobs import (
 from placewright.formulations.gang.problem.mig_layouts import Layouts
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.base import WHOLE_GPU
-from placewright.instances.documents.job import TaskGroup
+from placewright.instances.documents.option import TaskGroup
 from placewright.topology import Cluster
 
 Names: TypeAlias = tuple[str, ...]

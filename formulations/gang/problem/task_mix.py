@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.instances.documents.base import WHOLE_GPU
-from placewright.instances.documents.job import TaskGroup
+from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.policy import TaskKind
 from placewright.instances.documents.round import Round
 

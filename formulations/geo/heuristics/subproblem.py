@@ -20,7 +20,8 @@ from placewright.instances.checks.cluster import HOST_LEVEL
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.cluster import ClusterDocument, DomainEntry, HostEntry
 from placewright.instances.documents.geo import Geo
-from placewright.instances.documents.job import Job, Running, TaskGroup
+from placewright.instances.documents.job import Job, Running
+from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.plan import Task
 from placewright.instances.documents.round import Reservation, Round
 

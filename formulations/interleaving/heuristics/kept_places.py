@@ -13,7 +13,8 @@ from placewright.formulations.interleaving.heuristics.usage_in_place import (
 from placewright.formulations.interleaving.problem.compile import Interleaving
 from placewright.formulations.interleaving.problem.merged_groups import merged
 from placewright.formulations.session import Group
-from placewright.instances.documents.job import Job, TaskGroup
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import TaskGroup
 
 
 def homes_of(problem: Interleaving, teams: Sequence[Group]) -> list[int | None]:

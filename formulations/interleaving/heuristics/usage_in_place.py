@@ -11,7 +11,8 @@ from placewright.formulations.interleaving.problem.compile import Interleaving
 from placewright.formulations.interleaving.problem.residual_capacity import quota_left
 from placewright.formulations.session import Place
 from placewright.instances.checks.round import hosts_by_name
-from placewright.instances.documents.job import Job, Running, TaskGroup
+from placewright.instances.documents.job import Job, Running
+from placewright.instances.documents.option import TaskGroup
 from placewright.topology import Cluster
 
 

@@ -27,7 +27,8 @@ from placewright.formulations.interleaving.problem.compile import OBJECTIVES, In
 from placewright.formulations.interleaving.problem.merged_groups import merged
 from placewright.formulations.interleaving.problem.teams import worth
 from placewright.formulations.session import Candidate, Group, Place, Slots
-from placewright.instances.documents.job import Job, Option, Running
+from placewright.instances.documents.job import Job, Running
+from placewright.instances.documents.option import Option
 from placewright.instances.documents.round import Round
 from placewright.instances.documents.sharing import Sharing
 

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from placewright.formulations.gang.problem.quotas import resources_held
 from placewright.formulations.gang.problem.shapes import host_mask
 from placewright.instances.documents.base import WHOLE_GPU
-from placewright.instances.documents.job import Job, TaskGroup
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import TaskGroup
 from placewright.topology import Cluster
 
 Ints = NDArray[np.int64]

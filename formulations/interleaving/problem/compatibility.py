@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from placewright.formulations.interleaving.problem.capacity_rows import hosts_of
 from placewright.formulations.interleaving.problem.conflicts import size_in_group
 from placewright.formulations.interleaving.set_packing.problem import ALONE
-from placewright.instances.derived.compatibility import likeness
+from placewright.instances.derived.compatibility import grouping_key
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.sharing import Sharing
 from placewright.topology import Cluster
@@ -63,4 +63,4 @@ def memory_of_gpus(
 
 
 def _likeness(job: Job) -> Hashable | None:
-    return None if job.running is not None and job.running.option != 0 else likeness(job)
+    return None if job.running is not None and job.running.option != 0 else grouping_key(job)

@@ -34,7 +34,7 @@ from placewright.formulations.interleaving.problem.residual_capacity import (
 )
 from placewright.formulations.interleaving.set_packing.problem import ALONE, Objective, Pool, Rules
 from placewright.instances.derived.arrays import build_cluster
-from placewright.instances.derived.sensitivity import speed
+from placewright.instances.derived.speed import speed
 from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round

@@ -23,7 +23,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.instances.documents.job import Job, TaskGroup
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.sharing import Sharing
 
 Ints = NDArray[np.int64]

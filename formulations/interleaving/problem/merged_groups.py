@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from placewright.formulations.interleaving.problem.conflicts import size_in_group
-from placewright.instances.documents.job import Job, TaskGroup
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.sharing import Sharing
 
 

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.problem.quotas import resources_held
-from placewright.instances.checks.running_groups import running_groups
 from placewright.instances.derived.ranges import expand
+from placewright.instances.derived.running_groups import running_groups
 from placewright.instances.documents.base import WHOLE_GPU
-from placewright.instances.documents.job import Job, TaskGroup
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.plan import Task
 from placewright.instances.documents.round import Round
 from placewright.topology import Cluster

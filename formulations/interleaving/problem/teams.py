@@ -17,7 +17,7 @@ from placewright.formulations.interleaving.problem.compile import Interleaving
 from placewright.formulations.interleaving.problem.period import best_offsets, contended
 from placewright.formulations.interleaving.set_packing.problem import MILLION
 from placewright.formulations.session import Group
-from placewright.instances.derived.sensitivity import speed
+from placewright.instances.derived.speed import speed
 
 
 def teams_of(problem: Interleaving, sets: Iterable[tuple[int, ...]]) -> list[Group]:

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from pydantic import TypeAdapter, ValidationError
 
 from placewright.instances.documents.base import Name
+from placewright.instances.errors import InvalidInputError, value_text
 from placewright.instances.io import streams
-from placewright.instances.io.errors import InvalidInputError, value_text
 
 MAX_BYTES = 256 * 1024**2
 _DIGITS = re.compile(r"[0-9]{1,15}")

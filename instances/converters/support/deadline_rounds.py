@@ -15,19 +15,22 @@ from placewright.instances.converters.support.hosts import hosts_of_eight, whole
 from placewright.instances.converters.support.locality import Locality
 from placewright.instances.converters.support.sampling import Taking, argument, within
 from placewright.instances.converters.support.trace_jobs import TraceJob, overhead_s
+from placewright.instances.derived.lease_arithmetic import (
+    completion_time,
+    leases_needed,
+    min_hosts,
+    work_per_lease,
+)
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.base import MAX_GPU, WHOLE_GPU
 from placewright.instances.documents.deadline import (
     Deadline,
     Due,
     Pace,
-    finish,
-    gain,
-    least_hosts,
-    need,
 )
-from placewright.instances.documents.job import Job, TaskGroup
+from placewright.instances.documents.job import Job
 from placewright.instances.documents.leases import MAX_HORIZON, MAX_LENGTH, Leases
+from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.policy import Policy
 from placewright.instances.documents.round import Round
 from placewright.instances.speed_models import elasticflow
@@ -177,12 +180,12 @@ def _can_finish(round_: Round, job: Job) -> bool:
     largest = {"": max(host.gpus or 0 for host in round_.cluster.hosts)}
     first = round_.leases.first_usable(asked.ready, round_.now)
     for index, option in enumerate(job.options):
-        pace, hosts = asked.pace(index), least_hosts(option, largest)
-        leases = need(asked.work, pace, length, hosts)
+        pace, hosts = asked.pace(index), min_hosts(option, largest)
+        leases = leases_needed(asked.work, pace, length, hosts)
         if leases is None:
             continue
-        rest = asked.work - (leases - 1) * gain(pace, length, hosts)
+        rest = asked.work - (leases - 1) * work_per_lease(pace, length, hosts)
         start = round_.leases.start(round_.now, first + leases - 1)
-        if finish(start, rest, pace, hosts) <= asked.due[-1].at:
+        if completion_time(start, rest, pace, hosts) <= asked.due[-1].at:
             return True
     return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from placewright.instances.derived import ranges
 from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.cluster import ClusterDocument, HostEntry
-from placewright.instances.documents.job import TaskGroup
+from placewright.instances.documents.option import TaskGroup
 
 GPUS_PER_HOST = 8
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from placewright.instances.converters.support.trace_jobs import TraceJob
 from placewright.instances.documents.base import MAX_AMOUNT
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 
 
 def argument(name: str, value: object, expected: str) -> InvalidInputError:

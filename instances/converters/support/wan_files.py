@@ -24,8 +24,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from placewright.instances.converters.support.csv_table import Table, read_table
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.generators.wan_grid import WanGrid
-from placewright.instances.io.errors import InvalidInputError
 
 Grid: TypeAlias = Mapping[tuple[str, str], int]
 """A whole number for each two regions."""

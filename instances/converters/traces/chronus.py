@@ -20,7 +20,7 @@ from placewright.instances.converters.support.sampling import Taking
 from placewright.instances.converters.support.trace_jobs import TraceJob
 from placewright.instances.documents.base import MAX_AMOUNT, MAX_COUNT
 from placewright.instances.documents.round import Round
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 
 MINUTE_S = 60
 MAX_MINUTES = MAX_AMOUNT // MINUTE_S // 1000

@@ -26,7 +26,7 @@ from placewright.instances.converters.support.scaling import Iterations, read_it
 from placewright.instances.converters.support.trace_jobs import TraceJob
 from placewright.instances.documents.base import MAX_AMOUNT, MAX_COUNT
 from placewright.instances.documents.round import Round
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.speed_models.elasticflow import amdahl, measured, sizes
 
 MAX_SECONDS = MAX_AMOUNT // 1000

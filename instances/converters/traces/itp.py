@@ -26,6 +26,7 @@ from placewright.instances.converters.support.conversion import Conversion
 from placewright.instances.converters.support.csv_table import read_table
 from placewright.instances.converters.support.sampling import argument, within
 from placewright.instances.documents.base import MAX_AMOUNT, NAME
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.generators.geo import MIXES, MixName, PolicyName, facts_of
 from placewright.instances.generators.geo.demand import HOTTEST, solve
 from placewright.instances.generators.geo.distributions import Floats, apportion, order
@@ -34,7 +35,6 @@ from placewright.instances.generators.geo.readers import Readers, draw_datasets,
 from placewright.instances.generators.geo.supply import HOST_GPUS, MODELS
 from placewright.instances.generators.geo.world import draw_world, round_of
 from placewright.instances.generators.wan_grid import WanGrid
-from placewright.instances.io.errors import InvalidInputError
 from placewright.instances.policies import POLICIES
 
 Ints = NDArray[np.int64]

@@ -29,12 +29,13 @@ from placewright.instances.documents.cluster import (
     DomainEntry,
     HostEntry,
 )
-from placewright.instances.documents.job import Job, Option
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import Option
 from placewright.instances.documents.policy import Policy
 from placewright.instances.documents.profile import MAX_ITERATION, MAX_STAGE, Profile
 from placewright.instances.documents.round import Round
 from placewright.instances.documents.sharing import Sharing
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 
 Ints = npt.NDArray[np.int64]
 

@@ -24,10 +24,11 @@ from placewright.instances.converters.support.csv_table import Table, read_table
 from placewright.instances.derived.demand import load_of
 from placewright.instances.documents.base import MAX_AMOUNT, MAX_GPU, WHOLE_GPU
 from placewright.instances.documents.cluster import MAX_GPUS_PER_HOST, ClusterDocument, HostEntry
-from placewright.instances.documents.job import Job, Option, Running, TaskGroup
+from placewright.instances.documents.job import Job, Running
+from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Task
 from placewright.instances.documents.round import Round
-from placewright.instances.io.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from placewright.instances.checks.cluster import MAX_HOSTS
-from placewright.instances.checks.names import check_known
 from placewright.instances.converters.support.conversion import Conversion
 from placewright.instances.converters.support.sampling import argument, within
 from placewright.instances.converters.support.wan_files import Measured, read_grid
+from placewright.instances.derived.names import check_known
 from placewright.instances.documents.geo import MAX_REGIONS, Geo, Region
 from placewright.instances.documents.policy import Policy
 from placewright.instances.documents.round import Round

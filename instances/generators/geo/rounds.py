@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 
 from placewright.instances.documents.round import Round
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.generators.geo import demand, supply
 from placewright.instances.generators.geo.distributions import Ints, apportion, order
 from placewright.instances.generators.geo.grid import draw_grid
@@ -20,7 +21,6 @@ from placewright.instances.generators.geo.homes import homes, place_data
 from placewright.instances.generators.geo.readers import draw_datasets, draw_readers
 from placewright.instances.generators.geo.world import PolicyName, World, draw_world, round_of
 from placewright.instances.generators.wan_grid import WanGrid
-from placewright.instances.io.errors import InvalidInputError
 from placewright.instances.policies import POLICIES
 
 MixName = Literal["spare", "scarce"]

@@ -10,7 +10,8 @@ import numpy as np
 
 from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.geo import Dataset, Geo, Read, Region
-from placewright.instances.documents.job import Job, Option, Running, TaskGroup
+from placewright.instances.documents.job import Job, Running
+from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Task
 from placewright.instances.documents.policy import Policy, Tenant
 from placewright.instances.documents.round import Round

@@ -15,7 +15,8 @@ import numpy as np
 from placewright.formulations.deadline.problem.alternatives import tasks_of
 from placewright.formulations.deadline.problem.compile import Admission
 from placewright.formulations.deadline.problem.problem import Ints
-from placewright.instances.documents.deadline import Pace, relative
+from placewright.instances.derived.lease_arithmetic import relative_speed
+from placewright.instances.documents.deadline import Pace
 
 NOT_NOW = 0
 """Hosts of a manner that does not run now."""
@@ -90,7 +91,7 @@ def equal_speed_ranges(pace: Pace, most: int) -> list[tuple[int, int]]:
     for before, last in zip([0, *ends], ends, strict=False):
         if before >= last:
             continue
-        if ranges and relative(pace, ranges[-1][1]) == relative(pace, last):
+        if ranges and relative_speed(pace, ranges[-1][1]) == relative_speed(pace, last):
             ranges[-1] = ranges[-1][0], last
         else:
             ranges.append((before + 1, last))

@@ -37,7 +37,8 @@ from placewright.formulations.gang.models.host.model import HostModel, build_hos
 from placewright.formulations.gang.models.host.terms import add_terms
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import ANY_JOB
-from placewright.instances.documents.deadline import Pace, gain, least_hosts
+from placewright.instances.derived.lease_arithmetic import min_hosts, work_per_lease
+from placewright.instances.documents.deadline import Pace
 from placewright.solver.arrays import Floats
 
 
@@ -224,9 +225,9 @@ class IntegratedModel:
                 value_of["early"][e] = job.options[o].milli_gpu
                 continue
             pace = Pace() if job.deadline is None else job.deadline.pace(o)
-            hosts = least_hosts(job.options[o], largest)
+            hosts = min_hosts(job.options[o], largest)
             value_of["best_effort"][e] = best_effort_value(
-                round_, job, gain(pace, round_.leases.length_s, hosts)
+                round_, job, work_per_lease(pace, round_.leases.length_s, hosts)
             )
         return value_of
 

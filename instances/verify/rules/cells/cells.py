@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from placewright.instances.derived.hardware import Hardware
 from placewright.instances.documents.base import WHOLE_GPU, Document
-from placewright.instances.documents.job import Option, TaskGroup
+from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import DecisionKind
 from placewright.instances.documents.round import Round
-from placewright.instances.io.errors import value_text
+from placewright.instances.errors import value_text
 from placewright.instances.verify.reading import Reading, demand
 from placewright.instances.verify.result import Finding, Rule
 from placewright.instances.verify.rules.cells.facts import Bound, Chain, Entry, Path, World

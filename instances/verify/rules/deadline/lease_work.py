@@ -11,7 +11,12 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from placewright.instances.documents.deadline import Deadline, finish, gain, least_hosts
+from placewright.instances.derived.lease_arithmetic import (
+    completion_time,
+    min_hosts,
+    work_per_lease,
+)
+from placewright.instances.documents.deadline import Deadline
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan_leases import Interval
 from placewright.instances.verify.reading import Reading, Spans
@@ -64,7 +69,7 @@ class Pacing:
         Without a deadline the pace is the usual one.
         """
         pace = (job.deadline or _USUAL).pace(option)
-        return gain(pace, self._leases.length_s, self._here.get(job.name, 1))
+        return work_per_lease(pace, self._leases.length_s, self._here.get(job.name, 1))
 
     def finish(
         self, job: Job, option: int, intervals: Sequence[Interval], *, placed: bool
@@ -76,19 +81,19 @@ class Pacing:
         """
         deadline = job.deadline or _USUAL
         pace, length = deadline.pace(option), self._leases.length_s
-        later = least_hosts(job.options[option], self._largest)
+        later = min_hosts(job.options[option], self._largest)
         if job.running is not None and job.running.pinned:
             later = len({task.host for task in job.running.tasks})
         now = self._here.get(job.name, later) if placed else later
         begins, last = intervals[0][0] == 0, intervals[-1][1] - 1
         hosts = later if last else now
         count = sum(end - first for first, end in intervals)
-        before = gain(pace, length, later) * (count - 1)
+        before = work_per_lease(pace, length, later) * (count - 1)
         if begins and last:
-            before += gain(pace, length, now) - gain(pace, length, later)
+            before += work_per_lease(pace, length, now) - work_per_lease(pace, length, later)
         left = deadline.work - before
-        if left > gain(pace, length, hosts):
-            done = before + gain(pace, length, hosts)
+        if left > work_per_lease(pace, length, hosts):
+            done = before + work_per_lease(pace, length, hosts)
             return (
                 f"leases of job {job.name!r} do {done} thousandths of a second of its work; "
                 f"expected {deadline.work}"
@@ -98,7 +103,7 @@ class Pacing:
                 f"job {job.name!r} is done before its last lease, {last}; "
                 "expected no lease that it does not need"
             )
-        return finish(self._leases.start(self._now, last), left, pace, hosts)
+        return completion_time(self._leases.start(self._now, last), left, pace, hosts)
 
 
 _USUAL = Deadline(work_s=1)

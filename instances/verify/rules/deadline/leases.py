@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from placewright.instances.documents.plan_leases import Interval, LeaseSection
-from placewright.instances.io.errors import value_text
+from placewright.instances.errors import value_text
 from placewright.instances.io.validation_messages import invalid_input
 from placewright.instances.verify.reading import Promises, Reading, Spans
 from placewright.instances.verify.result import Finding, Rule

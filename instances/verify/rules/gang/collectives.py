@@ -19,7 +19,7 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from placewright.instances.documents.arrangement import Communication
-from placewright.instances.io.errors import value_text
+from placewright.instances.errors import value_text
 from placewright.instances.verify.facts import HostFacts
 from placewright.instances.verify.reading import PlacedTask, Reading
 from placewright.instances.verify.result import Finding, Rule

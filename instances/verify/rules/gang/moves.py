@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from placewright.instances.documents.base import WHOLE_GPU
-from placewright.instances.documents.job import TaskGroup
+from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.plan import Task
-from placewright.instances.io.errors import value_text
+from placewright.instances.errors import value_text
 from placewright.instances.verify.reading import Placed, Reading, demand
 from placewright.instances.verify.result import Finding, Rule
 from placewright.instances.verify.rules.gang.gpu_parts import slice_on

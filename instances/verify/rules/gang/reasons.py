@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.base import WHOLE_GPU
-from placewright.instances.documents.job import Job, Option, TaskGroup
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import DecisionKind, Reason, Task
 from placewright.instances.verify.facts import HostFacts
 from placewright.instances.verify.reading import Reading, demand

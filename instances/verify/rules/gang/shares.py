@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from placewright.instances.documents.base import WHOLE_GPU
-from placewright.instances.documents.job import Option
+from placewright.instances.documents.option import Option
 from placewright.instances.documents.round import Round
-from placewright.instances.io.errors import value_text
+from placewright.instances.errors import value_text
 from placewright.instances.verify.reading import Reading, demand
 from placewright.instances.verify.result import Finding, Rule
 

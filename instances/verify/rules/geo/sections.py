@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from placewright.instances.documents.base import Document
 from placewright.instances.documents.plan_data import FlowSection, ReadsSection, ReplicaSection
-from placewright.instances.io.errors import value_text
+from placewright.instances.errors import value_text
 from placewright.instances.io.validation_messages import invalid_input
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule

@@ -7,7 +7,7 @@ from typing import Any
 
 from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.job import Job
-from placewright.instances.io.errors import value_text
+from placewright.instances.errors import value_text
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
 from placewright.instances.verify.rules.interleaving.together import (

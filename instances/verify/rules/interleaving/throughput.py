@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from placewright.instances.derived.sensitivity import UNIT, speed
+from placewright.instances.derived.speed import speed
 from placewright.instances.documents.job import Job
+from placewright.instances.documents.sensitivity import UNIT
 from placewright.instances.verify.reading import Placed, Reading
 from placewright.instances.verify.rules.interleaving.turns import profiles_of, recomputed
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeGuard
 
-from placewright.instances.documents.job import TaskGroup
+from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.plan import DecisionKind, Task
 from placewright.instances.verify.reading import Group, Member, Placed, PlacedTask, Reading
 from placewright.instances.verify.rules.interleaving.conflicts import size_of

@@ -1,56 +1,39 @@
-"""Groups that run: jobs that take turns on the same GPUs, and what they hold together."""
+"""Running groups: jobs that take turns on the same GPUs, and what they hold together."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable
 
-from placewright.instances.derived.compatibility import likeness
-from placewright.instances.documents.job import TaskGroup
+from placewright.instances.derived.compatibility import grouping_key
+from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.plan import Task
 from placewright.instances.documents.round import Round
-from placewright.instances.io.errors import InvalidInputError
 
 
 def running_groups(round_: Round) -> list[tuple[int, ...]]:
     """Return the indices of the jobs of each group that runs, in the order of the round.
 
-    These are two or more jobs that are alike, run their first option, and have their tasks, one by
-    one, on the same hosts and GPUs. There are none if the policy has no groups.
+    A group is two or more jobs of one grouping key that run their first option with their tasks,
+    one by one, on the same hosts and GPUs. There are none if the policy has no groups.
     """
     if "sharing" not in round_.policy.spec.sections:
         return []
     together: defaultdict[Hashable, list[int]] = defaultdict(list)
     for i, job in enumerate(round_.jobs):
         if job.running is not None and job.running.option == 0:
-            like = likeness(job)
-            if like is not None:
+            key = grouping_key(job)
+            if key is not None:
                 places = ((t.group, t.index, t.host, frozenset(t.gpus)) for t in job.running.tasks)
-                together[like, frozenset(places)].append(i)
+                together[key, frozenset(places)].append(i)
     return [tuple(jobs) for jobs in together.values() if len(jobs) > 1]
 
 
-def check_groups(round_: Round) -> None:
-    """Refuse groups that run with more jobs than a group may have.
+class MarginalUsage:
+    """What each task of a running job holds beyond the jobs before it in its group.
 
-    Raises
-    ------
-    InvalidInputError
-        For the first job that is too many.
+    Tasks have to be asked for in the round's order.
     """
-    most = min(round_.sharing.most, round_.sharing.slots)
-    for jobs in running_groups(round_):
-        if len(jobs) > most:
-            raise InvalidInputError(
-                f"runs on the GPUs of {len(jobs) - 1} others; expected at most {most} jobs in a "
-                "group",
-                path=("jobs", jobs[most], "running"),
-                show_value=False,
-            )
-
-
-class Held:
-    """What the tasks of running jobs hold beside those before them, told in the round's order."""
 
     def __init__(self, round_: Round) -> None:
         self._group = {
@@ -58,8 +41,8 @@ class Held:
         }
         self._cpu: dict[tuple[int, int, int], int] = {}
 
-    def beside(self, job: int, task: Task, group: TaskGroup) -> TaskGroup:
-        """Return what a task adds to what is held, as a task group of its own.
+    def of(self, job: int, task: Task, group: TaskGroup) -> TaskGroup:
+        """Return what a task adds to what its group holds, as a task group of its own.
 
         The first job of a group holds its GPUs; each further one adds only the CPU that it asks
         beyond what one before it asks, as they take turns, and all that it asks of anything else.

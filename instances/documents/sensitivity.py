@@ -1,4 +1,4 @@
-"""From a sensitivity matrix to options: one per point of CPU and memory that is worth having.
+"""From a sensitivity matrix to options: one per non-dominated point of CPU and memory.
 
 References
 ----------
@@ -8,34 +8,33 @@ Mohan et al., "Looking Beyond GPUs for DNN Scheduling on Multi-Tenant Clusters",
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from placewright.instances.documents.base import MAX_AMOUNT, WHOLE_GPU
-from placewright.instances.io.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from placewright.instances.documents.job import Job, Option
-    from placewright.instances.documents.profile import Sensitivity
+from placewright.instances.documents.option import Option
+from placewright.instances.documents.profile import Sensitivity
+from placewright.instances.errors import InvalidInputError
 
 UNIT = 10**6
 """The speed of a job at its proportional share, and of one without a sensitivity."""
 
 
-def speed(job: Job, option: int) -> int:
+def speed_at(matrix: Sensitivity, option: Option) -> int:
     """Return how fast a job is alone with an option, in millionths.
 
     That is the entry of the largest grid point not above the option's CPU and memory per GPU, 0 if
     there is none; of several task groups the one with the least of either counts.
     """
-    matrix = None if job.profile is None else job.profile.sensitivity
-    return UNIT if matrix is None else _speed(matrix, job.options[option])
+    asking = [group for group in option.groups if group.gpu]
+    row = sum(all(g.cpu * WHOLE_GPU >= c * g.gpu for g in asking) for c in matrix.cores)
+    column = sum(all(g.memory * WHOLE_GPU >= m * g.gpu for g in asking) for m in matrix.memory)
+    return matrix.speeds[row - 1][column - 1] if row and column else 0
 
 
-def written_out(first: Option, matrix: Sensitivity) -> tuple[Option, ...]:
-    """Return an option followed by one per grid point that is no slower and that nothing matches.
+def derive_options(first: Option, matrix: Sensitivity) -> tuple[Option, ...]:
+    """Return an option followed by one for each non-dominated grid point that is no slower.
 
-    A point is matched by one that asks no more of either, less of one, and is as fast. A point that
-    asks what the first option asks is left out.
+    A point is dominated by one that asks no more of either resource, less of one, and is as fast.
+    A point that asks what the first option asks is left out.
 
     Raises
     ------
@@ -43,28 +42,24 @@ def written_out(first: Option, matrix: Sensitivity) -> tuple[Option, ...]:
         Some point is more CPU or memory than a task can ask; the path begins in the job.
     """
     options = [first]
-    for row, column in worthwhile(matrix.speeds, max(_speed(matrix, first), 1)):
+    for row, column in non_dominated(matrix.speeds, max(speed_at(matrix, first), 1)):
         option = _at(first, matrix, row, column)
         if option.groups != first.groups:
             options.append(option)
     return tuple(options)
 
 
-def worthwhile(speeds: Sequence[Sequence[float]], least: float) -> Iterator[tuple[int, int]]:
-    """Yield the points (row, column) no slower than `least` that no smaller point matches."""
+def non_dominated(speeds: Sequence[Sequence[float]], least: float) -> Iterator[tuple[int, int]]:
+    """Yield the non-dominated points (row, column) that are no slower than `least`.
+
+    A point is dominated by one of no larger row and column, one of them smaller, that is as fast.
+    """
     for i, row in enumerate(speeds):
         for k, here in enumerate(row):
-            # Speeds may fall as the share grows: any smaller point may match, not neighbours only.
+            # Speeds may fall as the share grows: compare with all smaller points, not neighbours.
             smaller = (speeds[c][m] for c in range(i + 1) for m in range(k + 1) if (c, m) != (i, k))
             if here >= least and not any(other >= here for other in smaller):
                 yield i, k
-
-
-def _speed(matrix: Sensitivity, option: Option) -> int:
-    asking = [group for group in option.groups if group.gpu]
-    row = sum(all(g.cpu * WHOLE_GPU >= c * g.gpu for g in asking) for c in matrix.cores)
-    column = sum(all(g.memory * WHOLE_GPU >= m * g.gpu for g in asking) for m in matrix.memory)
-    return matrix.speeds[row - 1][column - 1] if row and column else 0
 
 
 def _at(first: Option, matrix: Sensitivity, row: int, column: int) -> Option:
