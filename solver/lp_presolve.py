@@ -7,9 +7,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.common.wan.arrays import Ints
 from placewright.solver import Arrays
-from placewright.solver.arrays import Floats
+from placewright.solver.arrays import Floats, Ints
 
 Singles: TypeAlias = NDArray[np.float32]
 

@@ -10,15 +10,16 @@ from typing import TypeAlias
 import numpy as np
 
 from placewright.formulations.gang.problem.problem import Problem as Gangs
-from placewright.formulations.geo.heuristics.assign import solve_value_bound
+from placewright.formulations.geo.bounds.assignment_bounds import (
+    cost_bound,
+    integer_value_bound,
+    solve_value_bound,
+)
 from placewright.formulations.geo.heuristics.data_orders import add_data_orders
 from placewright.formulations.geo.heuristics.decomposition import (
     VALUE_GAP,
     SolveRegions,
-    cost_bound,
-    costs_of,
     decompose_by_region,
-    integer_value_bound,
 )
 from placewright.formulations.geo.heuristics.exchange import minimise_remote_reads
 from placewright.formulations.geo.models.monolithic import (
@@ -117,7 +118,7 @@ def _monolithic_in_time(
         yield step
         if isinstance(step, Candidate) and len(gangs.weights.terms) == 1:
             yield add_data_orders(
-                problem, minimise_remote_reads(problem, gangs_of_round, step, costs_of(problem))
+                problem, minimise_remote_reads(problem, gangs_of_round, step, problem.read_costs)
             )
 
 

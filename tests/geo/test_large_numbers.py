@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from placewright.formulations.common.wan.arrays import Ints
-from placewright.formulations.geo.bounds.lagrangian import price_classes, value_bound
+from placewright.formulations.geo.bounds.lagrangian import lagrangian_value_bound, price_classes
 from placewright.formulations.geo.models.lexicographic_weights import LexicographicWeights
 from placewright.formulations.geo.models.monolithic import MonolithicRound
 from placewright.formulations.geo.problem.class_arrays import JobClasses
@@ -104,7 +104,7 @@ def test_prices_prove_no_less_than_the_best_plan_is_worth() -> None:
         classes, choices = build_job_classes(rng)
         prices = prices_of(rng)
         best = max(sum(v for v, _, _ in plan) for plan in plans(classes, choices))
-        bound = value_bound(classes, prices)
+        bound = lagrangian_value_bound(classes, prices)
         assert bound == int(bound)
         assert int(bound) >= best, (classes, prices)
         exact += int(bound) == best
@@ -135,11 +135,11 @@ def test_sums_that_64_bits_cannot_hold_are_exact() -> None:
     large = 10**15
     one = np.array([large])
     many = anywhere(np.zeros(5000, dtype=np.int64), one, one, np.full(REGIONS, large))
-    assert value_bound(many, np.zeros(2)) == 5000 * large
-    assert value_bound(many, np.ones(2)) == 2 * large
+    assert lagrangian_value_bound(many, np.zeros(2)) == 5000 * large
+    assert lagrangian_value_bound(many, np.ones(2)) == 2 * large
     # Rounded to 1, as a price of a whole milli-GPU has no digits left behind its point.
-    assert value_bound(many, np.full(2, 0.6)) >= 2 * large
-    assert value_bound(many, np.full(2, 1e18)) >= 2 * large
+    assert lagrangian_value_bound(many, np.full(2, 0.6)) >= 2 * large
+    assert lagrangian_value_bound(many, np.full(2, 1e18)) >= 2 * large
 
 
 @pytest.mark.parametrize("sense", ["max", "min"])

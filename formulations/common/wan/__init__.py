@@ -1,1 +1,1 @@
-"""Regions, links and data as arrays, and the schedule of transfers."""
+"""Regions, links and datasets as arrays, and the scheduler of copies between regions."""

@@ -1,4 +1,4 @@
-"""From a round to arrays of regions, links, datasets and reads."""
+"""Compile the regions, links, datasets and reads of a round to arrays."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ UNLIMITED = 2**50
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Wan:
-    """What a round says of regions and data.
+    """Arrays of the regions and the data of a round.
 
-    Regions are counted in the order of the cluster's domains of their level, GPU models in that of
+    Regions are numbered in the order of the cluster's domains of their level, GPU models in that of
     the cluster, datasets and jobs in that of the round.
 
     Attributes
     ----------
     cluster : Cluster
-        The hosts.
+        The cluster of all regions.
     regions, models, datasets : tuple of str
         Names.
     host_region : Ints
@@ -43,28 +43,28 @@ class Wan:
     supply : Ints
         (regions, models): milli-GPU of healthy hosts that are not reserved.
     storage : Ints
-        (regions,): GiB, `UNLIMITED` without a limit.
+        (regions,): capacity in GiB, `UNLIMITED` without a limit.
     bandwidth, budget, egress : Ints
         (regions, regions), from the first to the second: Mbit/s, GiB of copies in the window, and
         micro-dollars per GiB; 0 without a link.
     size : Ints
         (datasets,): GiB.
     holds, arriving : Bools
-        (datasets, regions): where a replica is, and where one will be that is under way.
+        (datasets, regions): where a replica is, and where a copy in progress will create one.
     ready : Ints
-        (datasets, regions): when a copy under way is complete, NONE elsewhere.
+        (datasets, regions): when a copy in progress is complete, NONE elsewhere.
     may_hold : Bools
-        (datasets, regions): where it may be.
+        (datasets, regions): where residency allows a replica.
     demand : Ints
         (jobs,): milli-GPU of the first option.
     may_use : Bools
-        (jobs, models): models that the first option may have, all of its tasks one model.
+        (jobs, models): the models that all tasks of the first option may use.
     may_run : Bools
-        (jobs, regions): where the job and all its data may be, as far as names tell.
+        (jobs, regions): where the regions of the job and the residency of its data allow it.
     read_job, read_dataset, read_gib : Ints
-        (reads,): each read of each job, by job.
+        (reads,): job, dataset and GiB of each read, sorted by job.
     read_remote : Bools
-        (reads,): whether it may be from another region.
+        (reads,): whether the read may be over a link.
     """
 
     round: Round
@@ -92,12 +92,12 @@ class Wan:
     read_remote: Bools
 
     def links_of(self, dataset: int) -> Bools:
-        """Return the links (regions, regions) that may carry a dataset, for reads and copies."""
+        """Return the links that may carry a dataset, for reads and copies (regions, regions)."""
         may: Bools = self.may_hold[dataset]
         return (self.bandwidth > 0) & may[:, None] & may[None, :]
 
     def complete(self) -> Bools:
-        """Return where a replica is complete now, copies that have just arrived included."""
+        """Return where a replica is complete now (datasets, regions)."""
         return self.holds | (self.arriving & (self.ready <= self.round.now))
 
 
@@ -162,7 +162,7 @@ def compile_wan(round_: Round) -> Wan:
 
 
 def _named_regions(lists: Iterable[tuple[str, ...] | None], index: Mapping[str, int]) -> Bools:
-    """Return which regions each list names (lists, regions); None names all."""
+    """Return the regions that each list names (lists, regions); None names all."""
     number: dict[tuple[str, ...] | None, int] = {}
     row = np.array([number.setdefault(names, len(number)) for names in lists], dtype=np.int64)
     named = [[names is None or name in names for name in index] for names in number]
@@ -170,14 +170,14 @@ def _named_regions(lists: Iterable[tuple[str, ...] | None], index: Mapping[str, 
 
 
 def _allowed_models(options: Iterable[Option], models: tuple[str, ...]) -> Bools:
-    """Return the models that each option may have for all its tasks (options, models)."""
+    """Return the models that all groups of each option may use (options, models)."""
     named = [[group.gpu_models for group in option.groups] for option in options]
     may = [[all(n is None or m in n for n in names) for m in models] for names in named]
     return np.array(may, dtype=np.bool_).reshape(len(may), len(models))
 
 
 def _supply(round_: Round, cluster: Cluster, host_region: Ints, regions: int) -> Ints:
-    """Return the milli-GPU of each model that a region has (regions, models)."""
+    """Return the milli-GPU of healthy, unreserved GPUs (regions, models)."""
     gpus = np.where(_healthy_hosts(round_), cluster.gpu_count, 0).astype(np.int64)
     reserved: defaultdict[int, set[int]] = defaultdict(set)  # reservations may overlap
     for reservation in round_.reservations:

@@ -1,7 +1,8 @@
-"""Over which links a copy comes: a cheapest flow under budgets, split over paths.
+"""Routing of a copy: minimum-cost flow under link budgets, decomposed into paths.
 
-A copy is a flow from all regions that hold a dataset to the one that gets it. Whole budgets give
-whole flows (Ford and Fulkerson), the cheapest by successive shortest paths (Busacker and Gowen).
+A copy is a flow from all regions with a replica to the target region. Integer budgets admit integer
+flows (Ford and Fulkerson 1962); successive shortest paths give one of minimum cost (Busacker and
+Gowen 1960).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _EGRESS_COST_RANGE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class PathFlow:
-    """So many GiB of a copy on a path of regions."""
+    """The GiB of a copy that take one path of regions."""
 
     path: tuple[int, ...]
     gib: int
@@ -33,19 +34,19 @@ class PathFlow:
 
 @dataclass(slots=True, eq=False)
 class ResidualNetwork:
-    """What copies have left of the WAN.
+    """What routed copies leave of the WAN.
 
     Attributes
     ----------
-    left : Ints
-        (regions, regions): GiB of the budget of each link.
+    residual : Ints
+        (regions, regions): GiB left of the budget of each link.
     bandwidth : Ints
         (regions, regions): Mbit/s.
     cost : Floats
-        (regions, regions): what one GiB over a link costs, at least 1; at most 2, so that no
-        detour is cheaper, where the link is not slow and nobody competes for it.
-    queued : Floats
-        (regions, regions): seconds that a link needs for what has been routed over it.
+        (regions, regions): cost of one GiB over a link, at least 1. Links that are neither slow nor
+        congested cost at most 2, so no relayed path is cheaper.
+    backlog_s : Floats
+        (regions, regions): seconds that a link needs for the copies routed over it.
     """
 
     residual: Ints
@@ -54,7 +55,7 @@ class ResidualNetwork:
     backlog_s: Floats
 
     def can_carry(self, flows: Sequence[PathFlow], source_cost: Floats) -> bool:
-        """Whether the parts of a copy find their sources and budgets."""
+        """Whether the flows of a copy have their sources and enough budget."""
         needed: Counter[tuple[int, int]] = Counter()
         for flow in flows:
             needed.update(dict.fromkeys(pairwise(flow.path), flow.gib))
@@ -63,7 +64,7 @@ class ResidualNetwork:
         return sufficient and bool(np.isfinite(source_cost[sources]).all())
 
     def reserve(self, flows: Sequence[PathFlow], sign: int = 1) -> None:
-        """Take what parts of a copy need of budgets, or give it back."""
+        """Subtract the flows of a copy from budgets; `sign` -1 gives them back."""
         for flow in flows:
             for link in pairwise(flow.path):
                 self.residual[link] -= sign * flow.gib
@@ -79,22 +80,22 @@ def route_copy(
     *,
     allow_relays: bool = True,
 ) -> tuple[PathFlow, ...] | None:
-    """Return the parts of a copy by what it costs, or None when budgets do not carry it.
+    """Return the path flows of a copy at minimum cost, or None if budgets do not suffice.
 
     Parameters
     ----------
-    roads
-        What is left.
+    network
+        Residual network.
     gib
         Size of the copy.
-    entry
-        (regions,): what it costs to read the dataset there, below 1; infinite where it is not.
+    source_cost
+        (regions,): cost of reading the dataset in a region, below 1; infinite without a replica.
     target
-        The region that gets it.
-    within
+        The region that receives the copy.
+    allowed_links
         (regions, regions): links that may carry it.
-    detours
-        Whether it may pass other regions.
+    allow_relays
+        Whether it may pass through other regions.
     """
     residual = np.where(allowed_links, network.residual, 0)
     has_replica = np.isfinite(source_cost)
@@ -114,7 +115,7 @@ def route_copy(
 def _direct_is_cheapest(
     residual: Ints, cost: Floats, has_replica: Bools, target: int, sources: Ints
 ) -> bool:
-    """Whether direct links cost about the same, and no way by one other region costs less."""
+    """Whether direct links cost about the same and no path over one relay costs less."""
     most, least = float(cost[sources, target].max()), float(cost[sources, target].min())
     if most <= 2:
         return True
@@ -131,9 +132,9 @@ def _direct_is_cheapest(
 def _split_over_sources(
     network: ResidualNetwork, gib: int, source_cost: Floats, target: int, sources: Ints
 ) -> tuple[PathFlow, ...]:
-    """Return the parts over direct links that are through at the same time, cheapest first.
+    """Return flows over direct links that finish at the same time, from the cheapest sources first.
 
-    Sources that cost more are used when the cheaper ones do not have the budget.
+    More expensive sources are used only if the cheaper ones lack budget.
     """
     flows: list[PathFlow] = []
     for cost in np.unique(source_cost[sources]):
@@ -153,7 +154,7 @@ def _split_over_sources(
 
 
 def _balanced_split(network: ResidualNetwork, gib: int, sources: Ints, target: int) -> Ints:
-    """Return how many GiB come from each source so that all are through at about one time."""
+    """Return the GiB from each source such that all finish at about the same time (sources,)."""
     capacity = network.residual[sources, target]
     if len(sources) == 1:
         return np.array([gib], dtype=np.int64)
@@ -176,7 +177,7 @@ def _balanced_split(network: ResidualNetwork, gib: int, sources: Ints, target: i
 def _min_cost_flow(
     residual: Ints, cost: Floats, gib: int, source_cost: Floats, target: int
 ) -> tuple[PathFlow, ...] | None:
-    """Return the cheapest flow of so many GiB as paths, or None if there is none."""
+    """Return the minimum-cost flow of a copy as paths, or None if there is none."""
     count = len(source_cost)
     capacity = np.zeros((count + 1, count + 1), dtype=np.int64)
     arc_cost = np.zeros((count + 1, count + 1))
@@ -204,7 +205,7 @@ def _min_cost_flow(
 
 
 def _shortest(capacity: Ints, flow: Ints, arc_cost: Floats, root: int) -> Ints:
-    """Return the region before each one on a cheapest path that has room, -1 without (Bellman)."""
+    """Return each region's predecessor on a shortest augmenting path, -1 without (Bellman-Ford)."""
     step = np.where(capacity > 0, arc_cost, np.inf)
     np.minimum(step, np.where(flow.T > 0, -arc_cost.T, np.inf), out=step)
     distance = np.full(len(capacity), np.inf)
@@ -222,7 +223,7 @@ def _shortest(capacity: Ints, flow: Ints, arc_cost: Floats, root: int) -> Ints:
 
 
 def _trace(before: Ints, target: int) -> tuple[int, ...]:
-    """Return the path to a region."""
+    """Return the path to a region, from its predecessors."""
     path = [target]
     while before[path[-1]] >= 0:
         path.append(int(before[path[-1]]))
@@ -230,7 +231,7 @@ def _trace(before: Ints, target: int) -> tuple[int, ...]:
 
 
 def _paths(flow: Ints, target: int) -> tuple[PathFlow, ...]:
-    """Return a flow as paths to its target, in the order of their sources."""
+    """Return a flow decomposed into paths to its target, sorted by source."""
     root, flows = len(flow) - 1, []
     while flow[root].any():
         path = [root]

@@ -1,4 +1,4 @@
-"""Where copies of data could come at all."""
+"""Reachability: the regions to which a dataset could be copied at all."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from placewright.formulations.common.wan.arrays import Bools, Wan
 
 
 def reachable(wan: Wan, dataset: int) -> Bools:
-    """Return the regions to which a copy of a dataset could come in the window (regions,).
+    """Return the regions that a copy of a dataset could reach within the window (regions,).
 
-    Those that hold it or get it already are among them; budgets count where they are 0.
+    Regions with a replica or a copy in progress are included. Budgets count only where they are 0.
     """
     end = wan.round.now + wan.round.geo.window_s
     soon = wan.arriving[dataset] & (wan.ready[dataset] < end)
@@ -22,7 +22,7 @@ def reachable(wan: Wan, dataset: int) -> Bools:
 def feasible_replicas(wan: Wan) -> Bools:
     """Return where replicas could be after some plan (datasets, regions).
 
-    They are there now or under way, or each could come alone, as far as storage and links say.
+    A replica is there already, or could be created by a single copy within storage and budgets.
     """
     there = wan.holds | wan.arriving
     storage = np.maximum(wan.storage, wan.size @ there)
@@ -40,7 +40,7 @@ def feasible_replicas(wan: Wan) -> Bools:
 
 
 def _closure(links: Bools, start: Bools) -> Bools:
-    """Return the regions (regions,) from where links start, and those to which they lead."""
+    """Return the regions that can be reached from start regions over links (regions,)."""
     found = start.copy()
     while (more := links[found].any(axis=0) & ~found).any():
         found |= more

@@ -1,8 +1,9 @@
-"""Copies between regions: which can be made in the window, over which paths, and when.
+"""Transfer scheduler: which copies can be made within the window, over which paths, and when.
 
-The most urgent copy is routed first, on a cheapest flow under what budgets leave. Where a copy is
-refused because others took the links that it needs, those links cost more in the next attempt, and
-it comes earlier: negotiated congestion (McMurchie and Ebeling, "PathFinder", FPGA'95).
+Copies are routed one at a time, most urgent first, each as a minimum-cost flow in the residual
+network. Links that blocked a copy cost more in the next attempt, and the blocked copy is routed
+earlier: negotiated congestion (McMurchie and Ebeling, "PathFinder", FPGA'95). A timetable then
+gives routed copies their times (timetable.py).
 """
 
 from __future__ import annotations
@@ -51,10 +52,11 @@ Routes: TypeAlias = dict[Replica, tuple[PathFlow, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Transfers:
-    """Copies and drops with their times, the flows in the order of their start.
+    """Scheduled copies and drops, and the flows in order of their start.
 
-    `creates` are (dataset, region, ready), `drops` (dataset, region, at); `refused` copies cannot
-    be made beside the others, and drops that are not listed would have taken the last replica.
+    `creates` are (dataset, region, time of completion), `drops` (dataset, region, time). `refused`
+    copies cannot be made beside the others. A requested drop that is not listed would have removed
+    the last replica.
     """
 
     creates: tuple[tuple[int, int, int], ...] = ()
@@ -64,7 +66,7 @@ class Transfers:
 
 
 def never_out_of_time() -> bool:
-    """Say that it is not late."""
+    """Return False: no time limit."""
     return False
 
 
@@ -75,27 +77,27 @@ def schedule(
     known: Sequence[Flow] = (),
     out_of_time: Callable[[], bool] = never_out_of_time,
 ) -> Transfers:
-    """Return when and how copies are made and replicas dropped, as far as everything allows.
+    """Return the schedule that refuses the fewest GiB of copies, of all routings that are tried.
 
     Parameters
     ----------
     wan
-        The regions and what they hold.
+        The regions and their replicas.
     creates
         (dataset, region) of each new replica, most urgent first.
     drops
         (dataset, region) of each replica to delete.
     known
-        Flows of copies that can be made beside each other: those of them that are among `creates`
-        keep their ways, and the others take what is left.
-    late
-        Whether time is over: then copies that have no way so far are refused.
+        Flows of copies that can be made together. Those that are among `creates` keep their paths,
+        and the others use what is left.
+    out_of_time
+        Whether the time limit has passed: copies without a path are refused then.
 
     Raises
     ------
     ValueError
-        When a replica is to come where one is or may not be, or to go where none is complete, or
-        is named twice.
+        If a replica is created where one exists or may not be, or dropped where none is complete,
+        or named twice.
     """
     _validate(wan, creates, drops)
     best, refused_gib = Transfers(), UNLIMITED
@@ -117,7 +119,7 @@ def schedule(
 
 
 def _routes_of(known: Sequence[Flow]) -> Routes:
-    """Return the parts of copies that flows carry; who reads a copy comes after it, as flows do."""
+    """Return the path flows of copies, in the order in which flows start."""
     gib: Counter[tuple[int, tuple[int, ...]]] = Counter()
     for flow in known:
         gib[flow.dataset, flow.path] += flow.gib
@@ -135,13 +137,13 @@ def _routings(
     known: Routes,
     out_of_time: Callable[[], bool],
 ) -> Iterator[Routes]:
-    """Yield ways for as many copies as budgets and storage carry, until all have one.
+    """Yield routings of as many copies as budgets and storage allow, until one has all of them.
 
-    Where some are known there is one attempt, beside these. Else the first one is for speed: slow
-    links are dear. From then on detours are taken only where links lack budget. The order is that
-    of the copies, then by size, since a large copy finds room in fewer ways, then those first that
-    found none; detours come last in every other attempt, since they take budgets twice. Links
-    without budget left become dearer each time.
+    With known paths there is one attempt, beside these. Otherwise slow links cost more in the first
+    attempt; from then on relays are used only where direct links lack budget. The order is that of
+    `creates`, then by decreasing size, then with the copies first that were blocked. Every other
+    attempt routes relayed copies last, since they use budgets twice. Links without residual budget
+    cost more in each attempt.
     """
     wanted = set(creates)
     kept = {copy: parts for copy, parts in known.items() if copy in wanted}
@@ -169,19 +171,19 @@ def _routings(
 
 
 def _slowness_cost(wan: Wan) -> Floats:
-    """Return by how much links are dearer because they are slow: a detour may be sooner."""
+    """Return the extra cost of links slower than the median (regions, regions)."""
     usual = float(np.median(wan.bandwidth[wan.bandwidth > 0])) if wan.bandwidth.any() else 1.0
     slowness: Floats = np.clip(usual / np.maximum(wan.bandwidth, 1), 1.0, _MAX_SLOWNESS) - 1.0
     return slowness
 
 
 def _gib(wan: Wan, copies: Iterable[Replica]) -> int:
-    """Return the GiB of copies."""
+    """Return the total size of copies."""
     return sum(int(wan.size[dataset]) for dataset, _ in copies)
 
 
 def _validate(wan: Wan, creates: Sequence[Replica], drops: Sequence[Replica]) -> None:
-    """Refuse copies and drops that contradict what is."""
+    """Raise ValueError if copies or drops contradict the replicas that exist."""
     if len(set(creates)) < len(creates) or len(set(drops)) < len(drops):
         raise ValueError("a replica is named twice")
     for replica in creates:
@@ -193,7 +195,7 @@ def _validate(wan: Wan, creates: Sequence[Replica], drops: Sequence[Replica]) ->
 
 
 def _sources(wan: Wan, dataset: int, by: int | None = None) -> Bools:
-    """Return where a dataset is complete by a time, the end of the window if None (regions,)."""
+    """Return where a dataset is complete by a time, by default the window's end (regions,)."""
     by = wan.round.now + wan.round.geo.window_s - 1 if by is None else by
     found: Bools = wan.holds[dataset] | (wan.arriving[dataset] & (wan.ready[dataset] <= by))
     return found
@@ -209,9 +211,9 @@ def _route(
     *,
     relays_last: bool,
 ) -> tuple[Routes, np.ndarray]:
-    """Return the parts of all copies that budgets and storage carry, and what budgets leave.
+    """Return the path flows of the copies that budgets and storage allow, and the residual budgets.
 
-    What is known comes first, its ways as they are.
+    Known paths are kept and come first.
     """
     scale = 1.0 + float(wan.egress.max(initial=0))
     network = ResidualNetwork(
@@ -225,7 +227,7 @@ def _route(
     source_costs: dict[int, Floats] = {}
     stages = (_KEEP,) * bool(known) + ((_DIRECT, _RELAYED) if relays_last else (_RELAYED,))
     for stage in stages:
-        blocked: dict[Replica, int] = {}  # with so many regions to read from
+        blocked: dict[Replica, int] = {}  # number of sources when it was blocked
         progress = True
         while progress:
             progress = False
@@ -267,7 +269,7 @@ def _route(
 
 
 class _FreeStorage:
-    """The room of each region once all that can be dropped has been."""
+    """Free storage of each region, counting drops that become possible."""
 
     def __init__(self, wan: Wan, copies: Sequence[Replica], drops: Sequence[Replica]) -> None:
         self.wan = wan
@@ -280,13 +282,13 @@ class _FreeStorage:
             self._release(dataset, int(_sources(wan, dataset).sum()) - 1)
 
     def reserve(self, copy: Replica) -> None:
-        """Let a copy come; one that it replaces can go."""
+        """Reserve storage for a copy; a replica that it replaces can be dropped."""
         dataset, region = copy
         self.residual[region] -= self.wan.size[dataset]
         self._release(dataset, 1)
 
     def _release(self, dataset: int, most: int) -> None:
-        """Drop so many of a dataset's unwanted replicas, first where room is short."""
+        """Drop up to `most` of a dataset's replicas, first where storage is short."""
         to_drop = self.to_drop.get(dataset, [])
         to_drop.sort(key=lambda r: -int(self._margin[r]))
         for _ in range(min(most, len(to_drop))):
@@ -294,7 +296,7 @@ class _FreeStorage:
 
 
 def _source_cost(wan: Wan, dataset: int, drops: Sequence[Replica]) -> Floats:
-    """Return what it costs to read a dataset in each region, infinite where it is not."""
+    """Return the cost of reading a dataset in each region, infinite without one (regions,)."""
     entry = np.where(_sources(wan, dataset), 0.0, np.inf)
     entry[~wan.holds[dataset] & (wan.ready[dataset] > wan.round.now)] += _SOURCE_COST_PLANNED
     for other, region in drops:
@@ -304,7 +306,7 @@ def _source_cost(wan: Wan, dataset: int, drops: Sequence[Replica]) -> Floats:
 
 
 def _transfers(table: Timetable, creates: Sequence[Replica]) -> Transfers:
-    """Return what a timetable says."""
+    """Return the transfers of a timetable."""
     kept = [copy for copy in creates if copy in table.ready]
     return Transfers(
         creates=tuple((*copy, table.ready[copy]) for copy in kept),

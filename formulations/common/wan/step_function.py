@@ -1,4 +1,4 @@
-"""Amounts that change with time: the rate that a link leaves, the room that a region leaves."""
+"""Step functions of time: the residual rate of a link, the free storage of a region."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ _TOLERANCE = 1e-6
 
 @dataclass(slots=True, eq=False)
 class StepFunction:
-    """An amount that is `amounts[i]` from `times[i]` to the next time, the last one for ever."""
+    """A function with value `amounts[i]` from `times[i]` on, until the next time."""
 
     times: list[int]
     amounts: list[float]
 
     def value_at(self, time: int) -> float:
-        """Return the amount at a time; the first one before it begins."""
+        """Return the value at a time; before the first time, the first value."""
         return self.amounts[max(bisect_right(self.times, time) - 1, 0)]
 
     def add(self, amount: float, start: int, end: int | None = None) -> None:
-        """Add an amount from a start, which is no earlier than the first time, to an end or on."""
+        """Add an amount from `start`, no earlier than the first time, to `end` or forever."""
         first = self._insert_breakpoint(start)
         last = len(self.times) if end is None else self._insert_breakpoint(end)
         for i in range(first, last):
             self.amounts[i] += amount
 
     def available_from(self, amount: float) -> int | None:
-        """Return the earliest time from which there is always as much, or None."""
+        """Return the earliest time from which the value is always at least `amount`, or None."""
         if self.amounts[-1] < amount:
             return None
         i = len(self.times) - 1
@@ -42,7 +42,7 @@ class StepFunction:
         return self.times[i]
 
     def _insert_breakpoint(self, time: int) -> int:
-        """Make sure that a step begins at a time, and return which one does."""
+        """Insert a breakpoint at a time if there is none, and return its index."""
         i = bisect_left(self.times, time)
         if i == len(self.times) or self.times[i] != time:
             self.times.insert(i, time)
@@ -53,21 +53,21 @@ class StepFunction:
 def earliest_finish(
     free: Sequence[StepFunction], gib: int, begin: int, end: int
 ) -> tuple[int, int] | None:
-    """Return when so many GiB can pass at an even rate so that they are through soonest.
+    """Return the interval in which some GiB pass at a constant rate and finish earliest.
 
     Parameters
     ----------
     free
-        The rate that each link of the path leaves, in Mbit/s.
+        Residual rate of each link of the path, in Mbit/s.
     gib
-        What passes, GiB.
+        Amount in GiB.
     begin, end
-        The flow lies between these whole seconds.
+        Seconds between which the flow must lie.
 
     Returns
     -------
     tuple of int or None
-        Start and end, the end as early as can be.
+        Start and end in seconds; None if no interval suffices.
     """
     times, rates = _bottleneck(free, begin, end)
     best: tuple[int, int] | None = None
@@ -86,7 +86,7 @@ def earliest_finish(
 def constant_rate(
     free: Sequence[StepFunction], gib: int, begin: int, end: int
 ) -> tuple[int, int] | None:
-    """Return the whole time if so many GiB can pass at an even rate all that time, else None."""
+    """Return (begin, end) if some GiB can pass at one rate all that time, otherwise None."""
     fits = (
         begin < end
         and gib * MEGABITS <= min(_bottleneck(free, begin, end)[1]) * (end - begin) + _TOLERANCE
@@ -97,9 +97,9 @@ def constant_rate(
 def split_into_flows(
     free: Sequence[StepFunction], gib: int, begin: int, end: int
 ) -> list[tuple[int, int, int]]:
-    """Return so many GiB in pieces (GiB, start, end) that fill what links leave, soonest first.
+    """Return some GiB as flows (GiB, start, end) that use all residual rate, earliest first.
 
-    Returns [] when they leave too little between begin and end.
+    Returns [] if the rate between begin and end does not suffice.
     """
     times, rates = _bottleneck(free, begin, end)
     found: list[tuple[int, int, int]] = []
@@ -116,7 +116,7 @@ def split_into_flows(
 
 
 def reserve_rate(links: Iterable[StepFunction], gib: int, start: int, end: int) -> None:
-    """Take the even rate of so many GiB from what links leave."""
+    """Subtract the constant rate of some GiB from the residual rates of links."""
     rate = gib * MEGABITS / (end - start)
     for steps in links:
         steps.add(-rate, start, end)
@@ -125,7 +125,7 @@ def reserve_rate(links: Iterable[StepFunction], gib: int, start: int, end: int) 
 def _bottleneck(
     free: Sequence[StepFunction], begin: int, end: int
 ) -> tuple[list[int], list[float]]:
-    """Return moments between begin and end, and what all links leave from each on."""
+    """Return the breakpoints between begin and end, and the smallest rate from each on."""
     between = {time for steps in free for time in steps.times if begin < time < end}
     times = [begin, *sorted(between)]
     return times, [min(steps.value_at(time) for steps in free) for time in times]
@@ -134,7 +134,7 @@ def _bottleneck(
 def _finish_time(
     times: Sequence[int], rates: Sequence[float], first: int, gib: int, end: int
 ) -> int | None:
-    """Return when a flow that starts at a moment can be through, None if not by the end."""
+    """Return when a flow that starts at a breakpoint finishes earliest, None if too late."""
     start, least = times[first], math.inf
     for i in range(first, len(times)):
         least = min(least, rates[i])
@@ -147,5 +147,5 @@ def _finish_time(
 
 
 def _transfer_seconds(gib: int, rate: float) -> int:
-    """Return the whole seconds that so many GiB take at a rate."""
+    """Return the whole seconds that some GiB take at a rate in Mbit/s."""
     return max(1, math.ceil(gib * MEGABITS / rate - _TOLERANCE))

@@ -1,9 +1,9 @@
-"""When routed copies pass: one after another, each as early as links, regions and sources allow.
+"""Timetable of routed copies: list scheduling under link rates, storage and precedence.
 
-A copy starts once its sources are complete and its region has room for all of it, and a replica is
-dropped once nothing reads it any more and another one is complete: both wait for each other, so the
-list of copies is gone through until nothing more can start. What is left then waits for itself, in
-a circle of regions without room, and one copy of it is given up.
+A copy starts once its source replicas are complete and its region has storage for all of it; a
+replica is dropped once nothing reads it any more and another one is complete. Copies and drops wait
+for each other, so the list is scanned until nothing more can start (Graham 1966). What is left is
+in a deadlock, a cycle of regions without free storage, and one of its copies is refused.
 """
 
 from __future__ import annotations
@@ -36,29 +36,32 @@ _SATURATION = 0.8
 
 @dataclass(slots=True, eq=False)
 class Timetable:
-    """Copies with their times, under construction.
+    """A schedule of copies under construction.
 
     Attributes
     ----------
     end : int
-        When the window ends.
-    crowded : frozenset
-        Links that are busy nearly all the time. Copies over them take all the time that there is,
-        before the others: bursts leave seconds in which one link of a path waits for another.
+        End of the window.
+    saturated : frozenset
+        Links that are busy nearly all the time. Copies over them are scheduled first, at a constant
+        rate over the whole window: bursts would leave seconds in which one link of a path waits for
+        another.
     routed : dict
-        The parts of each copy that has no times yet, most urgent first.
-    unwanted : dict
-        The replicas of each dataset that are to be dropped, as regions.
+        The path flows of each copy without times, most urgent first.
+    to_drop : dict
+        Per dataset the regions whose replicas are to be dropped.
     complete : dict
-        Per dataset the regions with a replica, and since when it can be read.
-    links, room : dict and list of Steps
-        What each link leaves (Mbit/s), and each region (GiB).
-    spare : Ints
-        (regions,): GiB of room with all copies and no drops; negative where it lacks some.
-    readers : Counter
-        Parts of copies without times that are read from each replica.
+        Per dataset the regions with a replica, and the time from which it can be read.
+    links, storage : dict and list of StepFunction
+        Residual rate of each link in Mbit/s, and free storage of each region in GiB.
+    margin : Ints
+        (regions,): GiB free with all copies and no drops; negative if storage does not suffice.
+    num_readers : Counter
+        Number of path flows without times that read each replica.
     read_until : dict
         When the last flow from a replica ends.
+    ready, flows, dropped, refused
+        The result: completion times of copies, their flows, times of drops, and refused copies.
     """
 
     wan: Wan
@@ -114,13 +117,13 @@ def open_timetable(
 
 
 def free_storage(wan: Wan) -> Ints:
-    """Return the GiB that each region has room for; one that exceeds its storage has none."""
+    """Return the free GiB of each region (regions,), 0 where storage is exceeded."""
     left: Ints = np.maximum(wan.storage - wan.size @ (wan.holds | wan.arriving), 0)
     return left
 
 
 def storage_margin(wan: Wan, copies: Iterable[Replica]) -> Ints:
-    """Return what regions would have left with these copies and no drops (regions,), or lack."""
+    """Return the free GiB of regions with these copies and no drops (regions,)."""
     margin = free_storage(wan)
     for dataset, region in copies:
         margin[region] -= wan.size[dataset]
@@ -139,7 +142,7 @@ def saturated_links(wan: Wan, routed: Mapping[Replica, tuple[PathFlow, ...]]) ->
 
 
 def schedule_all(table: Timetable) -> None:
-    """Give times to all copies and drops that can have them; the others are refused."""
+    """Schedule all copies and drops that can be; the other copies are refused."""
     for dataset in list(table.to_drop):
         _drop(table, dataset)
     for copy in [
@@ -157,7 +160,7 @@ def schedule_all(table: Timetable) -> None:
 
 
 def _try_schedule(table: Timetable, copy: Replica) -> bool:
-    """Give times to a copy if its sources and its region allow it; whether it is settled now."""
+    """Schedule a copy if sources and storage allow; return whether it is decided now."""
     dataset, region = copy
     complete, parts = table.complete[dataset], table.routed[copy]
     if any(part.path[0] not in complete for part in parts):
@@ -184,7 +187,7 @@ def _try_schedule(table: Timetable, copy: Replica) -> bool:
 def _schedule_flows(
     table: Timetable, dataset: int, parts: Sequence[PathFlow], begin: int
 ) -> Iterator[Flow]:
-    """Put the parts of a copy on their links, the largest first, until one does not fit."""
+    """Schedule the path flows of a copy, the largest first, until one does not fit."""
     for part in sorted(parts, key=lambda part: -part.gib):
         links = _link_rates(table, part.path)
         start = max(begin, table.complete[dataset][part.path[0]])
@@ -206,12 +209,12 @@ def _schedule_flows(
 
 
 def _uses_saturated_link(table: Timetable, parts: Sequence[PathFlow]) -> bool:
-    """Whether some part of a copy takes a crowded link."""
+    """Whether some path flow of a copy uses a saturated link."""
     return any(link in table.saturated for part in parts for link in pairwise(part.path))
 
 
 def _link_rates(table: Timetable, path: Sequence[int]) -> list[StepFunction]:
-    """Return what the links of a path leave."""
+    """Return the residual rates of the links of a path."""
     for link in pairwise(path):
         if link not in table.links:
             table.links[link] = StepFunction([table.now], [float(table.wan.bandwidth[link])])
@@ -219,9 +222,9 @@ def _link_rates(table: Timetable, path: Sequence[int]) -> list[StepFunction]:
 
 
 def _drop(table: Timetable, dataset: int) -> None:
-    """Drop what is unwanted of a dataset, where nothing is to read it any more.
+    """Drop replicas of a dataset that nothing reads any more.
 
-    One that is complete must be left at any time; where room is short, replicas go first.
+    One complete replica must remain at any time. Regions short of storage come first.
     """
     complete = table.complete[dataset]
     for region in sorted(table.to_drop[dataset], key=lambda r: int(table.margin[r])):
@@ -240,7 +243,7 @@ def _drop(table: Timetable, dataset: int) -> None:
 
 
 def _refuse(table: Timetable, copy: Replica) -> None:
-    """Give up a copy, and those that were to be made from it."""
+    """Refuse a copy and those that would have read it."""
     dataset, region = copy
     table.refused.append(copy)
     _dequeue(table, copy)
@@ -256,16 +259,16 @@ def _refuse(table: Timetable, copy: Replica) -> None:
 
 
 def _dequeue(table: Timetable, copy: Replica) -> None:
-    """Take a copy from those that wait; it reads from its sources no more."""
+    """Remove a copy from those without times, and from the readers of its sources."""
     for part in table.routed.pop(copy):
         table.num_readers[copy[0], part.path[0]] -= 1
 
 
 def _copy_to_refuse(table: Timetable) -> Replica:
-    """Return the copy to give up so that others may go on.
+    """Return the copy to refuse so that a deadlock ends.
 
-    It is the smallest that no room can ever come to, else the smallest after which some replica can
-    be dropped, else the last.
+    It is the smallest that can never fit; otherwise the smallest that is the last reader of a
+    replica to be dropped; otherwise the last one.
     """
     size = table.wan.size
     never_fit = [copy for copy in table.routed if size[copy[0]] > _final_storage(table, copy[1])]
@@ -287,7 +290,7 @@ def _copy_to_refuse(table: Timetable) -> Replica:
 
 
 def _final_storage(table: Timetable, region: int) -> float:
-    """Return the room of a region once all that may be dropped there has been."""
+    """Return the free storage of a region after all drops."""
     waits = (
         int(table.wan.size[dataset])
         for dataset, regions in table.to_drop.items()

@@ -1,1 +1,1 @@
-"""Lagrangian bounds."""
+"""Bounds: Lagrangian bounds at rounded duals of the assignment LP."""

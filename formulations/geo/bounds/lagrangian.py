@@ -1,13 +1,15 @@
-"""Bounds at prices of rows, in whole numbers: whatever the prices are, no plan is better.
+"""Lagrangian bounds in integer arithmetic: valid for any prices of the capacity rows.
 
-At prices y >= 0 of the rows and w >= 0 of value, each job takes its cheapest way on its own,
+At prices y >= 0 of the rows and w >= 0 of value the capacity rows are relaxed, and each job takes
+its cheapest assignment on its own (Geoffrion 1974),
 
-    cost of plans worth V  >=  w V - y room
-                               + sum_j min over ways of j, or none, of cost + y asks - w value
+    cost of plans of value V  >=  w V - y capacity
+                                  + sum_j min over assignments of j, or none, of
+                                          cost + y usage - w value
 
-where a running job that stays costs its reads and what it asks, and one that stops w times its
-value. With no costs and w = 1 the same says what value can be at most. Prices are rounded to binary
-fractions, and all that follows is exact: in Python's integers where 64 bits could be too few.
+where a running job that goes on costs its reads and its use of rows, and a preempted one w times
+its value. With no costs and w = 1 this bounds `value` from above. Prices are rounded to binary
+fractions; all that follows is exact, in Python's integers where 64 bits could overflow.
 """
 
 from __future__ import annotations
@@ -35,9 +37,11 @@ MAX_PRICE = 2.0**62
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PricedClasses:
-    """Rows at prices: what each kind's best way in a region costs (kinds, regions), scaled.
+    """Job classes at given prices, scaled to integers.
 
-    Arrays are of 64 bits where no sum can be larger, else of Python's integers.
+    `reduced_cost` (classes, regions) is that of the best assignment of a class in a region,
+    `UNREACHABLE` without one; `capacity_cost` is the price of all capacity. Arrays are int64 if no
+    sum can overflow, otherwise of Python integers.
     """
 
     classes: JobClasses
@@ -47,12 +51,14 @@ class PricedClasses:
     value_price: int
 
     def cost_bound(self, costs: Ints, value: int) -> float:
-        """Return the least cost of plans of at least this value, as a float that is no larger.
+        """Return a lower bound of the cost of plans of at least this value, as a float.
 
         Parameters
         ----------
         costs
-            (jobs, regions).
+            (jobs, regions): cost of a job that runs in a region.
+        value
+            Value that plans must reach.
         """
         classes, problem = self.classes, self.classes.problem
         jobs = np.flatnonzero(classes.class_of_job != NONE)
@@ -68,7 +74,7 @@ class PricedClasses:
         runs = classes.current_region[job_class] != NONE
         stop_cost = self._stop_cost()[job_class]
         best[~runs] = np.minimum(best[~runs], 0)
-        # Who runs stays, or stops and is worth nothing.
+        # A running job goes on, or is preempted and loses its value.
         stops = runs & classes.preemptible[job_class]
         best[stops] = np.minimum(best[stops], stop_cost[stops])
         pinned = np.flatnonzero((classes.class_of_job == NONE) & (problem.current_region != NONE))
@@ -77,7 +83,7 @@ class PricedClasses:
         return outward(-(-total // self.scale) + fixed, "min")
 
     def _stop_cost(self) -> Ints:
-        """Return what it costs that a job of a kind stops (kinds,)."""
+        """Return the price of the value lost if a job of a class is preempted (classes,)."""
         classes = self.classes
         stop_cost = np.zeros(len(classes.current_region), dtype=self.reduced_cost.dtype)
         runs = classes.current_region[classes.assignment_class] != NONE
@@ -90,7 +96,17 @@ class PricedClasses:
 def price_classes(
     classes: JobClasses, prices: Floats, value_price: float, total_cost: float
 ) -> PricedClasses:
-    """Return what prices of the rows (rows,) and of value say; `largest` are all costs together."""
+    """Return the classes at these prices.
+
+    Parameters
+    ----------
+    prices
+        (rows,): prices of the rows; negative and undefined ones count as 0.
+    value_price
+        Price of value.
+    total_cost
+        An upper bound of the sum of all costs, which the scale must leave room for.
+    """
     prices = np.clip(np.nan_to_num(prices), 0.0, MAX_PRICE)
     value_price = min(float(np.nan_to_num(value_price)), MAX_PRICE)
     magnitude = total_cost + _magnitude(classes, prices, value_price)
@@ -124,9 +140,9 @@ def price_classes(
 
 
 def _magnitude(classes: JobClasses, prices: Floats, value_price: float) -> float:
-    """Return no less than any price and any sum, costs aside: all jobs may go their dearest way.
+    """Return an upper bound of any price and any partial sum, costs aside, up to float rounding.
 
-    It is a sum of floats, so only nearly so.
+    All jobs take their most expensive assignment.
     """
     usage_cost = np.zeros(classes.num_assignments)
     np.add.at(
@@ -142,7 +158,7 @@ def _magnitude(classes: JobClasses, prices: Floats, value_price: float) -> float
     return assignments + capacity + value_price * (1.0 + float(value)) + 1.0
 
 
-def value_bound(classes: JobClasses, prices: Floats) -> float:
-    """Return the most value of any plan, as prices of the rows prove it."""
+def lagrangian_value_bound(classes: JobClasses, prices: Floats) -> float:
+    """Return an upper bound of `value` at these prices of the rows (rows,)."""
     none = np.zeros_like(classes.problem.remote_gib)
     return -price_classes(classes, prices, 1.0, 0.0).cost_bound(none, 0)

@@ -1,1 +1,1 @@
-"""Assign jobs to regions, place each region, exchange and repair."""
+"""Heuristics: assignment of jobs to regions, decomposition by region, exchange, data orders."""

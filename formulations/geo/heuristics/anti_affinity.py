@@ -1,10 +1,10 @@
-"""Labels of `anti_affinity` at levels that hold several regions.
+"""Anti-affinity across regions: labels whose level has domains that span several regions.
 
-A region keeps jobs of a label apart inside of it. Of regions that share a domain of the label's
-level, one at a time may start jobs of the label: the one where one runs, or else where the job was
-sent that is worth most. Where several regions have one already these stay where they are, since to
-move is to arrive. Only as many jobs of a label as there are domains without one are sent at first:
-room for more would be room for nobody.
+Each region enforces a label within itself. Of the regions that share a domain of the label's level
+only one at a time may start jobs of the label: the one in which such a job runs, otherwise the one
+to which the job of highest value is assigned. If jobs of the label already run in several regions
+of a domain, they are not moved, since a migration counts as an arrival. At first no more jobs of a
+label are assigned than there are domains without one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Domain = tuple[str, int]
 
 
 class CrossRegionAntiAffinity:
-    """Those of a round whose levels hold several regions."""
+    """The anti-affinity labels of a round whose levels span several regions."""
 
     def __init__(self, problem: Problem) -> None:
         round_, cluster = problem.round, problem.cluster
@@ -41,11 +41,11 @@ class CrossRegionAntiAffinity:
                 self._value[j] = job.value_of(0)
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """Whether there are any such labels."""
         return bool(self._domains)
 
     def first_regions(self) -> Bools:
-        """Return where jobs may be sent at first (jobs, regions)."""
+        """Return where jobs may be assigned in the first pass (jobs, regions)."""
         current_region, allowed = self._problem.current_region, self._problem.eligible.copy()
         occupied = {domain for _, domain in self._labelled_jobs(current_region)}
         labelled: defaultdict[str, list[int]] = defaultdict(list)
@@ -61,14 +61,14 @@ class CrossRegionAntiAffinity:
         return allowed
 
     def forbidden(self, where: Ints) -> set[tuple[int, int]]:
-        """Return pending jobs, with regions to which they may not come.
+        """Return the (pending job, region) pairs that a label forbids.
 
-        Where a job of the label runs in the region itself, it may have to make way.
+        A job of the label that runs in the region itself does not count, since it may be preempted.
 
         Parameters
         ----------
         where
-            (jobs,): the regions of jobs, NONE of those that are nowhere.
+            (jobs,): the regions of jobs, NONE of jobs without one.
         """
         occupied, current_region = self._regions_with_label(where), self._problem.current_region
         started = {domain for j, domain in self._labelled_jobs(where) if current_region[j] == NONE}
@@ -81,17 +81,17 @@ class CrossRegionAntiAffinity:
         }
 
     def immovable(self, where: Ints) -> set[int]:
-        """Return jobs that may not move in their region, for another region of the domain."""
+        """Return running jobs that may not migrate, as their label is in another region, too."""
         occupied = self._regions_with_label(where)
         return {j for j, domain in self._labelled_jobs(where) if len(occupied[domain]) > 1}
 
     def yielding(self, region: Ints) -> Bools:
-        """Return which jobs (jobs,) leave it to another region of their domain to start one.
+        """Return the assigned jobs that must give way to another region of their domain (jobs,).
 
         Parameters
         ----------
         region
-            (jobs,): where they are sent, NONE of those that are not.
+            (jobs,): the assigned regions, NONE of jobs without one.
         """
         best: dict[Domain, int] = {}
         for j, domain in self._labelled_jobs(region):
@@ -104,14 +104,14 @@ class CrossRegionAntiAffinity:
         return found
 
     def _regions_with_label(self, where: Ints) -> defaultdict[Domain, set[int]]:
-        """Return the regions of each domain in which its label has a job."""
+        """Return the regions of each (label, domain) that have a job of the label."""
         occupied: defaultdict[Domain, set[int]] = defaultdict(set)
         for j, domain in self._labelled_jobs(where):
             occupied[domain].add(int(where[j]))
         return occupied
 
     def _labelled_jobs(self, region: Ints) -> Iterator[tuple[int, Domain]]:
-        """Yield the jobs that have a label and a region, each with the label and its domain."""
+        """Yield jobs that have a label and a region, each with its (label, domain)."""
         for j, (label, domain) in self._domains.items():
             if region[j] != NONE:
                 yield j, (label, domain[region[j]])

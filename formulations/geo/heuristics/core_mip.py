@@ -1,6 +1,7 @@
-"""Whole numbers near an optimum of the relaxation: few columns are searched first, then more.
+"""Core MIP: integer search over few columns near an LP optimum (Balas and Zemel 1980).
 
-Rounding down leaves gangs over that would have fitted, one in each region, and so much room unused.
+Rounding an LP optimum down would leave one gang per region without a place, and its capacity
+unused.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ BASIC_TOLERANCE = 1e-9
 
 
 def solve_core_mip(arrays: Arrays, session: Session, share: float) -> Floats | None:
-    """Return a good point of a model (columns,), whole if one was found; None without time.
+    """Return a good point of a model (columns,), integer if one was found; None without time.
 
-    First only the columns change that an optimum of the relaxation uses, then those that lose
-    nothing at its prices, then all. `share` is that of the time left for each step.
+    Three cores are searched in turn until the gap to the LP is small: the columns in the LP's
+    optimum, the columns of zero reduced cost, and all columns. `share` is the share of the
+    remaining time for each solve.
     """
     continuous = replace(arrays, integer=np.zeros_like(arrays.integer))
     relaxed = session.optimise(continuous, share=share, presolve=False)

@@ -1,8 +1,8 @@
-"""What a plan says of data: who reads over links, who waits for data, and which copies are made.
+"""Data orders of a plan: remote reads, jobs that wait for data, and the copies to make for them.
 
-A job that no region can run for want of data gets a copy of what is missing, in a region that may
-run it: first one with GPUs left after the plan, then one where the least is copied. Jobs that could
-run, but found no room, get one only where GPUs are left. Data that is on its way needs no copy.
+A job that lacks data in every region gets a copy in a region that may run it: one with GPUs left
+after the plan if possible, then where the fewest GiB are copied. A job that is eligible somewhere
+but was not placed gets a copy only where GPUs are left. Data on its way needs no copy.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Creates = Sequence[tuple[int, int, int]]
 
 
 def add_data_orders(problem: Problem, candidate: Candidate) -> Candidate:
-    """Return a candidate that says who reads from where, who waits for data, and what is copied."""
+    """Return a candidate with its remote reads, waiting jobs, copies and their flows."""
     region = regions_after(problem, candidate.starts, candidate.preempted)
     orders = _DataOrders(problem, candidate, region)
     copies = orders.copies()
@@ -48,9 +48,9 @@ def add_data_orders(problem: Problem, candidate: Candidate) -> Candidate:
 def regions_after(
     problem: Problem, starts: Mapping[int, tuple[int, tuple[Place, ...]]], stopped: Iterable[int]
 ) -> Ints:
-    """Return the region where each job runs after a plan (jobs,), NONE of those that wait.
+    """Return the region of each job after a plan (jobs,), NONE of jobs that do not run.
 
-    `starts` as in a candidate, `stopped` are the jobs that are preempted.
+    `starts` is that of a candidate, `stopped` are the preempted jobs.
     """
     region = problem.current_region.copy()
     for job, (_, places) in starts.items():
@@ -60,7 +60,11 @@ def regions_after(
 
 
 def earliest_start(problem: Problem, jobs: Ints, creates: Creates) -> Ints:
-    """Return from when regions have all data of jobs, and GPUs at all (jobs, regions); or NEVER."""
+    """Return when each region has all data and any GPUs for some jobs (jobs, regions).
+
+    The time is on the round's clock, `NEVER` if the region cannot run the job. `creates` are the
+    copies made, as (dataset, region, time of completion).
+    """
     wan = problem.wan
     available_from, over_links = _available_from(problem, creates)
     number = np.full(len(wan.round.jobs), NONE, dtype=np.int64)
@@ -79,7 +83,7 @@ def earliest_start(problem: Problem, jobs: Ints, creates: Creates) -> Ints:
 
 
 def never_runnable(problem: Problem, jobs: Sequence[int], creates: Creates) -> set[int]:
-    """Return which of some jobs no region can run, even once all copies are done."""
+    """Return which of some jobs no region can run, even after all copies are made."""
     number = np.array(jobs, dtype=np.int64)
     number = number[~problem.eligible[number].any(axis=1)]
     never = earliest_start(problem, number, creates).min(axis=1, initial=NEVER) == NEVER
@@ -87,7 +91,7 @@ def never_runnable(problem: Problem, jobs: Sequence[int], creates: Creates) -> s
 
 
 def _available_from(problem: Problem, creates: Creates) -> tuple[Ints, Ints]:
-    """Return from when regions hold datasets, and can read them over links (datasets, regions)."""
+    """Return when datasets are complete, and readable over a link (both datasets, regions)."""
     wan = problem.wan
     available_from = np.where(wan.arriving, wan.ready, NEVER)
     available_from[problem.available] = wan.round.now
@@ -105,7 +109,7 @@ def _available_from(problem: Problem, creates: Creates) -> tuple[Ints, Ints]:
 
 
 class _DataOrders:
-    """The jobs that do not run after a plan, and what data can do for them."""
+    """The pending jobs that a plan leaves waiting, and the copies that would let them run."""
 
     def __init__(self, problem: Problem, candidate: Candidate, region: Ints) -> None:
         self.problem, self.wan = problem, problem.wan
@@ -116,7 +120,7 @@ class _DataOrders:
         unplaced = np.flatnonzero(
             pending & eligible & (self.wan.may_run & ~problem.eligible).any(axis=1)
         )
-        # Without such jobs nobody asks what is left.
+        # The residual supply is needed for such jobs only.
         needed = unplaced.size or self._unrunnable.size
         self._residual = (
             problem.residual_supply(candidate) if needed else np.zeros_like(self.wan.supply)
@@ -127,7 +131,7 @@ class _DataOrders:
         self._reachable_from: dict[int, Bools] = {}
 
     def copies(self) -> Transfers:
-        """Return the copies that are made for the jobs that wait."""
+        """Return the scheduled copies; a job whose copies are refused tries its next region."""
         regions_of_job = {
             j: self._target_regions(j, unrunnable=True) for j in self._jobs_without_data()
         }
@@ -153,7 +157,7 @@ class _DataOrders:
         return copies
 
     def waits(self, creates: Creates) -> Mapping[int, tuple[int, int]]:
-        """Return the region in which a job will have its data first, and when."""
+        """Return for each job the region that has its data first, and when."""
         found: dict[int, tuple[int, int]] = {}
         for jobs, with_supply in (
             (
@@ -173,7 +177,7 @@ class _DataOrders:
         return found
 
     def _jobs_without_data(self) -> list[int]:
-        """Return the jobs that no region can run, and that wait for no copy under way."""
+        """Return the unrunnable jobs for which no copy is on its way."""
         if not self._unrunnable.size:
             return []
         since = earliest_start(self.problem, self._unrunnable, ())
@@ -183,18 +187,18 @@ class _DataOrders:
         return jobs_without_data
 
     def _most_urgent(self, jobs: Ints) -> Ints:
-        """Return the first of some jobs, by priority and value."""
+        """Return the first of some jobs by priority, then value, up to the limit."""
         every = self.wan.round.jobs
         order = sorted(jobs.tolist(), key=lambda j: (-every[j].priority, -every[j].value_of(0), j))
         return np.array(order[:MAX_JOBS_WITH_ORDERS], dtype=np.int64)
 
     def _with_residual_supply(self, jobs: Ints) -> Bools:
-        """Return in which regions GPUs for jobs are left after the plan (jobs, regions)."""
+        """Return the regions with GPUs left for jobs after the plan (jobs, regions)."""
         rows = [self.problem.regions_with_supply(j, self._residual) for j in jobs.tolist()]
         return np.array(rows, dtype=np.bool_).reshape(len(jobs), len(self.wan.regions))
 
     def _target_regions(self, j: int, *, unrunnable: bool) -> list[int]:
-        """Return the regions that a job's data may be copied to, the best first."""
+        """Return the regions to which a job's data may be copied, best first."""
         with_supply = self.problem.regions_with_supply(j, self._residual)
         allowed = self.wan.may_run[j] & ~self.problem.eligible[j]
         allowed &= (
@@ -209,7 +213,7 @@ class _DataOrders:
         return [r for _, _, r in sorted(found)]
 
     def _missing_copies(self, j: int, r: int) -> list[tuple[int, int]]:
-        """Return what has to be copied so that a region can run a job (dataset, region)."""
+        """Return the (dataset, region) copies without which a region cannot run a job."""
         held, over_links = self._availability
         first, last = np.searchsorted(self.wan.read_job, (j, j + 1)).tolist()
         return [
@@ -224,7 +228,7 @@ class _DataOrders:
 
     @cached_property
     def _availability(self) -> tuple[Ints, Ints]:
-        """From when regions hold datasets without more copies, and can read them over links."""
+        """When datasets are complete and readable without further copies."""
         return _available_from(self.problem, ())
 
     def _reachable_regions(self, dataset: int) -> Bools:

@@ -1,8 +1,8 @@
-"""Whole jobs from an optimum of the program of regions.
+"""Disaggregation: whole jobs from a point of the assignment model.
 
-Of each share of a variable the whole jobs go where it says: of a cluster those of the highest
-priority, and of these the dearest to the regions that cost them least. What rounding leaves over
-goes wherever there is room.
+Each column gets its integer part in jobs. Of a cost class the jobs of highest priority are placed,
+and of these the ones with the highest cost go to their cheapest regions. Jobs that rounding leaves
+over are assigned greedily to residual capacity.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROUNDING_TOLERANCE = 1e-6
 
 
 def deal_jobs(assignment_model: AssignmentModel, values: Floats, costs: Ints) -> tuple[Ints, Ints]:
-    """Return the region and the way of each pending job (jobs,), NONE where there is no room."""
+    """Return the region and the assignment of each pending job (jobs,), NONE without capacity."""
     classes, cost_classes, residual = (
         assignment_model.classes,
         assignment_model.cost_classes,
@@ -92,9 +92,9 @@ def _round_down(shares: Floats) -> Ints:
 def _deal_to_shared(
     jobs: Ints, costs: Ints, slots: dict[int, int], assignment_region: Ints
 ) -> Iterator[tuple[int, Ints]]:
-    """Yield the ways of a pool with jobs that go there, and take as many of its `slots`.
+    """Yield assignments of a group with the jobs that take them, and reduce `slots` accordingly.
 
-    Those first that save most beside the way where they cost most.
+    Jobs are matched greedily by the cost saved against their most expensive assignment.
     """
     assignments = np.array(
         [assignment for assignment, left in slots.items() if left], dtype=np.int64
@@ -119,7 +119,7 @@ def _deal_to_shared(
 
 
 def _shared_slots(assignment_model: AssignmentModel, values: Floats) -> dict[int, dict[int, int]]:
-    """Return the ways of each pool, each with the whole jobs that go it."""
+    """Return the assignments of each group with the integer number of jobs that they take."""
     slots: dict[int, dict[int, int]] = {}
     shares = _round_down(values[assignment_model.shared]).tolist()
     assignments = zip(
@@ -135,7 +135,7 @@ def _shared_slots(assignment_model: AssignmentModel, values: Floats) -> dict[int
 
 
 def _jobs_by_cost_class(jobs: Sequence[Job], cost_classes: CostClasses) -> tuple[Ints, Ints]:
-    """Return the jobs by cluster, higher priority first, and where each cluster begins."""
+    """Return jobs sorted by cost class and priority, and where each class begins."""
     mine = np.flatnonzero(cost_classes.class_of_job != NONE)
     priority = np.array([job.priority for job in jobs], dtype=np.int64)
     order = mine[np.lexsort((mine, -priority[mine], cost_classes.class_of_job[mine]))]

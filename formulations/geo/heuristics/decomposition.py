@@ -1,18 +1,17 @@
-"""A large round, region by region: who goes where, each region on its own, and what found no room.
+"""Decomposition by region: assign jobs to regions, solve each region as a gang round, repeat.
 
-First the program of regions (choosing.py) says which region runs which job. Each region decides its
-part as a round of gangs, preemption included. Jobs that found no room there are then offered to
-other regions, where those that have started stay where they are, and nobody moves on hosts to which
-something came: so what a region does next is lawful with what it did before.
+First the assignment model chooses the region of each job (assign.py). Each region then solves a
+gang round of its own, preemption included. Jobs without a place are offered to other regions in
+residual passes, in which jobs that have started are pinned, and so are the jobs on hosts that
+received tasks: so a later plan of a region is valid together with an earlier one.
 
-If the value of that is not near enough to its bound, and as much time is left as it took, all is
-done once more with the kinds of the bound (kinds.py), by which hosts may be emptied for gangs.
+If the value is not close enough to its bound and as much time is left as this took, it is done once
+more with the rows of the bound (class_arrays.py), which allow hosts to be emptied for gangs.
 """
 
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -20,20 +19,17 @@ from typing import Protocol
 import numpy as np
 
 from placewright.formulations.common.wan.arrays import NONE, Ints
-from placewright.formulations.gang.problem.quotas import resources_held
 from placewright.formulations.geo.heuristics.anti_affinity import CrossRegionAntiAffinity
 from placewright.formulations.geo.heuristics.assign import (
     RegionAssignment,
     assign_regions,
-    solve_cost_bound,
-    solve_integer_value_bound,
 )
 from placewright.formulations.geo.heuristics.data_orders import add_data_orders, regions_after
 from placewright.formulations.geo.heuristics.exchange import minimise_remote_reads
+from placewright.formulations.geo.heuristics.region_quotas import quotas_of_regions
 from placewright.formulations.geo.heuristics.residual import ResidualCapacity
 from placewright.formulations.geo.heuristics.subproblem import (
     FixedDecisions,
-    Quotas,
     RegionSubproblem,
     RegionSubproblems,
 )
@@ -42,10 +38,9 @@ from placewright.formulations.geo.models.current_capacity import (
     classes_at_residual_capacity,
 )
 from placewright.formulations.geo.problem.class_arrays import JobClasses
-from placewright.formulations.geo.problem.compile import Problem
 from placewright.formulations.geo.problem.job_classes import build_job_classes
 from placewright.formulations.geo.problem.running_jobs import RunningJobs
-from placewright.formulations.session import Bound, Candidate, Session, near
+from placewright.formulations.session import Candidate, Session, near
 
 MAX_RESIDUAL_PASSES = 3
 """How often jobs that found no room are offered to other regions."""
@@ -59,15 +54,13 @@ MIN_GAIN = 5e-4
 BLOCKED_MILLI = 2**40
 """Milli-GPU taken of a host to which nothing may come."""
 
-COSTS = ("remote_reads", "egress_cost")
-
 
 class RegionResult(Protocol):
-    """How a region's round was decided."""
+    """The result of a region subproblem."""
 
     @property
     def candidate(self) -> Candidate | None:
-        """The plan, None without one."""
+        """The plan of the region, None without one."""
         ...
 
 
@@ -83,11 +76,26 @@ def decompose_by_region(
     *,
     last: bool,
 ) -> Iterator[Candidate]:
-    """Yield a plan of a round, after an interrupt of what was decided by then.
+    """Yield the best plan that decomposition by region finds.
 
-    `kinds` are those of bounds, `most` is the value that they prove; `last`: no other plan follows.
+    An interrupt is raised after the plan of what was decided by then.
+
+    Parameters
+    ----------
+    running_jobs
+        The round.
+    classes
+        Its job classes, with the rows of bounds.
+    most
+        Upper bound of `value`.
+    session
+        Clock and solver.
+    decide
+        Solves region subproblems.
+    last
+        Whether no other plan follows.
     """
-    costs, began = costs_of(running_jobs.problem), time.monotonic()
+    costs, began = running_jobs.problem.read_costs, time.monotonic()
     regions, anti_affinity = (
         RegionSubproblems(running_jobs.problem, running_jobs.gangs),
         CrossRegionAntiAffinity(running_jobs.problem),
@@ -125,34 +133,8 @@ def decompose_by_region(
         raise interrupt
 
 
-def integer_value_bound(classes: JobClasses, session: Session) -> Iterator[Bound]:
-    """Yield the most value of any plan of whole jobs, if the best one is not proven without it."""
-    if session.best is None or session.close_enough(session.best["value"]):
-        return
-    most = solve_integer_value_bound(classes, session)
-    if most is not None:
-        yield Bound("value", most)
-
-
-def cost_bound(classes: JobClasses, session: Session) -> Iterator[Bound]:
-    """Yield what plans of the best plan's value cost at least, in the second term."""
-    problem = classes.problem
-    first = next((t for t in problem.round.policy.terms[1:2] if t in COSTS), None)
-    if first is not None and session.best is not None:
-        value = session.best["value"]
-        least = solve_cost_bound(classes, costs_of(problem), value, session)
-        if least is not None:
-            yield Bound(first, least, (("value", value),), certified=True)
-
-
-def costs_of(problem: Problem) -> Ints:
-    """Return what jobs cost in regions, as the first term says that counts it."""
-    known = {"remote_reads": problem.remote_gib, "egress_cost": problem.egress}
-    return next((known[t] for t in problem.round.policy.terms if t in known), problem.remote_gib)
-
-
 class _Decomposition:
-    """The rounds of regions, pass after pass."""
+    """The decisions of all passes."""
 
     def __init__(
         self,
@@ -174,7 +156,7 @@ class _Decomposition:
 
     @property
     def value(self) -> int:
-        """What the plan counts."""
+        """Value of the started jobs less that of the preempted ones."""
         jobs, fixed = self.round.jobs, self.fixed
         starts = fixed.starts.items()
         new = sum(jobs[j].value_of(o) for j, (o, _) in starts if jobs[j].running is None)
@@ -182,7 +164,7 @@ class _Decomposition:
         return new - sum(job.value_of(runs.option) for job, runs in stopped if runs is not None)
 
     def run(self, classes: JobClasses, session: Session) -> None:
-        """Decide all passes, the first one by the program of these kinds."""
+        """Run all passes; the first one assigns jobs by the assignment model of these classes."""
         assignment = assign_regions(classes, self.costs, session)
         self._solve_regions(
             self._assign_single_region_jobs(
@@ -200,7 +182,7 @@ class _Decomposition:
                 break
 
     def _assign_single_region_jobs(self, assignment: RegionAssignment) -> RegionAssignment:
-        """Send those that one region alone can run there in any case: they may be worth more."""
+        """Assign jobs that are eligible in one region only to it, even without capacity."""
         eligible = self.problem.eligible
         bound = (
             (assignment.region == NONE)
@@ -211,7 +193,7 @@ class _Decomposition:
         return RegionAssignment(region, assignment.model)
 
     def _next_assignment(self, session: Session) -> RegionAssignment | None:
-        """Return what is offered to other regions, None if that does not pay."""
+        """Return the assignment of a residual pass, None if it cannot gain enough."""
         if session.expired() or not self._worthwhile(self._jobs_with_other_regions()):
             return None
         assignment = self._greedy_assignment()
@@ -222,13 +204,13 @@ class _Decomposition:
         )
 
     def _excluded(self) -> set[tuple[int, int]]:
-        """Return jobs with regions that were asked, or that their labels keep them from."""
+        """Return the (job, region) pairs that were tried or that anti-affinity forbids."""
         if not self._anti_affinity:
             return self._tried
         return self._tried | self._anti_affinity.forbidden(self._current_regions())
 
     def _jobs_with_other_regions(self) -> list[int]:
-        """Return the jobs without a place that some region can run which was not asked."""
+        """Return unplaced jobs that are eligible in a region that was not tried."""
         regions = self.problem.eligible.sum(axis=1)
         regions[self.problem.current_region != NONE] = 0
         for j, _ in self._excluded():
@@ -236,7 +218,7 @@ class _Decomposition:
         return [j for j in np.flatnonzero(regions).tolist() if j not in self.fixed.starts]
 
     def _solve_regions(self, assignment: RegionAssignment, session: Session) -> None:
-        """Let regions decide on jobs that are given to them, but for labels that others have."""
+        """Solve the region subproblems of an assignment and fix their decisions."""
         region = assignment.region
         if self._anti_affinity:
             where, region = self._current_regions(), region.copy()
@@ -251,7 +233,7 @@ class _Decomposition:
             if cuts[r] < cuts[r + 1]
         }
         model = {j: int(assignment.model[j]) for jobs in jobs_of_region.values() for j in jobs}
-        quotas = self._region_quotas(jobs_of_region)
+        quotas = quotas_of_regions(self.problem, self.fixed, jobs_of_region)
         subproblems = [
             self.regions.build(r, jobs, quotas[r], self.fixed, model)
             for r, jobs in jobs_of_region.items()
@@ -263,11 +245,11 @@ class _Decomposition:
                 self.fixed.add(subproblem.region, subproblem.lift(answer.candidate), names)
 
     def _current_regions(self) -> Ints:
-        """Return the region of each job that runs or has started (jobs,), else NONE."""
+        """Return the region of each job that runs or has started (jobs,), otherwise NONE."""
         return regions_after(self.problem, self.fixed.starts, self.fixed.preempted)
 
     def _greedy_assignment(self) -> RegionAssignment:
-        """Return the regions that jobs without a place are offered to next."""
+        """Return unplaced jobs assigned greedily to the residual capacity of regions."""
         classes = classes_at_residual_capacity(
             self.running_jobs, self._taken_milli(), self.fixed.starts
         )
@@ -287,14 +269,14 @@ class _Decomposition:
         return RegionAssignment(region, model)
 
     def _worthwhile(self, jobs: Sequence[int]) -> bool:
-        """Whether these jobs could be worth another pass."""
+        """Whether placing all of these jobs would gain enough for another pass."""
         every = self.round.jobs
         new = sum(every[j].value_of(0) for j in jobs)
         known = sum(every[j].value_of(option) for j, (option, _) in self.fixed.starts.items())
         return new > MIN_GAIN * known
 
     def _taken_milli(self) -> Ints:
-        """Return the milli-GPU that the plan takes of hosts so far (hosts,)."""
+        """Return the milli-GPU that the plan so far takes of hosts (hosts,)."""
         taken = np.zeros(self.problem.cluster.num_hosts, dtype=np.int64)
         index, jobs = self.problem.cluster.host_index, self.round.jobs
         for j, (option, places) in self.fixed.starts.items():
@@ -306,65 +288,9 @@ class _Decomposition:
                 groups = jobs[j].options[running.option].groups
                 for task in running.tasks:
                     taken[index[task.host]] -= groups[task.group].gpu
-        # Nothing comes to hosts that somebody was stopped on.
+        # Hosts on which a job was preempted are closed.
         for j in self.fixed.preempted:
             running = jobs[j].running
             for task in () if running is None else running.tasks:
                 taken[index[task.host]] = BLOCKED_MILLI
         return taken
-
-    def _region_quotas(self, jobs_of_region: dict[int, list[int]]) -> dict[int, Quotas]:
-        """Return what tenants may hold in regions that are given these jobs.
-
-        Of a quota of the whole round a region gets what is held there and what the jobs ask that
-        are given to it, as far as there is some left.
-        """
-        jobs, current_region, fixed = self.round.jobs, self.problem.current_region, self.fixed
-        limits = {t.name: dict(t.quota) for t in self.round.tenants if t.quota}
-        here = self.problem.quota
-        found: dict[int, dict[str, dict[str, int]]] = {r: {} for r in jobs_of_region}
-        for (r, tenant), most in here.items():
-            if r in found:
-                found[r][tenant] = {**limits.get(tenant, {}), "gpu": most}
-        if not limits:
-            return dict(found)
-        held: defaultdict[tuple[int, str], Counter[str]] = defaultdict(Counter)
-        every: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        before: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        where = self.problem.wan.host_region
-        for j, job in enumerate(jobs):
-            if job.tenant not in limits:
-                continue
-            if job.running is not None:
-                asked = resources_held(job.options[job.running.option])
-                before[job.tenant].update(asked)
-                region, holds = int(current_region[j]), j not in fixed.preempted
-            else:
-                start = fixed.starts.get(j)
-                asked = resources_held(job.options[start[0]]) if start else {}
-                region, holds = int(where[start[1][0][2]]) if start else NONE, start is not None
-            if holds:
-                held[region, job.tenant].update(asked)
-                every[job.tenant].update(asked)
-        for tenant, limit in limits.items():
-            left = {
-                name: max(most, before[tenant][name]) - every[tenant][name]
-                for name, most in limit.items()
-            }
-            for r, pending in jobs_of_region.items():
-                asks: Counter[str] = Counter()
-                for j in pending:
-                    if jobs[j].tenant == tenant:
-                        options = [resources_held(option) for option in jobs[j].options]
-                        for name in limit:
-                            asks[name] += max(option.get(name, 0) for option in options)
-                quota = {}
-                for name in limit:
-                    more = max(0, min(left[name], asks[name]))
-                    left[name] -= more
-                    quota[name] = held[r, tenant][name] + more
-                cap = here.get((r, tenant))
-                if cap is not None:
-                    quota["gpu"] = min(quota.get("gpu", cap), cap)
-                found[r][tenant] = quota
-        return dict(found)

@@ -1,4 +1,4 @@
-"""What is left of the rows while jobs are given to regions one by one."""
+"""Residual capacity of the rows, and greedy assignment of jobs to it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from placewright.formulations.geo.problem.class_arrays import JobClasses
 
 
 class ResidualCapacity:
-    """What is left of each row (rows,)."""
+    """Residual capacity of each row (rows,), reduced as jobs are assigned."""
 
     def __init__(self, classes: JobClasses) -> None:
         self.classes = classes
@@ -26,31 +26,32 @@ class ResidualCapacity:
 
     @cached_property
     def assignments(self) -> list[list[int]]:
-        """The ways of each kind."""
+        """The assignments of each job class."""
         found: list[list[int]] = [[] for _ in self.classes.current_region]
         for assignment, job_class in enumerate(self.classes.assignment_class.tolist()):
             found[job_class].append(assignment)
         return found
 
     def take(self, assignment: int, count: int = 1) -> None:
-        """Take what so many jobs ask that go a way."""
+        """Subtract the use of `count` jobs with this assignment."""
         self.residual[self._rows[assignment]] -= count * self._usage[assignment]
 
     def fits(self, assignment: int) -> bool:
-        """Whether one more job can go a way, as far as rows say."""
+        """Whether the rows have capacity for one more job with this assignment."""
         return bool((self.residual[self._rows[assignment]] >= self._usage[assignment]).all())
 
     @cached_property
     def _candidates(self) -> list[list[int]]:
-        """The ways of each kind that had room when they were last looked at."""
+        """The assignments of each job class that had capacity when last checked."""
         return [list(assignments) for assignments in self.assignments]
 
     def assign_greedily(
         self, jobs: Iterable[int], costs: Ints, excluded: Collection[tuple[int, int]] = ()
     ) -> Iterator[tuple[int, int]]:
-        """Yield jobs with a way that has room for them, the cheapest.
+        """Yield (job, assignment) for jobs that fit, each with its cheapest assignment.
 
-        Those come first that the fewest regions can run, and of these those of most worth.
+        Jobs eligible in the fewest regions come first, then those of highest value. `costs` are
+        (jobs, regions), `excluded` are (job, region) pairs.
         """
         classes, eligible = self.classes, self.classes.problem.eligible
         exhausted: set[tuple[int, bytes]] = set()
@@ -63,7 +64,7 @@ class ResidualCapacity:
             if key in exhausted:
                 continue
             allowed, cost = eligible[j].tolist(), costs[j].tolist()
-            # What is taken is not given back, so a way without room has none later either.
+            # Capacity is never given back: an assignment that does not fit never will.
             assignments = [
                 assignment
                 for assignment in self._candidates[job_class]

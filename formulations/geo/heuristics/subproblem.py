@@ -1,4 +1,4 @@
-"""One region's part of a round, as a round of gangs of its own."""
+"""Region subproblem: the gang round of one region."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ Quotas = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True, eq=False)
 class RegionSubproblem:
-    """A region's round of gangs: `jobs` and `hosts` have their indices in the whole round.
+    """The gang round of a region.
 
-    `document` makes the round, for whoever decides it elsewhere, and `gangs` its arrays.
+    `jobs` and `hosts` are indices in the whole round. `document` returns the round as a document,
+    for a solver elsewhere, and `gangs` its arrays.
     """
 
     region: int
@@ -43,7 +44,7 @@ class RegionSubproblem:
     gangs: Callable[[], Gangs]
 
     def lift(self, found: Candidate) -> Candidate:
-        """Tell a plan of the region as one that counts jobs and hosts of the whole round."""
+        """Return a plan of the region with jobs and hosts as the whole round counts them."""
         jobs, hosts = self.jobs, self.hosts
         return Candidate(
             {
@@ -58,10 +59,11 @@ class RegionSubproblem:
 
 @dataclass(slots=True)
 class FixedDecisions:
-    """What is decided already, by the jobs' indices in the whole round, as a candidate says it.
+    """Decisions of earlier passes, by indices of jobs in the whole round.
 
-    `of_region` and `came` have, by region, who has started or moved there, and the hosts to which
-    something came. Running jobs that `stay` may not move.
+    `starts`, `preempted` and `slots` are those of a candidate. `of_region` and `touched` have, by
+    region, the jobs that have started or migrated and the hosts that received tasks. Running jobs
+    in `pinned_jobs` may not migrate.
     """
 
     starts: dict[int, tuple[int, tuple[Place, ...]]] = field(default_factory=dict)
@@ -72,7 +74,7 @@ class FixedDecisions:
     pinned_jobs: set[int] = field(default_factory=set)
 
     def add(self, region: int, found: Candidate, names: Sequence[str]) -> None:
-        """Add a plan of a region, told of the whole round; hosts have these `names`."""
+        """Add the lifted plan of a region; `names` are those of all hosts."""
         self.starts.update(found.starts)
         self.preempted.update(found.preempted)
         self.slots.update(found.slots)
@@ -81,16 +83,16 @@ class FixedDecisions:
         touched.update(names[place[2]] for _, places in found.starts.values() for place in places)
 
     def fixed_in(self, region: int) -> Sequence[int]:
-        """Return who has started or moved in a region."""
+        """Return the jobs that have started or migrated in a region."""
         return self.of_region.get(region, ())
 
     def hosts(self, region: int) -> Collection[str]:
-        """Return the hosts of a region to which something came."""
+        """Return the hosts of a region that received tasks."""
         return self.touched.get(region, frozenset())
 
 
 class RegionSubproblems:
-    """Cuts a round into rounds of its regions."""
+    """Builds the gang rounds of regions."""
 
     def __init__(self, problem: Problem, gangs: Gangs) -> None:
         self.problem, self.gangs, self.round = problem, gangs, problem.round
@@ -107,10 +109,21 @@ class RegionSubproblems:
         fixed: FixedDecisions,
         model: Mapping[int, int],
     ) -> RegionSubproblem:
-        """Return a region's round with these pending jobs, in the order of the whole round.
+        """Return the gang round of a region with these pending jobs, in their order in the round.
 
-        Those with a `model` are to have GPUs of it. What is `settled` stays: who has started or
-        moved, and who shares a host with them. Nothing comes to hosts that somebody was stopped on.
+        Parameters
+        ----------
+        region
+            The region.
+        pending
+            The jobs assigned to it.
+        quotas
+            Tenant quotas in the region.
+        fixed
+            Earlier decisions. Jobs that have started or migrated are pinned, as are the jobs that
+            share a host with them; hosts on which jobs were preempted are closed.
+        model
+            The GPU model of jobs that are assigned to one.
         """
         stopped = fixed.preempted
         jobs = tuple(
@@ -149,7 +162,7 @@ class RegionSubproblems:
         return RegionSubproblem(region, jobs, hosts, document, arrays)
 
     def _freed_hosts(self, stopped: Iterable[int]) -> dict[int, list[Reservation]]:
-        """Return reservations of the hosts on which jobs were stopped, by region."""
+        """Return reservations that close the hosts of preempted jobs, by region."""
         found: dict[int, dict[str, Reservation]] = {}
         for j in stopped:
             running = self.round.jobs[j].running
@@ -160,7 +173,7 @@ class RegionSubproblems:
 
     @cached_property
     def running(self) -> list[list[int]]:
-        """Indices of the jobs that run in each region."""
+        """The running jobs of each region."""
         current_region = self.problem.current_region
         return [
             np.flatnonzero(current_region == r).tolist()
@@ -189,7 +202,7 @@ class RegionSubproblems:
 
     @cached_property
     def _region_clusters(self) -> list[ClusterDocument]:
-        """Return each region's hosts, with the domains that hold them."""
+        """The cluster of each region: its hosts and the domains that enclose them."""
         cluster, regions = self.round.cluster, self.problem.wan.regions
         index, region = self.problem.cluster.host_index, self.problem.wan.host_region
         hosts: list[list[HostEntry]] = [[] for _ in regions]
@@ -222,7 +235,7 @@ class RegionSubproblems:
     def _restrict_job(
         self, j: int, region: int, fixed: FixedDecisions, touched: Collection[str], model: int
     ) -> Job:
-        """Return a job as a gang; of the hosts that it names those in the region are left."""
+        """Return a job restricted to a region and to a GPU model if given, pinned if decided."""
         job = self.round.jobs[j]
         if model != NONE:
             job = self._restrict_to_model(job, model)
@@ -253,7 +266,7 @@ class RegionSubproblems:
         return job.model_copy(update={"options": options})
 
     def _restrict_to_model(self, job: Job, model: int) -> Job:
-        """Return a job of which the options that may have GPUs of a model have no others."""
+        """Return a job whose options use one GPU model, where they allow it."""
         name = self.problem.wan.models[model]
         options = tuple(
             option
@@ -268,7 +281,7 @@ class RegionSubproblems:
         return job.model_copy(update={"options": options})
 
     def _restrict_group(self, group: TaskGroup, model: str) -> TaskGroup:
-        """Return a group that may have GPUs of a model alone; of many jobs it is the same."""
+        """Return a group restricted to one GPU model; equal groups are shared."""
         key = id(group), model
         if key not in self._groups:
             same = group.gpu_models == (model,)
@@ -277,7 +290,7 @@ class RegionSubproblems:
         return self._groups[key]
 
     def _fixed_running(self, j: int, fixed: FixedDecisions) -> Running:
-        """Return where a job runs that has started or moved; there it stays."""
+        """Return the pinned placement of a job that has started or migrated."""
         option, places = fixed.starts[j]
         names = self.problem.cluster.hosts
         slots = fixed.slots.get(j) or (None,) * len(places)

@@ -1,1 +1,1 @@
-"""The assignment program of regions, and the round as one program."""
+"""Models: the assignment LP over job classes, and the monolithic model of small rounds."""

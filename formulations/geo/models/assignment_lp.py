@@ -1,10 +1,12 @@
-"""Clusters of jobs that are alike, and the linear program of their regions.
+"""Assignment model: how many jobs of each cost class run in which region, with which option.
 
-A cluster holds jobs of one kind whose data is alike: of the most that they read over links they
-read as much in the same regions, in parts. It has a variable for each way in a region where it
-reads less than elsewhere, and one for all other regions together; who goes there is shared out over
-regions by variables of all clusters of a kind (a pool). So a program has few variables for each
-job, and the prices of its rows bound the whole round (pricing.py).
+A **cost class** holds jobs of one job class with similar read costs: in each region they cost the
+same quarter of the most that the job costs in any region. It has a variable for each assignment in
+a region where it costs less than its most, and one for all other regions together. The latter is
+distributed over assignments by variables that all cost classes with the same job class and eligible
+regions share (a **group**). So the model has one or two variables per cost class in place of one
+per region. The duals of its rows bound the round itself (bounds/lagrangian.py), whatever the
+aggregation loses.
 """
 
 from __future__ import annotations
@@ -29,11 +31,11 @@ WORD_BYTES = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CostClasses:
-    """Jobs that the program does not tell apart.
+    """Cost classes.
 
-    `of_job` (jobs,) is the cluster of each job, `kind` (clusters,) and `cost` (clusters, regions)
-    its kind and mean cost, `near` (clusters, regions) where it costs less than the most, `can`
-    (clusters, regions) where it may run, `pool` (clusters,) the number of its kind with these.
+    `class_of_job` (jobs,) is the cost class of each job, NONE for pinned jobs. Of each class
+    (classes,): `number` of jobs, `job_class` and `group`; (classes, regions): the mean `cost`,
+    whether it is `cheap` there (below its most), and whether it is `eligible`.
     """
 
     class_of_job: Ints
@@ -46,7 +48,7 @@ class CostClasses:
 
 
 def build_cost_classes(classes: JobClasses, costs: Ints) -> CostClasses:
-    """Return the clusters of a round in which jobs cost so much in regions (jobs, regions)."""
+    """Return the cost classes of a round, for costs (jobs, regions)."""
     problem = classes.problem
     jobs = np.flatnonzero(classes.class_of_job != NONE)
     eligible = problem.eligible[jobs]
@@ -72,9 +74,9 @@ def build_cost_classes(classes: JobClasses, costs: Ints) -> CostClasses:
 
 
 def _distinct(job_class: Ints, level: NDArray[np.int8]) -> tuple[Ints, Ints]:
-    """Return where distinct pairs of a number (rows,) and bytes (rows, regions) first are.
+    """Return the distinct pairs of a number (rows,) and a row of bytes (rows, regions).
 
-    And which of them each row is.
+    The first array is the first row of each pair, the second the pair of each row.
     """
     words = np.zeros((len(level), -(-level.shape[1] // WORD_BYTES) * WORD_BYTES), dtype=np.int8)
     words[:, : level.shape[1]] = level
@@ -90,9 +92,13 @@ def _distinct(job_class: Ints, level: NDArray[np.int8]) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssignmentModel:
-    """The program, with its columns: ways of clusters, shares of pools, ways of pools.
+    """The assignment model and the meaning of its columns.
 
-    `value` and `cost` are the columns of its terms, with what each counts.
+    `cheap` are the columns of assignments in cheap regions, of cost class `cheap_class` and with
+    assignment `cheap_assignment`; `other` are those of all other regions, of cost class
+    `other_class`; `shared` distribute these over assignments `shared_assignment` of the group
+    `shared_group`. `rows` are the capacity rows. `value` and `cost` are the columns and
+    coefficients of the two terms.
     """
 
     classes: JobClasses
@@ -112,7 +118,7 @@ class AssignmentModel:
 
 
 def build_assignment_model(classes: JobClasses, cost_classes: CostClasses) -> AssignmentModel:
-    """Return the program of clusters: `value` is to be most, `cost` least."""
+    """Return the assignment model, with terms `value` (maximised) and `cost` (minimised)."""
     model = Model()
     by_class = np.argsort(classes.assignment_class, kind="stable")
     start = np.searchsorted(
@@ -120,7 +126,7 @@ def build_assignment_model(classes: JobClasses, cost_classes: CostClasses) -> As
     )
 
     def assignments(job_class: Ints) -> tuple[Ints, Ints]:
-        """Return the ways of some kinds, and which of them each is of."""
+        """Return the assignments of some job classes, and the position of the class of each."""
         count = start[job_class + 1] - start[job_class]
         owner = np.repeat(np.arange(len(job_class)), count)
         within = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
@@ -163,7 +169,7 @@ def build_assignment_model(classes: JobClasses, cost_classes: CostClasses) -> As
             columns[owner],
             classes.entry_usage[entry_of_column],
         )
-    # Jobs that run and may not stop stay.
+    # Running jobs that cannot be preempted go on.
     must_continue = ~pending & ~classes.preemptible[cost_classes.job_class]
     every = cost_classes.number.astype(float)
     demand = model.rows(

@@ -1,14 +1,15 @@
-"""Kinds as hosts are now: what regions can place without moving anybody.
+"""Job classes at current capacity: what regions can place without moving running jobs.
 
-Bounds count what gangs could do at best (kinds.py). To choose regions this file is more careful: a
-way has GPUs of one model, jobs that run stay on theirs or stop, and tasks that ask several GPUs
-need them on one host. For each model and each size s of tasks a row counts slots of s GPUs,
+The rows of bounds (class_arrays.py) count what the gang rounds could do at best. To choose regions,
+these rows are more conservative: an assignment uses GPUs of one model, running jobs stay in place
+or are preempted, and a task that needs several GPUs needs them on one host. For each model and each
+task size s in GPUs, a row counts slots of s GPUs,
 
     sum over tasks of at least s of floor(gpus / s)  <=  sum over hosts of floor(free / s)
 
-which for sizes that divide each other is all that hosts ask. Jobs that stop or move give back
-their GPUs, and as many slots as these would make, in parts; those that stop only to whom they make
-way for (barring.py), as far as GPUs go.
+which is exact for sizes that divide each other. Jobs that are preempted or move give back their
+GPUs and the fraction of slots that these would make; freed GPUs serve only jobs of higher rank
+(preemption_rows.py).
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from numpy.typing import NDArray
 
 from placewright.formulations.common.wan.arrays import NONE, Bools, Ints
 from placewright.formulations.gang.problem.jobs import Choice
-from placewright.formulations.geo.models.preemption_rows import Holding, PreemptionRows, Rows
 from placewright.formulations.geo.problem.class_arrays import JobClasses
 from placewright.formulations.geo.problem.job_classes import JobClassBuilder, sum_rows
+from placewright.formulations.geo.problem.preemption_rows import Holding, PreemptionRows, Rows
 from placewright.formulations.geo.problem.running_jobs import RunningJobs
 from placewright.instances.documents.base import WHOLE_GPU
 
@@ -37,14 +38,18 @@ SLOT_SCALE = 1000
 
 
 def classes_at_current_capacity(running_jobs: RunningJobs) -> JobClasses:
-    """Return kinds by what is free now."""
+    """Return the job classes of a round at the capacity that is free now."""
     return _CurrentCapacityBuilder(running_jobs).build()
 
 
 def classes_at_residual_capacity(
     running_jobs: RunningJobs, taken: Ints, fixed: Collection[int]
 ) -> JobClasses:
-    """Return kinds of who waits by what is free once plans took so many milli-GPU (hosts,)."""
+    """Return the classes of pending jobs at the capacity that a partial plan leaves.
+
+    `taken` (hosts,) is the milli-GPU that the plan takes of hosts, `fixed` are the jobs that it
+    decides.
+    """
     return _CurrentCapacityBuilder(running_jobs, taken, fixed).build()
 
 
@@ -82,7 +87,7 @@ class _CurrentCapacityBuilder(JobClassBuilder):
         return left
 
     def capacities(self) -> Ints:
-        """Return slots of each region, model and size."""
+        """Return the slots of each region, GPU model and task size, then the quotas."""
         capacity = np.zeros((self.regions, self.models, len(self.sizes)), dtype=np.int64)
         cluster = self.gangs.cluster
         mine = cluster.gpu_model >= 0
@@ -97,7 +102,7 @@ class _CurrentCapacityBuilder(JobClassBuilder):
         return np.append(every, np.array(self.quota_limits, dtype=np.int64))
 
     def build_preemption_rows(self, preemptible: Bools, first: int) -> PreemptionRows:
-        """Return the rows that say for whom jobs stop, of those whose places are known."""
+        """Return preemption rows of the jobs whose hosts are open."""
         found = np.zeros_like(preemptible)
         for jobs in self.equivalent:
             found[jobs] = preemptible[jobs[0]] and self._on_open_hosts(jobs[0])
@@ -106,17 +111,17 @@ class _CurrentCapacityBuilder(JobClassBuilder):
         )
 
     def model_set_capacity(self, capacity: Ints) -> Ints:
-        """Return what there is of GPU models (regions, models)."""
+        """Return the milli-GPU of each GPU model (regions, models)."""
         found: Ints = capacity[: self.first_quota].reshape(self.regions, self.models, -1)[:, :, 0]
         return found
 
     def _slots(self, milli: Ints, size: int) -> Ints:
-        """Return the slots of a size on each host."""
+        """Return the slots of a size on each host, scaled."""
         slots: Ints = milli // size * SLOT_SCALE
         return slots
 
     def models_in(self, choice: Choice, r: int) -> list[int]:
-        """Return the models that all tasks of an option may have in a region."""
+        """Return the models that all groups of an option may use and that a region has."""
         model_mask = -1
         for group in choice.groups:
             model_mask &= self.model_mask[group.shape]
@@ -126,7 +131,7 @@ class _CurrentCapacityBuilder(JobClassBuilder):
     def rows(
         self, choice: Choice, r: int, tenant: int, floats: bool, model: int
     ) -> list[tuple[int, int]]:
-        """Return what an option takes of the rows in a region, on GPUs of a model."""
+        """Return the use of rows by an option in a region on GPUs of one model."""
         found = []
         for s, size in enumerate(self.sizes):
             amount = 0
@@ -139,7 +144,7 @@ class _CurrentCapacityBuilder(JobClassBuilder):
         return found + self.quota_usage(choice, r, tenant)
 
     def continuations(self, job: int) -> Iterator[tuple[int, int, Rows]]:
-        """Yield a running job in its place, and as if it moved, which is worth a little less."""
+        """Yield a running job in place, then as if it moved, at a slightly lower value."""
         running = self.gangs.running[job]
         choice = self.gangs.classes[running.job_class].choices[0]
         if not self._on_open_hosts(job):
@@ -148,7 +153,7 @@ class _CurrentCapacityBuilder(JobClassBuilder):
         r, holding = int(self.problem.current_region[job]), self.preemption_rows.holding_of(job)
         in_place = self._in_place(job)
         if (in_place, holding) not in self._running_usage:
-            # Where it is, nobody else is, whatever the rank.
+            # In place it uses the capacity of all ranks.
             there = self.preemption_rows.demands(r, ((0, m, milli) for _, m, milli in holding[1]))
             self._running_usage[in_place, holding] = sum_rows(
                 in_place, there, self.preemption_rows.continuation(holding, r)
@@ -181,7 +186,7 @@ class _CurrentCapacityBuilder(JobClassBuilder):
         return (r * self.models + model) * len(self.sizes)
 
     def _in_place(self, job: int) -> Rows:
-        """Return what a running job takes of its hosts."""
+        """Return the use of rows by a running job where it is."""
         if job not in self._usage_in_place:
             found: dict[int, int] = {}
             for group, _, host, _ in self.gangs.running[job].places:
@@ -193,7 +198,7 @@ class _CurrentCapacityBuilder(JobClassBuilder):
         return self._usage_in_place[job]
 
     def _with_slots(self, milli: dict[int, int]) -> Rows:
-        """Return milli-GPU of models with as many slots as they would make, in parts."""
+        """Return milli-GPU of models together with the fraction of slots that they make."""
         key = tuple(sorted(milli.items()))
         if key not in self._slots_of:
             self._slots_of[key] = tuple(
@@ -208,7 +213,7 @@ class _CurrentCapacityBuilder(JobClassBuilder):
         return int(self.gangs.shape_gpu[groups[group].shape])
 
     def prepare(self) -> None:
-        """Find the models of which regions have hosts."""
+        """Find the GPU models that each region has on open hosts."""
         supplied = np.zeros((self.regions, self.models), dtype=np.bool_)
         cluster = self.gangs.cluster
         mine = self.gangs.open & (cluster.gpu_model >= 0)

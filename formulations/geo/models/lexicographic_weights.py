@@ -1,14 +1,14 @@
-"""What options are worth in regions, so that one number says value and costs.
+"""Lexicographic weights: one score for value and costs, in which earlier terms decide.
 
-An option of a job in a region is worth its value less what it reads over links there, so far apart
-that the first decides: with X_k the most that term k can be in all and W_k = W_(k+1) (X_(k+1) + 1),
+With X_k the largest possible total of term k and W_k = W_(k+1) (X_(k+1) + 1), the score of an
+option in a region is
 
-    worth = W_0 value - W_1 remote_reads - W_2 egress_cost - ...
+    score = W_0 value - W_1 remote_reads - W_2 egress_cost - ...
 
-From worth in all each of the terms can be read, and a bound of worth bounds each of them: the first
-of all plans, and the k-th of those that are as good in the ones before,
+The terms of a plan can be read off its total score. An upper bound of the score bounds each term:
+the first over all plans, and the k-th over plans that are as good in the terms before it,
 
-    term_k  >=  (W_0 value - W_1 term_1 - ... - worth - what the terms after k can be at most) / W_k
+    term_k  >=  (W_0 value - W_1 term_1 - ... - score - the most that later terms can add) / W_k
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ MAX_SCORE = 10**10
 
 @dataclass(frozen=True, slots=True)
 class LexicographicWeights:
-    """What worth is made of.
+    """Weights of the terms.
 
-    `terms` are `value` and the costs that count, `weights` the W, and `most` the X; `unit` is what
-    divides all values. `before` is what running jobs cost in each before the round. `proves` are
-    the terms that bounds speak of: not what GPUs cost if that is not an option's own.
+    `terms` are `value` and the costs that are scored, `weights` the W, `max_total` the X of the
+    costs; `unit` divides all values. `initial_costs` are the costs of running jobs before the
+    round. Bounds are derived for the first `num_bounded` terms: not for `gpu_cost` if it depends on
+    more than the option.
     """
 
     terms: tuple[str, ...]
@@ -41,7 +42,7 @@ class LexicographicWeights:
     num_bounded: int
 
     def score(self, value: int, costs: Sequence[int]) -> int:
-        """Return the worth of a value with these costs."""
+        """Return the score of a value with these costs."""
         lost = sum(w * c for w, c in zip(self.weights[1:], costs, strict=False))
         return self.weights[0] * (value // self.unit) - lost
 
@@ -50,7 +51,7 @@ class LexicographicWeights:
         return sum(w * c for w, c in zip(self.weights[1:], self.initial_costs, strict=True))
 
     def terms_of(self, score: int) -> tuple[tuple[str, int], ...]:
-        """Return the terms of the plans whose worth in all this is."""
+        """Return the terms of plans with this total score, as (term, value) pairs."""
         rest = score - self._initial_cost
         value = -(-rest // self.weights[0])
         found, rest = [value * self.unit], value * self.weights[0] - rest
@@ -60,7 +61,7 @@ class LexicographicWeights:
         return tuple(zip(self.terms, found, strict=True))
 
     def bounds(self, score: int, best: Mapping[str, int] | None) -> Iterator[Bound]:
-        """Yield what a bound of worth proves of each term, at the values of the best plan."""
+        """Yield the bounds of terms implied by one of the score, at the best plan's terms."""
         rest = score - self._initial_cost
         slack = [0]
         for weight, max_total in zip(self.weights[:0:-1], self.max_total[::-1], strict=True):
@@ -81,9 +82,9 @@ def choose_weights(
     options_of_job: Mapping[int, Sequence[RegionOption]],
     terms: tuple[str, ...],
 ) -> LexicographicWeights:
-    """Return weights of as many of the terms as a solver can tell apart.
+    """Return weights of as many terms as a solver can distinguish numerically.
 
-    `every` has the ways of each job.
+    `options_of_job` has the region options of each job, `terms` are `value` and the costs to score.
     """
     values = [option.value for mine in options_of_job.values() for option in mine]
     unit = gcd(*values) or 1

@@ -1,7 +1,7 @@
-"""A small round as one round of gangs, in which each option stands once for each region.
+"""Monolithic model: a small round as one gang round in which each option is copied per region.
 
-Worth tells regions apart (worth.py). Quotas of tenants in a region are those of a resource of their
-own, which only tasks there ask for.
+Scores distinguish the regions (lexicographic_weights.py). Quotas of tenants in a region become
+quotas of a resource that only tasks in that region request.
 """
 
 from __future__ import annotations
@@ -34,14 +34,18 @@ PLACEMENT_TERMS = ("disruption", "spread", "proximity", "opened")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MonolithicRound:
-    """The round of gangs.
+    """The gang round, and how its plans and bounds translate to the round of policy `geo`.
 
     Attributes
     ----------
+    round : Round
+        The gang round.
     jobs : tuple of int
-        Index in the whole round of each gang.
+        Index in the geo round of each job.
     options : tuple of tuple of int
-        Option in the whole round of each option of each gang.
+        Index in the geo round of each option of each job.
+    weights : LexicographicWeights
+        How scores are composed.
     """
 
     round: Round
@@ -50,7 +54,7 @@ class MonolithicRound:
     weights: LexicographicWeights
 
     def lift(self, found: Candidate) -> Candidate:
-        """Tell a plan for the gangs as one for the whole round, without its data."""
+        """Return a plan of the gang round as a plan of the geo round, without data orders."""
         return Candidate(
             {
                 self.jobs[gang]: (self.options[gang][option], places)
@@ -62,7 +66,7 @@ class MonolithicRound:
         )
 
     def lift_bound(self, found: Bound, best: Mapping[str, int] | None) -> Iterator[Bound]:
-        """Tell a bound for the gangs as bounds for the whole round, at the best plan's values."""
+        """Yield the bounds of the geo round that a bound of the gang round implies."""
         if found.term == "value":
             score = floor(found.value) if found.certified else proven_whole(found.value, "max")
             for bound in self.weights.bounds(score, best):
@@ -77,7 +81,7 @@ class MonolithicRound:
 
 
 def monolithic_round(problem: Problem) -> MonolithicRound:
-    """Return the gangs of a whole round; jobs that can run nowhere now are left out."""
+    """Return the monolithic model of a round; jobs without an eligible region are left out."""
     builder = _Builder(problem)
     for j, job in enumerate(problem.round.jobs):
         builder.add(j, job)
@@ -85,9 +89,9 @@ def monolithic_round(problem: Problem) -> MonolithicRound:
 
 
 def monolithic_round_in_time(problem: Problem, session: Session) -> MonolithicRound | None:
-    """Return the gangs of a whole round, None if it could not be decided in the time left.
+    """Return the monolithic model, or None once half of the time left has been used to build it.
 
-    To decide one takes longer than to list the ways of its jobs, which may be many millions.
+    Solving it takes longer than listing region options, of which there may be millions.
     """
     began, builder = time.monotonic(), _Builder(problem)
     for j, job in enumerate(problem.round.jobs):
@@ -107,11 +111,11 @@ class _Builder:
         self._options_of_job: dict[int, list[RegionOption]] = {}
 
     def add(self, j: int, job: Job) -> None:
-        """List the ways of a job."""
+        """Add the region options of a job."""
         self._options_of_job[j] = list(self.region_options.of(j, job))
 
     def monolithic_round(self) -> MonolithicRound:
-        """Return the gangs of the jobs that were added."""
+        """Return the gang round of the jobs that were added."""
         region_options = self._options_of_job
         weights = choose_weights(self.region_options, region_options, self.region_options.terms)
         if any(
@@ -119,7 +123,7 @@ class _Builder:
             for mine in region_options.values()
             for option in mine
         ):
-            # Rounds of gangs have no options that are worth less than nothing.
+            # Options of a gang round may not have negative values.
             weights = choose_weights(
                 self.region_options, region_options, self.region_options.terms[:1]
             )
@@ -147,7 +151,7 @@ class _Builder:
         return MonolithicRound(inner, tuple(gangs), tuple(numbers), weights)
 
     def _regional_quotas(self) -> dict[str, Any]:
-        """Return tenants whose quotas in regions are of resources, and hosts that have these."""
+        """Return tenants with quotas of regional resources, and hosts that supply these."""
         quota = self.problem.quota
         if not quota:
             return {}

@@ -1,4 +1,4 @@
-"""The options of jobs in the regions that can run them now, with what each costs there."""
+"""Region options: the options of jobs in their eligible regions, with the cost of each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COSTS = ("remote_reads", "egress_cost", "gpu_cost")
 
 @dataclass(frozen=True, slots=True)
 class RegionOption:
-    """An option in a region, on some GPU models, and what it costs in each of the terms."""
+    """An option restricted to a region and to GPU models of one price, its value and its costs."""
 
     number: int
     option: Option
@@ -30,14 +30,17 @@ class RegionOption:
 
 
 class RegionOptions:
-    """What jobs of a round may do; `terms` are `value` and the costs that count."""
+    """Region options of the jobs of a round.
+
+    `terms` are `value` and the costs that directly follow it in the policy.
+    """
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.round = problem, problem.round
         self.terms = _scored_terms(problem)
 
     def of(self, j: int, job: Job) -> Iterator[RegionOption]:
-        """Yield the options of a job in each region where it may run now."""
+        """Yield the region options of a job; a running job has one, in its region."""
         if job.running is not None:
             r, number = int(self.problem.current_region[j]), job.running.option
             paid = self._current_gpu_cost(job, job.running, r)
@@ -63,20 +66,20 @@ class RegionOptions:
         return option.model_copy(update={"groups": tuple(groups)})
 
     def _hosts_of_group(self, group: TaskGroup, r: int) -> Collection[str]:
-        """Return the hosts of a region that a group may be on by name."""
+        """Return the hosts of a region that a group may use."""
         if group.hosts is None:
             return self._hosts[r]
         return self._hosts[r] & {host for name in group.hosts for host in expand(name)}
 
     def _restrict_group(self, group: TaskGroup, hosts: Collection[str], r: int) -> TaskGroup:
-        """Return a group on some hosts of a region, which counts in the quotas there."""
+        """Return a group restricted to hosts of a region, counted in the quotas there."""
         update: dict[str, Any] = {"hosts": tuple(sorted(hosts))}
         if r in self.regions_with_quotas:
             update["resources"] = group.resources | {quota_resource(r): group.gpu}
         return group.model_copy(update=update)
 
     def _current_gpu_cost(self, job: Job, running: Running, r: int) -> int:
-        """Return what a running job pays for its GPUs where they are."""
+        """Return the GPU cost per hour of a running job on its current GPUs, in micro-dollars."""
         cluster, groups = self.problem.cluster, job.options[running.option].groups
         milli = 0
         for task in running.tasks:
@@ -93,7 +96,7 @@ class RegionOptions:
         return tuple(each[term] for term in self.terms[1:])
 
     def _price_variants(self, option: Option, r: int) -> Iterator[tuple[Option, int]]:
-        """Yield an option in a region, apart by the prices of GPU models if these count."""
+        """Yield an option in a region with its GPU cost, one per GPU price if that is ranked."""
         variants = []
         for group in option.groups:
             hosts = self._hosts_of_group(group, r)
@@ -120,7 +123,7 @@ class RegionOptions:
             yield option.model_copy(update={"groups": groups}), price
 
     def _prices(self, allowed: Sequence[str] | None, r: int) -> dict[int, tuple[str, ...]]:
-        """Return the GPU models that a group may have in a region, by their price."""
+        """Return the GPU models that a group may use in a region, by price."""
         found: dict[int, tuple[str, ...]] = {}
         for m, model in enumerate(self.problem.wan.models):
             if allowed is None or model in allowed:
@@ -143,7 +146,7 @@ class RegionOptions:
 
     @cached_property
     def costs_are_exact(self) -> bool:
-        """Whether costs are whole, and no way or running job may have GPUs of unlike prices."""
+        """Whether costs are whole numbers and every option has GPUs of one price."""
         if (self.problem.gpu_price % WHOLE_GPU).any() and any(
             group.gpu % WHOLE_GPU
             for job in self.round.jobs
@@ -164,12 +167,12 @@ class RegionOptions:
 
 
 def quota_resource(region: int) -> str:
-    """Return the resource by which quotas in a region are those of the whole round."""
+    """Return the name of the resource whose quotas are those of a region."""
     return f"milli-GPU in region {region}"
 
 
 def _scored_terms(problem: Problem) -> tuple[str, ...]:
-    """Return `value` and the costs that follow it at once, as far as options tell them."""
+    """Return `value` and the costs that directly follow it in the policy."""
     counted = ["value"]
     for term in problem.round.policy.terms[1:]:
         if term not in COSTS:

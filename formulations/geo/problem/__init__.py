@@ -1,1 +1,1 @@
-"""A round as arrays: who may run where now, aggregated to job classes."""
+"""Compiled problem of policy `geo`: eligibility and read costs per region, and job classes."""

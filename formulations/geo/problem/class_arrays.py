@@ -1,10 +1,11 @@
-"""Jobs that regions cannot tell apart but for data: what they ask, and rows of what there is.
+"""Job classes: sets of jobs with equal demand and value, and the capacity rows that they share.
 
-A **way** is an option in a region. It asks milli-GPU of sets of GPU models: a set's row counts the
-groups that may have no other model. A **kind** holds jobs whose ways ask and are worth the same,
-pending ones or such as run in one region. Rows bound whatever gangs do on hosts, for tasks that
-move within a region count wherever they are; what pinned jobs hold is not there.
-Other rows say for whom jobs stop (barring.py).
+An **assignment** is an option of a job class in a region. It uses milli-GPU of rows, one for each
+region and set of GPU models: the row of a set counts the task groups that may use no model outside
+the set (a Hall condition). A class holds pending jobs whose assignments are equal in use and value,
+or running jobs of one region. The rows are a relaxation: tasks may move within their region, so a
+running job counts anywhere in it. What pinned jobs hold is not part of the capacity. Preemption
+adds rows of its own (preemption_rows.py).
 """
 
 from __future__ import annotations
@@ -17,27 +18,28 @@ from placewright.formulations.geo.problem.compile import Problem
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JobClasses:
-    """What jobs ask, as arrays.
+    """Job classes, their assignments and the capacity rows, as arrays.
 
     Attributes
     ----------
-    of_job : Ints
-        (jobs,): the kind of each job, NONE of pinned ones.
-    at : Ints
-        (kinds,): the region where jobs of a kind run, NONE if they are pending.
-    may_stop : Bools
-        (kinds,): whether jobs that run may make way for others at all.
-    way_kind, way_region, way_option : Ints
-        (ways,): of which kind, in which region and with which option.
-    way_model : Ints
-        (ways,): the GPU model of all its tasks, NONE if ways do not tell.
+    class_of_job : Ints
+        (jobs,): the class of each job, NONE for pinned jobs.
+    current_region : Ints
+        (classes,): the region of a class of running jobs, NONE for pending ones.
+    preemptible : Bools
+        (classes,): whether running jobs of the class may be preempted by some pending job.
+    assignment_class, assignment_region, assignment_option : Ints
+        (assignments,): the job class, region and option of each assignment.
+    assignment_model : Ints
+        (assignments,): the GPU model of all its tasks, NONE if models are not distinguished.
     value : Ints
-        (ways,): what starting that way counts, of a running job what it loses if it stops.
-    entry_way, entry_row, asks : Ints
-        (entries,): what a way takes of a row; below nothing what it leaves that is taken if the
-        job stops.
-    room : Ints
-        (rows,): what there is.
+        (assignments,): value of a job started this way; for a running job, the value lost if it is
+        preempted.
+    entry_assignment, entry_row, entry_usage : Ints
+        (entries,): sparse use of rows by assignments. A negative use is capacity that a running job
+        adds to a row by going on.
+    capacity : Ints
+        (rows,): right-hand sides.
     """
 
     problem: Problem
@@ -56,5 +58,5 @@ class JobClasses:
 
     @property
     def num_assignments(self) -> int:
-        """The number of ways."""
+        """The number of assignments."""
         return len(self.assignment_class)

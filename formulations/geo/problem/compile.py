@@ -1,4 +1,4 @@
-"""From a round of policy `geo` to arrays: who may run where now, and what that reads over links."""
+"""Compile a round of policy `geo` to arrays: eligible regions of jobs and their read costs."""
 
 from __future__ import annotations
 
@@ -14,28 +14,30 @@ from placewright.topology import Cluster
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem:
-    """What the choice of regions sees of a round.
+    """Arrays of a round of policy `geo`, as region assignment needs them.
 
     Attributes
     ----------
     wan : Wan
-        Regions, links, data and jobs.
-    has : Bools
-        (datasets, regions): where a replica can be read now.
+        Regions, links, datasets and jobs.
+    available : Bools
+        (datasets, regions): whether a complete replica can be read in the region now.
     source : Ints
-        (datasets, regions): the region from which a job there reads the data over a direct link,
-        the cheapest and of these the one of the most bandwidth; NONE without one.
-    can : Bools
-        (jobs, regions): where a job may start now as far as data goes; of one that runs its region.
-    remote, egress : Ints
-        (jobs, regions): GiB that a job reads from other regions there, and what that costs in
+        (datasets, regions): the region from which a job in a region without a replica reads the
+        dataset over a direct link, by lowest egress price, then highest bandwidth; NONE without
+        one.
+    eligible : Bools
+        (jobs, regions): whether a pending job may start in a region now, given its data. A running
+        job is eligible in its current region only.
+    remote_gib, egress : Ints
+        (jobs, regions): GiB that a job reads from other regions if it runs there, and their cost in
         micro-dollars.
-    at : Ints
-        (jobs,): the region where a job runs, NONE of a pending one.
-    price : Ints
+    current_region : Ints
+        (jobs,): the region of a running job, NONE for a pending one.
+    gpu_price : Ints
         (regions, models): micro-dollars per GPU-hour.
     quota : dict of (region, tenant) to int
-        Milli-GPU that a tenant's jobs may hold in a region.
+        Milli-GPU that the jobs of a tenant may hold in a region.
     """
 
     wan: Wan
@@ -55,13 +57,31 @@ class Problem:
 
     @property
     def cluster(self) -> Cluster:
-        """The hosts."""
+        """The cluster of all regions."""
         return self.wan.cluster
 
-    def remote_reads_in(self, region: Ints) -> dict[int, tuple[tuple[int, int], ...]]:
-        """Return the datasets that jobs in these regions (jobs,) read over links, with the sources.
+    @property
+    def read_costs(self) -> Ints:
+        """Cost of each job's reads in each region (jobs, regions).
 
-        Data that can be read nowhere is left out: a job that runs already goes on without it.
+        Micro-dollars if the policy ranks `egress_cost` before `remote_reads`, otherwise GiB.
+        """
+        known = {"remote_reads": self.remote_gib, "egress_cost": self.egress}
+        return next((known[t] for t in self.round.policy.terms if t in known), self.remote_gib)
+
+    def remote_reads_in(self, region: Ints) -> dict[int, tuple[tuple[int, int], ...]]:
+        """Return the remote reads of jobs placed in given regions.
+
+        Parameters
+        ----------
+        region
+            (jobs,): the region of each job, NONE for jobs that do not run.
+
+        Returns
+        -------
+        dict of int to tuple
+            For each job that reads over links, its (dataset, source region) pairs. A dataset
+            without a source, which only running jobs may have, is left out.
         """
         wan = self.wan
         where, data = region[wan.read_job], wan.read_dataset
@@ -74,9 +94,10 @@ class Problem:
         return found
 
     def regions_with_supply(self, job: int, amounts: Ints) -> Bools:
-        """Return the regions that have GPUs for a job, if these are what they have (regions,).
+        """Return the regions whose GPUs suffice for some option of a job (regions,).
 
-        For all of an option, group by group; `amounts` (regions, models) is in milli-GPU.
+        Task groups are compared with the supply one at a time, so this is a necessary condition
+        only. `amounts` (regions, models) is the supply in milli-GPU.
         """
         found = np.zeros(len(self.wan.regions), dtype=np.bool_)
         for option in self.round.jobs[job].options:
@@ -91,7 +112,7 @@ class Problem:
         return found
 
     def residual_supply(self, candidate: Candidate) -> Ints:
-        """Return the milli-GPU that a plan leaves free (regions, models)."""
+        """Return the milli-GPU that a plan leaves unused (regions, models)."""
         residual = self.wan.supply.copy()
         index, model = self.cluster.host_index, self.cluster.gpu_model
         for j, job in enumerate(self.round.jobs):
@@ -110,7 +131,7 @@ class Problem:
 
 
 def compile_geo(round_: Round) -> Problem:
-    """Return the arrays of a checked round of policy `geo`."""
+    """Return the arrays of a valid round of policy `geo`."""
     wan = compile_wan(round_)
     regions = {name: r for r, name in enumerate(wan.regions)}
     models = {name: m for m, name in enumerate(wan.models)}
@@ -133,7 +154,7 @@ def compile_geo(round_: Round) -> Problem:
 
 
 def _read_sources(wan: Wan, available: Bools) -> Ints:
-    """Return from where each region reads each dataset over a link (datasets, regions)."""
+    """Return where each region reads each dataset over a link from (datasets, regions)."""
     source = np.full(available.shape, NONE, dtype=np.int64)
     known: dict[bytes, Ints] = {}
     most = int(wan.bandwidth.max(initial=0)) + 1
@@ -142,14 +163,14 @@ def _read_sources(wan: Wan, available: Bools) -> Ints:
         if key not in known:
             links = wan.links_of(d) & available[d][:, None]
             np.fill_diagonal(links, val=False)
-            worth = np.where(links, wan.egress * most - wan.bandwidth, np.iinfo(np.int64).max)
-            known[key] = np.where(links.any(axis=0), worth.argmin(axis=0), NONE)
+            cost = np.where(links, wan.egress * most - wan.bandwidth, np.iinfo(np.int64).max)
+            known[key] = np.where(links.any(axis=0), cost.argmin(axis=0), NONE)
         source[d] = known[key]
     return source
 
 
 def _read_costs(wan: Wan, available: Bools, source: Ints) -> tuple[Bools, Ints, Ints]:
-    """Return where jobs can read all their data, the GiB over links, and their cost."""
+    """Return eligibility, GiB read remotely and their egress cost, each (jobs, regions)."""
     data, remote = wan.read_dataset, ~available[wan.read_dataset]
     source_of_read = source[data]
     unreadable = remote & ((source_of_read == NONE) | ~wan.read_remote[:, None])
@@ -168,7 +189,7 @@ def _read_costs(wan: Wan, available: Bools, source: Ints) -> tuple[Bools, Ints, 
 
 
 def _current_regions(wan: Wan) -> Ints:
-    """Return the region where each job runs, NONE of pending ones (jobs,)."""
+    """Return the region of each running job, NONE for pending jobs (jobs,)."""
     index = wan.cluster.host_index
     hosts = [None if j.running is None else j.running.tasks[0].host for j in wan.round.jobs]
     return np.array(

@@ -1,4 +1,4 @@
-"""Sorts the jobs of a round into kinds (kinds.py)."""
+"""Aggregation: group the jobs of a round into job classes with common capacity rows."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 from placewright.formulations.common.wan.arrays import NONE, Bools, Ints
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Choice, Group
-from placewright.formulations.geo.models.preemption_rows import (
+from placewright.formulations.geo.problem.class_arrays import JobClasses
+from placewright.formulations.geo.problem.preemption_rows import (
     Demand,
     Holding,
     PreemptionRows,
     Rows,
 )
-from placewright.formulations.geo.problem.class_arrays import JobClasses
 from placewright.formulations.geo.problem.running_jobs import RunningJobs
 
 MAX_MODEL_SETS = 24
@@ -24,14 +24,15 @@ MAX_MODEL_SETS = 24
 
 
 def build_job_classes(running_jobs: RunningJobs) -> JobClasses:
-    """Return the kinds of a round."""
+    """Return the job classes of a round, with rows that are valid for every plan."""
     return JobClassBuilder(running_jobs).build()
 
 
 class JobClassBuilder:
-    """Sorts jobs into kinds; without those that run where these stay whatever comes.
+    """Builds job classes whose rows relax what the gang round of each region may do.
 
-    Classes of which all jobs are `settled` are left out, too.
+    `running`: whether running jobs form classes; otherwise they keep what they hold. Jobs in
+    `fixed` are left out if all jobs of their gang class are in it.
     """
 
     running = True
@@ -54,7 +55,7 @@ class JobClassBuilder:
         self._running_usage: dict[tuple[object, Holding], Rows] = {}
 
     def build(self) -> JobClasses:
-        """Return the kinds."""
+        """Return the job classes."""
         current_region = self.problem.current_region
         self.quota_limits = list(self.running_jobs.quota_limits.values())
         quota_rows = self._rows_of_quota = self._index_quota_rows()
@@ -135,24 +136,24 @@ class JobClassBuilder:
         )
 
     def prepare(self) -> None:
-        """Do what is to be done before jobs are sorted."""
+        """Compute what the rows of a subclass need."""
 
     def build_preemption_rows(self, preemptible: Bools, first: int) -> PreemptionRows:
-        """Return the rows, from `first` on, that say for whom jobs stop that may."""
+        """Return preemption rows for these preemptible jobs (jobs,), numbered from `first`."""
         return PreemptionRows(
             self.gangs, self.regions, self.model_sets.tolist(), preemptible, first
         )
 
     def model_set_capacity(self, capacity: Ints) -> Ints:
-        """Return what there is of the sets of GPU models of these rows (regions, sets)."""
+        """Return the capacity of each set of GPU models (regions, sets), from that of all rows."""
         return capacity[: self.first_quota].reshape(self.regions, -1)
 
     def models_in(self, choice: Choice, r: int) -> Sequence[int]:  # noqa: ARG002
-        """Return the GPU models apart of which an option has ways in a region; NONE: together."""
+        """Return the GPU models with separate assignments in a region; NONE: not distinguished."""
         return (NONE,)
 
     def continuations(self, job: int) -> Iterator[tuple[int, int, Rows]]:
-        """Yield how a running job may go on: what that counts, on which model, and its rows."""
+        """Yield (value, GPU model, use of rows) of each way in which a running job may go on."""
         running, r = self.gangs.running[job], int(self.problem.current_region[job])
         choice = self.gangs.classes[running.job_class].choices[0]
         key = running.job_class, r, self.gangs.floats(running)
@@ -166,7 +167,7 @@ class JobClassBuilder:
         yield choice.value, NONE, self._running_usage[key, holding]
 
     def _model_sets(self) -> Ints:
-        """Return sets of GPU models, as bits: those of shapes, and their unions while few."""
+        """Return bit masks of GPU models: those of task shapes, then unions up to the limit."""
         model, allowed = self.gangs.cluster.gpu_model, self.gangs.shape_allowed
         found = np.zeros(len(allowed), dtype=np.int64)
         for m in range(len(self.wan.models)):
@@ -192,7 +193,7 @@ class JobClassBuilder:
         floats: bool,
         model: int,  # noqa: ARG002
     ) -> list[tuple[int, int]]:
-        """Return what an option takes of the rows in a region."""
+        """Return the use of rows by an option in a region, as (row, amount) pairs."""
         amounts = self._group_usage(choice.groups) if floats else ()
         found = [(r * len(self.model_sets) + i, amount) for i, amount in amounts]
         if floats:
@@ -200,7 +201,7 @@ class JobClassBuilder:
         return found + self.quota_usage(choice, r, tenant)
 
     def _group_usage(self, groups: tuple[Group, ...]) -> Rows:
-        """Return what groups ask of the sets of GPU models that they cannot do without."""
+        """Return (set, milli-GPU): what groups need that may use no model outside of the set."""
         if groups not in self._usage_of_groups:
             every = [
                 sum(g.milli_gpu for g in groups if not self.model_mask[g.shape] & ~model_mask)
@@ -212,7 +213,7 @@ class JobClassBuilder:
         return self._usage_of_groups[groups]
 
     def demands(self, choice: Choice, model_mask: int | None = None) -> list[Demand]:
-        """Return what the groups of an option ask, of GPU models in `mask` if given."""
+        """Return the rank, GPU models (or `model_mask`) and milli-GPU of each group."""
         rank = self.gangs.shape_rank
         return [
             (
@@ -224,16 +225,17 @@ class JobClassBuilder:
         ]
 
     def quota_usage(self, choice: Choice, r: int, tenant: int) -> list[tuple[int, int]]:
-        """Return what an option takes of the quotas of a tenant."""
+        """Return the use of a tenant's quota rows by an option in a region."""
         milli = sum(group.milli_gpu for group in choice.groups)
         rows = self._rows_of_quota.get(tenant, {})
         return [(row, milli) for region, row in rows.items() if region in (NONE, r) and milli]
 
     def _fits_region(self, choice: Choice, r: int) -> bool:
-        """Whether each group of an option finds enough hosts in a region that nothing runs in."""
+        """Whether each group of an option alone fits an empty region."""
         return all(bool(self._regions_with_hosts(group)[r]) for group in choice.groups)
 
     def _regions_with_hosts(self, group: Group) -> Bools:
+        """Return the regions with hosts for a group, in one domain if required (regions,)."""
         key = group.shape, group.count, group.required
         if key not in self._fits:
             capacity = np.minimum(self._empty.fits(group.shape), group.count).astype(np.float64)
@@ -248,14 +250,14 @@ class JobClassBuilder:
         return self._fits[key]
 
     def _index_quota_rows(self) -> dict[int, dict[int, int]]:
-        """Return the rows of quotas by tenant and region, NONE for all of them."""
+        """Return the quota rows by tenant and region; the region NONE is the whole round."""
         rows: dict[int, dict[int, int]] = {}
         for row, (tenant, region) in enumerate(self.running_jobs.quota_limits, self.first_quota):
             rows.setdefault(tenant, {})[region] = row
         return rows
 
     def capacities(self) -> Ints:
-        """Return what there is of each row."""
+        """Return the capacity of the rows of GPU models and of quotas."""
         cluster = self.gangs.cluster
         gpus = np.repeat(np.arange(cluster.num_hosts), cluster.gpu_count)
         free = np.where(self.gangs.usable, self.gangs.cleared.gpu_free, 0)
@@ -271,7 +273,7 @@ class JobClassBuilder:
 
 
 def sum_rows(*rows: Iterable[tuple[int, int]]) -> Rows:
-    """Return rows with all that is taken of each, where that is something."""
+    """Return (row, amount) pairs added up by row, without zeros."""
     found: dict[int, int] = {}
     for row, amount in chain(*rows):
         found[row] = found.get(row, 0) + amount

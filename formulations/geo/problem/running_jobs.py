@@ -1,8 +1,8 @@
-"""What is said of running jobs, however a round's jobs are sorted into kinds.
+"""Running jobs of a round: which may be preempted, and which are interchangeable.
 
-Those that no row can tell apart **lie alike**: what is said of one of them holds for all. They are
-of one class, in one region, and may all stop or none; of each group their tasks lie on hosts of the
-same GPU models that are open, or where such tasks may arrive, alike.
+Running jobs are **equivalent** if no capacity row distinguishes them: they have the same gang
+class, region and preemptibility, and the tasks of each of their groups run on hosts of the same GPU
+models that are equally open to arriving tasks.
 """
 
 from __future__ import annotations
@@ -21,14 +21,22 @@ LOWEST_RANK = -(2**62)
 
 
 class RunningJobs:
-    """A round, and what is known of the jobs that run; `gangs` are all jobs as a round of gangs."""
+    """Facts about the running jobs of a round that every aggregation to job classes uses.
+
+    Parameters
+    ----------
+    problem
+        The round, which may restrict where jobs are eligible.
+    gangs
+        All jobs as one gang round over the whole cluster.
+    """
 
     def __init__(self, problem: Problem, gangs: Gangs) -> None:
         self.problem, self.gangs = problem, gangs
 
     @cached_property
     def preemptible(self) -> Bools:
-        """Whether running jobs may have to make way for one of higher precedence (jobs,)."""
+        """Whether some job of higher rank could start in a running job's region (jobs,)."""
         jobs, current_region = self.problem.round.jobs, self.problem.current_region
         rank = np.array([job.priority + 2**31 * (not job.opportunistic) for job in jobs])
         pinned = np.array([bool(job.running and job.running.pinned) for job in jobs], dtype=bool)
@@ -41,12 +49,16 @@ class RunningJobs:
 
     @cached_property
     def equivalent(self) -> list[list[int]]:
-        """The running jobs that may move, those together that lie alike."""
+        """Equivalence classes of running jobs that are not pinned, as lists of jobs."""
         return group_equivalent(self.gangs, self.problem.current_region, self.preemptible)
 
     @cached_property
     def quota_limits(self) -> dict[tuple[int, int], int]:
-        """Milli-GPU that a tenant's jobs may hold in a region, NONE for all, beside pinned ones."""
+        """Milli-GPU that jobs which are not pinned may hold, by (tenant, region).
+
+        The region is NONE for a quota of the whole round. What a tenant's pinned jobs hold is
+        subtracted.
+        """
         problem, jobs = self.problem, self.problem.round.jobs
         tenants = {tenant.name: t for t, tenant in enumerate(problem.round.tenants)}
         quota_limits = {(t, NONE): most for (t, res), most in self.gangs.quota.items() if res < 0}
@@ -66,9 +78,9 @@ class RunningJobs:
 
 
 def group_equivalent(gangs: Gangs, current_region: Ints, preemptible: Bools) -> list[list[int]]:
-    """Return the running jobs that may move, those together that lie alike.
+    """Return the equivalence classes of running jobs, as lists of jobs.
 
-    `at` (jobs,) are the regions where jobs run, `may_stop` (jobs,) says who may make way at all.
+    `current_region` and `preemptible` are (jobs,).
     """
     _, _, at_host, shape = gangs.places.T
     code = (gangs.cluster.gpu_model[at_host] + 1) * 4
@@ -86,6 +98,6 @@ def group_equivalent(gangs: Gangs, current_region: Ints, preemptible: Bools) -> 
 
 
 def _usable(gangs: Gangs, host: int, gpus: tuple[int, ...]) -> int:
-    """Return how many of some GPUs of a host are not reserved."""
+    """Return the number of given GPUs of a host that are not reserved."""
     start = int(gangs.cluster.gpu_start[host])
     return sum(bool(gangs.usable[start + gpu]) for gpu in gpus)

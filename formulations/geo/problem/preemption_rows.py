@@ -1,14 +1,14 @@
-"""What stopped jobs leave is barred to those of their rank or less: rows that say so.
+"""Preemption rows: freed capacity serves only jobs of higher rank than the preempted job.
 
-A job stops for higher precedence only, and tasks up to rank k (`gang/problem`) come to no host that
-a job of level k or more was stopped on. So in each region, for each set of GPU models and each
-level k at which jobs may stop,
+A job is preempted only by jobs of strictly higher precedence, and no task of rank k or lower comes
+to a host on which a job of level k or higher was preempted (see `gang/problem`). So for each
+region, each set of GPU models and each level k at which jobs may be preempted,
 
-    sum over tasks up to rank k, running ones too, of their milli-GPU
-        + sum over stopped jobs of level k or more of what they held  <=  what there is
+    sum over tasks up to rank k, of running jobs too, of their milli-GPU
+        + sum over preempted jobs of level k or higher of what they held  <=  capacity
 
-Running jobs above rank k may move to what was left, and leave their own places to anybody; so they
-do not count.
+Running jobs above rank k are not counted: they may move to what was freed and leave their own
+places to any job.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ Rows = tuple[tuple[int, int], ...]
 
 
 class PreemptionRows:
-    """The rows of a round.
+    """Preemption rows of a round.
 
     Parameters
     ----------
     gangs
-        All jobs as one round of gangs.
+        All jobs as one gang round.
     regions
-        How many.
-    sets
-        Sets of GPU models, as bits.
-    stoppable
-        (jobs,): who may stop.
+        Number of regions.
+    model_sets
+        Sets of GPU models, as bit masks.
+    preemptible
+        (jobs,): which running jobs may be preempted.
     first
-        The number of the first row.
+        Index of the first row.
     """
 
     def __init__(
@@ -65,10 +65,16 @@ class PreemptionRows:
     def capacities(
         self, capacity: Ints, current_region: Ints, equivalent: Iterable[Sequence[int]]
     ) -> Ints:
-        """Return what there is of each row.
+        """Return the right-hand sides of the rows (levels * regions * sets,).
 
-        `room` (regions, sets) is what there is at all, `at` (jobs,) where jobs run; `alike` are
-        those that run, together where they lie alike.
+        Parameters
+        ----------
+        capacity
+            (regions, sets): milli-GPU of each set of GPU models.
+        current_region
+            (jobs,): the region of each running job.
+        equivalent
+            Equivalence classes of running jobs.
         """
         every = np.repeat(capacity[None], len(self._levels), axis=0).reshape(-1)
         for jobs in equivalent:
@@ -79,7 +85,7 @@ class PreemptionRows:
         return every
 
     def demands(self, r: int, groups: Iterable[Demand]) -> Iterator[tuple[int, int]]:
-        """Yield what tasks in a region take of the rows."""
+        """Yield (row, milli-GPU) of tasks with these demands in a region."""
         mine = tuple(groups)
         if mine not in self._usage_of_demands:
             self._usage_of_demands[mine] = tuple(
@@ -93,9 +99,10 @@ class PreemptionRows:
             yield self._row(k, r, s), amount
 
     def continuation(self, holding: Holding, r: int) -> Rows:
-        """Return, below nothing, what a running job leaves of the rows of its region if it goes on.
+        """Return (row, negative milli-GPU) of a running job that goes on.
 
-        Of what there is, what it holds is taken away in any case.
+        The right-hand sides are reduced as if every preemptible job were preempted; a job that goes
+        on gives its part back.
         """
         may_stop, held = holding
         known = self._continuation.get((holding, r))
@@ -110,7 +117,7 @@ class PreemptionRows:
         return known
 
     def holding_of(self, job: int) -> Holding:
-        """Return whether a running job may stop, and what it holds where tasks may arrive."""
+        """Return whether a running job may be preempted, and what it holds on open hosts."""
         if job not in self._holding_of_job:
             gangs, running = self._gangs, self._gangs.running[job]
             groups = gangs.classes[running.job_class].choices[0].groups
