@@ -13,10 +13,10 @@ import os
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock, Thread
-
-from placewright.formulations.session import Session
+from typing import Protocol
 
 LOADING = 1.5
 """Seconds in which a compiler and what is kept are surely loaded."""
@@ -24,17 +24,35 @@ LOADING = 1.5
 POLL_SECONDS = 0.05
 """How often it is asked whether what is waited for is there."""
 
+NOT_MADE = "machine code could not be made"
+NOT_INSTALLED = "numba is not installed (pip install 'placewright[replicas]')"
+
+
+class Clock(Protocol):
+    """The time that a round has left, in seconds; a `deterministic` one must not look at it."""
+
+    deterministic: bool
+
+    def remaining(self) -> float:
+        """Return the seconds left."""
+        ...
+
+    def expired(self) -> bool:
+        """Whether none are left."""
+        ...
+
 
 class MachineCode:
     """The machine code of a process."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._loaded = self._hopeless = False
+        self._loaded = False
+        self._failure: str | None = None
         self._maker: subprocess.Popen[bytes] | None = None
         self._owner = 0
 
-    def available(self, session: Session) -> bool:
+    def available(self, session: Clock) -> bool:
         """Say whether it is there; if not, see to it that it will be.
 
         Where the clock must not decide, wait for it as long as time is left. Else nothing is begun
@@ -43,7 +61,7 @@ class MachineCode:
         late = not session.deterministic and session.remaining() < LOADING
         if late and not self._loaded:
             return False
-        while not (self._ready() or self._hopeless) and session.deterministic:
+        while not (self._ready() or self._failure) and session.deterministic:
             if session.expired():
                 break
             time.sleep(POLL_SECONDS)
@@ -52,8 +70,8 @@ class MachineCode:
     @property
     def missing(self) -> str | None:
         """Why there is none although it was asked for, None if there is, or nobody asked."""
-        if self._hopeless:
-            return "machine code could not be made"
+        if self._failure is not None:
+            return self._failure
         return None if self._loaded or self._maker is None else "machine code was not made in time"
 
     def end(self) -> None:
@@ -66,7 +84,7 @@ class MachineCode:
 
     def _ready(self) -> bool:
         with self._lock:
-            if self._loaded or self._hopeless:
+            if self._loaded or self._failure:
                 return self._loaded
             if self._maker is None or self._owner != os.getpid():
                 self._loaded = _is_loaded()
@@ -74,14 +92,17 @@ class MachineCode:
                     self._start()
             elif self._maker.poll() is not None:
                 self._loaded = self._maker.returncode == 0 and _is_loaded()
-                self._hopeless = not self._loaded
+                self._failure = None if self._loaded else NOT_MADE
             return self._loaded
 
     def _start(self) -> None:
+        if find_spec("numba") is None:
+            self._failure = NOT_INSTALLED
+            return
         try:
             self._maker, self._owner = _maker(), os.getpid()
         except (ImportError, OSError):
-            self._hopeless = True
+            self._failure = NOT_MADE
 
 
 MACHINE_CODE = MachineCode()

@@ -72,6 +72,14 @@ def test_development_installs_one_stated_version_of_all_that_is_required():
             assert requirement.specifier.contains(versions[requirement.name.lower()]), requirement
 
 
+def test_the_compiler_is_an_extra_that_development_has():
+    extras = PYPROJECT["project"]["optional-dependencies"]
+    names = [Requirement(line).name for line in PYPROJECT["project"]["dependencies"]]
+    assert "numba" not in names
+    assert [Requirement(line).name for line in extras["replicas"]] == ["numba"]
+    assert any("replicas" in Requirement(line).extras for line in extras["dev"])
+
+
 def test_what_users_install_stops_short_of_the_next_incompatible_version():
     for line in PYPROJECT["project"]["dependencies"]:
         assert "<" in line, line
