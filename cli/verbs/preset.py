@@ -144,7 +144,7 @@ def _make(round_file: str, output: str, option: str, apply: Callable[[Round], Ro
 
 
 def _say(made: Round, what: str) -> None:
-    from placewright.cli.views.gang.summary import document_text
+    from placewright.cli.views.summary import document_text
 
     note(f"made {what}: {document_text(made)}")
 

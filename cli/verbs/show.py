@@ -44,16 +44,16 @@ def show(
     """
     check_one_stdin(file, plan_file, round_file)
     if picture is not None:
-        from placewright.cli.views.gang.picture import check_picture
+        from placewright.cli.views.picture import check_picture
 
         check_picture(picture)
         check_output(picture, file)
     document, plan = _read(file, plan_file, round_file)
     from placewright.cli.views.deadline.facts import promises_of
     from placewright.cli.views.gang.facts import occupancy_of
-    from placewright.cli.views.gang.summary import document_text
     from placewright.cli.views.geo.plan_facts import region_plan_of
     from placewright.cli.views.interleaving.facts import timelines_of
+    from placewright.cli.views.summary import document_text
     from placewright.instances.documents.round import Round
 
     round_ = document if isinstance(document, Round) else Round(cluster=document)
@@ -66,8 +66,8 @@ def show(
     summary = document_text(plan or document)
     if picture is not None:
         from placewright.cli.views.deadline.lease_use import chart_of
-        from placewright.cli.views.gang.picture import draw
         from placewright.cli.views.interleaving import picture as timeline_picture
+        from placewright.cli.views.picture import draw
 
         timelines = timelines_of(round_, plan, timeline_picture.MAX_GROUPS)
         chart = chart_of(promises) if promises is not None else None

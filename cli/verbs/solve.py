@@ -127,7 +127,7 @@ def solve(
     if output == STANDARD or output_format is Format.JSON:
         write(plan, STANDARD)
     else:
-        from placewright.cli.views.gang.tables import print_plan
+        from placewright.cli.views.tables import print_plan
 
         print_plan(out(), round_, plan)
     if unwritten is not None:

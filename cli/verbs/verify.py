@@ -68,7 +68,7 @@ def validate(
 
     Example: placewright validate round.yaml
     """
-    from placewright.cli.views.gang.summary import document_text
+    from placewright.cli.views.summary import document_text
     from placewright.instances.io.files import load
 
     document = load(file)

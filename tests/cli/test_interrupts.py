@@ -117,9 +117,7 @@ def test_a_signal_while_the_plan_is_printed_says_that_it_is_written(
     run, monkeypatch, round_file, plan_file, old
 ):
     monkeypatch.setattr("placewright.rounds.solve_round", lambda *_, **__: load_plan(plan_file))
-    monkeypatch.setattr(
-        "placewright.cli.views.gang.tables.print_plan", lambda *_: storm(signal.SIGINT)
-    )
+    monkeypatch.setattr("placewright.cli.views.tables.print_plan", lambda *_: storm(signal.SIGINT))
     result = run("solve", round_file, "-o", old)
     line = f"placewright: interrupted while printing; {old} is written\n"
     assert (result.code, result.err) == (130, line)

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from placewright.cli.views.gang.tables import print_plan
+from placewright.cli.views.tables import print_plan
 from placewright.instances.documents.option import Option
 from placewright.instances.io.files import parse_round
 from placewright.rounds import solve_round

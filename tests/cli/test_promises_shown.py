@@ -13,8 +13,8 @@ from placewright.cli.views.deadline.facts import broken_in, promises_of
 from placewright.cli.views.deadline.lease_use import chart_of
 from placewright.cli.views.deadline.refusals import RefusalReasons
 from placewright.cli.views.deadline.tables import print_broken, print_promises
-from placewright.cli.views.gang.summary import document_text
-from placewright.cli.views.gang.tables import print_plan
+from placewright.cli.views.summary import document_text
+from placewright.cli.views.tables import print_plan
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.io.files import load_plan, load_round, write

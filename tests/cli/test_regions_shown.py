@@ -8,11 +8,11 @@ import pytest
 from rich.console import Console
 
 from placewright.cli.format.text import gib, load, percent, term_text
-from placewright.cli.views.gang.tables import print_plan
 from placewright.cli.views.geo.chart import print_regions
 from placewright.cli.views.geo.plan_facts import RegionPlan, region_plan_of
 from placewright.cli.views.geo.replica_facts import ChangeKind
 from placewright.cli.views.geo.tables import print_region_tables
+from placewright.cli.views.tables import print_plan
 from placewright.instances.documents.plan import Certificate, Plan, TermResult
 from placewright.instances.documents.round import Round
 

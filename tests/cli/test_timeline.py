@@ -11,9 +11,9 @@ import pytest
 from rich.console import Console
 
 from placewright.cli.views.gang.facts import occupancy_of
-from placewright.cli.views.gang.tables import print_plan
 from placewright.cli.views.interleaving.chart import letters, print_timelines
 from placewright.cli.views.interleaving.facts import boundaries, timelines_of
+from placewright.cli.views.tables import print_plan
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.documents.sharing import Sharing

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from placewright.cli.views.gang.tables import print_plan
 from placewright.cli.views.geo.chart import print_regions
 from placewright.cli.views.geo.plan_facts import RegionPlan, heat, region_plan_of
 from placewright.cli.views.geo.replica_facts import ChangeKind
 from placewright.cli.views.geo.round_tables import print_data_of_round
+from placewright.cli.views.tables import print_plan
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify

@@ -9,9 +9,15 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.text import Text
 
+from placewright.cli.format.colours import (
+    LATER,
+    OFFERED,
+    PLACED,
+    PROMISED,
+    band_colour,
+)
 from placewright.cli.format.text import after, count, count_gpus, duration, gpus, number
 from placewright.cli.views.deadline.lease_use import Band, Chart, Kind, Row, ticks
-from placewright.cli.views.gang.colours import LATER, OFFERED, PLACED, PROMISED, band_colour
 
 MAX_JOBS = 40
 HEIGHT, LABELLED = 12, 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
+from placewright.cli.format.colours import LATER
 from placewright.cli.format.table import MAX_ROWS, print_rest, print_table, table
 from placewright.cli.format.text import (
     HOUR,
@@ -22,7 +23,6 @@ from placewright.cli.format.text import (
 from placewright.cli.views.deadline.facts import Promise, Promises, Refused
 from placewright.cli.views.deadline.refusals import RefusalReason, RefusalReasons
 from placewright.cli.views.deadline.round_tables import absences, clock_text, due_text
-from placewright.cli.views.gang.colours import LATER
 
 STANDING = {
     "new": "new",

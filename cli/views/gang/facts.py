@@ -21,6 +21,15 @@ from placewright.instances.documents.round import Round
 from placewright.topology import Cluster
 
 NOBODY = -1
+OUTCOMES = {
+    DecisionKind.START: "started",
+    DecisionKind.MIGRATE: "migrated",
+    DecisionKind.PREEMPT: "preempted",
+    DecisionKind.KEEP: "kept",
+    DecisionKind.WAIT: "waiting",
+}
+MOVES = (DecisionKind.MIGRATE, DecisionKind.PREEMPT)
+"""Decisions that only some plans have; what counts them leaves them out where there are none."""
 
 Ints = NDArray[np.int32]
 

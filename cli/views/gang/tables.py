@@ -1,4 +1,4 @@
-"""The tables of a plan: what was decided, how good that is, what moves, and why jobs wait."""
+"""Tables of a plan: decisions, objective terms, moves, and why jobs wait."""
 
 from __future__ import annotations
 
@@ -12,22 +12,16 @@ from rich.table import Table
 
 from placewright.cli.format.table import MAX_ROWS, print_rest, print_table, table
 from placewright.cli.format.text import NONE, gpus, number, percent, place, term_text
-from placewright.cli.views.deadline.facts import promises_of
-from placewright.cli.views.deadline.tables import print_broken, print_promises
 from placewright.cli.views.gang.collective_tables import collectives_of, options_of, row_of
-from placewright.cli.views.gang.move_tables import Move, moves_of
-from placewright.cli.views.gang.summary import MOVES, OUTCOMES
+from placewright.cli.views.gang.facts import MOVES, OUTCOMES
+from placewright.cli.views.gang.move_tables import Move
 from placewright.cli.views.gang.tenant_tables import cells_of, shares_of
-from placewright.cli.views.geo.plan_facts import region_plan_of
-from placewright.cli.views.geo.tables import print_region_tables
-from placewright.cli.views.interleaving.tables import sizes_of
-from placewright.instances.documents.plan import PLUS, DecisionKind, Reason
+from placewright.instances.documents.plan import PLUS, Reason
 
 if TYPE_CHECKING:
     from placewright.instances.documents.job import Job
     from placewright.instances.documents.option import Option
     from placewright.instances.documents.plan import Certificate, Decision, Plan, TermResult
-    from placewright.instances.documents.round import Round
 
 REASONS = {
     Reason.NEVER_FITS: "fits not even the empty, healthy cluster",
@@ -41,38 +35,6 @@ REASONS = {
     Reason.NO_REGION: "no region may run it with all of its data",
     Reason.NOT_ASKED: "the policy decides where data lives, and starts nobody",
 }
-
-
-def print_plan(console: Console, round_: Round, plan: Plan) -> None:
-    """Print a valid plan of this round: counts, terms, moves, waiting jobs, and single jobs."""
-    jobs = {job.name: job for job in round_.jobs}
-    milli = milli_gpu_of(jobs, plan)
-    console.print(f"Plan for round {round_.name}")
-    console.print()
-    promises = promises_of(round_, plan)
-    if promises is not None:
-        print_broken(console, promises)
-    print_table(console, outcome_table(plan, milli))
-    if plan.certificate is not None:
-        print_table(console, terms_table([*plan.certificate.terms, *plan.certificate.sums]))
-    if promises is not None:
-        print_promises(console, promises)
-    regions = region_plan_of(round_, plan)
-    if regions is not None:
-        print_region_tables(console, regions)
-    moves = moves_of(jobs, plan)
-    if moves:
-        _print_moves(console, moves)
-    _print_groups(console, jobs, plan)
-    _print_collectives(console, jobs, plan)
-    _print_tenants(console, plan)
-    waiting = [d for d in plan.decisions if d.decision is DecisionKind.WAIT]
-    if waiting:
-        print_table(console, waiting_table(waiting, milli))
-    if regions is None or not regions.slow:
-        _print_jobs(console, jobs, plan, milli)
-    if plan.certificate is not None:
-        console.print(certificate_line(plan.certificate), soft_wrap=True)
 
 
 def outcome_table(plan: Plan, milli: Mapping[str, int]) -> Table:
@@ -152,7 +114,7 @@ def certificate_line(certificate: Certificate) -> str:
     return ", ".join(parts)
 
 
-def _print_moves(console: Console, moves: Sequence[Move]) -> None:
+def print_moves(console: Console, moves: Sequence[Move]) -> None:
     """Print the first moves in their order, and how many more there are."""
     spare = sum(move.spare for move in moves)
     title = "Moves, in this order"
@@ -179,18 +141,7 @@ def _print_moves(console: Console, moves: Sequence[Move]) -> None:
     print_rest(console, len(moves), "more move")
 
 
-def _print_groups(console: Console, jobs: Mapping[str, Job], plan: Plan) -> None:
-    """Print how many groups take turns, by their size."""
-    rows = sizes_of(jobs, plan)
-    if rows:
-        columns = ("jobs each", "groups", "GPUs", "GPUs asked", "mean speed, of that alone")
-        made = table("Groups that take turns", *columns, right=columns)
-        for row in rows:
-            made.add_row(*row)
-        print_table(console, made)
-
-
-def _print_collectives(console: Console, jobs: Mapping[str, Job], plan: Plan) -> None:
+def print_collectives(console: Console, jobs: Mapping[str, Job], plan: Plan) -> None:
     """Print the slowest collectives of the jobs that were placed, and how many more there are."""
     found, options = collectives_of(plan), options_of(plan)
     if not found:
@@ -210,7 +161,7 @@ def _print_collectives(console: Console, jobs: Mapping[str, Job], plan: Plan) ->
     print_rest(console, len(found), "more collective")
 
 
-def _print_tenants(console: Console, plan: Plan) -> None:
+def print_tenants(console: Console, plan: Plan) -> None:
     """Print tenants' shares of the cluster and the cells in use, where the plan has them."""
     for rows, noun, made in (
         (
@@ -227,7 +178,7 @@ def _print_tenants(console: Console, plan: Plan) -> None:
             print_rest(console, len(rows), noun)
 
 
-def _print_jobs(
+def print_jobs(
     console: Console, jobs: Mapping[str, Job], plan: Plan, milli: Mapping[str, int]
 ) -> None:
     """Print the largest jobs that do not move by decision, and how many more there are."""

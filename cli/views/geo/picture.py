@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from placewright.cli.format.colours import OFFERED, PLACED
 from placewright.cli.format.text import count, count_gpus, load, shortened
-from placewright.cli.views.gang.colours import OFFERED, PLACED
 from placewright.cli.views.geo.chart import load_title, loads_of
 from placewright.cli.views.geo.layout import positions
 from placewright.cli.views.geo.plan_facts import Floats, RegionPlan

@@ -8,8 +8,8 @@ from string import ascii_lowercase
 from rich.console import Console
 from rich.text import Text
 
+from placewright.cli.format.colours import stage_colour
 from placewright.cli.format.text import count, count_gpus, milliseconds, percent
-from placewright.cli.views.gang.colours import stage_colour
 from placewright.cli.views.interleaving.facts import Member, Timelines, Turns
 
 HEADING = "Groups that take turns: one period each, and speeds as parts of those alone"

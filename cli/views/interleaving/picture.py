@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from placewright.cli.format.colours import (
+    FREE,
+    STAGES,
+    stage_colour,
+)
 from placewright.cli.format.text import percent, shortened
-from placewright.cli.views.gang.colours import FREE, STAGES, stage_colour
 from placewright.cli.views.interleaving.chart import HEADING, caption, more_text
 from placewright.cli.views.interleaving.facts import Timelines, Turns
 

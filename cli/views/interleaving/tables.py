@@ -6,6 +6,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Console
+
+from placewright.cli.format.table import print_table, table
 from placewright.cli.format.text import gpus, number, percent
 from placewright.cli.views.interleaving.facts import groups_in
 
@@ -45,3 +48,14 @@ def _alone(jobs: Mapping[str, Job], group: Mapping[str, Any]) -> int:
     """Add up the microseconds that an iteration of each member takes alone."""
     profiles = [jobs[member["job"]].profile for member in group["members"]]
     return sum(profile.alone for profile in profiles if profile is not None)
+
+
+def print_groups(console: Console, jobs: Mapping[str, Job], plan: Plan) -> None:
+    """Print how many groups take turns, by their size."""
+    rows = sizes_of(jobs, plan)
+    if rows:
+        columns = ("jobs each", "groups", "GPUs", "GPUs asked", "mean speed, of that alone")
+        made = table("Groups that take turns", *columns, right=columns)
+        for row in rows:
+            made.add_row(*row)
+        print_table(console, made)

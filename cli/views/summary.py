@@ -5,22 +5,12 @@ from __future__ import annotations
 from placewright.cli.format.text import count, gib, gpus
 from placewright.cli.views.deadline.facts import promised_in
 from placewright.cli.views.deadline.round_tables import deadlines_text
-from placewright.cli.views.gang.facts import Occupancy, occupancy_of
+from placewright.cli.views.gang.facts import MOVES, OUTCOMES, Occupancy, occupancy_of
 from placewright.cli.views.geo.replica_facts import section_of
 from placewright.instances.documents.cluster import ClusterDocument
-from placewright.instances.documents.plan import DecisionKind, Plan
+from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.plan_data import ReadsSection, ReplicaSection
 from placewright.instances.documents.round import Round
-
-OUTCOMES = {
-    DecisionKind.START: "started",
-    DecisionKind.MIGRATE: "migrated",
-    DecisionKind.PREEMPT: "preempted",
-    DecisionKind.KEEP: "kept",
-    DecisionKind.WAIT: "waiting",
-}
-MOVES = (DecisionKind.MIGRATE, DecisionKind.PREEMPT)
-"""Decisions that only some plans have; what counts them leaves them out where there are none."""
 
 
 def document_text(document: Round | ClusterDocument | Plan) -> str:

@@ -1,0 +1,101 @@
+"""A cluster, round or plan as a picture, PNG or SVG: the map, and what its policy adds below it."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from io import BytesIO
+from pathlib import Path
+
+import typer
+
+from placewright.cli.format.text import shortened
+from placewright.cli.interrupts import interrupts
+from placewright.cli.views.deadline.lease_use import Chart
+from placewright.cli.views.deadline.picture import add_leases
+from placewright.cli.views.gang.facts import Occupancy
+from placewright.cli.views.gang.picture import MAX_INCHES, draw_map
+from placewright.cli.views.geo.picture import TOP, add_regions
+from placewright.cli.views.geo.plan_facts import RegionPlan
+from placewright.cli.views.interleaving.facts import Timelines
+from placewright.cli.views.interleaving.picture import add_timelines
+from placewright.instances.io.streams import write
+
+SUFFIXES = (".png", ".svg")
+MARGIN_INCHES = 0.2
+NO_MAP_INCHES = 0.01
+DPI = 150
+
+
+def check_picture(path: str) -> None:
+    """Refuse early what could only fail after a document was read.
+
+    Raises
+    ------
+    typer.BadParameter
+        If the suffix is none of `SUFFIXES`, or matplotlib is not installed.
+    """
+    if Path(path).suffix.lower() not in SUFFIXES:
+        raise typer.BadParameter(
+            f"{path} is no picture's name; expected it to end in {' or '.join(SUFFIXES)}",
+            param_hint="-o",
+        )
+    if find_spec("matplotlib") is None:
+        raise typer.BadParameter(
+            "a picture needs matplotlib, which is not installed; "
+            "expected what pip install 'placewright[plot]' brings",
+            param_hint="-o",
+        )
+
+
+def draw(
+    occupancy: Occupancy,
+    path: str,
+    title: str,
+    subtitle: str,
+    timelines: Timelines | None = None,
+    chart: Chart | None = None,
+    regions: RegionPlan | None = None,
+) -> None:
+    """Write a picture of a cluster, and timelines, leases or regions below it.
+
+    The path's suffix is the format. GPUs are drawn one by one, filled from below as far as they are
+    used, where `gang.layout.MAX_CELLS` allows it; else a cell stands for a host, a rack or more and
+    mixes the colours of what its GPUs do. A plan that only says where data lives is drawn by its
+    regions alone.
+
+    Raises
+    ------
+    ValueError
+        If the cluster has no GPUs.
+    InvalidInputError
+        If the file cannot be written.
+    """
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    data_only = regions is not None and regions.slow and regions.plan is not None
+    figure = Figure(figsize=(MAX_INCHES, NO_MAP_INCHES)) if data_only else draw_map(occupancy)
+    height = figure.get_size_inches()[1]
+    # All else lies outside the axes; the tight bounding box makes room for it.
+    figure.text(0, 1 + 0.4 / height, shortened(title), size=11, weight="bold")
+    figure.text(0, 1 + 0.2 / height, subtitle, size=9)
+    if timelines is not None:
+        add_timelines(figure, timelines)
+    if chart is not None:
+        add_leases(figure, chart)
+    if regions is not None:
+        add_regions(figure, regions, NO_MAP_INCHES if data_only else TOP)
+    content = BytesIO()
+    suffix = Path(path).suffix.lower()[1:]
+    # A fixed salt and no date: the same plan gives the same bytes.
+    with rc_context({"svg.hashsalt": "placewright"}):
+        figure.savefig(
+            content,
+            format=suffix,
+            dpi=DPI,
+            bbox_inches="tight",
+            pad_inches=MARGIN_INCHES,
+            metadata={"Date": None} if suffix == "svg" else None,
+        )
+    with interrupts.writing(path):
+        write(path, content.getvalue())
