@@ -115,7 +115,7 @@ def literal(backend: str, seconds: float, round: Round) -> Answer:  # noqa: A002
     problem = replace(problem, terms=(term,))
     placement = Placement(problem, cleared=True)
     hosts = np.arange(problem.cluster.num_hosts)
-    model = build_host_model(problem, placement, hosts, problem.pending, list(problem.running))
+    model = build_host_model(problem, placement, hosts, problem.num_pending, list(problem.running))
     slots = add_gpus(model)
     add_preemption(model)
     add_terms(model)
@@ -123,7 +123,7 @@ def literal(backend: str, seconds: float, round: Round) -> Answer:  # noqa: A002
         left = max(0.0, seconds - (time.monotonic() - began))
         limits = Limits(seconds=left, gap=GAP, memory_mib=round.limits.memory_mib)
         outcome = worker.solve(backend, model.model.arrays(term), limits)
-    bound = None if outcome.bound is None else problem.rounded(term, outcome.bound)
+    bound = None if outcome.bound is None else problem.round_bound(term, outcome.bound)
     if outcome.values is None:
         return Answer(outcome.status.value, term, None, bound, outcome.message)
     start_jobs(model, slots, outcome.values, placement)

@@ -42,13 +42,13 @@ class ReducedCosts:
     """
 
     sign: float
-    most: float
+    bound: float
     point: Floats
     loss: Floats
 
-    def missing(self, objective: float) -> float:
+    def shortfall(self, objective: float) -> float:
         """Return by how much z is better than an objective."""
-        return self.most - self.sign * objective
+        return self.bound - self.sign * objective
 
     def within(self, margin: float) -> Bools:
         """Tell which columns may be off their point at a loss of up to `margin`."""

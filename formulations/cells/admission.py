@@ -100,7 +100,7 @@ class _Admitting:
                     continue
                 failed[c] = unserved if lacking else full
             failed[c].add(j)
-        self.placement.closed[:] = 0
+        self.placement.least_rank[:] = 0
         repair_preemptions(self.placement)
         named = assign(self.placement, "cells")
         starts = self._on_quiet_gpus({self.there[j]: start for j, start in named.starts.items()})
@@ -159,7 +159,7 @@ class _Admitting:
 
     def _put(self, choice: Choice, inside: NDArray[np.bool_]) -> list[TaskPlacement] | None:
         # Nothing of any rank may arrive outside.
-        self.placement.closed[:] = np.where(inside, 0, self.placement.arrivals.shape[1])
+        self.placement.least_rank[:] = np.where(inside, 0, self.placement.arrivals.shape[1])
         return place_choice(self.placement, choice)
 
     def _hosts(self, kind: Kind, cell: Cell) -> list[int]:

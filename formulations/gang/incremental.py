@@ -104,7 +104,7 @@ class IncrementalGang:
         if prices is not None and not _proven(bounds, placement, NEAR):
             # In another order: who needs whole hosts first.
             other = Placement(problem)
-            clear(session, other, prices.pays)
+            clear(session, other, prices.may_pay)
             displace(other)
             _improve(session, other, prices)
             placement = max(placement, other, key=lambda p: p.value)
@@ -133,7 +133,7 @@ class IncrementalGang:
         model = host_pattern_model(problem, empty, tasks_per_host(empty))
         if model is None:
             raise ValueError("host patterns do not apply; expected that they were asked")
-        model.patterns.learn(placement)
+        model.patterns.add_patterns_of(placement)
         if self._known is not None:
             self._known.recall(model.patterns)
         bounds, outcome = collect_bounds(bound_by_relaxation(session, *model, VALUE))
@@ -146,7 +146,7 @@ def _improve(session: Session, placement: Placement, prices: DualPrices | None) 
     """Let jobs change places, and others make room for those that need whole hosts."""
     _mend(session, placement, prices)
     if prices is not None:
-        clear(session, placement, prices.pays)
+        clear(session, placement, prices.may_pay)
         _mend(session, placement, prices)
     upgrade_options(placement)
     repair_preemptions(placement)
@@ -173,7 +173,7 @@ def _lossy(placement: Placement, prices: DualPrices | None) -> list[int]:
     """Hosts with free GPUs, those first that hold least for what they could hold."""
     hosts = np.flatnonzero(placement.whole > 0)
     if prices is not None:
-        loss = prices.losses(placement)[hosts]
+        loss = prices.loss_per_host(placement)[hosts]
         order = np.argsort(-loss, kind="stable")
         hosts = hosts[order[loss[order] >= 1.0]]
     lossy: list[int] = hosts.tolist()

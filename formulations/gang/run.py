@@ -109,7 +109,7 @@ def trivial_bounds(problem: Problem) -> Iterator[Bound]:
     """
     known = {"remaining": problem.pinned_remaining}
     pending = [c for c in problem.classes if not c.running]
-    shares = [t.most for t in problem.shares_with(problem.counts.tolist())]
+    shares = [t.upper_bound for t in problem.shares_with_jobs(problem.num_jobs.tolist())]
     for term in problem.terms:
         if term == VALUE:
             known[term] = sum(len(c.jobs) * max(o.value for o in c.choices) for c in pending)
@@ -123,7 +123,7 @@ def trivial_bounds(problem: Problem) -> Iterator[Bound]:
             known[term] = sum_of_smallest(term, shares)
         if term == "freed":
             freeing = FreeableDomains(problem)
-            known[term] = int(freeing.worth[freeing.clearable].sum())
+            known[term] = int(freeing.worth_of_domain[freeing.freeable].sum())
         if term == STRANDED:
             known[term] = stranded_lower_bound(problem)
         yield Bound(term, known.get(term, 0), certified=True)

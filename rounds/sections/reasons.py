@@ -79,7 +79,7 @@ def emptied(problem: Problem) -> Placement:
     """Return the cluster with nothing on it, every host healthy and open to all."""
     bare = State.empty(problem.cluster)
     every_host = np.ones_like(problem.open)
-    return Placement(replace(problem.frozen({}), state=bare, cleared=bare, open=every_host))
+    return Placement(replace(problem.residual({}), state=bare, cleared=bare, open=every_host))
 
 
 def _displaced(
@@ -155,7 +155,7 @@ class Room:
         return any(self._for(choice) for choice in job_class.choices)
 
     def _for(self, choice: Choice) -> bool:
-        asked = choice.groups, choice.joint
+        asked = choice.groups, choice.joint_level
         if asked not in self._known:
             self._known[asked] = _each_fits(self._placement, choice) and _all_fit(
                 self._placement, choice
@@ -165,7 +165,7 @@ class Room:
 
 def _each_fits(placement: Placement, choice: Choice) -> bool:
     """Whether each group of an option alone finds enough places."""
-    if choice.tied:
+    if choice.is_tied:
         return could_place(placement, choice)
     cluster = placement.problem.cluster
     for group in choice.groups:
@@ -188,16 +188,16 @@ def _all_fit(placement: Placement, choice: Choice) -> bool:
     problem, cluster = placement.problem, placement.problem.cluster
     shapes = np.array([group.shape for group in choice.groups])
     hosts = np.any([placement.fits(s) > 0 for s in shapes], axis=0)
-    joint = choice.joint != NO_LEVEL
-    domain = cluster.domain[choice.joint] if joint else np.zeros(len(hosts), dtype=np.int64)
+    joint = choice.joint_level != NO_LEVEL
+    domain = cluster.domain[choice.joint_level] if joint else np.zeros(len(hosts), dtype=np.int64)
 
     def within(has: NDArray[np.int64]) -> NDArray[Any]:
         return np.bincount(domain[hosts], weights=has[hosts], minlength=1)
 
     count = np.array([group.count for group in choice.groups])
-    whole = ~problem.shared[shapes]
+    whole = ~problem.is_share[shapes]
     asked = [
-        (within(placement.free_milli), int(problem.shape_gpu[shapes] @ count)),
+        (within(placement.free_milli_gpu), int(problem.shape_gpu[shapes] @ count)),
         (within(placement.whole * WHOLE_GPU), int(problem.shape_gpu[shapes[whole]] @ count[whole])),
     ]
     asked += [

@@ -32,13 +32,13 @@ def shares_after(problem: Problem, candidate: Candidate) -> dict[str, Any] | Non
                 continue
             choice = next(c for c in job_class.choices if c.index == option)
             mine = held[job_class.tenant]
-            held[job_class.tenant] = mine.holding(problem.amounts_of(choice))
+            held[job_class.tenant] = mine.plus(problem.amounts_of(choice))
     return {"kind": KIND, "tenants": [_entry(problem, share) for share in held.values()]}
 
 
 def _entry(problem: Problem, share: TenantShare) -> dict[str, Any]:
     names = {-1: "gpu", **dict(enumerate(problem.cluster.resources))}
-    of = {names[r]: SCALE * share.held[r] // per for r, per in share.per.items()}
+    of = {names[r]: SCALE * share.held[r] // per for r, per in share.denominator.items()}
     return {
         "tenant": problem.round.tenants[share.tenant].name,
         "share": max(of.values(), default=0),

@@ -331,7 +331,7 @@ def exact_answer(round_: Round, without: tuple[str, ...] = ()) -> int:
     problem = compile_round(round_)
     hosts = np.arange(problem.cluster.num_hosts)
     exact = build_host_model(
-        problem, Placement(problem, cleared=True), hosts, problem.pending, list(problem.running)
+        problem, Placement(problem, cleared=True), hosts, problem.num_pending, list(problem.running)
     )
     add_gpus(exact)
     add_terms(exact)

@@ -68,7 +68,7 @@ def test_the_best_pattern_of_each_host_equals_enumeration(seed: int) -> None:
 
     duals = np.zeros(counts.model.row_count)
     duals[counts.task_row] = -price
-    patterns.improve(duals, "max")
+    patterns.add_improving(duals, "max")
     best_of = dict.fromkeys(range(len(classes)), 0)
     for kind, cut in zip(patterns.pool.kind, patterns.pool.cuts, strict=True):
         best_of[int(kind)] = max(best_of[int(kind)], int(price @ cut))
@@ -87,4 +87,4 @@ def test_the_best_pattern_of_each_host_equals_enumeration(seed: int) -> None:
     # In whole numbers, with no price on hosts: what all patterns together can add.
     y = np.zeros(counts.model.row_count, dtype=object)
     y[counts.task_row] = [-int(p) for p in price]
-    assert patterns.most_missing(y) == total
+    assert patterns.max_missing_gain(y) == total

@@ -45,7 +45,7 @@ def test_a_tenant_per_job_is_no_square(terms: list[str]) -> None:
     fill_by_policy(placement)
     counts, _ = next(aggregate_models(problem, placement))
     cleared = Placement(problem, cleared=True)
-    exact = build_host_model(problem, cleared, np.arange(10), problem.pending)
+    exact = build_host_model(problem, cleared, np.arange(10), problem.num_pending)
     assert time.process_time() - began < LONG
     assert sum(1 for _ in placement.started()) == 80
     for model in (counts.model, exact.model):
@@ -62,7 +62,7 @@ def test_a_gang_of_many_hosts_is_no_square() -> None:
     placement = Placement(problem)
     fill_by_policy(placement)
     assert time.process_time() - began < LONG
-    assert sum(put.count for _, start in placement.started() for put in start.puts) == 50_000
+    assert sum(put.count for _, start in placement.started() for put in start.tasks) == 50_000
 
 
 @given(

@@ -76,24 +76,24 @@ def test_the_order_in_which_slices_come_does_not_matter() -> None:
     for order in (wanted, wanted[::-1]):
         layout = FREE
         for kind in order:
-            assert layouts.holds(layout, kind, None)
+            assert layouts.fits(layout, kind, None)
             layout = layouts.after(layout, kind, None, 1)
         assert sorted(kind for kind, _ in layouts.starts(layout)) == sorted(wanted)
-        assert layouts.room[layout].sum() == 0
+        assert layouts.num_fitting[layout].sum() == 0
 
 
 def test_what_comes_makes_way_for_what_returns_to_its_place() -> None:
     layouts = Layouts()
     home = layouts.after(FREE, THREE, 4, 1)
-    assert not layouts.holds(home, SEVEN, None)
-    assert layouts.holds(home, FOUR, None)
+    assert not layouts.fits(home, SEVEN, None)
+    assert layouts.fits(home, FOUR, None)
     away = layouts.after(home, THREE, 4, -1)
     assert away == FREE
     beside = layouts.after(FREE, ONE, None, 1)
-    assert layouts.holds(beside, THREE, 4)
+    assert layouts.fits(beside, THREE, 4)
     assert layouts.after(layouts.after(beside, THREE, 4, 1), ONE, None, -1) == home
     filled = layouts.after(layouts.after(FREE, THREE, None, 1), THREE, None, 1)
-    assert not layouts.holds(filled, THREE, 4)
+    assert not layouts.fits(filled, THREE, 4)
 
 
 def test_masks_of_what_runs_are_layouts() -> None:
@@ -101,4 +101,4 @@ def test_masks_of_what_runs_are_layouts() -> None:
     masks = np.array([0, mask_of(ONE, 3), 0, mask_of(THREE, 4)], dtype=np.int16)
     numbers = layouts.of_masks(masks)
     assert numbers[0] == numbers[2] == FREE
-    assert [layouts.taken(n) for n in numbers.tolist()] == masks.tolist()
+    assert [layouts.mask(n) for n in numbers.tolist()] == masks.tolist()

@@ -157,7 +157,7 @@ def test_what_is_displaced_is_what_the_table_said(seed: int, *, shares: bool) ->
     said = table.of(wanted)
     for host in np.flatnonzero(np.isfinite(said)).tolist():
         table.displace_for(host, wanted)
-        stopped = [job for job in on_host(problem, host) if not placement.runs(job)]
+        stopped = [job for job in on_host(problem, host) if not placement.is_running(job)]
         lost = sum(value_of(problem, j) + cost_of(problem, j) / dearest for j in stopped)
         idle = room_for(problem, host, tuple(stopped), wanted)
         assert idle >= 0

@@ -224,16 +224,16 @@ def test_every_choice_off_its_place_has_lost_at_least_what_is_said(
     doubt = option_reduced_costs(arrays, relaxed, counts.y, row)
     assert doubt is not None
     assert (doubt.loss >= 0).all()
-    offers = counts.problem.offers
+    offers = counts.problem.options
     for chosen in product(*(range(-1, len(k.choices)) for k in counts.problem.classes)):
         y = np.zeros(arrays.columns)
         for c, o in enumerate(chosen):
             if o >= 0:
-                y[counts.y[offers.first[c] + o]] = 1.0
+                y[counts.y[offers.class_start[c] + o]] = 1.0
         off = np.abs(y - doubt.point)[counts.y] >= 0.5
         value = float(arrays.cost @ y)
         if off.any() and fits(counts, chosen):
-            assert doubt.missing(value) >= doubt.loss[counts.y[off]].max() - 1e-6
+            assert doubt.shortfall(value) >= doubt.loss[counts.y[off]].max() - 1e-6
 
 
 def fits(counts: AggregateModel, chosen: tuple[int, ...]) -> bool:

@@ -23,7 +23,7 @@ def test_jobs_noted_one_by_one_are_those_noted_at_once(seed: int) -> None:
     fill_by_policy(placement)
     shifts = Shifts(placement)
     for _ in range(60):
-        numbers = [number for number, start in placement.started() if len(start.puts) == 1]
+        numbers = [number for number, start in placement.started() if len(start.tasks) == 1]
         start = shifts.take_off(random.choice(numbers))
         if random.random() < 0.5:
             shifts.place(start)

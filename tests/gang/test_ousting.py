@@ -52,7 +52,7 @@ def test_a_gang_makes_way_for_many_jobs_that_are_worth_more_together() -> None:
         oust(session(), placement)
         repair_preemptions(placement)
         assert placement.value == 3 * 2000 - 4000
-        assert not placement.runs(0)
+        assert not placement.is_running(0)
 
 
 def test_a_gang_stays_if_what_waits_is_worth_less() -> None:
@@ -167,7 +167,7 @@ def test_one_that_may_have_other_gpus_moves_on_to_where_others_are_worth_less() 
     clear(session(), placement)
     repair_preemptions(placement)
     assert placement.value == 2000 - 1000
-    assert placement.runs(0)
+    assert placement.is_running(0)
 
 
 def test_one_task_jobs_move_beside_a_gang_that_stops() -> None:
@@ -199,5 +199,5 @@ def test_one_task_jobs_move_beside_a_gang_that_stops() -> None:
     placement = Placement(compile_round(round_))
     clear(session(), placement)
     repair_preemptions(placement)
-    assert [placement.runs(job) for job in range(5)] == [False, True, True, False, False]
+    assert [placement.is_running(job) for job in range(5)] == [False, True, True, False, False]
     assert placement.value == 8 * 4000 - 4 * 1000

@@ -24,8 +24,8 @@ def all_of(placement: Placement) -> dict[str, Any]:
     return {
         "free": placement.free.tolist(),
         "whole": placement.whole.tolist(),
-        "partial": placement.partial.tolist(),
-        "gpu": placement.gpu.tolist(),
+        "partial": placement.partial_free.tolist(),
+        "gpu": placement.gpu_free.tolist(),
         "waiting": list(placement.waiting),
         "stopped": [sorted(jobs) for jobs in placement.stopped],
         "arrivals": placement.arrivals.tolist(),
@@ -64,7 +64,7 @@ def test_a_cleared_placement_with_all_jobs_restarted_is_that_of_the_round(
     def check(round_: Round) -> None:
         problem = compile_round(round_)
         placement = Placement(problem, cleared=True)
-        for start in problem.starts:
+        for start in problem.running_placements:
             assert placement.fits_in_place(start.job)
             placement.restart(start)
         assert all_of(placement) == all_of(Placement(problem))
@@ -84,9 +84,9 @@ def test_a_question_or_a_reopened_host_changes_nothing(tiny: ModuleType) -> None
         fill_greedily(placement)
         before = all_of(placement)
         for job in chosen:
-            if not placement.runs(job):
+            if not placement.is_running(job):
                 placement.fits_in_place(job)
-                with placement.reopened([job]):
+                with placement.without_rank_limits([job]):
                     pass
         assert all_of(placement) == before
 
@@ -106,16 +106,16 @@ def test_a_stopped_job_fits_in_place_until_another_takes_what_it_had(tiny: Modul
             assert placement.fits_in_place(job)
         fill_greedily(placement)
         for job in problem.running:
-            if placement.runs(job):
+            if placement.is_running(job):
                 continue
             answers.append(placement.fits_in_place(job))
             if answers[-1]:
-                placement.restart(problem.start_of[job])
+                placement.restart(problem.running_placement_of[job])
             assert (placement.free >= 0).all()
-            assert (placement.gpu >= 0).all()
+            assert (placement.gpu_free >= 0).all()
             assert (placement.whole >= 0).all()
             # Tasks of whole GPUs that have no names yet must still find them.
-            assert (placement.whole <= (placement.gpu == 1000).sum(axis=1)).all()
+            assert (placement.whole <= (placement.gpu_free == 1000).sum(axis=1)).all()
 
     check()
     assert {True, False} <= set(answers)

@@ -88,7 +88,7 @@ def test_parts_of_a_gpu_come_smallest_first(steps: list[int]) -> None:
 
 def test_the_exact_model_counts_no_running_job_twice() -> None:
     problem = problem_of({"gpu": 3000}, runs=True)
-    everywhere, pending = np.arange(4), problem.pending
+    everywhere, pending = np.arange(4), problem.num_pending
     with pytest.raises(ValueError, match="was not stopped"):
         build_host_model(problem, Placement(problem), everywhere, pending, list(problem.running))
     cleared = Placement(problem, cleared=True)
@@ -127,5 +127,5 @@ def test_a_certified_number_beyond_2_to_the_53_is_rounded_outward() -> None:
     problem = problem_of({"gpu": 1000})
     for number in (2**53 + 1, 2**53 + 3, 2**60 + 1):
         step = number * 1000
-        assert problem.certified("value", Fraction(step)) >= step
-        assert problem.certified("disruption", Fraction(step)) <= step
+        assert problem.round_certified("value", Fraction(step)) >= step
+        assert problem.round_certified("disruption", Fraction(step)) <= step

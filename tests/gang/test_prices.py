@@ -111,7 +111,7 @@ def test_the_prices_of_a_relaxation_prove_what_it_proves(seed: int) -> None:
         except StopIteration as end:
             duals = end.value.row_duals
             break
-    prices = DualPrices.of(problem, grid_of(problem), -duals[model.counts.task_row])
+    prices = DualPrices.of(problem, grid_of(problem), -duals[model.aggregate.task_row])
     assert prices.bound() <= min(bounds) + problem.cluster.num_hosts / SCALE
 
 
@@ -123,10 +123,10 @@ def test_a_host_never_holds_more_than_the_most_it_can(seed: int) -> None:
     placement = Placement(problem)
     for step in (displace, fill_greedily):
         step(placement)
-        assert (prices.losses(placement)[problem.open] >= 0).all()
+        assert (prices.loss_per_host(placement)[problem.open] >= 0).all()
         held = np.zeros(problem.cluster.num_hosts)
         for _, start in placement.started():
             groups = problem.classes[start.job_class].choices[start.choice].groups
-            for put in start.puts:
+            for put in start.tasks:
                 held[put.host] += put.count * prices.price[groups[put.group].shape] / SCALE
-        assert prices.losses(placement) == pytest.approx(prices.most / SCALE - held)
+        assert prices.loss_per_host(placement) == pytest.approx(prices.best_of_host / SCALE - held)

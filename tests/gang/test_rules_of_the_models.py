@@ -179,7 +179,7 @@ def exact_model(round_: Round) -> Model:
     problem = compile_round(round_)
     hosts = np.arange(problem.cluster.num_hosts)
     cleared = Placement(problem, cleared=True)
-    exact = build_host_model(problem, cleared, hosts, problem.pending, list(problem.running))
+    exact = build_host_model(problem, cleared, hosts, problem.num_pending, list(problem.running))
     add_gpus(exact)
     add_preemption(exact)
     add_terms(exact)

@@ -105,7 +105,7 @@ def test_free_gpus_are_those_that_are_not_promised(tiny: ModuleType) -> None:
     def check(round_: Round) -> None:
         placement = Placement(compile_round(round_))
         gpus = free_gpus(placement)
-        assert (np.sort(gpus, axis=1) == np.sort(placement.gpu, axis=1)).all()
+        assert (np.sort(gpus, axis=1) == np.sort(placement.gpu_free, axis=1)).all()
 
     check()
 

@@ -140,7 +140,7 @@ def test_a_fault_in_what_an_engine_does_alone_costs_no_plan(
         generate_round(512, 100, mix="tight"), isolation="none", time_limit=1.0, gap=0.05
     )
     holds(engine, engine.round())
-    honest = incremental.candidate
+    honest = incremental.assign
 
     def faulty(*args: Any, **more: Any) -> Candidate:
         if fault == "raises":
@@ -148,7 +148,7 @@ def test_a_fault_in_what_an_engine_does_alone_costs_no_plan(
         found = honest(*args, **more)
         return replace(found, starts={0: (0, ())}, preempted={})
 
-    monkeypatch.setattr(incremental, "candidate", faulty)
+    monkeypatch.setattr(incremental, "assign", faulty)
     plan = engine.round(churn(engine.state, 0))
     holds(engine, plan)
     assert any("adapted" in said for said in certificate_of(plan).degraded)

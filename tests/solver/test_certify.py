@@ -196,10 +196,12 @@ def test_no_plan_beats_a_certified_bound_however_the_duals_are_corrupted(
 
     for kind in (GpuPatterns, HostPatterns):
 
-        def improve(self: Any, *prices: Any, generate: Any = kind.improve) -> tuple[bool, float]:
-            return (False, 0.0) if early else generate(self, *prices)
+        def improve(
+            self: Any, *prices: Any, honest: Any = kind.add_improving
+        ) -> tuple[bool, float]:
+            return (False, 0.0) if early else honest(self, *prices)
 
-        monkeypatch.setattr(kind, "improve", improve)
+        monkeypatch.setattr(kind, "add_improving", improve)
     monkeypatch.setattr(highs, "solve", backend)
     monkeypatch.setattr(column_generation, "multipliers", late)
     monkeypatch.setattr(exact, "multipliers", late)

@@ -104,9 +104,11 @@ class _DisplacementGreedy:
         group = choice.groups[0]
         gpu = int(self._problem.shape_gpu[group.shape])
         host_level = len(self._problem.cluster.levels) - 1
-        together = group.count == 1 or choice.joint == host_level or group.required == host_level
-        levels = {choice.joint, group.required} - {NO_LEVEL, host_level}
-        if gpu < WHOLE_GPU or gpu % WHOLE_GPU or group.arranged or (levels and not together):
+        together = (
+            group.count == 1 or choice.joint_level == host_level or group.required == host_level
+        )
+        levels = {choice.joint_level, group.required} - {NO_LEVEL, host_level}
+        if gpu < WHOLE_GPU or gpu % WHOLE_GPU or group.is_arranged or (levels and not together):
             return None
         each = group.count if together else 1
         hosts: Counter[int] = Counter()
@@ -129,7 +131,7 @@ class _DisplacementGreedy:
         problem, placement = self._problem, self.placement
         rank = int(problem.shape_rank[shape])
         asked = count * int(problem.shape_gpu[shape]) // WHOLE_GPU
-        hosts_open = np.flatnonzero(problem.shape_hosts[shape] & (placement.closed <= rank))
+        hosts_open = np.flatnonzero(problem.shape_hosts[shape] & (placement.least_rank <= rank))
         most = placement.whole[hosts_open] + self._preemptible_gpus[hosts_open]
         hosts_open = hosts_open[np.argsort(-most, kind="stable")[:MAX_HOSTS]]
         found = []

@@ -42,13 +42,13 @@ class DualPrices:
     ----------
     price : int64 (shapes,)
         In `SCALE` parts of a unit of value.
-    most : int64 (hosts,)
+    best_of_host : int64 (hosts,)
         The best that each host can hold, cleared of all that may move; 0 where nothing may arrive.
     """
 
     problem: Problem
     price: Ints
-    most: Ints
+    best_of_host: Ints
 
     @classmethod
     def of(cls, problem: Problem, grid: ResourceGrid, price: NDArray[np.float64]) -> Self:
@@ -96,41 +96,41 @@ class DualPrices:
     def bound(self) -> float:
         """Bound the term `value`, exactly."""
         problem = self.problem
-        total = int(self.most.sum())
-        for c, number in zip(problem.classes, problem.floating.tolist(), strict=True):
+        total = int(self.best_of_host.sum())
+        for c, number in zip(problem.classes, problem.num_competing.tolist(), strict=True):
             total += number * max(0, *(self._margin(choice) for choice in c.choices))
             if c.running:
                 total -= number * c.choices[0].value * SCALE
-        return problem.certified("value", Fraction(total, SCALE))
+        return problem.round_certified("value", Fraction(total, SCALE))
 
-    def pays(self, choice: Choice) -> bool:
+    def may_pay(self, choice: Choice) -> bool:
         """Whether an option may be worth that others make room for it.
 
         It is worth more than the prices of its tasks; or as much, if it lacks whole hosts together:
         the GPUs may be free, one here and one there.
         """
         margin = self._margin(choice)
-        return margin > 0 or (margin == 0 and not choice.single)
+        return margin > 0 or (margin == 0 and not choice.is_single_task)
 
     def _margin(self, choice: Choice) -> int:
         """Return what an option is worth above the prices of its tasks, in `SCALE` parts."""
         tasks = sum(g.count * int(self.price[g.shape]) for g in choice.groups)
         return choice.value * SCALE - tasks
 
-    def losses(self, placement: Placement) -> NDArray[np.float64]:
+    def loss_per_host(self, placement: Placement) -> NDArray[np.float64]:
         """Return per host how much less it holds than it could, in units of value."""
-        held = np.zeros(len(self.most), dtype=np.int64)
-        _, _, host, shape = self.problem.places.T
+        held = np.zeros(len(self.best_of_host), dtype=np.int64)
+        _, _, host, shape = self.problem.running_tasks.T
         np.add.at(held, host, self.price[shape])
         classes = self.problem.classes
 
         def add(start: JobPlacement, times: int) -> None:
             groups = classes[start.job_class].choices[start.choice].groups
-            for put in start.puts:
+            for put in start.tasks:
                 held[put.host] += times * put.count * int(self.price[groups[put.group].shape])
 
-        for job in placement.away():
-            add(self.problem.start_of[job], -1)
-        for _, start in placement.moved():
+        for job in placement.displaced_jobs():
+            add(self.problem.running_placement_of[job], -1)
+        for _, start in placement.changed():
             add(start, 1)
-        return (self.most - held) / SCALE
+        return (self.best_of_host - held) / SCALE

@@ -31,13 +31,13 @@ def stranded_lower_bound(problem: Problem) -> int:
     before = Placement(problem, cleared=True)
     gpus = free_gpus(before)
     model = problem.cluster.gpu_model.astype(np.int64)
-    free_milli = before.free_milli
+    free_milli = before.free_milli_gpu
     if mix.total * max(int(free_milli.sum()), 1 << 9) > LARGEST:
         return 0
     hosts = np.flatnonzero(problem.open & (free_milli > 0))
     entered = np.zeros(problem.cluster.num_hosts, dtype=np.bool_)
     entered |= problem.shape_hosts[problem.shape_gpu > 0].any(axis=0)
-    entered[problem.places[:, 2]] = True
+    entered[problem.running_tasks[:, 2]] = True
     total, slopes, lengths = 0, [np.zeros(0)], [np.zeros(0)]
     weight = np.append(mix.weight, mix.total - mix.weight.sum())
     for first in range(0, len(hosts), CHUNK):

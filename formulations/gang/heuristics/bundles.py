@@ -58,7 +58,7 @@ class Items:
             GPUs that are there: fewer are worth nothing. None: each one is worth saving.
         """
         problem = self._problem
-        shape_of = {j: s for j, s in self._shape.items() if problem.shared[s]}
+        shape_of = {j: s for j, s in self._shape.items() if problem.is_share[s]}
         whole = [j for j in self._shape if j not in shape_of]
         self._items = [Bin((j,), self.homes.get(j), int(j in self.homes)) for j in whole]
         if shape_of:
@@ -118,7 +118,7 @@ class Items:
         kept = [item.home for item, stays in zip(self._items, at_home, strict=True) if stays]
         named = {(home[0], gpu) for home in kept if home is not None for gpu in home[1]}
         free = {
-            host: [gpu for gpu in base.free_gpus(host) if (host, gpu) not in named]
+            host: [gpu for gpu in base.free_gpu_ids(host) if (host, gpu) not in named]
             for host in set(hosts) - {NOWHERE}
         }
         for item, host, stays, fewer in zip(
@@ -136,7 +136,7 @@ class Items:
 
     def _start_on(self, job: int, host: int, gpus: tuple[int, ...]) -> None:
         if self.homes.get(job) == (host, gpus):
-            self._base.restart(self._problem.start_of[job])
+            self._base.restart(self._problem.running_placement_of[job])
         else:
             c, o = self._start[job]
             put = TaskPlacement(0, host, 1, gpus)
@@ -152,15 +152,17 @@ def _taken_off(base: Placement) -> dict[int, Home]:
     problem = base.problem
     homes: dict[int, Home] = {}
     for job, running in problem.running.items():
-        single = problem.classes[running.job_class].choices[0].single
-        if single and running.places[0][3] and problem.floats(running):
+        single = problem.classes[running.job_class].choices[0].is_single_task
+        if single and running.places[0][3] and problem.competes(running):
             _, _, host, gpus = running.places[0]
             homes[job] = (host, gpus)
             base.stop(base.start_of(job))
     fixed = [
-        job for job, (host, gpus) in homes.items() if (base.gpu[host, list(gpus)] < WHOLE_GPU).any()
+        job
+        for job, (host, gpus) in homes.items()
+        if (base.gpu_free[host, list(gpus)] < WHOLE_GPU).any()
     ]
     for job in fixed:
-        base.restart(problem.start_of[job])
+        base.restart(problem.running_placement_of[job])
         del homes[job]
     return homes

@@ -30,7 +30,7 @@ def single_jobs(problem: Problem, starts: Starts) -> defaultdict[int, list[tuple
     jobs: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     for (c, o), n in starts.items():
         choice = problem.classes[c].choices[o]
-        if choice.single:
+        if choice.is_single_task:
             jobs[choice.groups[0].shape] += [(c, o)] * n
     return jobs
 
@@ -76,14 +76,14 @@ class Singles:
                 offered[shape] -= n
                 wanted[a] += [shape] * n
         for a, shapes in wanted.items():
-            hosts = np.flatnonzero(counts.classes.of_host == a)
-            shares = [s for s in shapes if self.problem.shared[s]]
+            hosts = np.flatnonzero(counts.host_classes.of_host == a)
+            shares = [s for s in shapes if self.problem.is_share[s]]
             items = [
                 _Item(
                     int(self.problem.shape_gpu[s]) // WHOLE_GPU, self.problem.shape_demand[s], (s,)
                 )
                 for s in shapes
-                if not self.problem.shared[s]
+                if not self.problem.is_share[s]
             ]
             if shares and self.patterns is not None:
                 shares = self._fill_residual(self.patterns, a, hosts, shares)
@@ -95,8 +95,8 @@ class Singles:
         taken: defaultdict[tuple[int, int], int] = defaultdict(int)
         for _, start in self.placement.started():
             groups = self.problem.classes[start.job_class].choices[start.choice].groups
-            for put in start.puts:
-                key = groups[put.group].shape, int(self.counts.classes.of_host[put.host])
+            for put in start.tasks:
+                key = groups[put.group].shape, int(self.counts.host_classes.of_host[put.host])
                 taken[key] += put.count
         return taken
 
@@ -130,8 +130,8 @@ class Singles:
 
     def _put_on_partial(self, hosts: Ints, shapes: list[int]) -> None:
         """Put one of some shapes, which ask for the same part."""
-        has_room = self.placement.on_part(shapes[0], hosts) > 0
-        tightest = np.where(has_room, self.placement.gpu[hosts], WHOLE_GPU + 1).min(axis=1)
+        has_room = self.placement.fits_partial_gpus(shapes[0], hosts) > 0
+        tightest = np.where(has_room, self.placement.gpu_free[hosts], WHOLE_GPU + 1).min(axis=1)
         for at in np.argsort(tightest, kind="stable")[:CLOSEST]:
             if tightest[at] > WHOLE_GPU:
                 return

@@ -52,7 +52,7 @@ def plans(
             yield assign(placement, "counts")
             best = max(best, placement, key=lambda p: p.value)
             if isinstance(tightest.patterns, HostPatterns):
-                tightest.patterns.learn(placement)
+                tightest.patterns.add_patterns_of(placement)
         best_values = session.best or {}
         if first in best_values and session.close_enough(best_values[first]):
             break

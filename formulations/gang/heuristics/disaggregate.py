@@ -70,11 +70,11 @@ def gangs_of(counts: AggregateModel, number: NDArray[np.int64], starts: Starts) 
     work = []
     for (c, o), n in starts.items():
         choice = problem.classes[c].choices[o]
-        for _ in range(0 if choice.single else n):
+        for _ in range(0 if choice.is_single_task else n):
             inside: dict[int, tuple[int, int]] = {}
             for k, group in enumerate(choice.groups):
-                if group in counts.kind_of and domains[counts.kind_of[group]]:
-                    inside[k] = domains[counts.kind_of[group]].pop()
+                if group in counts.gang_kind_of and domains[counts.gang_kind_of[group]]:
+                    inside[k] = domains[counts.gang_kind_of[group]].pop()
             level = max((place[0] for place in inside.values()), default=WHOLE_CLUSTER)
             work.append((-level, -problem.demand_of(choice, -1), c, o, inside))
     work.sort(key=lambda w: w[:4])
@@ -103,11 +103,11 @@ def _place_patterns(
     A pattern may hold more tasks than are started, and tasks of gangs; those places stay empty.
     """
     waiting = single_jobs(counts.problem, starts)
-    taken = {put.host for _, start in placement.started() for put in start.puts}
-    hosts: list[list[int]] = [[] for _ in range(len(counts.classes))]
-    for host in np.flatnonzero(counts.classes.of_host >= 0)[::-1].tolist():
+    taken = {put.host for _, start in placement.started() for put in start.tasks}
+    hosts: list[list[int]] = [[] for _ in range(len(counts.host_classes))]
+    for host in np.flatnonzero(counts.host_classes.of_host >= 0)[::-1].tolist():
         if host not in taken:
-            hosts[counts.classes.of_host[host]].append(host)
+            hosts[counts.host_classes.of_host[host]].append(host)
     gpus = patterns.pool.cuts @ counts.problem.shape_gpu
     for i in np.argsort(-gpus, kind="stable"):
         shapes = np.flatnonzero(patterns.pool.cuts[i]).tolist()

@@ -92,7 +92,7 @@ def _displace_once(placement: Placement, landing: Landing) -> None:
         if not waiting or not problem.shape_rank[choice.groups[0].shape]:
             continue
         landing.starts[c, o] = waiting
-        if choice.single:
+        if choice.is_single_task:
             landing.single(c, o)
         else:
             while landing.starts[c, o] and landing.gang(c, o, None):
@@ -128,7 +128,7 @@ class Landing:
             loss = np.where(within, loss, np.inf)
         if choice.label != NO_LABEL:
             loss = np.where(self.placement.open_to(choice.label), loss, np.inf)
-        if group.arranged:
+        if group.is_arranged:
             chosen = cheapest_hosts_of_tree(self.problem.cluster, group, loss, each)
         else:
             if group.required != NO_LEVEL:
@@ -153,7 +153,7 @@ class Landing:
         problem = self.problem
         return {
             (owner, r): int(problem.shape_gpu[shape] if r < 0 else problem.shape_demand[shape, r])
-            for owner, r in problem.capped.get(tenant, ())
+            for owner, r in problem.quota_keys.get(tenant, ())
         }
 
     def _gave_way(self, jobs: list[int]) -> None:
@@ -178,12 +178,12 @@ class Landing:
 
     def patterns(self, counts: AggregateModel, patterns: HostPatterns, number: Ints) -> None:
         """One-task jobs together, the fullest patterns first, each where least is lost."""
-        if not len(counts.classes):
+        if not len(counts.host_classes):
             return
         waiting = self._waiting()
         gpus = patterns.pool.cuts @ self.problem.shape_gpu
-        of_host = counts.classes.of_host
-        alike = np.where(of_host >= 0, patterns.alike[of_host], -1)
+        of_host = counts.host_classes.of_host
+        alike = np.where(of_host >= 0, patterns.same_key[of_host], -1)
         for i in np.argsort(-gpus, kind="stable").tolist():
             times = int(number[patterns.pool.columns[i]])
             if not times:
@@ -198,7 +198,9 @@ class Landing:
                 some = np.flatnonzero(wanted)
                 most = min(times, *(len(waiting[s]) // int(wanted[s]) for s in some.tolist()))
                 loss = np.where(
-                    alike == patterns.alike[patterns.pool.kind[i]], self.losses.of(wanted), np.inf
+                    alike == patterns.same_key[patterns.pool.kind[i]],
+                    self.losses.of(wanted),
+                    np.inf,
                 )
                 for host in _cheapest(loss, most):
                     self._land(host, wanted, waiting)

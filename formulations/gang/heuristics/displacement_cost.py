@@ -50,7 +50,7 @@ class Losses:
         self._sizes = np.column_stack([gpus, problem.shape_demand])
         # Shares free no GPU alone, and a reserved one is not free for anybody.
         self._by_gpu = not problem.usable.all() or any(
-            problem.shared[group.shape]
+            problem.is_share[group.shape]
             for job_class in problem.classes
             if job_class.running
             for group in job_class.choices[0].groups
@@ -118,13 +118,15 @@ class Losses:
 
     def _whole(self, hosts: Ints, jobs: Ints, sets: NDArray[np.bool_]) -> Ints:
         """Wholly free GPUs of each host with each set of its jobs stopped, (sets, hosts)."""
-        held = np.zeros((*jobs.shape, self.placement.gpu.shape[1]), dtype=np.int64)
+        held = np.zeros((*jobs.shape, self.placement.gpu_free.shape[1]), dtype=np.int64)
         for n, host in enumerate(hosts.tolist()):
             for k, job in enumerate(jobs[n].tolist()):
-                held[n, k] = self.placement.held_by(job, host)
-        left = self.placement.gpu[hosts] + np.einsum("snk,nkg->sng", sets, held)
+                held[n, k] = self.placement.milli_gpu_held(job, host)
+        left = self.placement.gpu_free[hosts] + np.einsum("snk,nkg->sng", sets, held)
         # What has arrived since holds GPUs that have no names yet.
-        unnamed = (self.placement.gpu[hosts] == WHOLE_GPU).sum(axis=1) - self.placement.whole[hosts]
+        unnamed = (self.placement.gpu_free[hosts] == WHOLE_GPU).sum(axis=1) - self.placement.whole[
+            hosts
+        ]
         whole: Ints = np.asarray((left == WHOLE_GPU).sum(axis=2) - unnamed, dtype=np.int64)
         return whole
 
@@ -175,7 +177,7 @@ class Losses:
         best = at.start + int(self._rows(wanted, quota, at).argmin())
         stopped = []
         for k, job in enumerate(self._jobs.job[slice_of(self._jobs.host, host)].tolist()):
-            if table.stopped[best] >> k & 1 and self.placement.runs(job):
+            if table.stopped[best] >> k & 1 and self.placement.is_running(job):
                 self.placement.stop(self.placement.start_of(job))
                 stopped.append(job)
                 running = self.placement.problem.running[job]
@@ -218,7 +220,7 @@ class Losses:
         # What has arrived may not profit from a preemption, nor may this where others have left.
         fits &= level <= self._least[hosts]
         may_come = np.logical_and.reduce(problem.shape_hosts[shapes])
-        fits &= (may_come & (self.placement.closed <= rank))[hosts]
+        fits &= (may_come & (self.placement.least_rank <= rank))[hosts]
         for d in np.flatnonzero(need):
             fits &= room[:, d] >= need[d]
         for (tenant, resource), amount in quota.items():

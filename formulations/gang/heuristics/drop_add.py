@@ -29,7 +29,7 @@ def oust(session: Session, placement: Placement) -> None:
             return
         if (
             placement.in_place(job)
-            and placement.may_leave(job)
+            and placement.may_be_preempted(job)
             and _may_pay(placement, job, offers)
         ):
             _replace(placement, job)
@@ -55,7 +55,7 @@ def _by_worth(placement: Placement) -> list[int]:
     large: dict[int, tuple[float, int]] = {}
     for c, job_class in enumerate(placement.problem.classes):
         mine = _offer(placement, c, 0)
-        if job_class.running and not job_class.choices[0].single and mine.milli:
+        if job_class.running and not job_class.choices[0].is_single_task and mine.milli:
             large[c] = mine.value / mine.milli, -mine.milli
     running = placement.problem.running.items()
     found = sorted((*large[r.job_class], job) for job, r in running if r.job_class in large)
@@ -71,7 +71,7 @@ def _may_pay(placement: Placement, job: int, offers: Sequence[_Offer]) -> bool:
     stops = _offer(placement, mine.job_class, 0)
     rows = problem.shape_hosts[:, [host for _, _, host, _ in mine.places]].any(axis=1)
     may = set(np.flatnonzero(rows & (problem.shape_rank > mine.level)).tolist())
-    left = stops.milli + int(placement.free_milli.sum())
+    left = stops.milli + int(placement.free_milli_gpu.sum())
     worth = 0.0
     for other in offers:
         many = placement.waiting[other.job_class]

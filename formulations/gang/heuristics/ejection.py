@@ -54,7 +54,7 @@ class Shifts:
     def may_come(self, shape: int) -> Bools:
         """Return the hosts where a task may come, had they room (hosts,)."""
         rank = self.problem.shape_rank[shape]
-        found: Bools = self.problem.shape_hosts[shape] & (self.placement.closed <= rank)
+        found: Bools = self.problem.shape_hosts[shape] & (self.placement.least_rank <= rank)
         return found
 
     def holds(self, shape: int, host: int, many: int) -> bool:
@@ -249,7 +249,7 @@ class Shifts:
         hosts = problem.shape_hosts[shapes]
         if deep:
             return shapes[(hosts & ~may).any(axis=1)]
-        room = hosts & (placement.closed <= problem.shape_rank[shapes, None])
+        room = hosts & (placement.least_rank <= problem.shape_rank[shapes, None])
         room &= placement.whole * WHOLE_GPU >= problem.shape_gpu[shapes, None]
         demand = problem.shape_demand[shapes]
         for r in np.flatnonzero(demand.any(axis=0)).tolist():
@@ -284,7 +284,7 @@ class Shifts:
     def _off(self, number: int) -> JobPlacement:
         start = self.get(number)
         self.placement.stop(number)
-        self.movers.drop(number, start.puts[0].host)
+        self.movers.drop(number, start.tasks[0].host)
         return start
 
 

@@ -35,7 +35,7 @@ def empty(placement: Placement) -> None:
     problem = placement.problem
     freeing = FreeableDomains(problem)
     jobs_of: dict[int, list[int]] = {}
-    held = np.zeros(len(freeing.worth))
+    held = np.zeros(len(freeing.worth_of_domain))
     for job, running in problem.running.items():
         groups = problem.classes[running.job_class].choices[0].groups
         for group, _, host, _ in running.places:
@@ -45,14 +45,14 @@ def empty(placement: Placement) -> None:
     usable = problem.state.busy & problem.open
     moved: set[int] = set()
     taken: set[int] = set()
-    order = np.argsort(held / np.maximum(freeing.worth, 1), kind="stable")
-    for d in order[freeing.clearable[order] & (freeing.worth[order] > 0)].tolist():
+    order = np.argsort(held / np.maximum(freeing.worth_of_domain, 1), kind="stable")
+    for d in order[freeing.freeable[order] & (freeing.worth_of_domain[order] > 0)].tolist():
         jobs = jobs_of[d]
         here = freeing.domain == d
         if (
             d in taken
             or not moved.isdisjoint(jobs)
-            or _cost(problem, jobs, here) >= freeing.worth[d]
+            or _cost(problem, jobs, here) >= freeing.worth_of_domain[d]
         ):
             continue
         within = usable & ~here
@@ -64,13 +64,13 @@ def empty(placement: Placement) -> None:
         if len(done) < len(jobs):
             for job in reversed(done):
                 placement.stop(placement.start_of(job))
-                placement.restart(problem.start_of[job])
+                placement.restart(problem.running_placement_of[job])
             continue
         usable &= ~here
         moved.update(jobs)
         for job in jobs:
             puts = placement.get(placement.start_of(job))
-            taken.update(int(freeing.domain[put.host]) for put in (puts.puts if puts else ()))
+            taken.update(int(freeing.domain[put.host]) for put in (puts.tasks if puts else ()))
 
 
 def _size(problem: Problem, job: int) -> int:
@@ -101,22 +101,26 @@ def freed_bounds(problem: Problem, session: Session) -> Iterator[Bound]:
     # What runs is a point of the model as it is now.
     counts, patterns = next(aggregate_models(packing, Placement(problem)))
     _the_highest_run(counts)
-    worth = freeing.worth_of_hosts
-    of_host = counts.classes.of_host
-    idle = np.flatnonzero(counts.classes.idle)
+    worth = freeing.worth_of_host
+    of_host = counts.host_classes.of_host
+    idle = np.flatnonzero(counts.host_classes.idle)
     each = np.array([worth[of_host == a].min() for a in idle], dtype=np.float64)
     counts.model.term(PACKED, counts.opened[idle], each, sense="min")
-    most = int(worth[~problem.pinned_hosts].sum()) - int(freeing.worth[~freeing.busy].sum())
-    gain = freeing.worth - _least_cost(problem, freeing)
-    gain[~freeing.clearable] = 0
+    most = int(worth[~problem.pinned_hosts].sum()) - int(
+        freeing.worth_of_domain[~freeing.busy].sum()
+    )
+    gain = freeing.worth_of_domain - _least_cost(problem, freeing)
+    gain[~freeing.freeable] = 0
     for bound in bound_by_relaxation(session, counts, patterns, PACKED):
         room = most - int(bound.value)
-        yield Bound("freed", _knapsack(gain, freeing.worth, room), certified=bound.certified)
+        yield Bound(
+            "freed", _knapsack(gain, freeing.worth_of_domain, room), certified=bound.certified
+        )
 
 
 def _least_cost(problem: Problem, freeing: FreeableDomains) -> NDArray[np.int64]:
     """Disruption of emptying each domain at least; a job in several counts in each by its part."""
-    cost = np.zeros(len(freeing.worth), dtype=np.int64)
+    cost = np.zeros(len(freeing.worth_of_domain), dtype=np.int64)
     for running in problem.running.values():
         job_class = problem.classes[running.job_class]
         groups = job_class.choices[0].groups

@@ -47,7 +47,7 @@ def _make_way(placement: Placement, job: int) -> bool:
         if len(hosts) == 1 and placement.in_place(other):
             others[hosts.pop()].append(other)
     tries = 0
-    free = placement.free_milli
+    free = placement.free_milli_gpu
     fit = np.flatnonzero(problem.shape_hosts[leaving[0]])
     for host in fit[np.argsort(-free[fit], kind="stable")].tolist():
         here = np.zeros(problem.cluster.num_hosts, dtype=np.bool_)
@@ -60,7 +60,7 @@ def _make_way(placement: Placement, job: int) -> bool:
                 if relocate(placement, job, problem.vacate, here):
                     return True
                 placement.stop(placement.start_of(other))
-                placement.restart(problem.start_of[other])
+                placement.restart(problem.running_placement_of[other])
     return False
 
 
@@ -99,14 +99,14 @@ def relocate(
     """
     problem = placement.problem
     running = problem.running[job]
-    if problem.classes[running.job_class].choices[0].tied:
+    if problem.classes[running.job_class].choices[0].is_tied:
         return False
     groups = _groups(problem, running)
-    start = problem.start_of[job]
+    start = problem.running_placement_of[job]
     away = leave | ~problem.state.healthy
-    stays = [put for put in start.puts if not away[put.host]]
+    stays = [put for put in start.tasks if not away[put.host]]
     placement.stop(placement.start_of(job))
-    with placement.reopened([job]):
+    with placement.without_rank_limits([job]):
         for put in stays:
             placement.keep(groups[put.group].shape, put)
         puts: list[TaskPlacement] = []

@@ -30,7 +30,7 @@ def mend(placement: Placement, hosts: Iterable[int]) -> None:
     Only for rounds without shares, quotas and reserved GPUs; others stay as they are.
     """
     problem = placement.problem
-    if not problem.shared.any() and not problem.quota and problem.usable.all():
+    if not problem.is_share.any() and not problem.quota and problem.usable.all():
         mending = _Mending(placement)
         for host in hosts:
             while placement.whole[host] and mending.host(host):
@@ -46,9 +46,9 @@ class _Mending:
         self.sizes = np.column_stack([problem.shape_gpu // WHOLE_GPU, problem.shape_demand])
         self.free = np.column_stack([placement.whole, placement.free])
         table = [
-            (number, start.puts[0].host, choice.groups[0].shape)
-            for number, start in placement.moved()
-            if (choice := problem.classes[start.job_class].choices[start.choice]).single
+            (number, start.tasks[0].host, choice.groups[0].shape)
+            for number, start in placement.changed()
+            if (choice := problem.classes[start.job_class].choices[start.choice]).is_single_task
         ]
         moved = np.array(table, dtype=np.int64).reshape(-1, 3)
         both = np.concatenate([moved, _in_place(placement)])
@@ -63,7 +63,7 @@ class _Mending:
         for c, job_class in enumerate(self.problem.classes):
             for o, choice in enumerate(job_class.choices if self.placement.waiting[c] else ()):
                 shape = choice.groups[0].shape
-                if choice.single and self.sizes[shape, 0]:
+                if choice.is_single_task and self.sizes[shape, 0]:
                     best[shape] = max(best.get(shape, (-1, -1, -1)), (choice.value, c, o))
         order = sorted(best, key=lambda s: (-best[s][0], self.sizes[s].tolist()))
         kept: defaultdict[tuple[int, bytes], list[int]] = defaultdict(list)
@@ -78,7 +78,7 @@ class _Mending:
 
     def host(self, host: int) -> bool:
         """Start one more job by the first exchange found; return whether there was one."""
-        closed = int(self.placement.closed[host])
+        closed = int(self.placement.least_rank[host])
         for shape, c, o in self.wanted:
             if not self.placement.waiting[c]:
                 continue
@@ -110,7 +110,7 @@ class _Mending:
         # What may come here at all, and may be left.
         near = near[
             self.problem.shape_hosts[self.shape[near], host]
-            & (self.rank[near] >= self.placement.closed[host])
+            & (self.rank[near] >= self.placement.least_rank[host])
         ]
         for a in mine.tolist():
             fits = (self.size[near] <= self.free[host] + self.size[a] - size).all(axis=1)
@@ -120,7 +120,7 @@ class _Mending:
             some = some[
                 (self.size[a] <= self.free[there] + self.size[some]).all(axis=1)
                 & self.problem.shape_hosts[self.shape[a], there]
-                & (self.rank[a] >= self.placement.closed[there])
+                & (self.rank[a] >= self.placement.least_rank[there])
             ]
             if len(some):
                 b = int(some[0])
@@ -133,7 +133,9 @@ class _Mending:
         """Move a job of a rank that may come here, and start one in its place."""
         problem, placement = self.problem, self.placement
         size, rank = self.sizes[shape], problem.shape_rank[shape]
-        fits = (self.rank >= placement.closed[host]) & (self.size <= self.free[host]).all(axis=1)
+        fits = (self.rank >= placement.least_rank[host]) & (self.size <= self.free[host]).all(
+            axis=1
+        )
         some = np.flatnonzero(fits & (self.at != host))
         there = self.at[some]
         some = some[
@@ -141,7 +143,7 @@ class _Mending:
             & (size[0] > self.free[there, 0])
             & problem.shape_hosts[self.shape[some], host]
             & problem.shape_hosts[shape, there]
-            & (placement.closed[there] <= rank)
+            & (placement.least_rank[there] <= rank)
         ]
         if not len(some):
             return False
@@ -177,12 +179,12 @@ class _Mending:
 def _in_place(placement: Placement) -> Ints:
     """Start, host and shape of the running one-task jobs that are where they were."""
     problem = placement.problem
-    single = {c for c, k in enumerate(problem.classes) if k.running and k.choices[0].single}
+    single = {c for c, k in enumerate(problem.classes) if k.running and k.choices[0].is_single_task}
     here = [
         placement.start_of(job) if r.job_class in single and placement.in_place(job) else -1
         for job, r in problem.running.items()
     ]
-    job, _, host, shape = problem.places.T
+    job, _, host, shape = problem.running_tasks.T
     number = np.array(here, dtype=np.int64)[np.searchsorted(list(problem.running), job)]
     table: Ints = np.stack([number, host, shape], axis=1)[number >= 0]
     return table

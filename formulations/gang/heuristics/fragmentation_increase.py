@@ -71,7 +71,7 @@ class Increases:
             self._gpu[self._whole] // WHOLE_GPU, return_inverse=True
         )
         self._may = problem.shape_hosts[shapes] & (
-            placement.closed <= problem.shape_rank[shapes][:, None]
+            placement.least_rank <= problem.shape_rank[shapes][:, None]
         )
         self._model = problem.cluster.gpu_model.astype(np.int64)
         self.free, self.gpus = placement.free.copy(), free_gpus(placement)

@@ -47,7 +47,7 @@ def stranding_least(problem: Problem, session: Session) -> Iterator[Candidate]:
         return
     placement = Placement(problem)
     fill_greedily(placement)
-    for number, start in list(placement.moved()):
+    for number, start in list(placement.changed()):
         if _takes_part(problem, problem.classes[start.job_class]):
             placement.stop(number)
     search = _Search(placement)
@@ -63,14 +63,14 @@ def stranding_least(problem: Problem, session: Session) -> Iterator[Candidate]:
 def _takes_part(problem: Problem, job_class: JobClass) -> bool:
     """Whether jobs of a class wait, and are single tasks that ask of GPUs milli-GPU only."""
     return not job_class.running and all(
-        choice.single and not _special(problem, choice.groups[0].shape)
+        choice.is_single_task and not _special(problem, choice.groups[0].shape)
         for choice in job_class.choices
     )
 
 
 def _special(problem: Problem, shape: int) -> bool:
-    sharing = problem.sharing
-    return sharing is not None and bool(sharing.sliced[shape] or sharing.memory[shape])
+    sharing = problem.part_demands
+    return sharing is not None and bool(sharing.is_slice[shape] or sharing.memory[shape])
 
 
 class _Search:
@@ -177,18 +177,18 @@ class _Search:
     def carry_out(self) -> None:
         """Start the tasks where they are, and fill in what else has room."""
         placement, problem = self._placement, self._problem
-        order = np.argsort(placement.partial, axis=1)
-        partial = np.take_along_axis(placement.partial, order, axis=1)
+        order = np.argsort(placement.partial_free, axis=1)
+        partial = np.take_along_axis(placement.partial_free, order, axis=1)
         named = {(h, j): int(order[h, j]) for h, j in np.argwhere(partial > 0).tolist()}
         for task in self._tasks:
             if task.spot is None:
                 continue
             shape, (host, slots) = self._shape(task), task.spot
             gpus: tuple[int, ...] = ()
-            if problem.shared[shape]:
+            if problem.is_share[shape]:
                 slot = (host, slots[0])
                 if slot not in named:
-                    named[slot] = placement.free_gpus(host)[0]
+                    named[slot] = placement.free_gpu_ids(host)[0]
                 gpus = (named[slot],)
                 placement.hold(shape, host, gpus)
                 placement.arrivals[host, problem.shape_rank[shape]] += 1

@@ -55,7 +55,7 @@ def clear(
 def _clears(problem: Problem, job_class: JobClass, option: int, free: int) -> bool:
     """Whether a job could come to hosts where others are; where nothing is free, others stop."""
     choice = job_class.choices[option]
-    if job_class.running or len(choice.groups) > 1 or choice.tied:
+    if job_class.running or len(choice.groups) > 1 or choice.is_tied:
         return False
     group = choice.groups[0]
     enough = free >= group.milli_gpu or problem.shape_rank[group.shape] > 0
@@ -77,7 +77,7 @@ class _Clearing:
         Where one found none, none that asks as much and is worth no more finds any either.
         """
         job_class, choice = self.problem.classes[c], self.problem.classes[c].choices[o]
-        over = self.placement.beyond_quota(job_class.tenant, choice)
+        over = self.placement.quota_excess(job_class.tenant, choice)
         owner = job_class.tenant if over else NOBODY
         asked = choice.groups[0], owner, *over.items()
         if self._failed.get(asked, -1) >= choice.value:
@@ -128,7 +128,9 @@ class _Clearing:
 
     def _lawful(self, stopped: Iterable[JobPlacement]) -> bool:
         """Whether all these jobs may stop, as things are."""
-        return all(start.job == ANY_JOB or self.placement.may_leave(start.job) for start in stopped)
+        return all(
+            start.job == ANY_JOB or self.placement.may_be_preempted(start.job) for start in stopped
+        )
 
     def _come(
         self, c: int, o: int, hosts: Hosts, ousted: Iterable[int], over: dict[int, int]

@@ -38,7 +38,7 @@ class Sites:
             job
             for job, running in self.problem.running.items()
             for choice in classes[running.job_class].choices
-            if len(choice.groups) == 1 and choice.groups[0].count > 1 and not choice.tied
+            if len(choice.groups) == 1 and choice.groups[0].count > 1 and not choice.is_tied
         ]
 
     def cleared(self, group: Group, tenant: int) -> Iterator[Hosts]:
@@ -96,7 +96,7 @@ class Sites:
                 ousted.append(number)
                 start = self.shifts.get(self.shifts.latest(number))
                 held = self.shifts.size(self.shifts.shape_of(start))
-                for put in start.puts:
+                for put in start.tasks:
                     free[put.host] = free.get(put.host, int(whole[put.host])) + held * put.count
             room = {host: gpus // size for host, gpus in free.items()}
             if sum(room.values()) < group.count:
@@ -121,10 +121,10 @@ class Sites:
         """
         found: defaultdict[int, list[tuple[float, int]]] = defaultdict(list)
         for job in self._gangs:
-            if self.placement.runs(job) and self.problem.running[job].level < rank:
+            if self.placement.is_running(job) and self.problem.running[job].level < rank:
                 number = self.placement.start_of(job)
                 start = self.shifts.get(number)
-                hosts = [put.host for put in start.puts]
+                hosts = [put.host for put in start.tasks]
                 inside = set(domain[hosts].tolist())
                 owner = self.problem.classes[start.job_class].tenant
                 if tenant not in (NOBODY, owner):

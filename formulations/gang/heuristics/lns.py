@@ -74,7 +74,7 @@ def _choose(problem: Problem, placement: Placement, rng: np.random.Generator) ->
         return np.array([first])
     # Hosts with nothing to win come in, too: a job may have to move there.
     weight = win[others] + win.mean()
-    most = HOSTS if problem.sharing is None else HOSTS_OF_PARTS
+    most = HOSTS if problem.part_demands is None else HOSTS_OF_PARTS
     size = min(most - 1, len(others))
     drawn = rng.choice(others, size=size, replace=False, p=weight / weight.sum())
     return np.sort(np.append(drawn, first))
@@ -86,15 +86,15 @@ def _to_win(problem: Problem, placement: Placement) -> NDArray[np.float64]:
         _density(problem, choice)
         for c, job_class in enumerate(problem.classes)
         for choice in job_class.choices
-        if placement.waiting[c] and choice.single
+        if placement.waiting[c] and choice.is_single_task
     ]
     densest = max(waiting, default=0.0)
-    win = placement.free_milli * densest
+    win = placement.free_milli_gpu * densest
     for _, start in placement.started():
         choice = problem.classes[start.job_class].choices[start.choice]
-        if choice.single:
+        if choice.is_single_task:
             lack = densest - _density(problem, choice)
-            win[start.puts[0].host] += max(lack, 0.0) * choice.groups[0].milli_gpu
+            win[start.tasks[0].host] += max(lack, 0.0) * choice.groups[0].milli_gpu
     return np.where(problem.shape_hosts.any(axis=0), win, 0.0)
 
 
@@ -110,11 +110,15 @@ def _refill(
     inside = set(hosts.tolist())
     for number, start in list(placement.started()):
         choice = problem.classes[start.job_class].choices[start.choice]
-        if start.puts[0].host in inside and choice.single and _at_home(problem, start, inside):
+        if (
+            start.tasks[0].host in inside
+            and choice.is_single_task
+            and _at_home(problem, start, inside)
+        ):
             freed.append(start)
             placement.stop(number)
     # The model knows no GPUs that gangs were promised: where some are, who runs stays as it is.
-    promised = {host for host in inside if placement.promised(host)}
+    promised = {host for host in inside if placement.has_unnamed_gpus(host)}
     for start in [s for s in freed if s.job != ANY_JOB and _homes(problem, s.job) & promised]:
         freed.remove(start)
         placement.restart(start)
@@ -122,13 +126,13 @@ def _refill(
         job
         for stopped in placement.stopped
         for job in stopped
-        if _choice_run(problem, job).single  # the model has no rows of levels
+        if _choice_run(problem, job).is_single_task  # the model has no rows of levels
         and _homes(problem, job) <= inside - promised
         and placement.fits_in_place(job)
     ]
     before = sum(problem.classes[s.job_class].choices[s.choice].value for s in freed)
     before -= sum(_choice_run(problem, j).value for j in jobs)
-    with placement.reopened(jobs):
+    with placement.without_rank_limits(jobs):
         numbers = _candidates(problem, placement, hosts)
         exact = build_host_model(problem, placement, hosts, numbers, jobs)
         slots = add_gpus(exact)
@@ -167,7 +171,7 @@ def _candidates(
     for c, job_class in enumerate(problem.classes):
         if job_class.running:
             continue
-        if placement.waiting[c] and all(choice.single for choice in job_class.choices):
+        if placement.waiting[c] and all(choice.is_single_task for choice in job_class.choices):
             fit = max(room[choice.groups[0].shape] for choice in job_class.choices)
             numbers[c] = min(placement.waiting[c], fit)
     return numbers

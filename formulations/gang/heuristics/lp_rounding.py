@@ -24,7 +24,7 @@ def rounded(session: Session, model: PricedModel, relaxed: Outcome | None) -> Pl
     None if there is no relaxation, and in rounds where tasks ask of GPUs for milli-GPU alone.
     """
     counts, patterns = model
-    if counts.problem.sharing is None or relaxed is None or relaxed.values is None:
+    if counts.problem.part_demands is None or relaxed is None or relaxed.values is None:
         return None
     # Patterns found since the relaxation was solved are not in its point.
     values = np.zeros(counts.model.columns)

@@ -186,7 +186,7 @@ def moving(
         other = assign(packed, "repacking")
         yield other
         moved = other if session.best[first] > best else moved
-    frozen = problem.frozen(moved.starts, moved.slots)
+    frozen = problem.residual(moved.starts, moved.slots)
     if not frozen.terms:
         return
     placement = Placement(frozen)
@@ -255,7 +255,7 @@ def _unlikely(
 
     Those that the relaxation uses come first, then those that lose least at its prices.
     """
-    poor = counts.inner
+    poor = counts.inner_gang_columns
     if relaxed.values is None or relaxed.row_duals is None:
         return poor
     used = np.zeros(arrays.columns)

@@ -74,7 +74,7 @@ class Movers:
         self._alike: dict[tuple[int, int], _Alike | None] = {}
         self._on: defaultdict[int, dict[int, Mover]] = defaultdict(dict)
         known = [
-            (start.puts[0].host, mover)
+            (start.tasks[0].host, mover)
             for number, start in starts
             if (mover := self._mover(number, start))
         ]
@@ -100,7 +100,7 @@ class Movers:
         """Note a job if it may move."""
         mover = self._mover(number, start)
         if mover is not None:
-            host, row = start.puts[0].host, _row(mover)
+            host, row = start.tasks[0].host, _row(mover)
             self._on[host][number] = mover
             self._count(host, mover, mover.held)
             mine = self._least[:, row:, host]
@@ -139,7 +139,7 @@ class Movers:
             return None
         pending = start.job == ANY_JOB
         level = PENDING if pending else self.problem.running[start.job].level
-        moved = not (pending or start.puts[0].stays)
+        moved = not (pending or start.tasks[0].stays)
         dear, held, tenant, shape = alike
         return Mover(dear, held, number, start.job, level, moved, tenant, shape)
 
@@ -149,7 +149,11 @@ class Movers:
         choice = mine.choices[option]
         shape = choice.groups[0].shape
         held = int(self.problem.shape_gpu[shape]) // WHOLE_GPU
-        return (choice.value / held, held, mine.tenant, shape) if held and choice.single else None
+        return (
+            (choice.value / held, held, mine.tenant, shape)
+            if held and choice.is_single_task
+            else None
+        )
 
     def on(self, host: int) -> Iterable[Mover]:
         """Return who may move from a host."""

@@ -52,7 +52,7 @@ def select(session: Session, placement: Placement) -> None:
         for number, _, _ in came[i]:
             placement.stop(number)
         for job, _, _ in gone[i]:
-            placement.restart(problem.start_of[job])
+            placement.restart(problem.running_placement_of[job])
 
 
 _Jobs = dict[int, list[tuple[int, int, int]]]
@@ -63,8 +63,8 @@ def _changes(placement: Placement) -> tuple[_Jobs, _Jobs]:
     """Return who came and who stopped, by change; the changes are numbered."""
     problem = placement.problem
     came = [
-        (number, start.job_class, start.choice, [put.host for put in start.puts])
-        for number, start in placement.moved()
+        (number, start.job_class, start.choice, [put.host for put in start.tasks])
+        for number, start in placement.changed()
     ]
     gone = [
         (job, running.job_class, 0, [place[2] for place in running.places])

@@ -75,7 +75,7 @@ def _relieved(shifts: Shifts, tenant: int) -> Iterator[JobPlacement]:
         elif mover.level:
             others[-mover.held, mover.level, mover.shape].append(mover.number)
     for _, job in sorted(mine):
-        relief = _relief(shifts, job, sorted(others)) if placement.may_leave(job) else None
+        relief = _relief(shifts, job, sorted(others)) if placement.may_be_preempted(job) else None
         if relief is not None:
             kind, host = relief
             other = others[kind].pop()
@@ -92,7 +92,7 @@ def _gangs_of(shifts: Shifts, tenant: int) -> Iterator[tuple[float, int]]:
     for job, running in shifts.problem.running.items():
         mine = classes[running.job_class]
         choice = mine.choices[0]
-        if mine.tenant == tenant and not choice.single and placement.in_place(job):
+        if mine.tenant == tenant and not choice.is_single_task and placement.in_place(job):
             milli = sum(group.milli_gpu for group in choice.groups)
             if milli:
                 yield choice.value * WHOLE_GPU / milli, job

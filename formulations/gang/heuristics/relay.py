@@ -34,7 +34,7 @@ def relay(shifts: Shifts, start: JobPlacement, most: float) -> list[JobPlacement
         if mover is None:
             continue
         moves = shifts.take_off(mover.number)
-        host = moves.puts[0].host
+        host = moves.tasks[0].host
         if shifts.holds(shape, host, 1):
             shifts.put(start, host)
             stopped = shifts.displace(moves, most)

@@ -38,7 +38,7 @@ def make_room(
     counts, patterns = model
     if isinstance(patterns, HostPatterns) or relaxed is None or relaxed.values is None:
         return None
-    if counts.problem.sharing is not None:  # units are cut by milli-GPU alone
+    if counts.problem.part_demands is not None:  # units are cut by milli-GPU alone
         return None
     if session.expired():
         return None
@@ -48,7 +48,7 @@ def make_room(
     waiting = _wanted(counts, relaxed.values, base)
     items = Items(base, waiting)
     # A gang may have come where jobs ran that are not packed: those of several tasks, or shares.
-    if base.overfull or not (items.homes or waiting):
+    if base.is_overcommitted or not (items.homes or waiting):
         return None
     gpus = np.where(problem.open, base.whole, 0)
     units = items.units(session, MOVE_WORTH, int(gpus.sum()))
@@ -70,12 +70,14 @@ def _carry_over(base: Placement, planned: Placement) -> None:
     problem = base.problem
 
     def packed(job_class: int, choice: int) -> bool:
-        return problem.classes[job_class].choices[choice].single
+        return problem.classes[job_class].choices[choice].is_single_task
 
-    away = [job for job in planned.away() if not packed(problem.running[job].job_class, 0)]
+    away = [
+        job for job in planned.displaced_jobs() if not packed(problem.running[job].job_class, 0)
+    ]
     for job in away:
         base.stop(base.start_of(job))
-    for _, start in planned.moved():
+    for _, start in planned.changed():
         if not packed(start.job_class, start.choice):
             base.restart(start)
 

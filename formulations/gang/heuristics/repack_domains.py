@@ -26,14 +26,14 @@ Ints = NDArray[np.int64]
 
 def repack(problem: Problem, session: Session) -> Placement | None:
     """Return a placement that frees what can be freed so; None if nothing can."""
-    if problem.sharing is not None:  # units are cut by milli-GPU alone
+    if problem.part_demands is not None:  # units are cut by milli-GPU alone
         return None
     freeing = FreeableDomains(problem)
     base = Placement(problem)
     items = Items(base)
     if not items.homes:
         return None
-    units = items.units(session, freeing.gpu_worth)
+    units = items.units(session, freeing.worth_of_gpu)
     if units is None:
         return None
     gpus = np.where(problem.open & problem.state.busy, base.whole, 0)
@@ -61,7 +61,7 @@ def _to_free(
     The last one is the first to do without.
     """
     at_home = units.home != NOWHERE
-    held = np.zeros(len(freeing.worth))
+    held = np.zeros(len(freeing.worth_of_domain))
     np.add.at(held, freeing.domain[units.home[at_home]], units.cost[at_home])
     kinds = np.arange(len(units.allowed))
     room = np.zeros((len(kinds), len(held)), dtype=np.int64)
@@ -71,11 +71,11 @@ def _to_free(
     need = np.zeros(len(kinds), dtype=np.int64)
     np.add.at(need, units.kind, units.gpus)
     spare = room.sum(axis=1) - within @ need
-    may = freeing.clearable & (held < freeing.worth)
+    may = freeing.freeable & (held < freeing.worth_of_domain)
     for job, running in problem.running.items():
         if job not in movable:
             may[freeing.domain[[place[2] for place in running.places]]] = False
-    order = np.argsort(held / np.maximum(freeing.worth, 1), kind="stable")
+    order = np.argsort(held / np.maximum(freeing.worth_of_domain, 1), kind="stable")
     chosen = []
     for domain in order[may[order]].tolist():
         if (room[:, domain] <= spare).all():

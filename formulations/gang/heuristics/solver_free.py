@@ -24,7 +24,7 @@ def quickly(problem: Problem, session: Session) -> Placement:
         return placement
     placement = Placement(problem)
     for rank in range(int(problem.shape_rank.max(initial=0)), -1, -1):
-        with placement.held_back(rank):
+        with placement.only_from_rank(rank):
             _enforce(session, placement)
     return placement
 

@@ -62,8 +62,10 @@ class Jobs:
         ]
         worth, cost, here = np.array(facts, dtype=np.float64).reshape(-1, 3).T
         loss = worth + cost / (1 + cost.sum())
-        number = np.searchsorted(list(problem.running), problem.places[:, 0])
-        tasks = problem.places[problem.open[problem.places[:, 2]] & (here[number] > 0)]
+        number = np.searchsorted(list(problem.running), problem.running_tasks[:, 0])
+        tasks = problem.running_tasks[
+            problem.open[problem.running_tasks[:, 2]] & (here[number] > 0)
+        ]
         # By host, then by job; tasks of a job on one host are one row.
         key = tasks[:, 2] * (1 + tasks[:, 0].max(initial=0)) + tasks[:, 0]
         _, first, row = np.unique(key, return_index=True, return_inverse=True)

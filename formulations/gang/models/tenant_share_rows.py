@@ -65,7 +65,7 @@ def add_share_terms(
     terms = [term for term in problem.terms if term in SHARE_TERMS]
     if not terms:
         return
-    most = [t.most for t in problem.shares_with(problem.counts.tolist())]
+    most = [t.upper_bound for t in problem.shares_with_jobs(problem.num_jobs.tolist())]
     s = model.variables(_SHARE, len(shares), upper=most)
     tenant = np.array([c.tenant for c in problem.classes], dtype=np.int64)[y_class]
     order = np.argsort(tenant, kind="stable")
@@ -102,7 +102,7 @@ def with_actual_shares(
         if job_class.tenant in held and (number := round(n)):
             amounts = problem.amounts_of(job_class.choices[o])
             mine = {r: number * amount for r, amount in amounts.items()}
-            held[job_class.tenant] = held[job_class.tenant].holding(mine)
+            held[job_class.tenant] = held[job_class.tenant].plus(mine)
     of = {tenant: share.by_resource for tenant, share in held.items()}
     s = np.array([max(of[share.tenant].values(), default=0) for share in shares])
     for block in model.variable_blocks:
@@ -171,9 +171,9 @@ def _share_rows(
         model.add(row, [s], FINE)
         model.add(row, y, -np.array([most_of[pair] for pair in pairs], dtype=np.float64))
     for number, r in enumerate(dominant):
-        unit = gcd(share.per[r], *(SCALE * mine[r] for mine in amounts.values()))
-        if share.per[r] <= MOST_EXACT * unit:
-            each, held = share.per[r] // unit, SCALE * share.held[r] // unit
+        unit = gcd(share.denominator[r], *(SCALE * mine[r] for mine in amounts.values()))
+        if share.denominator[r] <= MOST_EXACT * unit:
+            each, held = share.denominator[r] // unit, SCALE * share.held[r] // unit
             demand = {pair: SCALE * mine[r] // unit for pair, mine in amounts.items()}
         else:
             each, held = FINE, _fine(share, share.held, r)
@@ -185,19 +185,23 @@ def _share_rows(
 
 def _fine(share: TenantShare, amounts: Mapping[int, int], resource: int) -> int:
     """Return the share of an amount in units of 1 / (SCALE * FINE), rounded up."""
-    return -(-FINE * SCALE * amounts[resource] // share.per[resource])
+    return -(-FINE * SCALE * amounts[resource] // share.denominator[resource])
 
 
 def _dominant(share: TenantShare, amounts: list[dict[int, int]]) -> list[int]:
     """Return the resources that may be dominant: of those that always come out equal, the first."""
 
     def no_more(r: int, q: int) -> bool:
-        return all(mine[r] * share.per[q] <= mine[q] * share.per[r] for mine in amounts)
+        return all(
+            mine[r] * share.denominator[q] <= mine[q] * share.denominator[r] for mine in amounts
+        )
 
     return [
         r
-        for r in share.per
-        if not any(q != r and no_more(r, q) and (q < r or not no_more(q, r)) for q in share.per)
+        for r in share.denominator
+        if not any(
+            q != r and no_more(r, q) and (q < r or not no_more(q, r)) for q in share.denominator
+        )
     ]
 
 

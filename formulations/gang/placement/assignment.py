@@ -25,7 +25,7 @@ class Assignment(NamedTuple):
 
     starts: dict[int, tuple[int, tuple[Place, ...]]]
     slots: dict[int, Slots]
-    arrived: Arrivals
+    arrivals: Arrivals
 
 
 def assign(placement: Placement, source: str, *, final: bool = False) -> Candidate:
@@ -47,14 +47,14 @@ def assign_gpus(placement: Placement) -> Assignment:
     # By host: who comes there, by precedence, and of equal ones the first in the round.
     arrived: defaultdict[int, list[tuple[bool, int, int]]] = defaultdict(list)
     # Running jobs go first, so that their tasks find the GPUs that they had.
-    for _, start in sorted(placement.moved(), key=lambda s: s[1].job == ANY_JOB):
+    for _, start in sorted(placement.changed(), key=lambda s: s[1].job == ANY_JOB):
         choice = problem.classes[start.job_class].choices[start.choice]
         job = next(waiting[start.job_class]) if start.job == ANY_JOB else start.job
         tasks = list(_tasks(problem, pools, start, choice))
         starts[job] = (choice.index, tuple(place for place, _ in tasks))
         if any(slot is not None for _, slot in tasks):
             slots[job] = tuple(slot for _, slot in tasks)
-        for host, _ in {(put.host, put.group) for put in start.puts} - running_host_groups(
+        for host, _ in {(put.host, put.group) for put in start.tasks} - running_host_groups(
             problem, job
         ):
             arrived[host].append((choice.entitled, problem.round.jobs[job].priority, -job))
@@ -80,17 +80,17 @@ class _Pools:
 
     def slot(self, shape: int, host: int, gpus: tuple[int, ...]) -> int | None:
         """Name where a MIG slice that came to a GPU lies; None for any other task."""
-        parts = self._placement.parts
+        parts = self._placement.part_state
         if parts is None:
             return None
-        kind = parts.sharing.kind_on(shape, host)
+        kind = parts.demands.slice_kind_on(shape, host)
         if kind < 0:
             return None
-        if not parts.sharing.sliced[shape]:
+        if not parts.demands.is_slice[shape]:
             return 0  # it is as large as the GPU
         key = host, gpus[0]
         if key not in self._starts:
-            self._starts[key] = list(parts.sharing.layouts.starts(int(parts.layout[key])))
+            self._starts[key] = list(parts.demands.layouts.starts(int(parts.layout[key])))
         named = next(start for start in self._starts[key] if start[0] == kind)
         self._starts[key].remove(named)
         return named[1]
@@ -100,7 +100,7 @@ class _Pools:
         if not count:
             return ()
         if host not in self._free:
-            self._free[host] = self._placement.free_gpus(host)
+            self._free[host] = self._placement.free_gpu_ids(host)
         pool = self._free[host]
         if wanted and all(gpu in pool for gpu in wanted):
             for gpu in wanted:
@@ -126,7 +126,7 @@ def _tasks(
     free = [set(range(group.count)) for group in choice.groups]
     kept: list[dict[int, int]] = [{} for _ in choice.groups]  # host by index
     open_tasks: list[tuple[int, int, tuple[int, ...] | None, int | None]] = []
-    for put in start.puts:
+    for put in start.tasks:
         shape = choice.groups[put.group].shape
         gpu = int(problem.shape_gpu[shape])
         for k in range(put.count):
@@ -153,7 +153,7 @@ def _tasks(
                 yield (put.group, same, put.host, gpus or ()), slot
     index_of = [iter(sorted(left)) for left in free]
     for k, asked in enumerate(choice.groups):
-        if asked.ranked:
+        if asked.is_ordered:
             hosts = [host for number, host, _, _ in open_tasks if number == k]
             index_of[k] = iter(task_indices(problem.cluster, asked, hosts, kept[k]))
     for number, host, named, slot in open_tasks:

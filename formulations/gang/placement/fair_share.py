@@ -52,10 +52,10 @@ def _fill_fairly(placement: Placement) -> None:
                 if puts is not None:
                     placement.start(c, o, puts)
                     problem.charge_quota(quota, tenant, choice)
-                    held[tenant] = held[tenant].holding(problem.amounts_of(choice))
+                    held[tenant] = held[tenant].plus(problem.amounts_of(choice))
                     heappush(heap, (_exact(held[tenant]), tenant))
                     break
-                if not choice.tied:
+                if not choice.is_tied:
                     full.add(choice.groups)
             queue.pop()  # what does not fit now will not fit later
 
@@ -86,10 +86,12 @@ def _holding(placement: Placement) -> list[TenantShare]:
         job_class = problem.classes[start.job_class]
         if job_class.tenant in held:
             amounts = problem.amounts_of(job_class.choices[start.choice])
-            held[job_class.tenant] = held[job_class.tenant].holding(amounts)
+            held[job_class.tenant] = held[job_class.tenant].plus(amounts)
     return list(held.values())
 
 
 def _exact(share: TenantShare) -> Fraction:
     """Return a tenant's dominant share, not rounded."""
-    return max((Fraction(share.held[r], per) for r, per in share.per.items()), default=Fraction(0))
+    return max(
+        (Fraction(share.held[r], per) for r, per in share.denominator.items()), default=Fraction(0)
+    )

@@ -31,9 +31,9 @@ def place_tied_groups(
     `within` restricts a group, by its index, to some hosts; a joint level makes it void.
     """
     open_ = placement.open_to(choice.label)
-    if choice.joint == NO_LEVEL:
+    if choice.joint_level == NO_LEVEL:
         return _all_groups(placement, choice, open_, within or {})
-    domain = placement.problem.cluster.domain[choice.joint]
+    domain = placement.problem.cluster.domain[choice.joint_level]
     for d in _joint_domains(placement, choice, open_)[:MAX_TRIES]:
         puts = _all_groups(placement, choice, open_ & (domain == d), {})
         if puts is not None:
@@ -47,7 +47,7 @@ def could_place(placement: Placement, choice: Choice) -> bool:
     Jobs that keep apart by a label are not looked at. Necessary for the option to start.
     """
     everywhere = np.ones(placement.problem.cluster.num_hosts, dtype=np.bool_)
-    if choice.joint != NO_LEVEL:
+    if choice.joint_level != NO_LEVEL:
         return bool(len(_joint_domains(placement, choice, everywhere)))
     return all(_fits_alone(placement, group) for group in choice.groups)
 
@@ -61,7 +61,7 @@ def _fits_alone(placement: Placement, group: Group) -> bool:
 
 def _hold_all(held: list[Ints], group: Group, level: int) -> NDArray[np.bool_]:
     """Return which domains of a level hold all tasks of a group."""
-    if group.apart is not None and level >= group.apart.level:
+    if group.domain_limit is not None and level >= group.domain_limit.level:
         return np.zeros(len(held[level]), dtype=np.bool_)  # inside a domain that takes too few
     enough: NDArray[np.bool_] = held[level] >= group.count
     return enough
@@ -70,11 +70,13 @@ def _hold_all(held: list[Ints], group: Group, level: int) -> NDArray[np.bool_]:
 def _joint_domains(placement: Placement, choice: Choice, open_: NDArray[np.bool_]) -> list[int]:
     """Domains of the joint level that hold each group alone, those with fewest free GPUs first."""
     cluster = placement.problem.cluster
-    number = len(cluster.names[choice.joint])
+    number = len(cluster.names[choice.joint_level])
     enough = np.ones(number, dtype=np.bool_)
     for group in choice.groups:
-        enough &= _hold_all(_held(placement, group, open_), group, choice.joint)
-    free = np.bincount(cluster.domain[choice.joint], weights=placement.whole, minlength=number)
+        enough &= _hold_all(_held(placement, group, open_), group, choice.joint_level)
+    free = np.bincount(
+        cluster.domain[choice.joint_level], weights=placement.whole, minlength=number
+    )
     found = np.flatnonzero(enough)
     ordered: list[int] = found[np.argsort(free[found], kind="stable")].tolist()
     return ordered
@@ -141,8 +143,8 @@ def _counted(cluster: Cluster, group: Group, room: Ints) -> list[Ints]:
             above = cluster.parent[level + 1]
             number = len(cluster.names[level])
             room = np.bincount(above, weights=held[-1], minlength=number).astype(np.int64)
-        if group.apart is not None and group.apart.level == level:
-            room = np.minimum(room, group.apart.most)
+        if group.domain_limit is not None and group.domain_limit.level == level:
+            room = np.minimum(room, group.domain_limit.max_tasks)
         if group.slices is not None and level <= group.slices.level:
             room = room - room % group.slices.size
         held.append(room)

@@ -26,7 +26,7 @@ def greedy_order(problem: Problem) -> list[tuple[int, int]]:
     Worth is `value` before `progress`, unless the policy has them the other way round. Where
     `entitled` comes before `value`, options that are entitled come before all others.
     """
-    offers = problem.offers
+    offers = problem.options
     first = next((t for t in problem.terms if t in (VALUE, PROGRESS)), VALUE)
     each, then = offers.value, offers.progress
     if first == PROGRESS:
@@ -52,8 +52,8 @@ def fill_greedily(placement: Placement) -> None:
         # What fits is a matter of the groups, but for what ties tasks.
         if choice.groups in full:
             continue
-        fill_with = _fill_singles if choice.single else _fill_gangs
-        if fill_with(placement, quota, c, o) and not choice.tied:
+        fill_with = _fill_singles if choice.is_single_task else _fill_gangs
+        if fill_with(placement, quota, c, o) and not choice.is_tied:
             full.add(choice.groups)
         if job_class.running:
             # Where it was stopped, others may come again.
@@ -82,7 +82,7 @@ def _fill_singles(placement: Placement, quota: dict[tuple[int, int], int], c: in
     problem = placement.problem
     tenant, choice = problem.classes[c].tenant, problem.classes[c].choices[o]
     shape = choice.groups[0].shape
-    share = bool(problem.shared[shape])
+    share = bool(problem.is_share[shape])
     while placement.waiting[c]:
         room = placement.fits(shape)
         hosts = np.flatnonzero(room)
@@ -100,7 +100,7 @@ def _fill_singles(placement: Placement, quota: dict[tuple[int, int], int], c: in
                 gpus = placement.put(shape, int(host))
                 placement.start(c, o, [TaskPlacement(0, int(host), 1, gpus)])
                 problem.charge_quota(quota, tenant, choice)
-                if share and not placement.on_part(shape, int(host)).any():
+                if share and not placement.fits_partial_gpus(shape, int(host)).any():
                     break
     return False
 
@@ -121,8 +121,8 @@ def _best_fit_order(
     gpu = int(problem.shape_gpu[shape])
     left = placement.whole[hosts] * WHOLE_GPU
     if 0 < gpu < WHOLE_GPU:
-        has_room = placement.on_part(shape, hosts) > 0
-        tightest = np.where(has_room, placement.gpu[hosts], 10 * WHOLE_GPU).min(axis=1)
+        has_room = placement.fits_partial_gpus(shape, hosts) > 0
+        tightest = np.where(has_room, placement.gpu_free[hosts], 10 * WHOLE_GPU).min(axis=1)
         return np.lexsort((placement.free[hosts, 0], left, tightest))
     idle = ~problem.state.busy[hosts]
     return np.lexsort((placement.free[hosts, 0], idle, left))
@@ -137,7 +137,7 @@ def place_choice(
 
     `within` restricts a group, by its index, to some hosts.
     """
-    if choice.tied:
+    if choice.is_tied:
         return place_tied_groups(placement, choice, within)
     puts: list[TaskPlacement] = []
     for k in sorted(range(len(choice.groups)), key=lambda k: -choice.groups[k].milli_gpu):

@@ -33,15 +33,15 @@ class HostState:
         Free resources besides GPUs.
     whole : int64 (hosts,)
         Whole GPUs that are free and not promised to a task.
-    partial : int64 (hosts, most GPUs of a host)
+    partial_free : int64 (hosts, most GPUs of a host)
         Free milli-GPU of partly used GPUs, 0 for all others and for those that hold MIG slices.
-    parts : Parts or None
+    part_state : Parts or None
         Memory and slices of each GPU, in rounds where some task asks for them.
-    gpu : int64 (hosts, most GPUs of a host)
+    gpu_free : int64 (hosts, most GPUs of a host)
         Free milli-GPU of each GPU; what is promised to tasks without a name is still free here.
     arrivals : int64 (hosts, ranks)
         Tasks of each rank that have arrived.
-    closed : int64 (hosts,)
+    least_rank : int64 (hosts,)
         Least rank that may still arrive.
     """
 
@@ -52,20 +52,20 @@ class HostState:
         self.free = state.free.copy()
         most = max(int(cluster.gpu_count.max(initial=1)), 1)
         exists = np.arange(most) < cluster.gpu_count[:, None]
-        self.gpu = np.zeros((cluster.num_hosts, most), dtype=np.int64)
-        self.gpu[exists] = state.gpu_free
+        self.gpu_free = np.zeros((cluster.num_hosts, most), dtype=np.int64)
+        self.gpu_free[exists] = state.gpu_free
         self._usable = np.zeros((cluster.num_hosts, most), dtype=np.bool_)
         self._usable[exists] = problem.usable
         self.whole = state.whole_free(cluster).astype(np.int64)
-        self.partial = np.where(self.gpu < WHOLE_GPU, self.gpu, 0)
-        self.parts: GpuPartState | None = None
-        if problem.sharing is not None:
-            self.parts = GpuPartState(problem.sharing, cluster, state, exists)
-            self.partial[self.parts.layout != FREE] = 0
-        levels = 1 + int(problem.places[:, 1].max(initial=-1))
+        self.partial_free = np.where(self.gpu_free < WHOLE_GPU, self.gpu_free, 0)
+        self.part_state: GpuPartState | None = None
+        if problem.part_demands is not None:
+            self.part_state = GpuPartState(problem.part_demands, cluster, state, exists)
+            self.partial_free[self.part_state.layout != FREE] = 0
+        levels = 1 + int(problem.running_tasks[:, 1].max(initial=-1))
         ranks = max(levels, int(problem.shape_rank.max(initial=0))) + 1
         self.arrivals = np.zeros((cluster.num_hosts, ranks), dtype=np.int64)
-        self.closed = np.zeros(cluster.num_hosts, dtype=np.int64)
+        self.least_rank = np.zeros(cluster.num_hosts, dtype=np.int64)
 
     def fits(self, shape: int) -> NDArray[np.int64]:
         """Return per host how many tasks of a shape may arrive now."""
@@ -74,25 +74,32 @@ class HostState:
         if gpu == 0:
             room = np.full(len(self.whole), UNLIMITED, dtype=np.int64)
         elif gpu < WHOLE_GPU:
-            room = self.whole * self._on_free(shape)
-            if self.parts is not None or self.partial.any():
-                room += self.on_part(shape).sum(axis=1)
+            room = self.whole * self._fits_free_gpu(shape)
+            if self.part_state is not None or self.partial_free.any():
+                room += self.fits_partial_gpus(shape).sum(axis=1)
         else:
             room = self.whole // (gpu // WHOLE_GPU)
         for r in demand.nonzero()[0]:
             np.minimum(room, self.free[:, r] // demand[r], out=room)
-        room *= problem.shape_hosts[shape] & (self.closed <= problem.shape_rank[shape])
+        room *= problem.shape_hosts[shape] & (self.least_rank <= problem.shape_rank[shape])
         return room
 
     def fits_host(self, shape: int, host: int) -> bool:
         """Whether one task of a shape may arrive on one host now."""
         problem = self.problem
         gpu = int(problem.shape_gpu[shape])
-        if not problem.shape_hosts[shape, host] or self.closed[host] > problem.shape_rank[shape]:
+        if (
+            not problem.shape_hosts[shape, host]
+            or self.least_rank[host] > problem.shape_rank[shape]
+        ):
             return False
         if gpu >= WHOLE_GPU and self.whole[host] * WHOLE_GPU < gpu:
             return False
-        if 0 < gpu < WHOLE_GPU and not self.whole[host] and not self.on_part(shape, host).any():
+        if (
+            0 < gpu < WHOLE_GPU
+            and not self.whole[host]
+            and not self.fits_partial_gpus(shape, host).any()
+        ):
             return False
         return bool((self.free[host] >= problem.shape_demand[shape]).all())
 
@@ -100,9 +107,9 @@ class HostState:
         """Whether a task could be on the GPUs that a put of one task names."""
         milli = min(int(self.problem.shape_gpu[shape]), WHOLE_GPU)
         used = [g for g in put.gpus if self._usable[put.host, g]]
-        had = self.gpu[put.host, used]
-        if self.parts is not None and not all(
-            self.parts.holds(shape, put.host, gpu, put.slot) for gpu in used
+        had = self.gpu_free[put.host, used]
+        if self.part_state is not None and not all(
+            self.part_state.fits(shape, put.host, gpu, put.slot) for gpu in used
         ):
             return False
         return bool(
@@ -146,45 +153,45 @@ class HostState:
         else:
             self.whole[put.host] += put.count * (gpu // WHOLE_GPU)
 
-    def on_part(self, shape: int, hosts: Ints | slice | int = _ALL) -> Ints:
+    def fits_partial_gpus(self, shape: int, hosts: Ints | slice | int = _ALL) -> Ints:
         """Return how many tasks of a share each partly used GPU of some hosts takes."""
-        gpu, partial = int(self.problem.shape_gpu[shape]), self.partial[hosts]
-        if self.parts is not None and self.parts.concern(shape):
-            return self.parts.on_part(shape, gpu, partial, hosts)
+        gpu, partial = int(self.problem.shape_gpu[shape]), self.partial_free[hosts]
+        if self.part_state is not None and self.part_state.restricts(shape):
+            return self.part_state.fits_partial_gpus(shape, gpu, partial, hosts)
         room: Ints = partial // gpu
         return room
 
-    def _on_free(self, shape: int) -> Ints | int:
+    def _fits_free_gpu(self, shape: int) -> Ints | int:
         """Return how many tasks of a share one wholly free GPU takes, by host if that matters."""
         gpu = int(self.problem.shape_gpu[shape])
-        if self.parts is not None and self.parts.concern(shape):
-            return self.parts.on_free(shape, gpu)
+        if self.part_state is not None and self.part_state.restricts(shape):
+            return self.part_state.fits_free_gpu(shape, gpu)
         return WHOLE_GPU // gpu
 
     @property
-    def free_milli(self) -> Ints:
+    def free_milli_gpu(self) -> Ints:
         """Free milli-GPU of each host, those beside MIG slices included."""
-        partial = self.partial
-        if self.parts is not None:
-            partial = np.where(self.gpu < WHOLE_GPU, self.gpu, 0)
+        partial = self.partial_free
+        if self.part_state is not None:
+            partial = np.where(self.gpu_free < WHOLE_GPU, self.gpu_free, 0)
         free: Ints = self.whole * WHOLE_GPU + partial.sum(axis=1)
         return free
 
-    def free_gpus(self, host: int) -> list[int]:
+    def free_gpu_ids(self, host: int) -> list[int]:
         """Wholly free GPUs of a host, last first; as many as are promised to tasks stay unnamed."""
-        free: list[int] = np.flatnonzero(self.gpu[host] == WHOLE_GPU)[::-1].tolist()
+        free: list[int] = np.flatnonzero(self.gpu_free[host] == WHOLE_GPU)[::-1].tolist()
         return free
 
-    def promised(self, host: int) -> bool:
+    def has_unnamed_gpus(self, host: int) -> bool:
         """Whether some of a host's free GPUs are promised to tasks, without a name."""
-        return bool((self.gpu[host] == WHOLE_GPU).sum() > self.whole[host])
+        return bool((self.gpu_free[host] == WHOLE_GPU).sum() > self.whole[host])
 
     def _share(self, shape: int, host: int) -> int:
         """Take a share from the fullest GPU that has it, else from a free one."""
-        left = np.where(self.on_part(shape, host) > 0, self.gpu[host], UNLIMITED)
+        left = np.where(self.fits_partial_gpus(shape, host) > 0, self.gpu_free[host], UNLIMITED)
         chosen = int(left.argmin())
         if left[chosen] == UNLIMITED:
-            chosen = self.free_gpus(host)[0]
+            chosen = self.free_gpu_ids(host)[0]
         self._take(shape, host, (chosen,))
         return chosen
 
@@ -200,17 +207,17 @@ class HostState:
         milli = times * min(int(self.problem.shape_gpu[shape]), WHOLE_GPU)
         for gpu in gpus:
             if self._usable[host, gpu]:
-                before = self.gpu[host, gpu]
+                before = self.gpu_free[host, gpu]
                 after = before - milli
-                self.gpu[host, gpu] = after
-                self.partial[host, gpu] = 0 if after == WHOLE_GPU else after
-                if self.parts is not None:
-                    self.parts.take(shape, host, gpu, slot, times)
-                    if self.parts.layout[host, gpu] != FREE:
-                        self.partial[host, gpu] = 0
+                self.gpu_free[host, gpu] = after
+                self.partial_free[host, gpu] = 0 if after == WHOLE_GPU else after
+                if self.part_state is not None:
+                    self.part_state.charge(shape, host, gpu, slot, times)
+                    if self.part_state.layout[host, gpu] != FREE:
+                        self.partial_free[host, gpu] = 0
                 self.whole[host] += int(after == WHOLE_GPU) - int(before == WHOLE_GPU)
 
     @property
-    def overfull(self) -> bool:
+    def is_overcommitted(self) -> bool:
         """Whether some host gives more than it has: `hold` and `keep` do not ask."""
-        return bool((self.free < 0).any() or (self.whole < 0).any() or (self.gpu < 0).any())
+        return bool((self.free < 0).any() or (self.whole < 0).any() or (self.gpu_free < 0).any())

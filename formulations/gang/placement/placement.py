@@ -47,17 +47,17 @@ class Placement(HostState):
     def __init__(self, problem: Problem, *, cleared: bool = False) -> None:
         super().__init__(problem, cleared=cleared)
         cluster = problem.cluster
-        self._left = np.zeros_like(self.arrivals)
+        self._stopped_levels = np.zeros_like(self.arrivals)
         if cleared:
-            job, level, host, _ = problem.places.T
+            job, level, host, _ = problem.running_tasks.T
             each = np.unique(job * cluster.num_hosts + host, return_index=True)[1]
-            np.add.at(self._left, (host[each], level[each]), 1)
+            np.add.at(self._stopped_levels, (host[each], level[each]), 1)
         self.stopped = [list(c.jobs) if c.running and cleared else [] for c in problem.classes]
         self.waiting = [
             len(off) if c.running else len(c.jobs)
             for c, off in zip(problem.classes, self.stopped, strict=True)
         ]
-        self._starts = {} if cleared else dict(enumerate(problem.starts))
+        self._starts = {} if cleared else dict(enumerate(problem.running_placements))
         self._start_of = {start.job: i for i, start in self._starts.items()}
         # Lower numbers are those of running jobs that have never been stopped.
         self._first = self._next = len(self._starts)
@@ -75,7 +75,7 @@ class Placement(HostState):
         """Return the hosts where a job of a label may come; homes of running jobs stay theirs."""
         if label == NO_LABEL:
             return np.ones(len(self.whole), dtype=np.bool_)
-        level, homes = self.problem.labels[label].level, self.problem.labels[label].homes
+        level, homes = self.problem.labels[label].level, self.problem.labels[label].running_domains
         taken = self._labelled[label] > 0
         taken[[domain for home in homes.values() for domain in home]] = True
         open_: NDArray[np.bool_] = ~taken[self.problem.cluster.domain[level]]
@@ -86,7 +86,7 @@ class Placement(HostState):
         label = self.problem.classes[start.job_class].choices[start.choice].label
         if label != NO_LABEL and not start.in_place:
             domain = self.problem.cluster.domain[self.problem.labels[label].level]
-            for put in start.puts:
+            for put in start.tasks:
                 self._labelled[label][domain[put.host]] += times
 
     def start(
@@ -101,7 +101,7 @@ class Placement(HostState):
             if job == ANY_JOB:
                 job = self.stopped[job_class][-1]
             self.stopped[job_class].remove(job)
-            self._close(job, -1)
+            self._note_stop(job, -1)
             self._start_of[job] = self._next
         self._starts[self._next] = JobPlacement(job_class, choice, puts, job)
         self._note_label(self._starts[self._next], 1)
@@ -116,31 +116,31 @@ class Placement(HostState):
         choice = job_class.choices[stopped.choice]
         self._worth -= choice.value
         self.problem.charge_quota(self._quota, job_class.tenant, choice, -1)
-        for put in stopped.puts:
+        for put in stopped.tasks:
             self.lift(choice.groups[put.group].shape, put)
         self.waiting[stopped.job_class] += 1
         if stopped.job != ANY_JOB:
             del self._start_of[stopped.job]
             self.stopped[stopped.job_class].append(stopped.job)
-            self._close(stopped.job, 1)
+            self._note_stop(stopped.job, 1)
 
     def restart(self, start: JobPlacement) -> int:
         """Start a job on the very GPUs that it had before it was stopped; returns its number."""
         groups = self.problem.classes[start.job_class].choices[start.choice].groups
-        for put in start.puts:
+        for put in start.tasks:
             shape = groups[put.group].shape
             if put.gpus or put.stays:
                 self.keep(shape, put)
             else:
                 self.put(shape, put.host, put.count)
-        return self.start(start.job_class, start.choice, start.puts, start.job)
+        return self.start(start.job_class, start.choice, start.tasks, start.job)
 
     def fits_in_place(self, job: int) -> bool:
         """Whether a stopped running job could be where it was."""
-        start = self.problem.start_of[job]
+        start = self.problem.running_placement_of[job]
         groups = self.problem.classes[start.job_class].choices[start.choice].groups
         done: list[tuple[int, TaskPlacement]] = []
-        for put in start.puts:
+        for put in start.tasks:
             shape = groups[put.group].shape
             if not self.fits_gpus(shape, put):
                 break
@@ -148,25 +148,25 @@ class Placement(HostState):
             done.append((shape, put))
         for shape, put in done:
             self.lift(shape, put)
-        return len(done) == len(start.puts)
+        return len(done) == len(start.tasks)
 
-    def may_leave(self, job: int) -> bool:
+    def may_be_preempted(self, job: int) -> bool:
         """Whether a running job may be preempted for all that has arrived on its hosts."""
         running = self.problem.running[job]
         hosts = [host for _, _, host, _ in running.places]
         return not self.arrivals[hosts, : running.level + 1].any()
 
     @contextmanager
-    def reopened(self, jobs: Sequence[int]) -> Iterator[None]:
+    def without_rank_limits(self, jobs: Sequence[int]) -> Iterator[None]:
         """Let tasks arrive where these stopped jobs were, as if they had left nothing behind."""
         for job in jobs:
-            self._close(job, -1)
+            self._note_stop(job, -1)
         yield
         for job in jobs:
-            self._close(job, 1)
+            self._note_stop(job, 1)
 
     @contextmanager
-    def held_back(self, rank: int) -> Iterator[None]:
+    def only_from_rank(self, rank: int) -> Iterator[None]:
         """Let no pending jobs below a rank start meanwhile."""
         classes, of_shape = self.problem.classes, self.problem.shape_rank
         back = {
@@ -181,26 +181,26 @@ class Placement(HostState):
         for c, n in back.items():
             self.waiting[c] += n
 
-    def _close(self, job: int, change: int) -> None:
+    def _note_stop(self, job: int, change: int) -> None:
         """Keep the book of which stopped jobs have left a host."""
         running = self.problem.running[job]
         for host in {host for _, _, host, _ in running.places}:
-            self._left[host, running.level] += change
-            levels = np.flatnonzero(self._left[host])
-            self.closed[host] = levels[-1] + 1 if len(levels) else 0
+            self._stopped_levels[host, running.level] += change
+            levels = np.flatnonzero(self._stopped_levels[host])
+            self.least_rank[host] = levels[-1] + 1 if len(levels) else 0
 
-    def held_by(self, job: int, host: int) -> NDArray[np.int64]:
+    def milli_gpu_held(self, job: int, host: int) -> NDArray[np.int64]:
         """Return the usable milli-GPU that a running job holds of each GPU of a host in place."""
         problem, running = self.problem, self.problem.running[job]
         groups = problem.classes[running.job_class].choices[0].groups
-        held = np.zeros(self.gpu.shape[1], dtype=np.int64)
+        held = np.zeros(self.gpu_free.shape[1], dtype=np.int64)
         for group, _, at, gpus in running.places:
             if at == host and gpus:
                 held[list(gpus)] += min(int(problem.shape_gpu[groups[group].shape]), WHOLE_GPU)
         held[~self._usable[host]] = 0
         return held
 
-    def runs(self, job: int) -> bool:
+    def is_running(self, job: int) -> bool:
         """Whether a running job is not stopped."""
         return job in self._start_of
 
@@ -221,13 +221,13 @@ class Placement(HostState):
         """Yield (number, start) of each job that holds something, running jobs included."""
         yield from self._starts.items()
 
-    def moved(self) -> Iterator[tuple[int, JobPlacement]]:
+    def changed(self) -> Iterator[tuple[int, JobPlacement]]:
         """Yield (number, start) of all but the running jobs that stay in place."""
         for number, start in self._starts.items():
             if number >= self._first and not start.in_place:
                 yield number, start
 
-    def away(self) -> Iterator[int]:
+    def displaced_jobs(self) -> Iterator[int]:
         """Yield the running jobs that are not where they were."""
         for job in self.problem.running:
             if not self.in_place(job):
@@ -239,13 +239,13 @@ class Placement(HostState):
 
     def over_quota(self, tenant: int) -> bool:
         """Whether a tenant holds more than one of its quotas."""
-        return any(self._quota[key] < 0 for key in self.problem.capped.get(tenant, ()))
+        return any(self._quota[key] < 0 for key in self.problem.quota_keys.get(tenant, ()))
 
-    def beyond_quota(self, tenant: int, choice: Choice) -> dict[int, int]:
+    def quota_excess(self, tenant: int, choice: Choice) -> dict[int, int]:
         """Return what one more job of a tenant would hold beyond its quotas, by resource."""
         over = {
             key[1]: self.problem.demand_of(choice, key[1]) - self._quota[key]
-            for key in self.problem.capped.get(tenant, ())
+            for key in self.problem.quota_keys.get(tenant, ())
         }
         return {resource: amount for resource, amount in over.items() if amount > 0}
 

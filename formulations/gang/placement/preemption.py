@@ -34,7 +34,9 @@ def _hosts(placement: Placement, job: int) -> set[int]:
 def _stop_profiteers(placement: Placement) -> bool:
     """Stop all arrivals that a stopped job has too high a priority for; whether there were any."""
     problem = placement.problem
-    unlawful = [j for stopped in placement.stopped for j in stopped if not placement.may_leave(j)]
+    unlawful = [
+        j for stopped in placement.stopped for j in stopped if not placement.may_be_preempted(j)
+    ]
     if not unlawful:
         return False
     by_host = _arrivals_by_host(placement)
@@ -51,8 +53,8 @@ def _bring_back(placement: Placement) -> bool:
     """Put jobs back for which nobody comes; whether other jobs had to stop for that."""
     problem = placement.problem
     comes: defaultdict[int, int] = defaultdict(int)  # highest rank that comes to a host
-    for number, start in placement.moved():
-        for host, _ in {(put.host, put.group) for put in start.puts} - running_host_groups(
+    for number, start in placement.changed():
+        for host, _ in {(put.host, put.group) for put in start.tasks} - running_host_groups(
             problem, start.job
         ):
             comes[host] = max(comes[host], _rank(placement, number))
@@ -70,7 +72,7 @@ def _bring_back(placement: Placement) -> bool:
             in_the_way = set().union(*(by_host[h] for h in _hosts(placement, job)))
         for number in sorted(in_the_way):
             placement.stop(number)
-        placement.restart(problem.start_of[job])
+        placement.restart(problem.running_placement_of[job])
         if in_the_way:
             return True
     return False
@@ -86,8 +88,8 @@ def _rank(placement: Placement, number: int) -> int:
 
 def _arrivals_by_host(placement: Placement) -> defaultdict[int, set[int]]:
     by_host: defaultdict[int, set[int]] = defaultdict(set)
-    for number, start in placement.moved():
-        for put in start.puts:
+    for number, start in placement.changed():
+        for put in start.tasks:
             if not put.stays:
                 by_host[put.host].add(number)
     return by_host
@@ -108,7 +110,7 @@ def _over_quota(placement: Placement, job_class: int) -> set[int]:
     problem = placement.problem
     back = problem.classes[job_class]
     stop: set[int] = set()
-    if not placement.beyond_quota(back.tenant, back.choices[0]):
+    if not placement.quota_excess(back.tenant, back.choices[0]):
         return stop
     left = placement.quota_left()
     for number in _last_of(placement, {back.tenant}):
@@ -127,6 +129,6 @@ def _last_of(placement: Placement, tenants: Iterable[int]) -> list[int]:
     classes, wanted = placement.problem.classes, set(tenants)
     return [
         number
-        for number, start in (reversed(list(placement.moved())) if wanted else ())
+        for number, start in (reversed(list(placement.changed())) if wanted else ())
         if start.job == ANY_JOB and classes[start.job_class].tenant in wanted
     ]

@@ -32,18 +32,18 @@ class LinkBandwidths:
 
     Attributes
     ----------
-    level : list of int
+    leaving_level : list of int
         Per level above the host, what leaving one of its domains allows at most.
-    island : int64 (hosts,)
+    nvlink_domain : int64 (hosts,)
         Which NVLink domain a host is in.
-    leaving, inside : int64 (hosts,)
+    leaving_nvlink_domain, inside_nvlink_domain : int64 (hosts,)
         Out of that, and between two of its GPUs at most.
     """
 
-    level: list[int]
-    island: Ints
-    leaving: Ints
-    inside: Ints
+    leaving_level: list[int]
+    nvlink_domain: Ints
+    leaving_nvlink_domain: Ints
+    inside_nvlink_domain: Ints
 
     @classmethod
     def of(cls, cluster: Cluster) -> Self:
@@ -90,13 +90,13 @@ def least_time_us_within(
 
     It lies in no domain of the next level, and only on some of the `hosts`, (hosts,).
     """
-    last = len(speeds.level)
-    widths = [UNLIMITED, *speeds.level[level + 1 :]]
+    last = len(speeds.leaving_level)
+    widths = [UNLIMITED, *speeds.leaving_level[level + 1 :]]
     if not hosts.any():
         return 0
-    alone = np.unique(speeds.island[hosts]).size == int(hosts.sum())
+    alone = np.unique(speeds.nvlink_domain[hosts]).size == int(hosts.sum())
     if level < last - 1 or (level < last and alone):
-        widths.append(int(speeds.leaving[hosts].max()))
+        widths.append(int(speeds.leaving_nvlink_domain[hosts].max()))
     if num_ranks(group) > group.count or level == last:
-        widths.append(int(speeds.inside[hosts].max()))
+        widths.append(int(speeds.inside_nvlink_domain[hosts].max()))
     return least_time_us(group, min(widths))

@@ -96,7 +96,7 @@ class _CompiledJobs:
             and levels == described.levels
             and [t.name for t in round_.tenants] == list(described.tenants)
             and round_.spread_weights() == described.weights
-            and (BOTTLENECK in round_.policy.terms) == described.timed
+            and (BOTTLENECK in round_.policy.terms) == described.times_collectives
             and len(described.shapes.index) <= 2 * self.shapes_needed
         )
 
@@ -113,20 +113,20 @@ class _CompiledJobs:
             }
         self.borrowed = borrowed
         self.known = {
-            id(job): known.get(id(job)) or self.describer.of(job, borrowed.get(i, ()))
+            id(job): known.get(id(job)) or self.describer.compile(job, borrowed.get(i, ()))
             for i, job in enumerate(jobs)
         }
         # They would keep what jobs that are gone have asked.
-        self.describer.offers.clear()
+        self.describer.choice_of_option.clear()
         facts = [self.known[id(job)] for job in jobs]
         members: defaultdict[int, list[int]] = defaultdict(list)
         for index, fact in enumerate(facts):
-            members[fact.kind].append(index)
+            members[fact.class_number].append(index)
         pinned = [facts[j] for j in members.pop(PINNED, ())]
-        classes = self.describer.classes(members, jobs)
+        classes = self.describer.job_classes(members, jobs)
         choices = (choice for job_class in classes for choice in job_class.choices)
         self.shapes_needed = len({g.shape for choice in choices for g in choice.groups})
-        parted = shapes.parted or any(fact.held and fact.held.parts for fact in pinned)
+        parted = shapes.has_gpu_parts or any(fact.held and fact.held.parts for fact in pinned)
         state = self._state(facts, parted)
         cleared = self._state(pinned, parted)
         pinned_hosts = cleared.busy.copy()
@@ -153,7 +153,7 @@ class _CompiledJobs:
             shape_demand=demand,
             shape_allowed=hosts,
             shape_rank=shapes.ranks(),
-            sharing=shapes.sharing() if parted else None,
+            part_demands=shapes.gpu_part_demands() if parted else None,
             host_kind=shapes.host_kinds(),
             open=open_ & ~vacate,
             usable=usable,
@@ -165,7 +165,7 @@ class _CompiledJobs:
             reserved_free=reserved_free,
             running={j: _running_job(round_.now, facts[j], class_of[j]) for j in sorted(class_of)},
             quota=remaining_quotas(round_, cluster),
-            labels=self.describer.homes(
+            labels=self.describer.list_labels(
                 (j, f.job, f.held.hosts) for j, f in enumerate(facts) if f.held is not None
             ),
             terms=write_out_share(round_.policy.terms, len(shares)),
@@ -230,7 +230,7 @@ def _running_job(now: int, facts: CompiledJob, job_class: int) -> RunningJob:
         job_class=job_class,
         level=held.level,
         places=held.places,
-        puts=held.puts,
+        tasks=held.tasks,
         slots=held.slots,
         migrate_cost=default if running.migrate_cost is None else running.migrate_cost,
         preempt_cost=default if running.preempt_cost is None else running.preempt_cost,

@@ -40,30 +40,41 @@ SHARE_TERMS = (*ORDERED_SHARES, TOTAL_SHARE)
 class TenantShare:
     """A tenant that counts in the term `share`.
 
-    `tenant` is its index in the round. By resource (-1: milli-GPU), `per` is the capacity of the
-    healthy hosts times the tenant's weight, without resources of which they have none, `all` what
-    all hosts have, and `held` what those of its jobs hold that are not decided here.
+    Attributes
+    ----------
+    tenant : int
+        Its index in the round.
+    denominator : mapping of resource index (-1: milli-GPU) to int
+        Capacity of the healthy hosts times the tenant's weight; resources of which they have none
+        are left out.
+    total : mapping of resource index to int
+        Capacity of all hosts.
+    held : mapping of resource index to int
+        What those of the tenant's jobs hold that are not decided here.
     """
 
     tenant: int
-    per: Mapping[int, int]
-    all: Mapping[int, int]
+    denominator: Mapping[int, int]
+    total: Mapping[int, int]
     held: Mapping[int, int]
 
     @property
     def by_resource(self) -> dict[int, int]:
         """The share of what the tenant holds of each resource."""
-        return {r: SCALE * self.held[r] // per for r, per in self.per.items()}
+        return {r: SCALE * self.held[r] // per for r, per in self.denominator.items()}
 
     @property
-    def most(self) -> int:
+    def upper_bound(self) -> int:
         """The share of what the tenant holds, or of all there is if that is less."""
         return max(
-            (SCALE * min(self.held[r], self.all[r]) // per for r, per in self.per.items()),
+            (
+                SCALE * min(self.held[r], self.total[r]) // per
+                for r, per in self.denominator.items()
+            ),
             default=0,
         )
 
-    def holding(self, amounts: Mapping[int, int]) -> Self:
+    def plus(self, amounts: Mapping[int, int]) -> Self:
         """Return the tenant with these amounts on top of what it holds."""
         return replace(self, held={r: h + amounts[r] for r, h in self.held.items()})
 

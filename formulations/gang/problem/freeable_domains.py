@@ -16,11 +16,11 @@ class FreeableDomains:
     ----------
     domain : int64 (hosts,)
         Domain of each host.
-    gpu_worth, worth_of_hosts, worth : int, int64 (hosts,), int64 (domains,)
+    worth_of_gpu, worth_of_host, worth_of_domain : int, int64 (hosts,), int64 (domains,)
         Milli-GPU-seconds that a GPU, a host, and a domain as a whole, is worth.
     busy : bool (domains,)
         Whether something ran there before the round.
-    clearable : bool (domains,)
+    freeable : bool (domains,)
         Whether it was busy, and nothing there is pinned.
     """
 
@@ -31,12 +31,12 @@ class FreeableDomains:
         level = cluster.levels.index(goal.level)
         self.domain = cluster.domain[level].astype(np.int64)
         count = len(cluster.names[level])
-        self.gpu_worth = WHOLE_GPU * goal.gpu_worth_s
-        self.worth_of_hosts = cluster.gpu_count.astype(np.int64) * self.gpu_worth
-        self.worth = np.zeros(count, dtype=np.int64)
-        np.add.at(self.worth, self.domain, self.worth_of_hosts)
+        self.worth_of_gpu = WHOLE_GPU * goal.gpu_worth_s
+        self.worth_of_host = cluster.gpu_count.astype(np.int64) * self.worth_of_gpu
+        self.worth_of_domain = np.zeros(count, dtype=np.int64)
+        np.add.at(self.worth_of_domain, self.domain, self.worth_of_host)
         self.busy = self._any(problem.state.busy, count)
-        self.clearable = self.busy & ~self._any(problem.pinned_hosts, count)
+        self.freeable = self.busy & ~self._any(problem.pinned_hosts, count)
 
     def _any(self, hosts: NDArray[np.bool_], count: int) -> NDArray[np.bool_]:
         return np.bincount(self.domain, weights=hosts, minlength=count) > 0

@@ -28,10 +28,10 @@ class GpuPartDemands:
     ----------
     memory : int64 (shapes,)
         MiB of each GPU.
-    kind : int64 (shapes, products + 1)
+    slice_kind : int64 (shapes, products + 1)
         What slice a task is on GPUs of each product, -1 if none; the last column, all -1, is that
         of GPUs that cannot be cut.
-    sliced : bool (shapes,)
+    is_slice : bool (shapes,)
         Whether a task is a slice smaller than a GPU.
     product : int32 (hosts,)
         Product of each host's GPUs.
@@ -39,23 +39,23 @@ class GpuPartDemands:
     """
 
     memory: Ints
-    kind: Ints
-    sliced: NDArray[np.bool_]
+    slice_kind: Ints
+    is_slice: NDArray[np.bool_]
     product: NDArray[np.int32]
     layouts: Layouts
 
-    def kind_on(self, shape: int, host: int) -> int:
+    def slice_kind_on(self, shape: int, host: int) -> int:
         """Return what slice a task is on a host."""
-        return int(self.kind[shape, self.product[host]])
+        return int(self.slice_kind[shape, self.product[host]])
 
-    def hold(
+    def charge(
         self, state: State, shape: int, host: int, gpu: int, start: int | None, times: int
     ) -> None:
         """Take what a task holds of a GPU of a state (1), or give it back (-1)."""
         if state.gpu_memory is not None:
             state.gpu_memory[gpu] -= times * self.memory[shape]
-        if state.slices is not None and self.sliced[shape] and start is not None:
-            mask = mask_of(self.kind_on(shape, host), start)
+        if state.slices is not None and self.is_slice[shape] and start is not None:
+            mask = mask_of(self.slice_kind_on(shape, host), start)
             state.slices[gpu] = state.slices[gpu] | mask if times > 0 else state.slices[gpu] & ~mask
 
 
@@ -79,7 +79,7 @@ class GpuPartState:
     def __init__(
         self, sharing: GpuPartDemands, cluster: Cluster, state: State, exists: NDArray[np.bool_]
     ) -> None:
-        self.sharing = sharing
+        self.demands = sharing
         self._host_memory = cluster.gpu_memory
         self.memory = np.where(exists, cluster.gpu_memory[:, None], 0)
         self.layout = np.zeros(exists.shape, dtype=np.int64)
@@ -88,47 +88,49 @@ class GpuPartState:
         if state.slices is not None:
             self.layout[exists] = sharing.layouts.of_masks(state.slices)
 
-    def concern(self, shape: int) -> bool:
+    def restricts(self, shape: int) -> bool:
         """Whether milli-GPU alone do not say how many tasks of a share fit a GPU."""
-        return bool(self.sharing.sliced[shape] or self.sharing.memory[shape])
+        return bool(self.demands.is_slice[shape] or self.demands.memory[shape])
 
-    def on_free(self, shape: int, milli: int) -> Ints:
+    def fits_free_gpu(self, shape: int, milli: int) -> Ints:
         """Return how many tasks of a share one wholly free GPU of each host takes."""
-        if self.sharing.sliced[shape]:
-            kind = self.sharing.kind[shape][self.sharing.product]
-            return np.where(kind >= 0, self.sharing.layouts.room[FREE][kind], 0)
-        memory: Ints = self._host_memory // self.sharing.memory[shape]
+        if self.demands.is_slice[shape]:
+            kind = self.demands.slice_kind[shape][self.demands.product]
+            return np.where(kind >= 0, self.demands.layouts.num_fitting[FREE][kind], 0)
+        memory: Ints = self._host_memory // self.demands.memory[shape]
         return np.minimum(memory, WHOLE_GPU // milli)
 
-    def on_part(self, shape: int, milli: int, partial: Ints, hosts: Ints | slice | int) -> Ints:
+    def fits_partial_gpus(
+        self, shape: int, milli: int, partial: Ints, hosts: Ints | slice | int
+    ) -> Ints:
         """Return how many tasks of a share each partly used GPU of some hosts takes.
 
         `partial` are the free milli-GPU of those that may be shared.
         """
         layout = self.layout[hosts]
-        if self.sharing.sliced[shape]:
-            kind = np.asarray(self.sharing.kind[shape][self.sharing.product[hosts]])
-            room = self.sharing.layouts.room[layout, kind[..., None]]
+        if self.demands.is_slice[shape]:
+            kind = np.asarray(self.demands.slice_kind[shape][self.demands.product[hosts]])
+            room = self.demands.layouts.num_fitting[layout, kind[..., None]]
             return np.where((kind[..., None] >= 0) & (layout != FREE), room, 0)
-        memory: Ints = self.memory[hosts] // self.sharing.memory[shape]
+        memory: Ints = self.memory[hosts] // self.demands.memory[shape]
         return np.minimum(memory, partial // milli)
 
-    def take(self, shape: int, host: int, gpu: int, start: int | None, times: int) -> None:
+    def charge(self, shape: int, host: int, gpu: int, start: int | None, times: int) -> None:
         """Take what one task needs of a GPU (1), or give it back (-1).
 
         `start` is where a slice lies that was there before; one that comes lies anywhere.
         """
-        self.memory[host, gpu] -= times * self.sharing.memory[shape]
-        if self.sharing.sliced[shape]:
-            kind = self.sharing.kind_on(shape, host)
+        self.memory[host, gpu] -= times * self.demands.memory[shape]
+        if self.demands.is_slice[shape]:
+            kind = self.demands.slice_kind_on(shape, host)
             layout = int(self.layout[host, gpu])
-            self.layout[host, gpu] = self.sharing.layouts.after(layout, kind, start, times)
+            self.layout[host, gpu] = self.demands.layouts.after(layout, kind, start, times)
 
-    def holds(self, shape: int, host: int, gpu: int, start: int | None) -> bool:
+    def fits(self, shape: int, host: int, gpu: int, start: int | None) -> bool:
         """Whether a GPU has the memory, and the memory slices, for one more task."""
-        if self.memory[host, gpu] < self.sharing.memory[shape]:
+        if self.memory[host, gpu] < self.demands.memory[shape]:
             return False
-        if not self.sharing.sliced[shape]:
+        if not self.demands.is_slice[shape]:
             return bool(self.layout[host, gpu] == FREE)
-        kind = self.sharing.kind_on(shape, host)
-        return self.sharing.layouts.holds(int(self.layout[host, gpu]), kind, start)
+        kind = self.demands.slice_kind_on(shape, host)
+        return self.demands.layouts.fits(int(self.layout[host, gpu]), kind, start)

@@ -41,7 +41,7 @@ class RunningUse(NamedTuple):
     level: int
     milli_gpu: int
     places: tuple[Place, ...]
-    puts: tuple[TaskPlacement, ...]
+    tasks: tuple[TaskPlacement, ...]
     slots: Slots
     hosts: tuple[int, ...]
     demands: tuple[int, ...]
@@ -55,72 +55,78 @@ class CompiledJob(NamedTuple):
 
     job: Job
     borrowed: tuple[int, ...]
-    kind: int
+    class_number: int
     held: RunningUse | None
 
 
 class JobCompiler:
-    """Describes jobs upon a cluster; `levels` are the precedences of running jobs, lowest first.
+    """Compiles jobs for a cluster: interned options, job classes, and what running jobs hold.
 
-    Groups and choices are made once each, so that to be the same is to be equal. `kinds` tells of
-    each kind whether its jobs run, their tenant, and their choices.
+    Groups and choices are created once each, so that equal ones are identical.
+
+    Attributes
+    ----------
+    levels : list of Precedence
+        The distinct precedences of running jobs that may move, lowest first.
+    class_keys : list of (running, tenant, choices)
+        Per class number: whether its jobs run, their tenant, and their choices.
     """
 
     def __init__(self, round_: Round, cluster: Cluster, levels: list[Precedence]) -> None:
         self.cluster, self.levels = cluster, levels
         self.tenants = {t.name: i for i, t in enumerate(round_.tenants)}
         self.weights = round_.spread_weights()
-        self.timed = BOTTLENECK in round_.policy.terms
-        self.shapes = ShapeTable(cluster, timed=self.timed)
+        self.times_collectives = BOTTLENECK in round_.policy.terms
+        self.shapes = ShapeTable(cluster, timed=self.times_collectives)
         self.choices: dict[tuple[int, ...], Choice] = {}
-        self.offers: dict[tuple[int, ...], tuple[Option, Choice]] = {}
-        self.numbers: dict[tuple[int, ...], int] = {}
-        self.kinds: list[tuple[bool, int, tuple[Choice, ...]]] = []
-        self.ranks: dict[Precedence, int] = {}
+        self.choice_of_option: dict[tuple[int, ...], tuple[Option, Choice]] = {}
+        self.class_numbers: dict[tuple[int, ...], int] = {}
+        self.class_keys: list[tuple[bool, int, tuple[Choice, ...]]] = []
+        self.ranks_known: dict[Precedence, int] = {}
         self.gpu_start: list[int] = cluster.gpu_start.tolist()
         self.demands: dict[tuple[tuple[str, int], ...], int] = {}
         self.labels: dict[tuple[str, int], int] = {}
 
-    def of(self, job: Job, borrowed: tuple[int, ...]) -> CompiledJob:
+    def compile(self, job: Job, borrowed: tuple[int, ...]) -> CompiledJob:
         """Return what a job is with these `borrowed` options."""
-        kind, running = self.kind(job, borrowed), job.running
+        kind, running = self.class_number(job, borrowed), job.running
         if running is None:
             return CompiledJob(job, borrowed, kind, None)
         entitled = running.option not in borrowed
-        level = 0 if kind == PINNED else self.rank((entitled, job.priority))
+        level = 0 if kind == PINNED else self.rank_of((entitled, job.priority))
         return CompiledJob(job, borrowed, kind, self._held(job, running, level))
 
-    def kind(self, job: Job, borrowed: tuple[int, ...]) -> int:
+    def class_number(self, job: Job, borrowed: tuple[int, ...]) -> int:
         """Return the number of a job's kind, a new one if it is met for the first time."""
-        running, label = job.running, self.label(job)
+        running, label = job.running, self.label_number(job)
         if running is not None and running.pinned:
             return PINNED
         offered = range(len(job.options)) if running is None else (running.option,)
         choices = tuple([self._choice(job, o, label, o not in borrowed) for o in offered])
         tenant = self.tenants.get(job.tenant or "", -1)
         key = (running is not None, tenant, *map(id, choices))
-        kind = self.numbers.setdefault(key, len(self.kinds))
-        if kind == len(self.kinds):
-            self.kinds.append((running is not None, tenant, choices))
+        kind = self.class_numbers.setdefault(key, len(self.class_keys))
+        if kind == len(self.class_keys):
+            self.class_keys.append((running is not None, tenant, choices))
         return kind
 
-    def rank(self, precedence: Precedence) -> int:
+    def rank_of(self, precedence: Precedence) -> int:
         """Return the number of levels strictly below a precedence."""
-        if precedence not in self.ranks:
-            self.ranks[precedence] = bisect_left(self.levels, precedence)
-        return self.ranks[precedence]
+        if precedence not in self.ranks_known:
+            self.ranks_known[precedence] = bisect_left(self.levels, precedence)
+        return self.ranks_known[precedence]
 
     def _choice(self, job: Job, index: int, label: int, entitled: bool) -> Choice:
         """Return an option as jobs of a class have it; jobs share options, so few are looked at."""
         option = job.options[index]
         # By identity: options do not change, and a known one is alive, so its id is its own.
         key = id(option), index, job.weight, job.priority, label, entitled
-        if key not in self.offers:
-            self.offers[key] = option, self._new_choice(job, index, label, entitled)
-        return self.offers[key][1]
+        if key not in self.choice_of_option:
+            self.choice_of_option[key] = option, self._new_choice(job, index, label, entitled)
+        return self.choice_of_option[key][1]
 
     def _new_choice(self, job: Job, index: int, label: int, entitled: bool) -> Choice:
-        option, rank = job.options[index], self.rank((entitled, job.priority))
+        option, rank = job.options[index], self.rank_of((entitled, job.priority))
         joint = NO_LEVEL
         if option.required is not None and sum(g.count for g in option.groups) > 1:
             joint = self.shapes.levels[option.required]
@@ -130,11 +136,11 @@ class JobCompiler:
         known = self.choices.get(key)
         if known is None:
             joint = joint if len(groups) > 1 else NO_LEVEL
-            known = Choice(index, value, groups, progress, entitled, joint=joint, label=label)
+            known = Choice(index, value, groups, progress, entitled, joint_level=joint, label=label)
             self.choices[key] = known
         return known
 
-    def label(self, job: Job) -> int:
+    def label_number(self, job: Job) -> int:
         """Return the number of a job's label, a new one if it is met for the first time."""
         asked = job.anti_affinity
         if asked is None:
@@ -142,7 +148,7 @@ class JobCompiler:
         key = asked.label, self.shapes.levels[asked.level]
         return self.labels.setdefault(key, len(self.labels))
 
-    def classes(
+    def job_classes(
         self, members: Mapping[int, list[int]], jobs: Sequence[Job]
     ) -> tuple[JobClass, ...]:
         """Return the classes of jobs, whose indices `members` has by kind, pending ones first."""
@@ -152,17 +158,17 @@ class JobCompiler:
                 # Who runs has the priority of its class.
                 tuple(
                     members[k]
-                    if self.kinds[k][0]
+                    if self.class_keys[k][0]
                     else sorted(members[k], key=lambda j: -jobs[j].priority)
                 ),
-                self.kinds[k][1],
-                self.kinds[k][2],
-                self.kinds[k][0],
+                self.class_keys[k][1],
+                self.class_keys[k][2],
+                self.class_keys[k][0],
             )
-            for k in sorted(members, key=lambda k: self.kinds[k][0])
+            for k in sorted(members, key=lambda k: self.class_keys[k][0])
         )
 
-    def homes(self, placed: Iterable[tuple[int, Job, Iterable[int]]]) -> tuple[Label, ...]:
+    def list_labels(self, placed: Iterable[tuple[int, Job, Iterable[int]]]) -> tuple[Label, ...]:
         """Return all labels that were met, with the domains where jobs of them run.
 
         `placed` has the index, the job and the hosts of each one that runs.
@@ -171,7 +177,7 @@ class JobCompiler:
         levels = [level for _, level in self.labels]
         for j, job, hosts in placed if self.labels else ():
             if job.anti_affinity is not None:
-                label = self.label(job)
+                label = self.label_number(job)
                 domain = self.cluster.domain[levels[label]]
                 homes[label][j] = frozenset(domain[list(hosts)].tolist())
         return tuple(Label(level, home) for level, home in zip(levels, homes, strict=True))
@@ -187,7 +193,7 @@ class JobCompiler:
             level=level,
             milli_gpu=option.milli_gpu,
             places=places,
-            puts=tuple(
+            tasks=tuple(
                 [
                     TaskPlacement(group, host, 1, gpus, True, slot)
                     for (group, _, host, gpus), slot in zip(places, slots, strict=True)

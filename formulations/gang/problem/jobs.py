@@ -28,10 +28,10 @@ class TaskSlices:
 
 @dataclass(frozen=True, slots=True)
 class DomainLimit:
-    """At most `most` tasks of a group in one domain of a level (an index)."""
+    """At most `max_tasks` tasks of a group in one domain of a level (an index)."""
 
     level: int
-    most: int
+    max_tasks: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +57,14 @@ class Group:
     required: int
     weights: tuple[tuple[int, int], ...]
     slices: TaskSlices | None = None
-    apart: DomainLimit | None = None
+    domain_limit: DomainLimit | None = None
     traffic: Traffic | None = None
 
     @property
-    def bound_to_levels(self) -> bool:
+    def depends_on_levels(self) -> bool:
         """Whether the place of one task matters to where the others may or should go."""
         return self.count > 1 and (
-            self.required != NO_LEVEL or bool(self.weights) or self.arranged or self.timed
+            self.required != NO_LEVEL or bool(self.weights) or self.is_arranged or self.timed
         )
 
     @property
@@ -73,23 +73,34 @@ class Group:
         return self.traffic is not None and self.traffic.timed
 
     @property
-    def ranked(self) -> bool:
+    def is_ordered(self) -> bool:
         """Whether it matters which index in the group a task has."""
         return self.slices is not None or self.traffic is not None
 
     @property
-    def arranged(self) -> bool:
+    def is_arranged(self) -> bool:
         """Whether more than a required level says how the tasks are to lie to each other."""
-        return self.slices is not None or self.apart is not None
+        return self.slices is not None or self.domain_limit is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """An option of a job class: its groups, its worth, and its index in the jobs' options.
 
-    `joint` is the index of the level of which one domain must hold all groups; `label` keeps the
-    job out of the domains of other jobs that have it (`Problem.labels`).
-    `entitled`: with this option the jobs stand on their tenant's guarantee, or it has none.
+    Attributes
+    ----------
+    index : int
+        Position among the options of the job document.
+    value, progress : int
+        What a job with this option adds to the terms of these names.
+    groups : tuple of Group
+    entitled : bool
+        Whether the tenant's guarantee covers a job with this option, or the tenant has none.
+    joint_level : int
+        Level (an index) of which one domain must hold all groups; `NO_LEVEL` if none.
+    label : int
+        Anti-affinity label (an index into `Problem.labels`): the job stays out of domains where
+        another job with the label has a task. `NO_LABEL` if none.
     """
 
     index: int
@@ -97,7 +108,7 @@ class Choice:
     groups: tuple[Group, ...]
     progress: int = 0
     entitled: bool = True
-    joint: int = NO_LEVEL
+    joint_level: int = NO_LEVEL
     label: int = NO_LABEL
 
     @property
@@ -106,29 +117,34 @@ class Choice:
         return self.value if self.entitled else 0
 
     @property
-    def single(self) -> bool:
+    def is_single_task(self) -> bool:
         """Whether the option is one task that may be wherever it fits."""
-        return len(self.groups) == 1 and self.groups[0].count == 1 and not self.tied
+        return len(self.groups) == 1 and self.groups[0].count == 1 and not self.is_tied
 
     @property
-    def tied(self) -> bool:
+    def is_tied(self) -> bool:
         """Whether more than levels of single groups says where its tasks may be (arranging.py)."""
         return (
-            self.joint != NO_LEVEL
+            self.joint_level != NO_LEVEL
             or self.label != NO_LABEL
-            or any(group.arranged for group in self.groups)
+            or any(group.is_arranged for group in self.groups)
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """Jobs that keep out of each other's domains of a level (an index).
+    """Anti-affinity: jobs with the label share no domain of a level.
 
-    `homes` has the domains of each running job, pinned ones too, by its index in the round.
+    Attributes
+    ----------
+    level : int
+        Index of the level.
+    running_domains : mapping of job index to set of domains
+        Where each running job with the label has tasks; pinned jobs are included.
     """
 
     level: int
-    homes: Mapping[int, frozenset[int]]
+    running_domains: Mapping[int, frozenset[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +172,7 @@ class RunningJob(NamedTuple):
     job_class: int
     level: int
     places: tuple[Place, ...]
-    puts: tuple[TaskPlacement, ...]
+    tasks: tuple[TaskPlacement, ...]
     migrate_cost: int
     preempt_cost: int
     slots: Slots = ()
@@ -187,10 +203,10 @@ class JobPlacement(NamedTuple):
 
     job_class: int
     choice: int
-    puts: Sequence[TaskPlacement]
+    tasks: Sequence[TaskPlacement]
     job: int = ANY_JOB
 
     @property
     def in_place(self) -> bool:
         """Whether it is a running job of which no task moves."""
-        return self.job != ANY_JOB and all(put.stays for put in self.puts)
+        return self.job != ANY_JOB and all(put.stays for put in self.tasks)

@@ -79,45 +79,45 @@ class Layouts:
 
     Attributes
     ----------
-    room : int64 (layouts, kinds)
+    num_fitting : int64 (layouts, kinds)
         How many more slices of a kind alone a GPU can take.
     """
 
     def __init__(self) -> None:
         self._layouts: list[tuple[int, SliceCounts]] = []
         self._index: dict[tuple[int, SliceCounts], int] = {}
-        self.room = np.zeros((0, len(SLICES)), dtype=np.int64)
-        self.number(0)
+        self.num_fitting = np.zeros((0, len(SLICES)), dtype=np.int64)
+        self.index_of(0)
 
-    def number(self, stays: int, came: SliceCounts = _NONE) -> int:
+    def index_of(self, stays: int, came: SliceCounts = _NONE) -> int:
         """Return the number of a layout."""
         known = self._index.get((stays, came))
         if known is None:
             known = self._index[stays, came] = len(self._layouts)
             self._layouts.append((stays, came))
             room = [[num_fitting_slices(stays, came, kind) for kind in range(len(SLICES))]]
-            self.room = np.concatenate([self.room, np.array(room, dtype=np.int64)])
+            self.num_fitting = np.concatenate([self.num_fitting, np.array(room, dtype=np.int64)])
         return known
 
     def of_masks(self, masks: NDArray[np.int16]) -> NDArray[np.int64]:
         """Return the layouts of GPUs on which something stays and nothing came."""
         distinct, position = np.unique(masks, return_inverse=True)
-        numbers = np.array([self.number(int(mask)) for mask in distinct], dtype=np.int64)
+        numbers = np.array([self.index_of(int(mask)) for mask in distinct], dtype=np.int64)
         return numbers[position.reshape(masks.shape)]
 
     def after(self, layout: int, kind: int, start: int | None, times: int) -> int:
         """Return the layout once a slice has come (1) or gone (-1); `start` if it stays there."""
         stays, came = self._layouts[layout]
         if start is None:
-            return self.number(stays, _with(came, kind, times))
+            return self.index_of(stays, _with(came, kind, times))
         mask = mask_of(kind, start)
-        return self.number(stays | mask if times > 0 else stays & ~mask, came)
+        return self.index_of(stays | mask if times > 0 else stays & ~mask, came)
 
-    def holds(self, layout: int, kind: int, start: int | None) -> bool:
+    def fits(self, layout: int, kind: int, start: int | None) -> bool:
         """Whether a GPU can take one more slice, at this start if one is given."""
         stays, came = self._layouts[layout]
         if start is None:
-            return bool(self.room[layout, kind])
+            return bool(self.num_fitting[layout, kind])
         mask = mask_of(kind, start)
         return not stays & mask and slice_starts(stays | mask, came) is not None
 
@@ -129,7 +129,7 @@ class Layouts:
             raise ValueError(f"layout {stays, came} is impossible; expected slices that fit")
         return found
 
-    def taken(self, layout: int) -> int:
+    def mask(self, layout: int) -> int:
         """Return what is taken, as a mask, with the places that `starts` names."""
         stays, _ = self._layouts[layout]
         for kind, start in self.starts(layout):

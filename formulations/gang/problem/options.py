@@ -23,13 +23,13 @@ class Options:
     ----------
     job_class, choice : int64 (offers,)
         Index of the class, and of the choice in it.
-    first : int64 (classes + 1,)
+    class_start : int64 (classes + 1,)
         The offers of class c are `first[c]:first[c + 1]`.
     value, progress, milli_gpu : int64 (offers,)
         Of one job with the choice.
     entitled : bool (offers,)
         Whether such a job stands on its tenant's guarantee, or that has none.
-    group_first : int64 (offers + 1,)
+    group_start : int64 (offers + 1,)
         The groups of offer i are `group_first[i]:group_first[i + 1]`.
     groups : tuple of Group
         Task groups, offer by offer.
@@ -39,12 +39,12 @@ class Options:
 
     job_class: Ints
     choice: Ints
-    first: Ints
+    class_start: Ints
     value: Ints
     progress: Ints
     milli_gpu: Ints
     entitled: NDArray[np.bool_]
-    group_first: Ints
+    group_start: Ints
     groups: tuple[Group, ...]
     group_shape: Ints
     group_count: Ints
@@ -56,14 +56,14 @@ class Options:
 
     def groups_of(self, offers: Ints) -> tuple[Ints, Ints]:
         """Return, for each group of some offers, which of them it is of and the group's index."""
-        number = self.group_first[offers + 1] - self.group_first[offers]
+        number = self.group_start[offers + 1] - self.group_start[offers]
         which = np.repeat(np.arange(len(offers)), number)
-        begin = self.group_first[offers] - np.cumsum(number) + number
+        begin = self.group_start[offers] - np.cumsum(number) + number
         return which, np.arange(len(which)) + begin[which]
 
-    def total(self, each: Ints) -> Ints:
+    def sum_over_tasks(self, each: Ints) -> Ints:
         """Sum a number per task of each group, int64 (groups,), over the tasks of each offer."""
-        return _sums(each * self.group_count, self.group_first)
+        return _sums(each * self.group_count, self.group_start)
 
 
 def list_options(classes: Sequence[JobClass]) -> Options:
@@ -76,12 +76,12 @@ def list_options(classes: Sequence[JobClass]) -> Options:
     return Options(
         job_class=job_class,
         choice=np.arange(len(choices)) - first[job_class],
-        first=first,
+        class_start=first,
         value=_array([choice.value for choice in choices]),
         progress=_array([choice.progress for choice in choices]),
         milli_gpu=_sums(_array([group.milli_gpu for group in groups]), group_first),
         entitled=np.array([choice.entitled for choice in choices], dtype=np.bool_),
-        group_first=group_first,
+        group_start=group_first,
         groups=groups,
         group_shape=_array([group.shape for group in groups]),
         group_count=_array([group.count for group in groups]),

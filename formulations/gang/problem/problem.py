@@ -54,7 +54,7 @@ class Problem:
         See above; 0 where nothing runs that may move.
     host_kind : int64 (hosts,)
         Equal for hosts of one GPU model that the same shapes may be on by name, -1 without GPUs.
-    sharing : Sharing or None
+    part_demands : Sharing or None
         What tasks ask of GPUs besides milli-GPU; None if none does.
     state, cleared : State
         As it is, and without the running jobs that may move; reserved GPUs have nothing free.
@@ -89,7 +89,7 @@ class Problem:
     shape_demand: NDArray[np.int64]
     shape_allowed: NDArray[np.bool_]
     shape_rank: NDArray[np.int64]
-    sharing: GpuPartDemands | None
+    part_demands: GpuPartDemands | None
     host_kind: NDArray[np.int64]
     open: NDArray[np.bool_]
     usable: NDArray[np.bool_]
@@ -104,38 +104,38 @@ class Problem:
     shares: tuple[TenantShare, ...] = ()
 
     @cached_property
-    def offers(self) -> Options:
+    def options(self) -> Options:
         """The options of all classes."""
         return list_options(self.classes)
 
     @cached_property
-    def counts(self) -> NDArray[np.int64]:
+    def num_jobs(self) -> NDArray[np.int64]:
         """Number of jobs in each class."""
         return np.array([len(c.jobs) for c in self.classes], dtype=np.int64)
 
     @cached_property
-    def pending(self) -> NDArray[np.int64]:
+    def num_pending(self) -> NDArray[np.int64]:
         """Number of pending jobs in each class: 0 for classes of running jobs."""
-        return self.counts * np.array([not c.running for c in self.classes], dtype=np.int64)
+        return self.num_jobs * np.array([not c.running for c in self.classes], dtype=np.int64)
 
     @cached_property
-    def floating(self) -> NDArray[np.int64]:
+    def num_competing(self) -> NDArray[np.int64]:
         """Number of jobs in each class, without running ones where none of them might arrive.
 
         Such a job may stay there and use nothing that others could; a relaxation leaves it out.
         """
-        number = self.counts.copy()
-        job, _, host, shape = self.places.T
+        number = self.num_jobs.copy()
+        job, _, host, shape = self.running_tasks.T
         doubtful = np.unique(job if self._reserved else job[~self.shape_hosts[shape, host]])
         for j in doubtful.tolist():
-            number[self.running[j].job_class] -= not self.floats(self.running[j])
+            number[self.running[j].job_class] -= not self.competes(self.running[j])
         return number
 
     @cached_property
     def _reserved(self) -> bool:
         return not self.usable.all()
 
-    def floats(self, running: RunningJob) -> bool:
+    def competes(self, running: RunningJob) -> bool:
         """Whether the tasks of a running job might arrive where they are."""
         groups = self.classes[running.job_class].choices[0].groups
         return all(
@@ -154,22 +154,22 @@ class Problem:
         return self.shape_allowed & self.open
 
     @cached_property
-    def shared(self) -> NDArray[np.bool_]:
+    def is_share(self) -> NDArray[np.bool_]:
         """Which shapes ask for a share of one GPU."""
         return (self.shape_gpu > 0) & (self.shape_gpu < WHOLE_GPU)
 
     @cached_property
-    def starts(self) -> tuple[JobPlacement, ...]:
+    def running_placements(self) -> tuple[JobPlacement, ...]:
         """The running jobs that may move, each in its place."""
-        return tuple(JobPlacement(r.job_class, 0, r.puts, job) for job, r in self.running.items())
+        return tuple(JobPlacement(r.job_class, 0, r.tasks, job) for job, r in self.running.items())
 
     @cached_property
-    def start_of(self) -> dict[int, JobPlacement]:
+    def running_placement_of(self) -> dict[int, JobPlacement]:
         """The start in place of each running job that may move."""
-        return {start.job: start for start in self.starts}
+        return {start.job: start for start in self.running_placements}
 
     @cached_property
-    def places(self) -> NDArray[np.int64]:
+    def running_tasks(self) -> NDArray[np.int64]:
         """Job, level, host and shape of each task of the running jobs that may move, (tasks, 4)."""
         shapes = [[g.shape for g in c.choices[0].groups] for c in self.classes]
         rows = [
@@ -193,7 +193,7 @@ class Problem:
         """Value of all running jobs that may move; the term `value` counts from here."""
         return sum(len(c.jobs) * c.choices[0].value for c in self.classes if c.running)
 
-    def frozen(
+    def residual(
         self,
         moved: Mapping[int, tuple[int, tuple[Place, ...]]],
         slots: Mapping[int, Slots] = NO_SLOTS,
@@ -204,9 +204,9 @@ class Problem:
         """
         state = self.state.copy()
         for job in moved:
-            self.hold(state, job, self.running[job].places, -1, self.running[job].slots)
+            self.charge_state(state, job, self.running[job].places, -1, self.running[job].slots)
         for job, (_, places) in moved.items():
-            self.hold(state, job, places, 1, slots.get(job, ()))
+            self.charge_state(state, job, places, 1, slots.get(job, ()))
         pending = tuple(c for c in self.classes if not c.running)
         quota = dict(self.quota)
         for job_class in self.classes:
@@ -221,10 +221,10 @@ class Problem:
             running={},
             quota=quota,
             terms=terms,
-            shares=self.shares_with([len(c.jobs) if c.running else 0 for c in self.classes]),
+            shares=self.shares_with_jobs([len(c.jobs) if c.running else 0 for c in self.classes]),
         )
 
-    def hold(
+    def charge_state(
         self, state: State, job: int, places: Sequence[Place], times: int, slots: Slots = ()
     ) -> None:
         """Take from a state what a running job holds in some places, or give it back."""
@@ -235,13 +235,13 @@ class Problem:
             each = min(int(self.shape_gpu[shape]), WHOLE_GPU)
             for gpu in (int(self.cluster.gpu_start[host]) + g for g in gpus):
                 state.gpu_free[gpu] -= times * each * int(self.usable[gpu])
-                if self.sharing is not None and self.usable[gpu]:
+                if self.part_demands is not None and self.usable[gpu]:
                     start = slots[k] if slots else None
-                    self.sharing.hold(state, shape, host, gpu, start, times)
+                    self.part_demands.charge(state, shape, host, gpu, start, times)
             state.busy[host] |= times > 0
 
     @cached_property
-    def capped(self) -> dict[int, list[tuple[int, int]]]:
+    def quota_keys(self) -> dict[int, list[tuple[int, int]]]:
         """The keys of `quota` by tenant."""
         keys: dict[int, list[tuple[int, int]]] = {}
         for key in self.quota:
@@ -249,9 +249,9 @@ class Problem:
         return keys
 
     @cached_property
-    def _steps(self) -> dict[str, int]:
+    def _value_steps(self) -> dict[str, int]:
         """Per term a number that divides every value that it can take."""
-        offers = self.offers
+        offers = self.options
         groups = set(offers.groups)
         return {
             VALUE: int(np.gcd.reduce(offers.value, initial=0)),
@@ -260,20 +260,20 @@ class Problem:
             "spread": gcd(*(g.milli_gpu * weight for g in groups for _, weight in g.weights)),
         }
 
-    def rounded(self, term: str, bound: float) -> float:
+    def round_bound(self, term: str, bound: float) -> float:
         """Round a bound outward to a value that the term can take, within solver tolerances.
 
         Solvers stop within tolerances: for a minimum, 7.0000004 does not prove 8.
         """
-        step = max(self._steps.get(term, 1), 1)
+        step = max(self._value_steps.get(term, 1), 1)
         slack = SHARPNESS * max(1.0, abs(bound))
         if SENSE[term] == "max":
             return float(floor((bound + slack) / step) * step)
         return float(ceil((bound - slack) / step) * step)
 
-    def certified(self, term: str, bound: Fraction) -> float:
+    def round_certified(self, term: str, bound: Fraction) -> float:
         """Round an exact bound outward to a value that the term can take."""
-        step = max(self._steps.get(term, 1), 1)
+        step = max(self._value_steps.get(term, 1), 1)
         sense = SENSE[term]
         return outward((floor if sense == "max" else ceil)(bound / step) * step, sense)
 
@@ -287,7 +287,7 @@ class Problem:
         """Return what an option takes of each resource in all (-1: milli-GPU)."""
         return {r: self.demand_of(choice, r) for r in range(-1, self.shape_demand.shape[1])}
 
-    def shares_with(self, numbers: Sequence[int]) -> tuple[TenantShare, ...]:
+    def shares_with_jobs(self, numbers: Sequence[int]) -> tuple[TenantShare, ...]:
         """Return `shares` with what so many jobs of each class hold on top, the most they can."""
         if not self.shares:
             return ()
@@ -300,18 +300,18 @@ class Problem:
                 for r in mine:
                     most = max(self.demand_of(choice, r) for choice in job_class.choices)
                     mine[r] += number * most
-        return tuple(t.holding(more[t.tenant]) for t in self.shares)
+        return tuple(t.plus(more[t.tenant]) for t in self.shares)
 
     def within_quota(
         self, left: Mapping[tuple[int, int], int], tenant: int, choice: Choice
     ) -> bool:
         """Whether one more job of a tenant fits what is left of its quota."""
-        keys = self.capped.get(tenant, ())
+        keys = self.quota_keys.get(tenant, ())
         return all(self.demand_of(choice, resource) <= left[t, resource] for t, resource in keys)
 
     def charge_quota(
         self, left: dict[tuple[int, int], int], tenant: int, choice: Choice, times: int = 1
     ) -> None:
         """Take what more jobs of a tenant need from what is left of its quota; -1 gives it back."""
-        for key in self.capped.get(tenant, ()):
+        for key in self.quota_keys.get(tenant, ()):
             left[key] -= times * self.demand_of(choice, key[1])

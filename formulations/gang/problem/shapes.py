@@ -99,7 +99,7 @@ class ShapeTable:
             # A level that contains the required one cannot hold the group in two domains.
             weights=() if alone else tuple(c for c in charged if c[0] > required),
             slices=self._slices(group, required),
-            apart=self._apart(group),
+            domain_limit=self._apart(group),
             traffic=self._traffic(group),
         )
 
@@ -157,7 +157,7 @@ class ShapeTable:
     def host_kinds(self) -> NDArray[np.int64]:
         """Return a number per host that tells its kind of GPU and the lists of hosts it is in."""
         model: NDArray[np.int64] = self.cluster.gpu_model.astype(np.int64)
-        if self.parted:
+        if self.has_gpu_parts:
             key = np.column_stack([model, self.cluster.gpu_memory, self.cluster.product])
             model = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
         lists = {key.hosts for key in self.index if key.hosts is not None}
@@ -172,17 +172,17 @@ class ShapeTable:
         return np.array([key.rank for key in self.index], dtype=np.int64)
 
     @property
-    def parted(self) -> bool:
+    def has_gpu_parts(self) -> bool:
         """Whether some shape asks for a MIG slice or for GPU memory."""
         return any(key.mig is not None or key.gpu_memory for key in self.index)
 
-    def sharing(self) -> GpuPartDemands:
+    def gpu_part_demands(self) -> GpuPartDemands:
         """Return what the shapes ask of GPUs besides milli-GPU."""
         kinds = [slice_kinds(key.mig) for key in self.index]
         return GpuPartDemands(
             memory=np.array([key.gpu_memory for key in self.index], dtype=np.int64),
-            kind=np.array(kinds, dtype=np.int64).reshape(-1, len(slice_kinds(None))),
-            sliced=np.array([k.mig is not None and k.gpu < WHOLE_GPU for k in self.index], bool),
+            slice_kind=np.array(kinds, dtype=np.int64).reshape(-1, len(slice_kinds(None))),
+            is_slice=np.array([k.mig is not None and k.gpu < WHOLE_GPU for k in self.index], bool),
             product=self.cluster.product,
             layouts=self._layouts,
         )

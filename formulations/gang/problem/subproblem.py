@@ -56,18 +56,18 @@ def cut_subproblem(
     for i, (job, j, variant) in enumerate(zip(round_.jobs, jobs, variants, strict=True)):
         mine, job_class = borrowed.get(i, ()), whole.class_of[j]
         if job_class == PINNED:
-            pinned[i] = describer.of(told(j, variant), mine)
+            pinned[i] = describer.compile(told(j, variant), mine)
             continue
         key = job_class, variant, job.priority, mine
         if key not in known:
-            known[key] = describer.kind(told(j, variant), mine)
+            known[key] = describer.class_number(told(j, variant), mine)
         members[known[key]].append(i)
-    classes, shapes = describer.classes(members, round_.jobs), describer.shapes
+    classes, shapes = describer.job_classes(members, round_.jobs), describer.shapes
     inside = np.zeros(whole.cluster.num_hosts, dtype=np.bool_)
     inside[list(hosts)] = True
     gpus = np.repeat(inside, whole.cluster.gpu_count)
     resources = [whole.cluster.resources.index(name) for name in cluster.resources]
-    parted = shapes.parted or any(fact.held and fact.held.parts for fact in pinned.values())
+    parted = shapes.has_gpu_parts or any(fact.held and fact.held.parts for fact in pinned.values())
 
     def state_of(state: State) -> State:
         return State(
@@ -99,7 +99,7 @@ def cut_subproblem(
         shape_demand=demand,
         shape_allowed=allowed,
         shape_rank=shapes.ranks(),
-        sharing=shapes.sharing() if parted else None,
+        part_demands=shapes.gpu_part_demands() if parted else None,
         host_kind=shapes.host_kinds(),
         open=whole.open[inside],
         usable=whole.usable[gpus],
@@ -111,7 +111,7 @@ def cut_subproblem(
         reserved_free=whole.reserved_free[inside],
         running=running,
         quota=remaining_quotas(round_, cluster),
-        labels=describer.homes(placed),
+        labels=describer.list_labels(placed),
         terms=write_out_share(round_.policy.terms, len(shares)),
         shares=shares,
     )
@@ -131,7 +131,7 @@ def _running(
     for number, job_class in enumerate(classes):
         if not job_class.running:
             continue
-        level = describer.rank(
+        level = describer.rank_of(
             (job_class.choices[0].entitled, round_.jobs[job_class.jobs[0]].priority)
         )
         for i in job_class.jobs:
@@ -141,12 +141,12 @@ def _running(
                 job_class=number,
                 level=level,
                 places=places,
-                puts=tuple(
+                tasks=tuple(
                     [
                         TaskPlacement(
                             put.group, where[put.host], put.count, put.gpus, put.stays, put.slot
                         )
-                        for put in held.puts
+                        for put in held.tasks
                     ]
                 ),
                 migrate_cost=held.migrate_cost,

@@ -125,7 +125,7 @@ def free_gpus(placement: Placement) -> Ints:
     Of the wholly free GPUs those that are promised to tasks have nothing left, and GPUs with MIG
     slices have nothing for others.
     """
-    named = np.sort(placement.partial, axis=1)
+    named = np.sort(placement.partial_free, axis=1)
     spare = np.arange(named.shape[1]) < placement.whole[:, None]
     return np.where(spare, WHOLE_GPU, named)
 

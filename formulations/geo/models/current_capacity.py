@@ -159,7 +159,7 @@ class _CurrentCapacityBuilder(JobClassBuilder):
                 in_place, there, self.preemption_rows.continuation(holding, r)
             )
         yield choice.value, NONE, self._running_usage[in_place, holding]
-        if self.gangs.floats(running):
+        if self.gangs.competes(running):
             key = running.job_class, r, holding
             if key not in self._move_continuations:
                 left = self.preemption_rows.continuation(holding, r)

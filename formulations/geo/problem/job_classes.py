@@ -156,7 +156,7 @@ class JobClassBuilder:
         """Yield (value, GPU model, use of rows) of each way in which a running job may go on."""
         running, r = self.gangs.running[job], int(self.problem.current_region[job])
         choice = self.gangs.classes[running.job_class].choices[0]
-        key = running.job_class, r, self.gangs.floats(running)
+        key = running.job_class, r, self.gangs.competes(running)
         if key not in self._continuation_usage:
             self._continuation_usage[key] = tuple(self.rows(choice, r, NONE, key[2], NONE))
         holding = self.preemption_rows.holding_of(job)

@@ -82,7 +82,7 @@ def group_equivalent(gangs: Gangs, current_region: Ints, preemptible: Bools) -> 
 
     `current_region` and `preemptible` are (jobs,).
     """
-    _, _, at_host, shape = gangs.places.T
+    _, _, at_host, shape = gangs.running_tasks.T
     code = (gangs.cluster.gpu_model[at_host] + 1) * 4
     code += 2 * gangs.open[at_host] + gangs.shape_hosts[shape, at_host]
     where, stops, codes = current_region.tolist(), preemptible.tolist(), iter(code.tolist())

@@ -59,7 +59,7 @@ class IntegratedModel:
         cleared = Placement(problem, cleared=True)
         everywhere = np.arange(problem.cluster.num_hosts)
         self.exact: HostModel = build_host_model(
-            problem, cleared, everywhere, problem.pending, list(problem.running), apart=True
+            problem, cleared, everywhere, problem.num_pending, list(problem.running), apart=True
         )
         self.slots = add_gpus(self.exact)
         add_terms(self.exact)
@@ -136,7 +136,7 @@ class IntegratedModel:
     def _bound_hosts(self, entry: int, now: Ints) -> None:
         """Let an entry be on as many hosts as its manners say."""
         model, exact, modes = self.model, self.exact, self.modes
-        mine = [t for t, task_set in enumerate(exact.sets) if task_set.users[0][0] == entry]
+        mine = [t for t, task_set in enumerate(exact.task_sets) if task_set.users[0][0] == entry]
         comes = np.flatnonzero(np.isin(exact.x_set, mine))
         stays = np.flatnonzero(exact.stays.entry == entry)
         host = np.append(exact.x_host[comes], exact.stays.host[stays])

@@ -77,14 +77,14 @@ def _plan(integrated: IntegratedModel, gangs: Gangs, values: Floats, offers: Off
     start_jobs(integrated.exact, integrated.slots, values, placement)
     found = assign_gpus(placement)
     runs = {gangs.each[g].job for g in found.starts}
-    runs |= {gangs.each[g].job for g in problem.running if placement.runs(g)}
+    runs |= {gangs.each[g].job for g in problem.running if placement.is_running(g)}
     starts = {
         gangs.each[g].job: (gangs.each[g].options[option], places)
         for g, (option, places) in found.starts.items()
     }
     slots = {gangs.each[g].job: slot for g, slot in found.slots.items()}
     preempted = {
-        gangs.each[g].job: gangs.each[preemptor_of(problem, g, found.arrived)].job
+        gangs.each[g].job: gangs.each[preemptor_of(problem, g, found.arrivals)].job
         for g in problem.running
         if gangs.each[g].job not in runs
     }

@@ -48,14 +48,14 @@ MODELLED_TERMS = (VALUE, ENTITLED, PROGRESS, *SHARE_TERMS, *PLACE_TERMS)
 class PricedModel(NamedTuple):
     """A count model, and the patterns that it draws columns from."""
 
-    counts: AggregateModel
+    aggregate: AggregateModel
     patterns: GpuPatterns | HostPatterns | None
 
 
 class HostPatternModel(NamedTuple):
     """A count model of host patterns."""
 
-    counts: AggregateModel
+    aggregate: AggregateModel
     patterns: HostPatterns
 
 
@@ -69,10 +69,10 @@ def aggregate_models(problem: Problem, greedy: Placement) -> Iterator[PricedMode
     room = tasks_per_host(empty)
     tightest = None if only_powers_of_two(problem) else host_pattern_model(problem, empty, room)
     if tightest is not None:
-        tightest.patterns.learn(greedy)
+        tightest.patterns.add_patterns_of(greedy)
         yield PricedModel(*tightest)
     sums = build_aggregate_model(problem, host_classes(problem, room), room, empty.whole)
-    shares = GpuPatterns if problem.sharing is None else GpuPartPatterns
+    shares = GpuPatterns if problem.part_demands is None else GpuPartPatterns
     yield PricedModel(sums, shares(sums) if len(sums.parts) else None)
     if tightest is not None:
         yield PricedModel(*tightest)
@@ -129,10 +129,12 @@ def search_term_by_term(
             break
         # A model that lacks patterns proves nothing by its search.
         if patterns is None and outcome.bound is not None:
-            yield Bound(term, problem.rounded(term, outcome.bound), tuple(holds))
+            yield Bound(term, problem.round_bound(term, outcome.bound), tuple(holds))
         values = outcome.values
         if problem.shares:
-            values = with_actual_shares(model, problem, *counts.offered, counts.left_out, values)
+            values = with_actual_shares(
+                model, problem, *counts.y_columns, counts.left_out_shares, values
+            )
         model.hold(term, round(outcome.objective), HOLD_SLACK)
         pending -= {f"hold:{term}"}
         holds.append((term, round(outcome.objective)))
@@ -216,7 +218,7 @@ def bound_by_relaxation(
     while True:
         arrays = counts.model.arrays(term, relax=True, without=without)
         if not inner:
-            arrays = arrays.without_columns(counts.inner)
+            arrays = arrays.without_columns(counts.inner_gang_columns)
         if patterns is None:
             outcome = solve_by_sifting(
                 session, arrays, counts.y, counts.option_row[counts.y_class], share=0.5
@@ -230,21 +232,23 @@ def bound_by_relaxation(
         if patterns is not None:
             # Prices jump from one optimum to the next; their running mean leads faster to the last.
             mean = duals if mean is None else 0.5 * (mean + duals)
-            ahead = mean is not duals and patterns.improve(mean, SENSE[term])[0]
-            added, missing = patterns.improve(duals, SENSE[term])
+            ahead = mean is not duals and patterns.add_improving(mean, SENSE[term])[0]
+            added, missing = patterns.add_improving(duals, SENSE[term])
             added |= ahead
         claimed = tighter(claimed, outcome.bound + arrays.sign * missing, SENSE[term])
         most = outcome.bound + arrays.sign * missing
-        done = counts.problem.rounded(term, most) == counts.problem.rounded(term, outcome.bound)
+        done = counts.problem.round_bound(term, most) == counts.problem.round_bound(
+            term, outcome.bound
+        )
         if not added or done or missing <= max(1e-5, session.gap / 2) * abs(outcome.bound):
             y = multipliers(arrays, duals)
-            certified = certified_bound(arrays, y, patterns.most_missing(y) if patterns else 0)
+            certified = certified_bound(arrays, y, patterns.max_missing_gain(y) if patterns else 0)
             if certified is not None:
-                value = counts.problem.certified(term, certified)
+                value = counts.problem.round_certified(term, certified)
                 yield Bound(term, value, holds, certified=True)
             break
     if claimed is not None:
-        yield Bound(term, counts.problem.rounded(term, claimed), holds)
+        yield Bound(term, counts.problem.round_bound(term, claimed), holds)
     return last
 
 

@@ -70,12 +70,12 @@ def search_core(
         if outcome is None or outcome.values is None or outcome.objective is None:
             return found or search_core(session, arrays, None, gap, share)
         # Whoever is outside has lost at least as much as the column left out at the least loss.
-        outside = doubt.most - float(doubt.loss[~kept].min(initial=np.inf))
+        outside = doubt.bound - float(doubt.loss[~kept].min(initial=np.inf))
         bound = None
         if outcome.bound is not None:
             bound = doubt.sign * max(doubt.sign * outcome.bound, outside)
         found = replace(outcome, values=core.whole(outcome.values), bound=bound)
-        missing = doubt.missing(outcome.objective)
+        missing = doubt.shortfall(outcome.objective)
         if missing <= margin or bound is None or near(bound, outcome.objective, gap):
             return found
         margin = missing * (1 + TOLERANCE)
@@ -83,5 +83,5 @@ def search_core(
 
 def remaining_core(arrays: Arrays, doubt: ReducedCosts, held: float) -> Core:
     """Return the core of the points whose objective, that of the doubt, is no worse than `held`."""
-    lost = doubt.missing(held) + HOLD_SLACK + TOLERANCE * abs(doubt.most)
+    lost = doubt.shortfall(held) + HOLD_SLACK + TOLERANCE * abs(doubt.bound)
     return Core.of(arrays, doubt.within(lost), doubt.point)

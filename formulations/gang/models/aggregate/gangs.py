@@ -55,7 +55,7 @@ class GangKind:
 class GangColumns:
     """One entry per variable u: kind, level, domain, most gangs there, least spread of one gang.
 
-    `time` is the least microseconds of its collective.
+    `time_us` is the least microseconds of its collective.
     """
 
     kind: NDArray[np.int64]
@@ -63,7 +63,7 @@ class GangColumns:
     domain: NDArray[np.int64]
     most: NDArray[np.int64]
     spread: NDArray[np.int64]
-    time: NDArray[np.int64]
+    time_us: NDArray[np.int64]
 
 
 def gang_kinds(
@@ -77,7 +77,7 @@ def gang_kinds(
         # Running jobs may stay, and then no level matters.
         for choice in () if job_class.running else job_class.choices:
             for group in choice.groups:
-                if not group.bound_to_levels or group in kind_of:
+                if not group.depends_on_levels or group in kind_of:
                     continue
                 fits = room[group.shape]
                 gpu = int(problem.shape_gpu[group.shape])

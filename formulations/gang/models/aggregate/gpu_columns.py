@@ -48,27 +48,27 @@ class GpuPatterns:
     """
 
     def __init__(self, counts: AggregateModel) -> None:
-        self.counts = counts
+        self.aggregate = counts
         self.kind_class, self.kind_free, self.kind_size, self._kind_row = self._kinds()
         self.pool = PatternPool(counts.model, self._kind_row, self.kind_size, len(counts.parts))
         self._first()
 
     def _kinds(self) -> GpuKinds:
         """Tell GPUs apart by class and free milli-GPU."""
-        counts, least = self.counts, int(self.counts.parts.milli[0])
+        counts, least = self.aggregate, int(self.aggregate.parts.milli[0])
         kinds: list[tuple[int, int, int, int]] = []
         for a in np.flatnonzero((counts.share_row >= 0).any(axis=0)).tolist():
             if counts.gpu_row[a] >= 0:
-                total = int(counts.classes.whole[a] * counts.classes.size[a])
+                total = int(counts.host_classes.whole[a] * counts.host_classes.size[a])
                 kinds.append((a, WHOLE_GPU, total, int(counts.gpu_row[a])))
-            useful = [(r, n) for r, n in counts.classes.residual[a] if r >= least]
+            useful = [(r, n) for r, n in counts.host_classes.residual[a] if r >= least]
             rows = counts.model.rows("residual", len(useful), upper=[n for _, n in useful])
             kinds += [(a, r, n, int(row)) for (r, n), row in zip(useful, rows, strict=True)]
         return GpuKinds(*np.array(kinds, dtype=np.int64).reshape(-1, 4).T)
 
     def _first(self) -> None:
         """Add each fraction alone, as often as it fits."""
-        counts, fractions = self.counts, self.counts.parts.milli
+        counts, fractions = self.aggregate, self.aggregate.parts.milli
         most = self.kind_free[:, None] // fractions
         for f in range(len(fractions)):
             usable = np.flatnonzero((most[:, f] > 0) & (counts.share_row[f, self.kind_class] >= 0))
@@ -76,17 +76,17 @@ class GpuPatterns:
             cuts[:, f] = most[usable, f]
             self._append(usable, cuts)
 
-    def improve(self, duals: NDArray[np.float64], sense: str) -> tuple[bool, float]:
+    def add_improving(self, duals: NDArray[np.float64], sense: str) -> tuple[bool, float]:
         """Add the best pattern of every kind that improves the relaxation.
 
         Returns whether one was added, and by how much at the most the missing patterns can still
         improve the relaxation's optimum (Lagrange's bound: prices times the GPUs of each kind).
         """
-        counts = self.counts
+        counts = self.aggregate
         sign = 1.0 if sense == "max" else -1.0
         rows = counts.share_row
         price = np.where(rows >= 0, sign * duals[rows], 0.0).clip(min=0.0)
-        worth, pattern = self._packed(price)
+        worth, pattern = self._best_patterns(price)
         gain = worth - sign * duals[self._kind_row]
         threshold = TOLERANCE * max(float(price.max(initial=0.0)), 1e-12)
         better = np.flatnonzero(gain > threshold)
@@ -96,24 +96,24 @@ class GpuPatterns:
         added = self._append(better, cuts)
         return added, float((gain.clip(min=0.0) * self.kind_size).sum())
 
-    def most_missing(self, y: NDArray[Any]) -> int:
+    def max_missing_gain(self, y: NDArray[Any]) -> int:
         """Return exactly how much all patterns together can add at whole-number multipliers.
 
         `y` is as `solver.multipliers` makes it; the patterns known already are counted again, which
         only weakens what is built on it.
         """
-        rows = self.counts.share_row
+        rows = self.aggregate.share_row
         price = np.where(rows >= 0, y[rows], 0).clip(min=0)
-        worth, _ = self._packed(price)
+        worth, _ = self._best_patterns(price)
         gain = worth - y[self._kind_row]
         return int((gain.clip(min=0) * self.kind_size).sum())
 
-    def _packed(self, price: NDArray[Any]) -> tuple[NDArray[Any], Callable[[int], Ints]]:
+    def _best_patterns(self, price: NDArray[Any]) -> tuple[NDArray[Any], Callable[[int], Ints]]:
         """Return what the best pattern of each kind of GPU is worth, and which one it is.
 
         `price` is that of a place for a part on a host class, (parts, classes).
         """
-        fractions = self.counts.parts.milli
+        fractions = self.aggregate.parts.milli
         unit = gcd(*fractions.tolist(), WHOLE_GPU)
         classes, position = np.unique(self.kind_class, return_inverse=True)
         steps = fractions // unit
@@ -124,9 +124,9 @@ class GpuPatterns:
     def _append(self, kinds: Ints, cuts: Ints) -> bool:
         columns, kinds, cuts = self.pool.append(kinds, cuts)
         at, f = np.nonzero(cuts)
-        rows = self.counts.share_row[f, self.kind_class[kinds[at]]]
+        rows = self.aggregate.share_row[f, self.kind_class[kinds[at]]]
         wanted = rows >= 0
-        self.counts.model.add(rows[wanted], columns[at[wanted]], -cuts[at, f][wanted])
+        self.aggregate.model.add(rows[wanted], columns[at[wanted]], -cuts[at, f][wanted])
         return bool(len(columns))
 
 

@@ -39,9 +39,9 @@ class GpuPartPatterns(GpuPatterns):
 
     def __init__(self, counts: AggregateModel) -> None:
         placement = Placement(counts.problem, cleared=True)
-        if placement.parts is None:
+        if placement.part_state is None:
             raise ValueError("no task asks for a slice or GPU memory; expected one")
-        self._parts, self._placement = placement.parts, placement
+        self._parts, self._placement = placement.part_state, placement
         self._memory: list[int] = []
         self._layout: list[int] = []
         self._is_share = counts.parts.kind == A_SHARE
@@ -49,12 +49,12 @@ class GpuPartPatterns(GpuPatterns):
 
     def _kinds(self) -> GpuKinds:
         """Tell GPUs apart by class, free milli-GPU and memory, or layout."""
-        counts, cluster = self.counts, self.counts.problem.cluster
+        counts, cluster = self.aggregate, self.aggregate.problem.cluster
         table: list[tuple[int, int, int, int]] = []
         for a in np.flatnonzero((counts.share_row >= 0).any(axis=0)).tolist():
-            hosts = np.flatnonzero(counts.classes.of_host == a)
+            hosts = np.flatnonzero(counts.host_classes.of_host == a)
             if counts.gpu_row[a] >= 0:
-                total = int(counts.classes.whole[a] * counts.classes.size[a])
+                total = int(counts.host_classes.whole[a] * counts.host_classes.size[a])
                 table.append((a, WHOLE_GPU, total, int(counts.gpu_row[a])))
                 self._memory.append(int(cluster.gpu_memory[hosts[0]]))
                 self._layout.append(FREE)
@@ -67,11 +67,11 @@ class GpuPartPatterns(GpuPatterns):
 
     def _used(self, parts: GpuPartState, hosts: Ints) -> Counter[tuple[int, int, int]]:
         """Count the partly used GPUs of some hosts by free milli-GPU, memory and layout."""
-        partial, layout = self._placement.partial[hosts], parts.layout[hosts]
+        partial, layout = self._placement.partial_free[hosts], parts.layout[hosts]
         some = np.nonzero((partial > 0) | (layout != FREE))
         return Counter(
             zip(
-                self._placement.gpu[hosts][some].tolist(),
+                self._placement.gpu_free[hosts][some].tolist(),
                 np.where(layout[some] == FREE, parts.memory[hosts][some], 0).tolist(),
                 layout[some].tolist(),
                 strict=True,
@@ -82,10 +82,10 @@ class GpuPartPatterns(GpuPatterns):
         """Add each part alone, as often as it fits."""
         self._measure()
         self._sets = [self._sets_of(g) for g in range(len(self.kind_class))]
-        parts = self.counts.parts
+        parts = self.aggregate.parts
         kinds, cuts = [], []
         for g, sets in enumerate(self._sets):
-            for f in np.flatnonzero(self.counts.share_row[:, self.kind_class[g]] >= 0).tolist():
+            for f in np.flatnonzero(self.aggregate.share_row[:, self.kind_class[g]] >= 0).tolist():
                 cut = np.zeros(len(parts), dtype=np.int64)
                 if not self._is_share[f]:
                     cut[f] = sets[:, f].max(initial=0)
@@ -99,15 +99,15 @@ class GpuPartPatterns(GpuPatterns):
 
     def _sets_of(self, g: int) -> Ints:
         """Return the sets of slices that a kind of GPU can take, (sets, parts)."""
-        counts, parts, layout = self.counts, self.counts.parts, self._layout[g]
+        counts, parts, layout = self.aggregate, self.aggregate.parts, self._layout[g]
         slices = np.flatnonzero((counts.share_row[:, self.kind_class[g]] >= 0) & ~self._is_share)
         product = counts.problem.cluster.product[
-            np.argmax(counts.classes.of_host == self.kind_class[g])
+            np.argmax(counts.host_classes.of_host == self.kind_class[g])
         ]
         cut = layout != FREE or self.kind_free[g] == WHOLE_GPU
         if not len(slices) or product == NO_MIG or not cut:
             return np.zeros((0, len(parts)), dtype=np.int64)
-        taken = self._parts.sharing.layouts.taken(layout)
+        taken = self._parts.demands.layouts.mask(layout)
         came = np.array(
             maximal_slice_sets(taken, tuple(parts.kind[slices].tolist())), dtype=np.int64
         )
@@ -118,7 +118,7 @@ class GpuPartPatterns(GpuPatterns):
 
     def _measure(self) -> None:
         """Choose the units of the knapsack, and express shares and GPUs in them."""
-        parts, mine = self.counts.parts, np.flatnonzero(self._is_share)
+        parts, mine = self.aggregate.parts, np.flatnonzero(self._is_share)
         milli, memory = parts.milli[mine], parts.memory[mine]
         unit = gcd(*milli.tolist(), WHOLE_GPU)
         self._size = milli // unit
@@ -137,7 +137,7 @@ class GpuPartPatterns(GpuPatterns):
         )
         self._room[np.array(self._layout, dtype=np.int64) != FREE] = 0
 
-    def _packed(self, price: NDArray[Any]) -> tuple[NDArray[Any], Callable[[int], Ints]]:
+    def _best_patterns(self, price: NDArray[Any]) -> tuple[NDArray[Any], Callable[[int], Ints]]:
         """Return what the best pattern of each kind of GPU is worth, and which it is."""
         classes, position = np.unique(self.kind_class, return_inverse=True)
         mine = np.flatnonzero(self._is_share)
@@ -157,7 +157,7 @@ class GpuPartPatterns(GpuPatterns):
             if sets[g] >= 0:
                 chosen: Ints = self._sets[g][sets[g]]
                 return chosen
-            number = np.zeros(len(self.counts.parts), dtype=np.int64)
+            number = np.zeros(len(self.aggregate.parts), dtype=np.int64)
             milli, memory = self._room[g].tolist()
             while (f := int(choice[position[g], milli, memory])) >= 0:
                 number[mine[f]] += 1

@@ -43,20 +43,20 @@ class GpuPartTypes:
     @classmethod
     def of_problem(cls, problem: Problem) -> Self:
         """Return the parts that the shapes of a problem ask for."""
-        sharing = problem.sharing
+        sharing = problem.part_demands
         of = np.full((len(problem.shape_gpu), len(PRODUCTS) + 1), -1, dtype=np.int64)
         memory = np.zeros_like(problem.shape_gpu) if sharing is None else sharing.memory
-        shares = np.flatnonzero(problem.shared)
+        shares = np.flatnonzero(problem.is_share)
         if sharing is not None:
-            shares = shares[~sharing.sliced[shares]]
+            shares = shares[~sharing.is_slice[shares]]
         asked = np.column_stack([problem.shape_gpu[shares], memory[shares]])
         distinct, part = np.unique(asked, axis=0, return_inverse=True)
         of[shares] = part.reshape(-1, 1)
         kinds = np.zeros(0, dtype=np.int64)
         if sharing is not None:
-            sliced = sharing.sliced[:, None] & (sharing.kind != NO_MIG)
-            kinds = np.unique(sharing.kind[sliced])
-            of[sliced] = len(distinct) + np.searchsorted(kinds, sharing.kind[sliced])
+            sliced = sharing.is_slice[:, None] & (sharing.slice_kind != NO_MIG)
+            kinds = np.unique(sharing.slice_kind[sliced])
+            of[sliced] = len(distinct) + np.searchsorted(kinds, sharing.slice_kind[sliced])
         compute = np.array([one.compute for one in SLICES], dtype=np.int64)
         return cls(
             np.append(distinct[:, 0], WHOLE_GPU * compute[kinds] // COMPUTE_SLICES),

@@ -64,7 +64,7 @@ def host_classes(problem: Problem, room: Ints) -> HostClasses:
     """Group the hosts of a cleared placement; `room` (shapes, hosts) is how many tasks fit each."""
     placement = Placement(problem, cleared=True)
     hosts = np.flatnonzero(room.any(axis=0))
-    shares = np.sort(placement.partial[hosts], axis=1)
+    shares = np.sort(placement.partial_free[hosts], axis=1)
     parts = [
         np.column_stack(
             [
@@ -77,8 +77,10 @@ def host_classes(problem: Problem, room: Ints) -> HostClasses:
         _per_gpu(placement, problem, hosts),
         np.column_stack([placement.free[hosts], shares]),
     ]
-    if placement.parts is not None:
-        parts[-1] = np.column_stack([parts[-1], np.sort(placement.parts.layout[hosts], axis=1)])
+    if placement.part_state is not None:
+        parts[-1] = np.column_stack(
+            [parts[-1], np.sort(placement.part_state.layout[hosts], axis=1)]
+        )
     members = _members(parts, room[:, hosts] > 0)
     return classes_of(placement, room, hosts, members)
 
@@ -97,7 +99,7 @@ def classes_of(placement: Placement, room: Ints, hosts: Ints, members: Ints) -> 
 
     most_free = np.zeros((len(first), placement.free.shape[1]), dtype=np.int64)
     np.maximum.at(most_free, members, placement.free[hosts])
-    shares = placement.partial[hosts]
+    shares = placement.partial_free[hosts]
     return HostClasses(
         of_host=of_host,
         size=np.bincount(members, minlength=len(first)),

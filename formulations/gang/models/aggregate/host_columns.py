@@ -91,15 +91,15 @@ class HostPatterns:
         The patterns so far; kinds are host classes, parts are shapes.
     keys : int64 (host classes, 2 + dimensions of the grid)
         Whether the hosts are empty, their kind, what they have free on the grid.
-    alike : int64 (host classes,)
+    same_key : int64 (host classes,)
         Equal for classes that can hold the same patterns: those that are empty and those in use.
     """
 
     def __init__(self, counts: AggregateModel, grid: ResourceGrid) -> None:
         if not host_patterns_apply(counts.problem, grid):
             raise ValueError("a host pattern has tasks of whole GPUs; other tasks were given")
-        self.counts, self.grid = counts, grid
-        classes, problem = counts.classes, counts.problem
+        self.aggregate, self.grid = counts, grid
+        classes, problem = counts.host_classes, counts.problem
         known, first = np.unique(classes.of_host, return_index=True)
         first = first[known >= 0]
         self._free = grid.free[first]
@@ -108,33 +108,33 @@ class HostPatterns:
         upper = np.where(classes.idle, 0, classes.size)
         self.keys = np.column_stack([classes.idle, self._model, self._free])
         key = self.keys[:, 1:]
-        self.alike = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
+        self.same_key = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
         self._host_row = counts.model.rows("hosts", len(classes), upper=upper)
         idle = np.flatnonzero(classes.idle)
         counts.model.add(self._host_row[idle], counts.opened[idle], -1.0)
         self.pool = PatternPool(counts.model, self._host_row, classes.size, len(grid.sizes))
 
-    def learn(self, placement: Placement) -> None:
+    def add_patterns_of(self, placement: Placement) -> None:
         """Add the patterns that the hosts of a placement hold."""
-        problem = self.counts.problem
+        problem = self.aggregate.problem
         held = np.zeros((problem.cluster.num_hosts, len(self.grid.sizes)), dtype=np.int64)
         for _, start in placement.started():
             groups = problem.classes[start.job_class].choices[start.choice].groups
-            for put in start.puts:
+            for put in start.tasks:
                 held[put.host, groups[put.group].shape] += put.count
         # A task that stays on a reserved GPU takes more than a pattern may.
         fits = (held @ self.grid.sizes <= self.grid.free).all(axis=1)
-        hosts = np.flatnonzero(held.any(axis=1) & fits & (self.counts.classes.of_host >= 0))
-        self.add(self.counts.classes.of_host[hosts], held[hosts])
+        hosts = np.flatnonzero(held.any(axis=1) & fits & (self.aggregate.host_classes.of_host >= 0))
+        self.add(self.aggregate.host_classes.of_host[hosts], held[hosts])
 
-    def improve(self, duals: NDArray[np.float64], sense: str) -> tuple[bool, float]:
+    def add_improving(self, duals: NDArray[np.float64], sense: str) -> tuple[bool, float]:
         """Add the best pattern of every class that improves the relaxation.
 
         Returns whether one was added, and by how much at the most the missing patterns can still
         improve the relaxation's optimum (Lagrange's bound).
         """
         sign = 1.0 if sense == "max" else -1.0
-        price = (-sign * duals[self.counts.task_row]).clip(min=0.0)
+        price = (-sign * duals[self.aggregate.task_row]).clip(min=0.0)
         threshold = TOLERANCE * max(float(price.max(initial=0.0)), 1e-12)
         gain = np.zeros(len(self._host_row))
         chosen: list[int] = []
@@ -152,11 +152,11 @@ class HostPatterns:
                 chosen += [a] * len(found)
                 cuts += found
         added = self.add(np.array(chosen, dtype=np.int64), np.array(cuts, dtype=np.int64))
-        return added, float((gain.clip(min=0.0) * self.counts.classes.size).sum())
+        return added, float((gain.clip(min=0.0) * self.aggregate.host_classes.size).sum())
 
-    def most_missing(self, y: NDArray[Any]) -> int:
+    def max_missing_gain(self, y: NDArray[Any]) -> int:
         """Return exactly how much all patterns together can add at whole-number multipliers."""
-        price = (-y[self.counts.task_row]).clip(min=0)
+        price = (-y[self.aggregate.task_row]).clip(min=0)
         most = int(self._free[:, 0].max(initial=0))
         if int(price.max(initial=0)) * (most + 1) < 1 << 62:
             price = price.astype(np.int64)  # as exact, and faster
@@ -165,7 +165,7 @@ class HostPatterns:
             mine = np.flatnonzero(self._model == model)
             best, _ = knapsack(self.grid, price, *self._limits(mine))
             gain = best[tuple(self._free[mine].T)].astype(object) - y[self._host_row[mine]]
-            total += int((gain.clip(min=0) * self.counts.classes.size[mine]).sum())
+            total += int((gain.clip(min=0) * self.aggregate.host_classes.size[mine]).sum())
         return total
 
     def _limits(self, mine: Ints) -> tuple[NDArray[np.bool_], Ints]:
@@ -196,7 +196,7 @@ class HostPatterns:
         """Add patterns (tasks per shape) of these host classes; return whether one is new."""
         columns, _, cuts = self.pool.append(kinds, cuts)
         at, s = np.nonzero(cuts)
-        self.counts.model.add(self.counts.task_row[s], columns[at], cuts[at, s])
+        self.aggregate.model.add(self.aggregate.task_row[s], columns[at], cuts[at, s])
         return bool(len(columns))
 
 

@@ -61,12 +61,12 @@ class AggregateModel:
 
     Attributes
     ----------
-    y, y_offer : columns, and the offer of each y
+    y, y_option : columns, and the offer of each y
     y_most, y_cost : most jobs of each y; what stopping one costs at least, 0 for pending jobs
     x, x_shape, x_class : columns, shape and host class of each x
     opened : column of o per host class, -1 for classes in use
     u, gangs : columns of u and what each stands for
-    kinds, kind_of : the gang kinds, and the kind of each group that has one
+    gang_kinds, gang_kind_of : the gang kinds, and the kind of each group that has one
     option_row : row per job class, its jobs with any option
     task_row : row per shape, tasks placed less tasks started
     gpu_row, share_row : row per host class (-1: none), row per (part, host class)
@@ -75,10 +75,10 @@ class AggregateModel:
     """
 
     problem: Problem
-    classes: HostClasses
+    host_classes: HostClasses
     model: Model
     y: Ints
-    y_offer: Ints
+    y_option: Ints
     y_most: Ints
     y_cost: Ints
     x: Ints
@@ -87,8 +87,8 @@ class AggregateModel:
     opened: Ints
     u: Ints
     gangs: GangColumns
-    kinds: list[GangKind]
-    kind_of: dict[Group, int]
+    gang_kinds: list[GangKind]
+    gang_kind_of: dict[Group, int]
     option_row: Ints
     task_row: Ints
     gpu_row: Ints
@@ -98,7 +98,7 @@ class AggregateModel:
 
     def part_of(self, shape: Ints, host_class: Ints) -> Ints:
         """Return the parts that shapes ask for on hosts of some classes, -1 for whole GPUs."""
-        known, first = np.unique(self.classes.of_host, return_index=True)
+        known, first = np.unique(self.host_classes.of_host, return_index=True)
         product = self.problem.cluster.product[first[known >= 0]]
         parts: Ints = self.parts.of[shape, product[host_class]]
         return parts
@@ -106,27 +106,29 @@ class AggregateModel:
     @property
     def y_class(self) -> Ints:
         """Job class of each y."""
-        return self.problem.offers.job_class[self.y_offer]
+        return self.problem.options.job_class[self.y_option]
 
     @property
     def y_choice(self) -> Ints:
         """Choice of each y."""
-        return self.problem.offers.choice[self.y_offer]
+        return self.problem.options.choice[self.y_option]
 
     @property
-    def offered(self) -> tuple[Ints, Ints, Ints]:
+    def y_columns(self) -> tuple[Ints, Ints, Ints]:
         """The columns y, and the job class and choice of each."""
         return self.y, self.y_class, self.y_choice
 
     @property
-    def left_out(self) -> tuple[TenantShare, ...]:
+    def left_out_shares(self) -> tuple[TenantShare, ...]:
         """The tenants with what jobs hold that are left out: such a job may be kept."""
-        return self.problem.shares_with((self.problem.counts - self.problem.floating).tolist())
+        return self.problem.shares_with_jobs(
+            (self.problem.num_jobs - self.problem.num_competing).tolist()
+        )
 
     @property
-    def inner(self) -> NDArray[np.bool_]:
+    def inner_gang_columns(self) -> NDArray[np.bool_]:
         """Columns of gangs in a domain below the one that they require: only spread needs them."""
-        outermost = np.array([kind.levels[0] for kind in self.kinds], dtype=np.int64)
+        outermost = np.array([kind.levels[0] for kind in self.gang_kinds], dtype=np.int64)
         mask = np.zeros(self.model.columns, dtype=np.bool_)
         mask[self.u] = self.gangs.level > outermost[self.gangs.kind]
         return mask
@@ -189,16 +191,16 @@ def build_aggregate_model(
 
 def _columns(problem: Problem) -> tuple[Ints, Ints, Ints]:
     """Offer, most jobs and cost of each y; running jobs of a class by what they cost."""
-    offers = problem.offers
-    pending = np.flatnonzero(problem.pending[offers.job_class])
+    offers = problem.options
+    pending = np.flatnonzero(problem.num_pending[offers.job_class])
     none = np.zeros(len(pending), dtype=np.int64)
-    columns = [np.stack([pending, problem.pending[offers.job_class[pending]], none])]
+    columns = [np.stack([pending, problem.num_pending[offers.job_class[pending]], none])]
     for c, job_class in enumerate(problem.classes):
         if job_class.running:
-            offer = offers.first[c]
+            offer = offers.class_start[c]
             costs = sorted(problem.running[j].preempt_cost for j in job_class.jobs)
             # Any one left out may be the dearest: what is left of the cheapest is a relaxation.
-            steps = np.array_split(np.array(costs[: problem.floating[c]]), COST_STEPS)
+            steps = np.array_split(np.array(costs[: problem.num_competing[c]]), COST_STEPS)
             columns += [
                 np.array([[offer], [len(part)], [int(part[0]) + offers.milli_gpu[offer]]])
                 for part in steps
@@ -211,7 +213,7 @@ def _columns(problem: Problem) -> tuple[Ints, Ints, Ints]:
 
 
 def _one_option(m: AggregateModel) -> None:
-    rows = m.model.rows("one option", len(m.problem.classes), upper=m.problem.floating)
+    rows = m.model.rows("one option", len(m.problem.classes), upper=m.problem.num_competing)
     m.option_row[:] = rows
     m.model.add(rows[m.y_class], m.y, 1.0)
 
@@ -222,26 +224,26 @@ def _tasks(m: AggregateModel) -> None:
     rows = m.model.rows("tasks", len(m.problem.shape_gpu), lower=0.0, upper=upper)
     m.task_row[:] = rows
     m.model.add(rows[m.x_shape], m.x, 1.0)
-    offers = m.problem.offers
-    which, group = offers.groups_of(m.y_offer)
+    offers = m.problem.options
+    which, group = offers.groups_of(m.y_option)
     m.model.add(rows[offers.group_shape[group]], m.y[which], -offers.group_count[group])
 
 
 def _gang_totals(m: AggregateModel) -> None:
     """Gangs placed in domains = gangs started, per kind."""
-    rows = m.model.rows("gangs", len(m.kinds), lower=0.0, upper=0.0)
+    rows = m.model.rows("gangs", len(m.gang_kinds), lower=0.0, upper=0.0)
     m.model.add(rows[m.gangs.kind], m.u, 1.0)
-    kinds = [m.kind_of.get(group, -1) for group in m.problem.offers.groups]
+    kinds = [m.gang_kind_of.get(group, -1) for group in m.problem.options.groups]
     kind_of = np.array(kinds, dtype=np.int64)
     # Running jobs are of no kind: they may stay where they are.
-    mine = np.flatnonzero(m.problem.pending[m.y_class])
-    which, group = m.problem.offers.groups_of(m.y_offer[mine])
+    mine = np.flatnonzero(m.problem.num_pending[m.y_class])
+    which, group = m.problem.options.groups_of(m.y_option[mine])
     bound = np.flatnonzero(kind_of[group] >= 0)
     m.model.add(rows[kind_of[group[bound]]], m.y[mine[which[bound]]], -1.0)
 
 
 def _domains(m: AggregateModel, whole: Ints) -> None:
-    for capacity, domain, entries, tasks in domain_rows(m.problem, m.kinds, m.gangs, whole):
+    for capacity, domain, entries, tasks in domain_rows(m.problem, m.gang_kinds, m.gangs, whole):
         used = np.unique(domain)
         rows = m.model.rows("domain", len(used), upper=capacity[used])
         m.model.add(rows[np.searchsorted(used, domain)], m.u[entries], tasks)
@@ -251,7 +253,7 @@ def _quota(m: AggregateModel) -> None:
     left = np.array(list(m.problem.quota.values()), dtype=np.float64)
     keys = list(m.problem.quota)
     m.quota_row[:] = m.model.rows("quota", len(keys), upper=left, keys=keys)
-    offers = m.problem.offers
+    offers = m.problem.options
     tenants = np.array([job_class.tenant for job_class in m.problem.classes], dtype=np.int64)
     owner = tenants[m.y_class]
     order = np.argsort(owner, kind="stable")
@@ -261,9 +263,9 @@ def _quota(m: AggregateModel) -> None:
     for row, (_, resource), a, b in zip(m.quota_row, keys, begin, end, strict=True):
         if resource not in total:
             demand = m.problem.shape_demand[offers.group_shape, resource]
-            total[resource] = offers.total(demand)
+            total[resource] = offers.sum_over_tasks(demand)
         mine = order[a:b]
-        m.model.add(row, m.y[mine], total[resource][m.y_offer[mine]].astype(np.float64))
+        m.model.add(row, m.y[mine], total[resource][m.y_option[mine]].astype(np.float64))
 
 
 def _labels(m: AggregateModel) -> None:
@@ -276,7 +278,10 @@ def _labels(m: AggregateModel) -> None:
     for number, label in enumerate(problem.labels):
         mine = columns[number]
         pinned = {
-            d for job, home in label.homes.items() if job not in problem.running for d in home
+            d
+            for job, home in label.running_domains.items()
+            if job not in problem.running
+            for d in home
         }
         free = set(problem.cluster.domain[label.level][problem.open].tolist()) - pinned
         row = m.model.rows("label", 1, upper=len(free))

@@ -19,7 +19,7 @@ def only_powers_of_two(problem: Problem) -> bool:
     whole = gpu // WHOLE_GPU
     if problem.running or not len(gpu) or (gpu % WHOLE_GPU).any() or (whole & (whole - 1)).any():
         return False
-    if not whole.all() or problem.sharing is not None:
+    if not whole.all() or problem.part_demands is not None:
         return False
     most = problem.cleared.whole_free(problem.cluster).astype(np.int64)
     for r, free in enumerate(problem.cleared.free.T):

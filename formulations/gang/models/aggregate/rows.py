@@ -32,13 +32,13 @@ def _per_class(m: AggregateModel, name: str, coefficient: Ints, total: Ints, eac
     `coefficient` is per entry of x, `total` and `each` (most of one host) per class. Returns the
     row of each class to which further columns may be charged, -1 for classes without one.
     """
-    used = np.zeros(len(m.classes), dtype=np.bool_)
+    used = np.zeros(len(m.host_classes), dtype=np.bool_)
     used[m.x_class[coefficient > 0]] = True
-    row_of = np.full(len(m.classes), -1, dtype=np.int64)
+    row_of = np.full(len(m.host_classes), -1, dtype=np.int64)
     entries = np.flatnonzero(coefficient)
-    by_host = used & m.classes.idle
+    by_host = used & m.host_classes.idle
     # Hosts of one class may differ in what the key leaves out: then the sum is a row of its own.
-    by_sum = used & ~(by_host & (each * m.classes.size <= total))
+    by_sum = used & ~(by_host & (each * m.host_classes.size <= total))
     for chosen, upper in ((by_sum, total), (by_host, np.zeros_like(total))):
         index = np.flatnonzero(chosen)
         row_of[index] = m.model.rows(name, len(index), upper=upper[index], keys=index.tolist())
@@ -52,19 +52,21 @@ def _per_class(m: AggregateModel, name: str, coefficient: Ints, total: Ints, eac
 def _capacity(m: AggregateModel) -> None:
     for r in range(m.problem.shape_demand.shape[1]):
         demand = m.problem.shape_demand[m.x_shape, r]
-        _per_class(m, "capacity", demand, m.classes.free[:, r], m.classes.most_free[:, r])
+        _per_class(m, "capacity", demand, m.host_classes.free[:, r], m.host_classes.most_free[:, r])
 
 
 def _gpus(m: AggregateModel) -> None:
     whole = m.problem.shape_gpu[m.x_shape] // WHOLE_GPU
     # A class that takes shares needs the row too, for the GPUs that patterns cut.
-    row_of = _per_class(m, "gpus", whole, m.classes.whole * m.classes.size, m.classes.whole)
-    missing = np.flatnonzero((row_of < 0) & (m.classes.whole > 0))
-    idle = m.classes.idle[missing]
-    upper = np.where(idle, 0, (m.classes.whole * m.classes.size)[missing])
+    row_of = _per_class(
+        m, "gpus", whole, m.host_classes.whole * m.host_classes.size, m.host_classes.whole
+    )
+    missing = np.flatnonzero((row_of < 0) & (m.host_classes.whole > 0))
+    idle = m.host_classes.idle[missing]
+    upper = np.where(idle, 0, (m.host_classes.whole * m.host_classes.size)[missing])
     row_of[missing] = m.model.rows("gpus", len(missing), upper=upper, keys=missing.tolist())
     opened = missing[idle]
-    m.model.add(row_of[opened], m.opened[opened], -m.classes.whole[opened])
+    m.model.add(row_of[opened], m.opened[opened], -m.host_classes.whole[opened])
     m.gpu_row[:] = row_of
 
 
@@ -72,8 +74,8 @@ def _floor(m: AggregateModel) -> None:
     whole = m.problem.shape_gpu[m.x_shape] // WHOLE_GPU
     t = 2
     while t <= whole.max(initial=0):
-        each = m.classes.whole // t
-        _per_class(m, "floor", whole // t, each * m.classes.size, each)
+        each = m.host_classes.whole // t
+        _per_class(m, "floor", whole // t, each * m.host_classes.size, each)
         t *= 2
 
 

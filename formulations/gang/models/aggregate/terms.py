@@ -21,22 +21,22 @@ Ints = NDArray[np.int64]
 
 def add_terms(m: AggregateModel) -> None:
     """Append the terms that the model knows; what it has no variables for is not among them."""
-    offers = m.problem.offers
+    offers = m.problem.options
     running = np.array([k.running for k in m.problem.classes], dtype=np.bool_)[m.y_class]
     for term, each in (
         (VALUE, offers.value),
         (ENTITLED, offers.entitled_value),
         (PROGRESS, offers.progress),
     ):
-        worth = each[m.y_offer].astype(np.float64)
+        worth = each[m.y_option].astype(np.float64)
         before = float((worth * m.y_most)[running].sum())
         m.model.term(term, m.y, worth, sense="max", constant=-before)
-    add_share_terms(m.model, m.problem, *m.offered, m.left_out)
+    add_share_terms(m.model, m.problem, *m.y_columns, m.left_out_shares)
     cost = m.y_cost.astype(np.float64)
     m.model.term("disruption", m.y, -cost, sense="min", constant=float((cost * m.y_most).sum()))
     m.model.term("spread", m.u, m.gangs.spread, sense="min")
     if BOTTLENECK in m.problem.terms:
-        m.model.term(BOTTLENECK, m.u, m.gangs.time, sense="min")
+        m.model.term(BOTTLENECK, m.u, m.gangs.time_us, sense="min")
         chosen = [
             m.problem.classes[c].choices[o] for c, o in zip(m.y_class, m.y_choice, strict=True)
         ]

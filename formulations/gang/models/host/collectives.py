@@ -40,7 +40,7 @@ def add_bottleneck(m: HostModel) -> None:
     """Append the term and what it needs."""
     m.model.term(BOTTLENECK, m.y[:0], np.zeros(0), sense="min")
     speeds = LinkBandwidths.of(m.problem.cluster)
-    for t, task_set in enumerate(m.sets):
+    for t, task_set in enumerate(m.task_sets):
         if task_set.group is not None and task_set.group.timed and num_ranks(task_set.group) > 1:
             _Collective(m, speeds, t, task_set.group).add()
 
@@ -50,16 +50,16 @@ class _Collective:
 
     def __init__(self, m: HostModel, speeds: LinkBandwidths, t: int, group: Group) -> None:
         self.m, self.speeds, self.t, self.group = m, speeds, t, group
-        self.entry = m.sets[t].users[0][0]
+        self.entry = m.task_sets[t].users[0][0]
         at = np.append(m.x_host[m.x_set == t], m.stays.host[m.stays.set == t])
         self.hosts = np.unique(m.hosts[at])
-        number = int(speeds.island.max(initial=0)) + 1
+        number = int(speeds.nvlink_domain.max(initial=0)) + 1
         # All hosts of an NVLink domain are alike.
         self.leaving = np.full(number, UNLIMITED, dtype=np.int64)
         self.inside = np.full(number, UNLIMITED, dtype=np.int64)
-        self.leaving[speeds.island[self.hosts]] = speeds.leaving[self.hosts]
-        self.inside[speeds.island[self.hosts]] = speeds.inside[self.hosts]
-        self.mine = np.unique(speeds.island[self.hosts])
+        self.leaving[speeds.nvlink_domain[self.hosts]] = speeds.leaving_nvlink_domain[self.hosts]
+        self.inside[speeds.nvlink_domain[self.hosts]] = speeds.inside_nvlink_domain[self.hosts]
+        self.mine = np.unique(speeds.nvlink_domain[self.hosts])
         self.alone = num_ranks(group) == group.count
         if self.alone and len(self.mine) > 1:
             self.inside[self.inside < self.leaving] = UNLIMITED
@@ -69,10 +69,10 @@ class _Collective:
         m, domain = self.m, self.m.problem.cluster.domain
         levels = [
             level
-            for level, mbps in enumerate(self.speeds.level)
+            for level, mbps in enumerate(self.speeds.leaving_level)
             if mbps < UNLIMITED and len(np.unique(domain[level][self.hosts])) > 1
         ]
-        found = {self.speeds.level[level] for level in levels}
+        found = {self.speeds.leaving_level[level] for level in levels}
         found |= set(self.inside[self.mine].tolist())
         if len(self.mine) > 1:
             found |= set(self.leaving[self.mine].tolist())
@@ -87,8 +87,8 @@ class _Collective:
         m.model.add(rows, self.slow[1:], -1.0)
         for level in levels:
             _, use = self._use(domain[level])
-            self._more_than_one(use, self._slow(self.speeds.level[level]))
-        islands, use = self._use(self.speeds.island)
+            self._more_than_one(use, self._slow(self.speeds.leaving_level[level]))
+        islands, use = self._use(self.speeds.nvlink_domain)
         self._leaving(islands, use)
         self._inside(islands, use)
 
@@ -134,7 +134,7 @@ class _Collective:
         column[known] = [self._slow(int(mbps[i])) for i in known]
         if self.alone:
             # One task in a domain needs nothing of its inside.
-            counted = add_domain_rows(m, self.entry, [self.t], self.speeds.island, upper=1.0)
+            counted = add_domain_rows(m, self.entry, [self.t], self.speeds.nvlink_domain, upper=1.0)
             m.model.add(counted.rows, column, -(counted.most - 1.0))
             return
         rows = m.model.rows("inside", len(known), upper=0.0)

@@ -74,9 +74,9 @@ def entries_of(
 
 def needs_own_entry(problem: Problem, choice: Choice) -> bool:
     """Whether the place of one task matters to where the job's others may or should go."""
-    if choice.tied:
+    if choice.is_tied:
         return True
     for group in choice.groups:
-        if group.bound_to_levels or group.timed:
+        if group.depends_on_levels or group.timed:
             return True
     return "proximity" in problem.terms and sum(group.count for group in choice.groups) > 1

@@ -24,10 +24,10 @@ def start_jobs(
     number = np.rint(values).astype(np.int64)
     staying = _stay(m, number, placement)
     offers = _offers(m, slots, number, placement)
-    hosts: list[list[int]] = [[] for _ in m.sets]  # one per task
+    hosts: list[list[int]] = [[] for _ in m.task_sets]  # one per task
     for i in np.flatnonzero(number[m.x]):
         hosts[m.x_set[i]] += [int(m.hosts[m.x_host[i]])] * int(number[m.x[i]])
-    set_of = {(e, k): t for t, task_set in enumerate(m.sets) for e, k, _ in task_set.users}
+    set_of = {(e, k): t for t, task_set in enumerate(m.task_sets) for e, k, _ in task_set.users}
     for e, entry in enumerate(m.entries):
         for _ in range(int(number[m.y[e]])):
             puts = staying.get(e, [])
@@ -42,9 +42,9 @@ def _stay(m: HostModel, number: Ints, placement: Placement) -> dict[int, list[Ta
     """Hold the places that running jobs keep; per entry what they are."""
     staying: defaultdict[int, list[TaskPlacement]] = defaultdict(list)
     for p in np.flatnonzero(number[m.stays.s]).tolist():
-        e, (_, group, _) = int(m.stays.entry[p]), m.sets[m.stays.set[p]].users[0]
+        e, (_, group, _) = int(m.stays.entry[p]), m.task_sets[m.stays.set[p]].users[0]
         host, gpus = int(m.hosts[m.stays.host[p]]), m.stays.gpus[p]
-        placement.hold(m.sets[m.stays.set[p]].shape, host, gpus, m.stays.slot[p])
+        placement.hold(m.task_sets[m.stays.set[p]].shape, host, gpus, m.stays.slot[p])
         staying[e].append(TaskPlacement(group, host, 1, gpus, True, m.stays.slot[p]))
     return staying
 
@@ -61,7 +61,7 @@ def _offers(m: HostModel, slots: GpuSlots, number: Ints, placement: Placement) -
             if gpu_of[slot] == ANY_FREE:
                 if host not in free:
                     named = set(slots.gpu[slots.host == slots.host[slot]].tolist())
-                    free[host] = [g for g in placement.free_gpus(host) if g not in named]
+                    free[host] = [g for g in placement.free_gpu_ids(host) if g not in named]
                 gpu_of[slot] = free[host].pop(0)
         key = (host, int(slots.b_key[i]))
         offers[key] += [gpu_of[slot]] * int(number[slots.b[i]])
@@ -78,7 +78,7 @@ def _put(
     offers: FreePlaces,
 ) -> TaskPlacement:
     problem = placement.problem
-    if not problem.shared[shape]:
+    if not problem.is_share[shape]:
         return TaskPlacement(group, host, 1, placement.put(shape, host))
     gpu = offers[host, slots.parts.key(m, shape, host)].pop()
     placement.hold(shape, host, (gpu,))

@@ -42,7 +42,7 @@ def add_stranded(m: HostModel, slots: GpuSlots) -> None:
     mix = TaskMix.of(m.problem)
     gpus = free_gpus(m.placement)[m.hosts]
     open_ = m.problem.open[m.hosts]
-    every = int(m.placement.free_milli[m.hosts[open_]].sum())
+    every = int(m.placement.free_milli_gpu[m.hosts[open_]].sum())
     m.model.term(STRANDED, m.y[:0], np.zeros(0), sense="min", constant=float(mix.total * every))
     stays = milli_each(m)
     stays = np.where(stays < WHOLE_GPU, stays, WHOLE_GPU) * m.stays.usable
@@ -94,10 +94,10 @@ def _uses(m: HostModel, slots: GpuSlots) -> _Uses:
 
 def _sliced(m: HostModel, slots: GpuSlots) -> tuple[frozenset[int], frozenset[int]]:
     """Return the columns of MIG slices, and the slots that hold slices of pinned jobs."""
-    parts = m.placement.parts
+    parts = m.placement.part_state
     if parts is None:
         return frozenset(), frozenset()
-    staying = m.stays.s[parts.sharing.sliced[m.stay_shape]]
+    staying = m.stays.s[parts.demands.is_slice[m.stay_shape]]
     named = slots.gpu != ANY_FREE
     layout = parts.layout[m.hosts[slots.host], np.where(named, slots.gpu, 0)]
     return (

@@ -45,11 +45,11 @@ class ShareTypes:
     @classmethod
     def of(cls, m: HostModel, shapes: Ints) -> ShareTypes:
         """Return numbers for what some shapes ask; those that take no share are left out."""
-        problem, sharing = m.problem, m.problem.sharing
-        shapes = np.unique(shapes[problem.shared[shapes]])
+        problem, sharing = m.problem, m.problem.part_demands
+        shapes = np.unique(shapes[problem.is_share[shapes]])
         memory = np.zeros(len(problem.shape_gpu), dtype=np.int64)
         if sharing is not None:
-            shapes, memory = shapes[~sharing.sliced[shapes]], sharing.memory
+            shapes, memory = shapes[~sharing.is_slice[shapes]], sharing.memory
         asked = np.column_stack([problem.shape_gpu[shapes], memory[shapes]])
         distinct, part = np.unique(asked, axis=0, return_inverse=True)
         of_shape = np.full(len(problem.shape_gpu), -1, dtype=np.int64)
@@ -59,17 +59,17 @@ class ShareTypes:
     def keys(self, m: HostModel) -> Ints:
         """Return the key of each x; that of what takes no share means nothing."""
         keys: Ints = self.of_shape[m.x_shape]
-        sharing = m.problem.sharing
+        sharing = m.problem.part_demands
         if sharing is not None:
-            sliced = np.flatnonzero(sharing.sliced[m.x_shape])
+            sliced = np.flatnonzero(sharing.is_slice[m.x_shape])
             hosts = m.hosts[m.x_host[sliced]]
-            keys[sliced] = ~sharing.kind[m.x_shape[sliced], sharing.product[hosts]]
+            keys[sliced] = ~sharing.slice_kind[m.x_shape[sliced], sharing.product[hosts]]
         return keys
 
     def key(self, m: HostModel, shape: int, host: int) -> int:
         """Return the part of a share, or the complement of its kind for a slice on a host."""
-        if m.problem.sharing is not None and m.problem.sharing.sliced[shape]:
-            return ~m.problem.sharing.kind_on(shape, host)
+        if m.problem.part_demands is not None and m.problem.part_demands.is_slice[shape]:
+            return ~m.problem.part_demands.slice_kind_on(shape, host)
         return int(self.of_shape[shape])
 
 
@@ -83,7 +83,7 @@ class SlotLimits:
     @classmethod
     def of(cls, m: HostModel, host: Ints, gpu: Ints, free: Ints) -> SlotLimits:
         """Look up slots by host (position in the model) and GPU (below 0: any free one)."""
-        parts, hosts = m.placement.parts, m.hosts[host]
+        parts, hosts = m.placement.part_state, m.hosts[host]
         if parts is None:
             zeros = np.zeros(len(host), dtype=np.int64)
             return cls(zeros, zeros + UNCUT)
@@ -91,7 +91,7 @@ class SlotLimits:
             gpu >= 0, parts.memory[hosts, gpu], m.problem.cluster.gpu_memory[hosts]
         ).astype(np.int64)
         layout = np.where(gpu >= 0, parts.layout[hosts, gpu], 0)
-        taken = np.array([parts.sharing.layouts.taken(i) for i in layout.tolist()], dtype=np.int64)
+        taken = np.array([parts.demands.layouts.mask(i) for i in layout.tolist()], dtype=np.int64)
         return cls(memory, np.where((taken > 0) | (free == WHOLE_GPU), taken, UNCUT))
 
 
@@ -152,7 +152,7 @@ def add_part_rows(
     `uses` are slot, column and milli-GPU of all that takes of a slot; the last of them are those of
     the running tasks in the places `stays`.
     """
-    sharing = m.problem.sharing
+    sharing = m.problem.part_demands
     if sharing is None:
         return
     use_slot, use, _ = uses
@@ -191,8 +191,8 @@ def _slices(m: HostModel, cuts: PartVariables, uses: tuple[Ints, Ints, Ints], st
 
 def stay_mask(m: HostModel, place: int) -> int:
     """Return what the slice in a place of a running job takes of its GPU; 0 if it is none."""
-    sharing, slot = m.problem.sharing, m.stays.slot[place]
+    sharing, slot = m.problem.part_demands, m.stays.slot[place]
     shape = int(m.stay_shape[place])
-    if sharing is None or slot is None or not sharing.sliced[shape]:
+    if sharing is None or slot is None or not sharing.is_slice[shape]:
         return 0
-    return mask_of(sharing.kind_on(shape, int(m.hosts[m.stays.host[place]])), slot)
+    return mask_of(sharing.slice_kind_on(shape, int(m.hosts[m.stays.host[place]])), slot)

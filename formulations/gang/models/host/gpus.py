@@ -112,12 +112,12 @@ def _slots(m: HostModel, sharing: Ints, held: Ints) -> tuple[Ints, Ints, Ints]:
     slots: list[tuple[int, int, int]] = []
     for at in sharing.tolist():
         host = m.hosts[at]
-        partial = m.placement.partial[host]
+        partial = m.placement.partial_free[host]
         known = named[at] | set(np.flatnonzero(partial).tolist())
-        if m.placement.parts is not None:
-            known.update(np.flatnonzero(m.placement.parts.layout[host]).tolist())
+        if m.placement.part_state is not None:
+            known.update(np.flatnonzero(m.placement.part_state.layout[host]).tolist())
         # A GPU that all may leave is wholly free in the placement.
-        free = {i: int(m.placement.gpu[host, i]) for i in sorted(known)}
+        free = {i: int(m.placement.gpu_free[host, i]) for i in sorted(known)}
         unnamed = int(m.placement.whole[host]) - sum(milli == WHOLE_GPU for milli in free.values())
         slots += [(at, i, milli) for i, milli in free.items()]
         slots += [(at, ANY_FREE, WHOLE_GPU)] * unnamed

@@ -81,7 +81,7 @@ class HostModel:
     hosts: Ints
     model: Model
     entries: list[Entry]
-    sets: list[TaskSet]
+    task_sets: list[TaskSet]
     room: Ints
     y: Ints
     kept: Ints
@@ -93,7 +93,7 @@ class HostModel:
     away_set: Ints
 
     @property
-    def offered(self) -> tuple[Ints, Ints, Ints]:
+    def y_columns(self) -> tuple[Ints, Ints, Ints]:
         """The columns y, and the job class and choice of each."""
         entries = [(entry.job_class, entry.choice) for entry in self.entries]
         job_class, choice = np.array(entries, dtype=np.int64).reshape(-1, 2).T
@@ -102,7 +102,7 @@ class HostModel:
     @property
     def set_shape(self) -> Ints:
         """Shape of each task set."""
-        return np.array([s.shape for s in self.sets], dtype=np.int64)
+        return np.array([s.shape for s in self.task_sets], dtype=np.int64)
 
     @property
     def x_shape(self) -> Ints:
@@ -155,7 +155,7 @@ def build_host_model(
     ("away", a relaxation). `apart`: pending jobs of a class are told apart, too. ValueError if a
     running job is not stopped, or has a place elsewhere.
     """
-    if any(placement.runs(job) for job in running):
+    if any(placement.is_running(job) for job in running):
         raise ValueError("a running job was not stopped: what it holds would count twice")
     model = Model()
     entries, sets = entries_of(problem, numbers, running, apart=apart)
@@ -197,7 +197,7 @@ def _stays(
         (e, set_of[e, put.group], int(at[put.host]), put.gpus, put.slot)
         for e, entry in enumerate(entries)
         if entry.job != ANY_JOB
-        for put in problem.running[entry.job].puts
+        for put in problem.running[entry.job].tasks
     ]
     if any(host == NONE for _, _, host, _, _ in places):
         raise ValueError("a running job has a place on a host that the model lacks")
@@ -226,11 +226,11 @@ def _one_option(m: HostModel, numbers: Ints) -> None:
 
 def _gang(m: HostModel) -> None:
     """All tasks of a job, or none."""
-    rows = m.model.rows("gang", len(m.sets), lower=0.0, upper=0.0)
+    rows = m.model.rows("gang", len(m.task_sets), lower=0.0, upper=0.0)
     m.model.add(rows[m.x_set], m.x, 1.0)
     m.model.add(rows[m.stays.set], m.stays.s, 1.0)
     m.model.add(rows[m.away_set], m.away, 1.0)
-    users = [(t, e, n) for t, task_set in enumerate(m.sets) for e, _, n in task_set.users]
+    users = [(t, e, n) for t, task_set in enumerate(m.task_sets) for e, _, n in task_set.users]
     t, e, n = np.array(users, dtype=np.int64).reshape(-1, 3).T
     m.model.add(rows[t], m.y[e], -n)
 

@@ -65,11 +65,11 @@ def add_freed(m: HostModel) -> None:
     domain = freeing.domain[m.hosts]
     mine = np.unique(domain)
     for name, chosen, worth in (
-        ("empty", mine[freeing.clearable[mine]], freeing.worth),
-        ("taken", mine[~freeing.busy[mine]], -freeing.worth),
+        ("empty", mine[freeing.freeable[mine]], freeing.worth_of_domain),
+        ("taken", mine[~freeing.busy[mine]], -freeing.worth_of_domain),
     ):
         columns = m.model.variables(name, len(chosen), upper=1)
-        column_of = np.full(len(freeing.worth), -1, dtype=np.int64)
+        column_of = np.full(len(freeing.worth_of_domain), -1, dtype=np.int64)
         column_of[chosen] = columns
         _link(m, name, column_of[domain])
         m.model.term("freed", columns, worth[chosen].astype(np.float64), sense="max")

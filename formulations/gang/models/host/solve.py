@@ -37,7 +37,9 @@ def solve_exactly(problem: Problem, session: Session) -> Iterator[Candidate | Bo
         return
     everywhere = np.arange(problem.cluster.num_hosts)
     cleared = Placement(problem, cleared=True)
-    exact = build_host_model(problem, cleared, everywhere, problem.pending, list(problem.running))
+    exact = build_host_model(
+        problem, cleared, everywhere, problem.num_pending, list(problem.running)
+    )
     slots = add_gpus(exact)
     add_preemption(exact)
     add_terms(exact)
@@ -53,13 +55,15 @@ def solve_exactly(problem: Problem, session: Session) -> Iterator[Candidate | Bo
         if relaxed is not None and relaxed.row_duals is not None:
             certified = certified_bound(arrays, multipliers(arrays, relaxed.row_duals))
             if certified is not None:
-                yield Bound(term, problem.certified(term, certified), tuple(holds), certified=True)
+                yield Bound(
+                    term, problem.round_certified(term, certified), tuple(holds), certified=True
+                )
         arrays = exact.model.arrays(term)
         outcome = session.optimise(arrays, share=0.7, gap=0.0, start=start)
         if outcome is None:
             return
         if outcome.bound is not None:
-            yield Bound(term, problem.rounded(term, outcome.bound), tuple(holds))
+            yield Bound(term, problem.round_bound(term, outcome.bound), tuple(holds))
         if outcome.values is None or outcome.objective is None:
             return
         start = outcome.values
@@ -68,7 +72,9 @@ def solve_exactly(problem: Problem, session: Session) -> Iterator[Candidate | Bo
         repair_preemptions(placement)
         yield assign(placement, "exact")
         if problem.shares:
-            start = with_actual_shares(exact.model, problem, *exact.offered, problem.shares, start)
+            start = with_actual_shares(
+                exact.model, problem, *exact.y_columns, problem.shares, start
+            )
         # By now the best plan is no worse than this one; bounds hold for the best.
         held = round(outcome.objective) if session.best is None else session.best[term]
         exact.model.hold(term, held, HOLD_SLACK)

@@ -35,14 +35,14 @@ def add_terms(m: HostModel) -> None:
     add_value(m)
     if ENTITLED in m.problem.terms:
         _add_worth(m, ENTITLED, [m.choice(entry).entitled_value for entry in m.entries])
-    add_share_terms(m.model, m.problem, *m.offered, m.problem.shares)
+    add_share_terms(m.model, m.problem, *m.y_columns, m.problem.shares)
     if PROGRESS in m.problem.terms:
         _add_worth(m, PROGRESS, [m.choice(entry).progress for entry in m.entries])
     add_move_terms(m)
     add_topology_rows(m)
     m.model.term("spread", m.y[:0], np.zeros(0), sense="min")
-    for t, task_set in enumerate(m.sets):
-        if task_set.group is not None and task_set.group.bound_to_levels:
+    for t, task_set in enumerate(m.task_sets):
+        if task_set.group is not None and task_set.group.depends_on_levels:
             _levels(m, t, task_set, task_set.group)
     if "opened" in m.problem.terms:
         _opened(m)
@@ -138,7 +138,7 @@ def _host_uses(m: HostModel, name: str, chosen: Ints) -> Ints:
 
 
 def _free_milli(m: HostModel) -> Ints:
-    free: Ints = m.placement.free_milli[m.hosts]
+    free: Ints = m.placement.free_milli_gpu[m.hosts]
     return free
 
 
@@ -150,11 +150,11 @@ def _proximity(m: HostModel) -> None:
     """
     m.model.term("proximity", m.y[:0], np.zeros(0), sense="min")
     sets_of: dict[int, list[int]] = {}
-    for t, task_set in enumerate(m.sets):
+    for t, task_set in enumerate(m.task_sets):
         if task_set.group is not None:
             sets_of.setdefault(task_set.users[0][0], []).append(t)
     for entry, mine in sets_of.items():
-        tasks = sum(n for t in mine for _, _, n in m.sets[t].users)
+        tasks = sum(n for t in mine for _, _, n in m.task_sets[t].users)
         apart = float(tasks * (tasks - 1) // 2 * len(m.problem.cluster.levels))
         for column, sign in arrival_of(m, entry):
             m.model.term("proximity", [column], [apart * sign], sense="min")

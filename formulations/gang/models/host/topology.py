@@ -26,7 +26,7 @@ from placewright.formulations.gang.problem.jobs import ANY_JOB, NO_LABEL, NO_LEV
 def add_topology_rows(m: HostModel) -> None:
     """Append the rows of all entries that are tied."""
     sets_of: defaultdict[int, list[int]] = defaultdict(list)
-    for t, task_set in enumerate(m.sets):
+    for t, task_set in enumerate(m.task_sets):
         if task_set.group is not None:
             sets_of[task_set.users[0][0]].append(t)
     by_label: defaultdict[int, list[int]] = defaultdict(list)
@@ -35,21 +35,23 @@ def add_topology_rows(m: HostModel) -> None:
         choice = m.choice(entry)
         if choice.label != NO_LABEL:
             by_label[choice.label].append(e)
-        if choice.joint != NO_LEVEL:
-            _joint(m, e, sets_of[e], choice.joint)
+        if choice.joint_level != NO_LEVEL:
+            _joint(m, e, sets_of[e], choice.joint_level)
         for t in sets_of[e]:
-            group = m.sets[t].group
+            group = m.task_sets[t].group
             if group is not None and group.slices is not None:
                 _slices(m, e, t, group.slices)
-            if group is not None and group.apart is not None:
-                add_domain_rows(m, e, [t], domain[group.apart.level], upper=group.apart.most)
+            if group is not None and group.domain_limit is not None:
+                add_domain_rows(
+                    m, e, [t], domain[group.domain_limit.level], upper=group.domain_limit.max_tasks
+                )
     for label, entries in by_label.items():
         _keep_apart(m, label, entries, sets_of)
 
 
 def _joint(m: HostModel, entry: int, sets: list[int], level: int) -> None:
     """All tasks of a job in one domain."""
-    total = sum(n for t in sets for _, _, n in m.sets[t].users)
+    total = sum(n for t in sets for _, _, n in m.task_sets[t].users)
     found = add_domain_rows(m, entry, sets, m.problem.cluster.domain[level])
     chosen = m.model.variables("joint", len(found.parts), upper=1)
     m.model.add(found.rows, chosen, -float(total))
@@ -61,7 +63,7 @@ def _joint(m: HostModel, entry: int, sets: list[int], level: int) -> None:
 
 def _slices(m: HostModel, entry: int, t: int, slices: TaskSlices) -> None:
     """Whole slices in each domain, of which those with tasks that stay are known."""
-    count = m.sets[t].users[0][2]
+    count = m.task_sets[t].users[0][2]
     domain = m.problem.cluster.domain[slices.level]
     found = add_domain_rows(m, entry, [t], domain, lower=0.0)
     number = m.model.variables("slices", len(found.parts), upper=count // slices.size)
@@ -69,7 +71,7 @@ def _slices(m: HostModel, entry: int, t: int, slices: TaskSlices) -> None:
     job = m.entries[entry].job
     if job == ANY_JOB:
         return
-    _, group, _ = m.sets[t].users[0]
+    _, group, _ = m.task_sets[t].users[0]
     index = [i for g, i, _, _ in m.problem.running[job].places if g == group]
     stays = np.flatnonzero(m.stays.set == t)
     there = domain[m.hosts[m.stays.host[stays]]].tolist()
@@ -92,7 +94,7 @@ def _keep_apart(
     m: HostModel, label: int, entries: list[int], sets_of: dict[int, list[int]]
 ) -> None:
     """No arrival of a job in a domain where another job of the label has a task."""
-    level, homes = m.problem.labels[label].level, m.problem.labels[label].homes
+    level, homes = m.problem.labels[label].level, m.problem.labels[label].running_domains
     domain = m.problem.cluster.domain[level][m.hosts]
     mine = {m.entries[e].job for e in entries}
     fixed = {d for job, home in homes.items() if job not in mine for d in home}

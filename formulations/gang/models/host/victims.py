@@ -44,7 +44,7 @@ SECONDS = 5.0
 
 def select_victims(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
     """Yield plans in which running jobs stay or stop, and what `disruption` is at least."""
-    if problem.terms[:2] != (VALUE, DISRUPTION) or problem.pending.sum() > MAX_PENDING:
+    if problem.terms[:2] != (VALUE, DISRUPTION) or problem.num_pending.sum() > MAX_PENDING:
         return
     if _size(problem) > MAX_CELLS:
         return
@@ -61,15 +61,15 @@ def select_victims(problem: Problem, session: Session) -> Iterator[Candidate | B
 
 def _size(problem: Problem) -> int:
     hosts = problem.shape_hosts.sum(axis=1)
-    _, sets = entries_of(problem, problem.pending)
-    return int(sum(hosts[s.shape] for s in sets)) + len(problem.places)
+    _, sets = entries_of(problem, problem.num_pending)
+    return int(sum(hosts[s.shape] for s in sets)) + len(problem.running_tasks)
 
 
 def _model(problem: Problem, moves: Moves) -> HostModel:
     cleared = Placement(problem, cleared=True)
     everywhere = np.arange(problem.cluster.num_hosts)
     return build_host_model(
-        problem, cleared, everywhere, problem.pending, list(problem.running), moves
+        problem, cleared, everywhere, problem.num_pending, list(problem.running), moves
     )
 
 
@@ -116,11 +116,11 @@ def _anywhere(
     if relaxed is not None and relaxed.row_duals is not None:
         certified = certified_bound(arrays, multipliers(arrays, relaxed.row_duals))
         if certified is not None:
-            least = problem.certified(DISRUPTION, certified)
+            least = problem.round_certified(DISRUPTION, certified)
             yield Bound(DISRUPTION, least, holds, certified=True)
     outcome = session.optimise(exact.model.arrays(DISRUPTION), share=0.3, most=SECONDS, gap=0.0)
     if outcome is not None and outcome.bound is not None:
-        claimed = problem.rounded(DISRUPTION, outcome.bound)
+        claimed = problem.round_bound(DISRUPTION, outcome.bound)
         least = tighter(least, claimed, SENSE[DISRUPTION])
         yield Bound(DISRUPTION, claimed, holds)
     return least
