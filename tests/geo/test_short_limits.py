@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
-import numpy as np
 import pytest
 
 from placewright.formulations.geo import run
-from placewright.formulations.geo.heuristics import exchange
 from placewright.formulations.geo.models import region_options
 from placewright.formulations.geo.models.monolithic import monolithic_round_in_time
 from placewright.formulations.geo.problem.compile import compile_geo
@@ -107,21 +105,3 @@ def test_after_the_deadline_no_ways_are_listed(
     assert plan.certificate is not None
     assert plan.certificate.terms[0].value == 1000 * JOBS
     assert listed == []
-
-
-def test_only_regions_that_save_something_swap(monkeypatch: pytest.MonkeyPatch) -> None:
-    number, swapped = 40, []
-    true = exchange._swap
-
-    def swap(now: Any, cost: Any, a: int, b: int) -> None:
-        swapped.append((a, b))
-        true(now, cost, a, b)
-
-    monkeypatch.setattr(exchange, "_swap", swap)
-    jobs = np.arange(number)
-    region = jobs.copy()
-    region[[3, 17]] = 17, 3  # each of these two is where the other one would read nothing
-    costs = np.where(np.eye(number, dtype=np.bool_), 0, 5)
-    takes = exchange._changed(jobs, region, costs, np.ones_like(costs, dtype=np.bool_))
-    assert takes == {3: 17, 17: 3}
-    assert swapped == [(3, 17)]

@@ -1,106 +1,107 @@
-"""Jobs that are alike but for their data change places, so that less is read over links.
+"""Exchange of identical jobs between regions: an exact transportation problem per class of jobs.
 
-Jobs of equal options and priority may have each other's places, where no quota tells their tenants
-apart: nothing but costs of data changes. Of
-two regions, those go over and back that save most together; whoever waits is in a region of its
-own, where nothing costs.
+Jobs with equal options and priority may take each other's places, as long as no quota distinguishes
+their tenants: nothing but the cost of their reads changes. The number of jobs in each region, and
+of those that wait, stays. So who runs where at minimum cost is a transportation problem from jobs
+to regions, which is solved as a minimum-cost flow.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
-from itertools import combinations
 
 import numpy as np
 
-from placewright.formulations.common.wan.arrays import NONE, Bools, Ints
+from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.gang.problem.problem import Problem as Gangs
 from placewright.formulations.geo.problem.compile import Problem
 from placewright.formulations.session import Candidate
-
-ROUNDS = 5
-"""How often all pairs of regions are gone through."""
-
-FORBIDDEN = 2**40
-"""Cost of a region in which a job may not start."""
+from placewright.solver.arrays import Bools, Ints
+from placewright.solver.network_flow import transportation
 
 
 def minimise_remote_reads(
     problem: Problem, gangs: Gangs, candidate: Candidate, costs: Ints
 ) -> Candidate:
-    """Return a candidate that is the same but for who is where; `costs` are (jobs, regions)."""
+    """Return a candidate with identical jobs exchanged so that reads cost the least.
+
+    `costs` (jobs, regions) are the costs of jobs in regions.
+    """
     where = problem.wan.host_region
     region = np.full(len(problem.current_region), NONE, dtype=np.int64)
     for started, (_, places) in candidate.starts.items():
         region[started] = where[places[0][2]]
-    takes: dict[int, int] = {}  # by the job that had a place, the one that has it now
+    successor: dict[int, int] = {}  # the job that takes the place of each job
     capped = {tenant.name for tenant in problem.round.tenants if tenant.quota}
     capped |= {tenant for _, tenant in problem.quota}
-    equal: defaultdict[tuple[object, ...], list[int]] = defaultdict(list)
+    identical: defaultdict[tuple[object, ...], list[int]] = defaultdict(list)
     for job_class in gangs.classes:
         for j in () if job_class.running else job_class.jobs:
             job = problem.round.jobs[j]
             tenant = job.tenant if job.tenant in capped else None
-            equal[job_class.choices, tenant, job.priority].append(j)
-    for jobs in equal.values():
+            identical[job_class.choices, tenant, job.priority].append(j)
+    for jobs in identical.values():
         mine = np.array(jobs, dtype=np.int64)
-        takes |= _changed(mine, region[mine], costs[mine], problem.eligible[mine])
-    if not takes:
+        found = exchange(region[mine], costs[mine], problem.eligible[mine])
+        moved = np.flatnonzero(found != region[mine])
+        for r in np.unique(region[mine[moved]]).tolist():
+            if r != NONE:
+                left = mine[moved[region[mine[moved]] == r]]
+                came = mine[moved[found[moved] == r]]
+                successor |= dict(zip(left.tolist(), came.tolist(), strict=True))
+    if not successor:
         return candidate
     return replace(
         candidate,
-        starts={takes.get(job, job): start for job, start in candidate.starts.items()},
-        slots={takes.get(job, job): slots for job, slots in candidate.slots.items()},
-        preempted={job: takes.get(by, by) for job, by in candidate.preempted.items()},
+        starts={successor.get(job, job): start for job, start in candidate.starts.items()},
+        slots={successor.get(job, job): slots for job, slots in candidate.slots.items()},
+        preempted={job: successor.get(by, by) for job, by in candidate.preempted.items()},
     )
 
 
-def _changed(jobs: Ints, region: Ints, costs: Ints, eligible: Bools) -> dict[int, int]:
-    """Return who takes whose place, of jobs in these regions (jobs,)."""
-    used = np.unique(region)
-    if len(used) < 2:
-        return {}
-    # The last column is to wait.
-    cost = np.column_stack(
-        [np.where(eligible, costs, FORBIDDEN), np.zeros(len(jobs), dtype=np.int64)]
-    )
-    now = {r: np.flatnonzero(region == r) for r in used.tolist()}
-    most = {r: _most_saved(now, cost, r) for r in now}
-    for _ in range(ROUNDS):
-        swapped = False
-        for a, b in combinations(now, 2):
-            if most[a][b] + most[b][a] > 0:
-                _swap(now, cost, a, b)
-                most |= {r: _most_saved(now, cost, r) for r in (a, b)}
-                swapped = True
-        if not swapped:
-            break
-    takes: dict[int, int] = {}
-    for r, after in now.items():
-        had, has = set(jobs[region == r].tolist()), set(jobs[after].tolist())
-        if r != NONE:
-            takes |= dict(zip(sorted(had - has), sorted(has - had), strict=True))
-    return takes
+def exchange(region: Ints, costs: Ints, eligible: Bools) -> Ints:
+    """Return regions of jobs at minimum cost, as many jobs in each as now (jobs,).
 
+    Of all minimum-cost solutions it is one in which the fewest jobs move.
 
-def _most_saved(now: dict[int, Ints], cost: Ints, r: int) -> Ints:
-    """Return what one job of a region saves at most by going to each (regions + 1,)."""
-    mine = cost[now[r]]
-    saved: Ints = (mine[:, r, None] - mine).max(axis=0)
-    return saved
-
-
-def _swap(now: dict[int, Ints], cost: Ints, a: int, b: int) -> None:
-    """Swap jobs of two regions as long as that saves something.
-
-    `now` has the jobs of each region.
+    Parameters
+    ----------
+    region
+        (jobs,): the current regions, NONE of jobs that wait, at no cost.
+    costs, eligible
+        (jobs, regions): costs, and where jobs may run.
     """
-    of_a, of_b = now[a], now[b]
-    over, back = cost[of_a, a] - cost[of_a, b], cost[of_b, b] - cost[of_b, a]
-    of_a, of_b = of_a[np.argsort(-over, kind="stable")], of_b[np.argsort(-back, kind="stable")]
-    pairs = min(len(of_a), len(of_b))
-    saved = np.sort(over)[::-1][:pairs] + np.sort(back)[::-1][:pairs]
-    many = int((saved > 0).sum())
-    now[a] = np.sort(np.concatenate([of_b[:many], of_a[many:]]))
-    now[b] = np.sort(np.concatenate([of_a[:many], of_b[many:]]))
+    sinks, sink = np.unique(region, return_inverse=True)
+    # The last column, which NONE refers to, is to wait.
+    cost = np.pad(costs, ((0, 0), (0, 1)))[:, sinks]
+    allowed = np.pad(eligible, ((0, 0), (0, 1)), constant_values=True)[:, sinks]
+    cost = np.where(allowed, cost, 0)
+    best = np.where(allowed, cost, np.iinfo(np.int64).max).min(axis=1)
+    if len(sinks) < 2 or (cost[np.arange(len(sink)), sink] == best).all():
+        return region
+    # Jobs with equal costs are one source.
+    rows, group = np.unique(np.hstack([cost, allowed]), axis=0, return_inverse=True)
+    group = group.reshape(-1)
+    current = np.zeros((len(rows), len(sinks)), dtype=np.int64)
+    np.add.at(current, (group, sink), 1)
+    plan = transportation(
+        current.sum(axis=1),
+        current.sum(axis=0),
+        rows[:, : len(sinks)],
+        rows[:, len(sinks) :] > 0,
+        current,
+    )
+    return region if plan is None else sinks[_deal(group, sink, current, plan)]
+
+
+def _deal(group: Ints, sink: Ints, current: Ints, plan: Ints) -> Ints:
+    """Return the sinks of jobs in a plan (jobs,): those of a group that can stay do."""
+    found = sink.copy()
+    for g in np.flatnonzero((plan != current).any(axis=1)).tolist():
+        mine = np.flatnonzero(group == g)
+        excess = np.maximum(0, current[g] - plan[g])
+        movable = [mine[sink[mine] == s][-n:] for s, n in enumerate(excess.tolist()) if n]
+        lack = np.maximum(0, plan[g] - current[g])
+        found[np.concatenate(movable)] = np.repeat(np.arange(len(lack)), lack)
+    return found
