@@ -10,10 +10,8 @@ from placewright.cli.format.output import check_output, out
 from placewright.cli.verbs.verify import check_one_stdin, check_pair, report_violations
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from matplotlib.figure import Figure
 
-    from placewright.cli.views.deadline.facts import Promises
-    from placewright.cli.views.geo.plan_facts import RegionPlan
     from placewright.instances.documents.cluster import ClusterDocument
     from placewright.instances.documents.plan import Plan
     from placewright.instances.documents.round import Round
@@ -49,87 +47,46 @@ def show(
         check_picture(picture)
         check_output(picture, file)
     document, plan = _read(file, plan_file, round_file)
-    from placewright.cli.views.deadline.facts import promises_of
     from placewright.cli.views.gang.facts import occupancy_of
-    from placewright.cli.views.geo.plan_facts import region_plan_of
-    from placewright.cli.views.interleaving.facts import timelines_of
+    from placewright.cli.views.policies import VIEWS
     from placewright.cli.views.summary import document_text
     from placewright.instances.documents.round import Round
 
     round_ = document if isinstance(document, Round) else Round(cluster=document)
+    views = VIEWS[round_.policy.formulation]
+    # A plan that places no jobs is drawn without a map.
+    mapped = plan is None or round_.policy.spec.places_jobs
     occupancy = occupancy_of(round_, plan)
-    promises = promises_of(round_, plan)
-    regions = region_plan_of(round_, plan)
     if picture is not None and not occupancy.cluster.num_gpus:
         raise typer.BadParameter(f"{file} has no GPUs; expected some to draw", param_hint="-o")
     title = f"{'Plan for round' if plan else document.kind} {document.name}"
     summary = document_text(plan or document)
     if picture is not None:
-        from placewright.cli.views.deadline.lease_use import chart_of
-        from placewright.cli.views.interleaving import picture as timeline_picture
         from placewright.cli.views.picture import draw
 
-        timelines = timelines_of(round_, plan, timeline_picture.MAX_GROUPS)
-        chart = chart_of(promises) if promises is not None else None
-        draw(occupancy, picture, title, summary, timelines, chart, regions)
+        def add_panels(figure: Figure) -> None:
+            views.panels(figure, round_, plan)
+
+        draw(occupancy, picture, title, summary, add_panels, mapped=mapped)
         return
     console = out()
     console.print(f"{title}: {summary}", soft_wrap=True)
     console.print()
     if plan is not None:
         from placewright.cli.views.gang.chart import print_map
-        from placewright.cli.views.interleaving import chart as timeline
 
-        if regions is None or not regions.slow:
+        if mapped:
             print_map(console, occupancy)
-        timelines = timelines_of(round_, plan, timeline.MAX_GROUPS)
-        if timelines is not None:
-            console.print()
-            timeline.print_timelines(console, timelines)
-        if promises is not None:
-            _print_promises(console, promises)
-        if regions is not None:
-            _print_regions(console, regions)
+        views.plan_charts(console, round_, plan)
         return
     from placewright.cli.views.gang.tree import cluster_tree
-    from placewright.cli.views.geo.chart import print_regions
-    from placewright.cli.views.geo.round_tables import print_data_of_round
 
     console.print(cluster_tree(occupancy))
     if round_.jobs:
-        from placewright.cli.views.deadline.round_tables import print_deadlines
         from placewright.cli.views.gang.job_tables import print_jobs
 
         print_jobs(console, round_)
-        print_deadlines(console, round_)
-    if regions is not None:
-        console.print()
-        print_regions(console, regions)
-        print_data_of_round(console, regions)
-
-
-def _print_promises(console: Console, promises: Promises) -> None:
-    """Print what is promised: what is broken first, the chart of leases, and the tables."""
-    from placewright.cli.views.deadline.chart import print_leases
-    from placewright.cli.views.deadline.lease_use import chart_of
-    from placewright.cli.views.deadline.tables import print_broken, print_promises
-
-    console.print()
-    print_broken(console, promises)
-    print_leases(console, chart_of(promises))
-    console.print()
-    print_promises(console, promises)
-
-
-def _print_regions(console: Console, regions: RegionPlan) -> None:
-    """Print the load of regions and links, below a map if there is one, and the tables."""
-    from placewright.cli.views.geo.chart import print_regions
-    from placewright.cli.views.geo.tables import print_region_tables
-
-    if not regions.slow:
-        console.print()
-    print_regions(console, regions)
-    print_region_tables(console, regions)
+    views.round_charts(console, round_)
 
 
 def _read(

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from placewright.cli.format.text import shortened
 from placewright.cli.interrupts import interrupts
-from placewright.cli.views.deadline.lease_use import Chart
-from placewright.cli.views.deadline.picture import add_leases
 from placewright.cli.views.gang.facts import Occupancy
 from placewright.cli.views.gang.picture import MAX_INCHES, draw_map
-from placewright.cli.views.geo.picture import TOP, add_regions
-from placewright.cli.views.geo.plan_facts import RegionPlan
-from placewright.cli.views.interleaving.facts import Timelines
-from placewright.cli.views.interleaving.picture import add_timelines
 from placewright.instances.io.streams import write
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SUFFIXES = (".png", ".svg")
 MARGIN_INCHES = 0.2
@@ -52,16 +51,15 @@ def draw(
     path: str,
     title: str,
     subtitle: str,
-    timelines: Timelines | None = None,
-    chart: Chart | None = None,
-    regions: RegionPlan | None = None,
+    add_panels: Callable[[Figure], None],
+    *,
+    mapped: bool = True,
 ) -> None:
-    """Write a picture of a cluster, and timelines, leases or regions below it.
+    """Write a picture of a cluster, and what its policy has to show below it.
 
     The path's suffix is the format. GPUs are drawn one by one, filled from below as far as they are
     used, where `gang.layout.MAX_CELLS` allows it; else a cell stands for a host, a rack or more and
-    mixes the colours of what its GPUs do. A plan that only says where data lives is drawn by its
-    regions alone.
+    mixes the colours of what its GPUs do. A plan that is not `mapped` has its panels alone.
 
     Raises
     ------
@@ -73,18 +71,12 @@ def draw(
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    data_only = regions is not None and regions.slow and regions.plan is not None
-    figure = Figure(figsize=(MAX_INCHES, NO_MAP_INCHES)) if data_only else draw_map(occupancy)
+    figure = draw_map(occupancy) if mapped else Figure(figsize=(MAX_INCHES, NO_MAP_INCHES))
     height = figure.get_size_inches()[1]
     # All else lies outside the axes; the tight bounding box makes room for it.
     figure.text(0, 1 + 0.4 / height, shortened(title), size=11, weight="bold")
     figure.text(0, 1 + 0.2 / height, subtitle, size=9)
-    if timelines is not None:
-        add_timelines(figure, timelines)
-    if chart is not None:
-        add_leases(figure, chart)
-    if regions is not None:
-        add_regions(figure, regions, NO_MAP_INCHES if data_only else TOP)
+    add_panels(figure)
     content = BytesIO()
     suffix = Path(path).suffix.lower()[1:]
     # A fixed salt and no date: the same plan gives the same bytes.

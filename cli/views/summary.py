@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from placewright.cli.format.text import count, gib, gpus
+from placewright.cli.format.text import count, gpus
 from placewright.cli.views.deadline.facts import promised_in
-from placewright.cli.views.deadline.round_tables import deadlines_text
 from placewright.cli.views.gang.facts import MOVES, OUTCOMES, Occupancy, occupancy_of
 from placewright.cli.views.geo.replica_facts import section_of
+from placewright.cli.views.policies import VIEWS
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.plan_data import ReadsSection, ReplicaSection
@@ -21,26 +21,12 @@ def document_text(document: Round | ClusterDocument | Plan) -> str:
         return capacity_text(occupancy_of(Round(cluster=document)))
     occupancy = occupancy_of(document)
     pending = [job for job in document.jobs if job.running is None]
-    deadlines = f"; {deadlines_text(document)}" if document.policy.formulation == "deadline" else ""
+    special = VIEWS[document.policy.formulation].round_text(document)
     asked = sum(max(option.milli_gpu for option in job.options) for job in pending)
     return (
         f"{capacity_text(occupancy)}, {gpus(occupancy.free_milli)} free; "
         f"{count(len(document.jobs) - len(pending), 'job')} running, {len(pending):,} pending "
-        f"asking {gpus(asked)}{deadlines}{_data_text(document)}"
-    )
-
-
-def _data_text(round_: Round) -> str:
-    """Count the regions of a round that has some, its datasets, their replicas, and the links."""
-    if "geo" not in round_.policy.spec.sections:
-        return ""
-    geo = round_.geo
-    regions = sum(domain.level == geo.level for domain in round_.cluster.domains)
-    replicas = sum(len(dataset.replicas) for dataset in geo.datasets)
-    return (
-        f"; {count(regions, 'region')}, {count(len(geo.links), 'link')}, "
-        f"{count(len(geo.datasets), 'dataset')} of {gib(sum(d.size for d in geo.datasets))}, "
-        f"{count(replicas, 'replica')}"
+        f"asking {gpus(asked)}" + (f"; {special}" if special else "")
     )
 
 

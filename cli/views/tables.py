@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from placewright.cli.format.table import print_table
-from placewright.cli.views.deadline.facts import promises_of
-from placewright.cli.views.deadline.tables import print_broken, print_promises
 from placewright.cli.views.gang.move_tables import moves_of
 from placewright.cli.views.gang.tables import (
     certificate_line,
@@ -21,9 +19,7 @@ from placewright.cli.views.gang.tables import (
     terms_table,
     waiting_table,
 )
-from placewright.cli.views.geo.plan_facts import region_plan_of
-from placewright.cli.views.geo.tables import print_region_tables
-from placewright.cli.views.interleaving.tables import print_groups
+from placewright.cli.views.policies import VIEWS
 from placewright.instances.documents.plan import DecisionKind
 
 if TYPE_CHECKING:
@@ -37,27 +33,21 @@ def print_plan(console: Console, round_: Round, plan: Plan) -> None:
     milli = milli_gpu_of(jobs, plan)
     console.print(f"Plan for round {round_.name}")
     console.print()
-    promises = promises_of(round_, plan)
-    if promises is not None:
-        print_broken(console, promises)
+    views = VIEWS[round_.policy.formulation]
+    views.plan_alert(console, round_, plan)
     print_table(console, outcome_table(plan, milli))
     if plan.certificate is not None:
         print_table(console, terms_table([*plan.certificate.terms, *plan.certificate.sums]))
-    if promises is not None:
-        print_promises(console, promises)
-    regions = region_plan_of(round_, plan)
-    if regions is not None:
-        print_region_tables(console, regions)
+    views.plan_tables(console, round_, plan)
     moves = moves_of(jobs, plan)
     if moves:
         print_moves(console, moves)
-    print_groups(console, jobs, plan)
     print_collectives(console, jobs, plan)
     print_tenants(console, plan)
     waiting = [d for d in plan.decisions if d.decision is DecisionKind.WAIT]
     if waiting:
         print_table(console, waiting_table(waiting, milli))
-    if regions is None or not regions.slow:
+    if round_.policy.spec.places_jobs:
         print_jobs(console, jobs, plan, milli)
     if plan.certificate is not None:
         console.print(certificate_line(plan.certificate), soft_wrap=True)

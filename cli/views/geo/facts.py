@@ -86,10 +86,8 @@ class Regions:
         return self.region_of_host[job.running.tasks[0].host]
 
 
-def regions_of(round_: Round) -> Regions | None:
-    """Return the regions of a round; None if its policy has none."""
-    if "geo" not in round_.policy.spec.sections:
-        return None
+def regions_of(round_: Round) -> Regions:
+    """Return the regions of a round whose policy has some."""
     hosts = read_cluster(round_.cluster)
     facts = read_geo(round_, hosts)
     shape = len(facts.regions), len(facts.models)

@@ -105,7 +105,7 @@ class RegionPlan:
     @property
     def slow(self) -> bool:
         """Whether it is the policy that decides where data lives."""
-        return self.regions.round.policy.formulation == "replicas"
+        return not self.regions.round.policy.spec.places_jobs
 
     def term(self, name: str) -> TermResult | None:
         """Return a term of the plan's certificate."""
@@ -114,12 +114,10 @@ class RegionPlan:
         return next((term for term in terms if term.name == name), None)
 
 
-def region_plan_of(round_: Round, plan: Plan | None) -> RegionPlan | None:
-    """Return what a valid plan does to regions; None for a round of another policy."""
+def region_plan_of(round_: Round, plan: Plan | None) -> RegionPlan:
+    """Return what a valid plan does to the regions of a round whose policy has some."""
     regions = regions_of(round_)
-    if regions is None:
-        return None
-    slow = round_.policy.formulation == "replicas"
+    slow = not round_.policy.spec.places_jobs
     changes = () if plan is None else changes_of(plan, regions)
     local = _local(regions, plan)
     places = _places(regions, plan, local)
@@ -172,7 +170,7 @@ def _local(regions: Regions, plan: Plan | None) -> dict[str, set[int]]:
     they are now.
     """
     round_, index = regions.round, regions.index
-    slow = round_.policy.formulation == "replicas"
+    slow = not round_.policy.spec.places_jobs
     local = {
         dataset.name: {index[name] for name in dataset.replicas} for dataset in round_.geo.datasets
     }
@@ -193,7 +191,7 @@ def _places(
 ) -> tuple[Place, ...]:
     """Return where each job is counted before and after a plan, in the order of the round."""
     round_, index = regions.round, regions.index
-    slow = round_.policy.formulation == "replicas"
+    slow = not round_.policy.spec.places_jobs
     homes = (
         {home.job: home for home in section_of(plan, ReplicaSection).homes}
         if slow and plan is not None

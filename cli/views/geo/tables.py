@@ -26,17 +26,16 @@ from placewright.cli.views.geo.plan_facts import RegionPlan, heat
 from placewright.cli.views.geo.replica_tables import print_data
 
 MAX_REGIONS = 40
-BEFORE = {
-    "replicas": "Before, a job is counted where it runs, or else where most of what it reads is; "
-    "after, in the region that is to be its home.",
-    "geo": "A job is counted where it runs, or else where most of what it reads is.",
-}
+COUNTED = "A job is counted where it runs, or else where most of what it reads is."
+COUNTED_AT_HOME = (
+    "Before, a job is counted where it runs, or else where most of what it reads is; "
+    "after, in the region that is to be its home."
+)
 
 
 def print_region_tables(console: Console, facts: RegionPlan) -> None:
     """Print what a plan does to regions: load, replicas, links, and who waits for data."""
-    round_ = facts.regions.round
-    console.print(BEFORE[round_.policy.formulation], soft_wrap=True)
+    console.print(COUNTED_AT_HOME if facts.slow else COUNTED, soft_wrap=True)
     console.print(window_text(facts), soft_wrap=True)
     for line in _remarks(facts):
         console.print(line, soft_wrap=True)
