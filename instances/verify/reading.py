@@ -16,8 +16,12 @@ from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Task
 from placewright.instances.documents.plan_leases import LeaseSection, Promised
 from placewright.instances.documents.round import Round
-from placewright.instances.verify.facts import ClusterFacts, HostFacts, read_cluster
-from placewright.instances.verify.rules.geo.facts import Data
+from placewright.instances.verify.cluster_facts import (
+    ClusterFacts,
+    HostFacts,
+    read_cluster,
+)
+from placewright.instances.verify.data_facts import Data
 
 
 class PlacedTask(NamedTuple):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.instances.verify.facts import read_cluster
-from placewright.instances.verify.rules.geo.facts import GeoFacts, read_geo
+from placewright.instances.verify.cluster_facts import read_cluster
+from placewright.instances.verify.data_facts import GeoFacts, read_geo
 
 if TYPE_CHECKING:
     from placewright.instances.documents.geo import WanLink

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.cells import OwnedCells
 from placewright.instances.documents.job import Job
-from placewright.instances.verify.facts import HostFacts
+from placewright.instances.verify.cluster_facts import HostFacts
 from placewright.instances.verify.reading import Reading
 
 Path: TypeAlias = tuple[str | int, ...]

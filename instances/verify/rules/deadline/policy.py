@@ -5,7 +5,7 @@ from __future__ import annotations
 from placewright.instances.verify.policies import PolicyRules
 from placewright.instances.verify.rules.deadline import leases, promises, refusals
 from placewright.instances.verify.rules.deadline.terms import admitted, best_effort, broken, early
-from placewright.instances.verify.terms import PLACEMENT_TERMS
+from placewright.instances.verify.rules.gang.terms import PLACEMENT_TERMS
 
 POLICY = PolicyRules(
     terms={

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Reason
 from placewright.instances.documents.plan_leases import Interval
+from placewright.instances.verify.outages import unavailable_hosts
 from placewright.instances.verify.reading import Promises, Reading
 from placewright.instances.verify.result import Finding, Rule
 from placewright.instances.verify.rules.deadline.lease_capacity import Room
@@ -186,7 +186,7 @@ def lease_reason(reading: Reading) -> Iterator[Finding]:
 
 def away(reading: Reading) -> Iterator[Finding]:
     """Refuse tasks, staying ones too, on hosts that are away in the current lease."""
-    gone = hosts_away(reading)
+    gone = unavailable_hosts(reading)
     for task in reading.placed_tasks() if gone else ():
         if task.host.name in gone:
             yield Finding(
@@ -194,18 +194,6 @@ def away(reading: Reading) -> Iterator[Finding]:
                 f"host {task.host.name!r} is away in the current lease; "
                 "expected hosts that are there all of it",
             )
-
-
-def hosts_away(reading: Reading) -> frozenset[str]:
-    """Return the hosts of which an outage overlaps the current lease."""
-    leases, now = reading.round.leases, reading.round.now
-    return frozenset(
-        host
-        for outage in leases.outages
-        if (outage.start is None or outage.start < now + leases.length_s)
-        and (outage.end is None or outage.end > now)
-        for host in expand(outage.host)
-    )
 
 
 def times_of(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from placewright.instances.verify.facts import HostFacts
+from placewright.instances.verify.cluster_facts import HostFacts
 from placewright.instances.verify.reading import PlacedTask, Reading
 from placewright.instances.verify.result import Finding, Rule
 from placewright.topology.mig import COMPUTE_SLICES, NO_MIG, PRODUCTS, SLICES, Slice

@@ -7,7 +7,7 @@ from placewright.instances.verify.rules.gang import reasons
 from placewright.instances.verify.rules.gang.collectives import bottleneck
 from placewright.instances.verify.rules.gang.fragmentation import stranded
 from placewright.instances.verify.rules.gang.shares import sums
-from placewright.instances.verify.terms import (
+from placewright.instances.verify.rules.gang.terms import (
     PLACEMENT_TERMS,
     entitled,
     freed,

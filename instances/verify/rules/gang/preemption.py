@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import DecisionKind
+from placewright.instances.verify.outages import unavailable_hosts
 from placewright.instances.verify.reading import Placed, Preempted, Reading
 from placewright.instances.verify.result import Finding, Rule
-from placewright.instances.verify.rules.deadline.promises import hosts_away
 from placewright.instances.verify.rules.gang.entitlement import Precedence, Standing
 
 
@@ -34,7 +34,7 @@ def displaced_by(reading: Reading) -> Iterator[Finding]:
             )
     if not reading.preempted:
         return
-    gone = hosts_away(reading)
+    gone = unavailable_hosts(reading)
     named = {victim.decision.displaced_by for victim in reading.preempted}
     comes = {placed.job.name: placed for placed in reading.placed_anew if placed.job.name in named}
     arrives = {
@@ -109,7 +109,7 @@ def _before(reading: Reading, standing: Standing, job: Job) -> Rank:
 
 def _displaced(reading: Reading) -> Iterator[Preempted]:
     """Yield the preempted jobs but those that had to leave a host that is away, and name nobody."""
-    gone = hosts_away(reading)
+    gone = unavailable_hosts(reading)
     for victim in reading.preempted:
         if victim.decision.displaced_by or gone.isdisjoint(_hosts(reading, victim.job.name)):
             yield victim

@@ -18,7 +18,7 @@ from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import DecisionKind, Reason, Task
-from placewright.instances.verify.facts import HostFacts
+from placewright.instances.verify.cluster_facts import HostFacts
 from placewright.instances.verify.reading import Reading, demand
 from placewright.instances.verify.result import Finding, Rule
 

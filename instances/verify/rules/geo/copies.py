@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from itertools import groupby
 from operator import itemgetter
 
+from placewright.instances.verify.data_facts import Data, bits
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
-from placewright.instances.verify.rules.geo.facts import Data, bits
 
 Path = tuple[str | int, ...]
 

@@ -8,10 +8,10 @@ from itertools import groupby, pairwise
 from operator import itemgetter
 
 from placewright.instances.documents.plan_data import Flow
+from placewright.instances.verify.data_facts import Data
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
 from placewright.instances.verify.rules.geo.copies import window
-from placewright.instances.verify.rules.geo.facts import Data
 
 Path = tuple[str | int, ...]
 MEGABITS = 8 * 2**30 / 10**6

@@ -9,9 +9,9 @@ from operator import and_, or_
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import DecisionKind, Reason
 from placewright.instances.documents.plan_data import Home
+from placewright.instances.verify.data_facts import Data, bits
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
-from placewright.instances.verify.rules.geo.facts import Data, bits
 
 Path = tuple[str | int, ...]
 _STAY = (DecisionKind.KEEP, DecisionKind.WAIT)

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Reason
+from placewright.instances.verify.data_facts import Data, bits
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
-from placewright.instances.verify.rules.geo.facts import Data, bits
 from placewright.instances.verify.rules.geo.homes import waiting_jobs, which_could_run
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from placewright.instances.verify.policies import PolicyRules
+from placewright.instances.verify.rules.gang.terms import PLACEMENT_TERMS, value
 from placewright.instances.verify.rules.geo import copies, flows, homes, jobs, reads, sections
 from placewright.instances.verify.rules.geo.terms import (
     copies as copied,
@@ -16,7 +17,6 @@ from placewright.instances.verify.rules.geo.terms import (
     reads_of_homes,
     reads_of_runs,
 )
-from placewright.instances.verify.terms import PLACEMENT_TERMS, value
 
 GEO = PolicyRules(
     terms={

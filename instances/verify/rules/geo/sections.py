@@ -13,9 +13,9 @@ from placewright.instances.documents.base import Document
 from placewright.instances.documents.plan_data import FlowSection, ReadsSection, ReplicaSection
 from placewright.instances.errors import value_text
 from placewright.instances.io.validation_messages import invalid_input
+from placewright.instances.verify.data_facts import Data, read_geo
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
-from placewright.instances.verify.rules.geo.facts import Data, read_geo
 
 Path = tuple[str | int, ...]
 Form = Callable[[Reading, Mapping[str, Any], Path], Iterator[Finding]]

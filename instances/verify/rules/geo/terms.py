@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from placewright.instances.documents.base import WHOLE_GPU
+from placewright.instances.verify.data_facts import Data, bits
 from placewright.instances.verify.reading import Reading
-from placewright.instances.verify.rules.geo.facts import Data, bits
 
 HOMELESS = 3
 """What each milli-GPU of a job without a home counts in `overload`."""

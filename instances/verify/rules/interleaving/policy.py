@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from placewright.instances.verify.policies import PolicyRules
+from placewright.instances.verify.rules.gang.terms import PLACEMENT_TERMS
 from placewright.instances.verify.rules.interleaving import conflicts, groups, turns
 from placewright.instances.verify.rules.interleaving.throughput import (
     efficiency,
@@ -10,7 +11,6 @@ from placewright.instances.verify.rules.interleaving.throughput import (
     weighted_throughput,
 )
 from placewright.instances.verify.rules.interleaving.together import KIND, with_groups
-from placewright.instances.verify.terms import PLACEMENT_TERMS
 
 POLICY = PolicyRules(
     terms={

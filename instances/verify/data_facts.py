@@ -18,7 +18,7 @@ from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.plan_data import FlowSection, ReadsSection, ReplicaSection
 from placewright.instances.documents.round import Round
-from placewright.instances.verify.facts import ClusterFacts, HostFacts
+from placewright.instances.verify.cluster_facts import ClusterFacts, HostFacts
 
 
 @dataclass(frozen=True, slots=True)
