@@ -10,9 +10,7 @@ import pytest
 from placewright.instances import load_plan
 from placewright.instances.documents.plan import DecisionKind
 
-TRACES = Path(__file__).parents[3] / "shared" / "data" / "traces" / "muri"
-
-pytestmark = pytest.mark.skipif(not TRACES.is_dir(), reason="needs the traces of Muri")
+TRACES = Path(__file__).parents[1] / "data" / "muri"
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-PUBLISHED = Path(__file__).parents[3] / "shared" / "data" / "traces"
-TRACES = PUBLISHED / "muri"
-CHRONUS = PUBLISHED / "chronus" / "sample_MIX2_3days_1of8.csv"
+DATA = Path(__file__).parents[1] / "data"
+MURI = DATA / "muri" / "trace3.csv"
+CHRONUS = DATA / "chronus" / "MIX2.csv"
 SMALL = """\
 job_id,num_gpu,model_name,iteration_time,resource_time_0,resource_time_1,resource_time_2
 0,1,dqn,490,446,8,0
@@ -22,11 +22,7 @@ job_id,num_gpu,model_name,iteration_time,resource_time_0,resource_time_1,resourc
     "choice",
     [
         pytest.param(["small.csv"], id="small"),
-        pytest.param(
-            [TRACES / "trace1.csv", TRACES / "n8g8.csv", "--at", "3855623"],
-            id="published",
-            marks=pytest.mark.skipif(not TRACES.is_dir(), reason="needs the traces of Muri"),
-        ),
+        pytest.param([MURI, "--jobs", "40", "--gpus", "32"], id="published"),
     ],
 )
 def test_a_trace_is_converted_solved_verified_and_drawn(
@@ -61,12 +57,7 @@ job_id,user,num_gpu,submit_time,iterations,model_name,duration,interval,expect_t
     ("trace", "choice"),
     [
         pytest.param("due.csv", ["--gpus", "8"], id="small"),
-        pytest.param(
-            CHRONUS,
-            ["--gpus", "72", "--at", "2000"],
-            id="published",
-            marks=pytest.mark.skipif(not CHRONUS.is_file(), reason="needs the trace of Chronus"),
-        ),
+        pytest.param(CHRONUS, ["--gpus", "8", "--at", "1000"], id="published"),
     ],
 )
 def test_a_trace_of_deadlines_is_promised_verified_and_drawn(

@@ -12,7 +12,10 @@ import numpy as np
 
 from placewright.formulations.interleaving.set_packing.problem import ALONE, Ints, Pool, Rules
 
-TRACES = Path(__file__).parents[3] / "shared" / "data" / "traces" / "muri"
+PUBLISHED = Path(__file__).parents[3] / "shared" / "data" / "traces" / "muri"
+TRACES = PUBLISHED if PUBLISHED.is_dir() else Path(__file__).parents[1] / "data" / "muri"
+"""The whole traces, or a hundred jobs of each."""
+
 OBJECTIVES = ("throughput", "weighted_throughput", "efficiency")
 MURI_CONTENTION = (1_310_345, 1_477_833, 1_349_754)
 """1.33, 1.5 and 1.37, each / 1.015, in millionths."""

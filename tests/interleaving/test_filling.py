@@ -160,8 +160,6 @@ def test_pools_of_many_weights_and_tenants_end_near_their_bound(
     pools: ModuleType, tenants: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(template_columns, "SECONDS", 0.1)
-    if not pools.TRACES.exists():
-        pytest.skip("the traces are not here")
     jobs = 80
     rng = np.random.default_rng(0)
     pool = pools.muri_pool(0, jobs, "trace1", "weighted_throughput")

@@ -212,8 +212,6 @@ def test_a_pool_without_jobs_is_worth_nothing(pools: ModuleType) -> None:
 
 @pytest.mark.parametrize(("jobs", "trace"), [(64, "trace1"), (200, "trace1"), (1000, "trace3")])
 def test_rounds_of_muris_traces_are_proven(pools: ModuleType, jobs: int, trace: str) -> None:
-    if not pools.TRACES.exists():
-        pytest.skip("the traces are not here")
     pool = pools.muri_pool(0, jobs, trace)
     groupings, bounds = searched(pool)
     assert bounds[-1].value == groupings[-1].value

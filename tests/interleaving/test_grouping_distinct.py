@@ -207,8 +207,6 @@ def test_groups_put_together_anew_are_worth_no_less_and_keep_the_rules(
 def test_a_hundred_distinct_jobs_are_grouped_within_three_percent(
     pools: ModuleType, objective: str
 ) -> None:
-    if not pools.TRACES.exists():
-        pytest.skip("traces of Muri are not here")
     pool = jittered(pools, 2, 100, objective)
     assert number_of_columns(pool) > ENUMERATED
     found = list(group(pool, new_session()))

@@ -8,13 +8,9 @@ import pytest
 from placewright.topology import CATALOGUE
 from placewright.topology.links import Link, from_gigabytes, pcie_mbps
 
-NCCL = Path(__file__).parents[2].parent / "shared" / "data" / "topology" / "nccl"
+NCCL = Path(__file__).parents[1] / "data" / "nccl"
 GPU_CLASS = "0x0302"
 NIC_CLASSES = ("0x0200", "0x0207")
-
-needs_nccl = pytest.mark.skipif(
-    not NCCL.is_dir(), reason="needs NCCL's topology files in ../shared/data/topology/nccl"
-)
 
 
 def devices(element: ElementTree.Element, *classes: str) -> list[ElementTree.Element]:
@@ -67,7 +63,6 @@ def test_bandwidths_follow_from_published_rates() -> None:
     assert Link(100, 2.0).bundle(3) == Link(300, 2.0)
 
 
-@needs_nccl
 @pytest.mark.parametrize(
     ("file", "name"),
     [
@@ -82,7 +77,6 @@ def test_nccl_lists_as_many_gpus_as_the_catalogue(file: str, name: str) -> None:
     assert len(devices(system, GPU_CLASS)) == CATALOGUE[name].gpus
 
 
-@needs_nccl
 def test_nccl_puts_one_nic_beside_each_h100_at_the_catalogues_pcie_rate() -> None:
     model = CATALOGUE["dgx-h100"]
     system = ElementTree.parse(NCCL / "azure_ndv5-topo.xml").getroot()
@@ -96,7 +90,6 @@ def test_nccl_puts_one_nic_beside_each_h100_at_the_catalogues_pcie_rate() -> Non
         assert pcie_mbps(5, lanes) == model.pcie_link.bandwidth_mbps
 
 
-@needs_nccl
 def test_nccl_gives_each_h100_of_p5_as_much_network_as_one_nic_of_the_catalogue() -> None:
     system = ElementTree.parse(NCCL / "aws_p5.48xl-topo_79565c0e.xml").getroot()
     for switch in (pci for cpu in system.iter("cpu") for pci in cpu.findall("pci")):
