@@ -17,6 +17,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang import parameters
 from placewright.formulations.gang.bounds.dual_prices import DualPrices
 from placewright.formulations.gang.heuristics.displace import displace
 from placewright.formulations.gang.heuristics.exchange import mend
@@ -51,14 +52,6 @@ from placewright.topology import Cluster
 Ints = NDArray[np.int64]
 
 ADAPTED = "adapted"
-NEAR = 9e-4
-"""Gap at which what the last prices prove is enough, and no linear program is solved."""
-
-TOLERANCE = 2e-4
-"""Part of the value of all that runs for which no search is made."""
-
-KEPT_PATTERNS = 5_000
-"""Patterns of least loss at the relaxation's prices that the next round begins with."""
 
 
 class IncrementalGang:
@@ -84,6 +77,7 @@ class IncrementalGang:
 
         Yields nothing if host patterns do not apply.
         """
+        tuning = parameters.PARAMETERS.incremental
         empty = Placement(problem, cleared=True)
         grid = ResourceGrid(problem, empty)
         if not host_patterns_apply(problem, grid):
@@ -97,11 +91,11 @@ class IncrementalGang:
         _improve(session, placement, prices)
         bounds = [Bound(VALUE, prices.bound(), certified=True)] if prices else []
         bounds += solved.bounds if solved else []
-        if solved is None and not _proven(bounds, placement, NEAR):
+        if solved is None and not _proven(bounds, placement, tuning.price_gap_rel):
             solved = self._solve(problem, session, empty, placement)
             bounds += solved.bounds
             prices = DualPrices.of(problem, grid, self._known.prices) if self._known else prices
-        if prices is not None and not _proven(bounds, placement, NEAR):
+        if prices is not None and not _proven(bounds, placement, tuning.price_gap_rel):
             # In another order: who needs whole hosts first.
             other = Placement(problem)
             clear(session, other, prices.may_pay)
@@ -159,7 +153,8 @@ def _proven(bounds: Iterable[Bound], placement: Placement, gap: float) -> bool:
 
 def _suffices(session: Session, placement: Placement, bound: float) -> bool:
     """Whether no search could gain more than little: by its bound, the plan is near the best."""
-    little = TOLERANCE * (placement.problem.running_value + abs(placement.value))
+    tuning = parameters.PARAMETERS.incremental
+    little = tuning.negligible_gain_rel * (placement.problem.running_value + abs(placement.value))
     return bound - placement.value <= little or near(bound, placement.value, session.gap)
 
 
@@ -219,11 +214,12 @@ class _Known:
     @classmethod
     def of(cls, model: HostPatternModel, row_duals: NDArray[np.float64]) -> Self:
         """Keep the patterns that lose least at these prices; those in use lose nothing."""
+        tuning = parameters.PARAMETERS.incremental
         counts, patterns = model
         pool = patterns.pool
         arrays = counts.model.arrays(VALUE, relax=True)
         worth = arrays.reduced_costs(row_duals)[pool.columns]
-        best = np.argsort(-worth, kind="stable")[:KEPT_PATTERNS]
+        best = np.argsort(-worth, kind="stable")[: tuning.max_kept_patterns]
         return cls(
             cluster=counts.problem.cluster,
             shapes=_shapes(counts.problem),

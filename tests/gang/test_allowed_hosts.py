@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from gang_parameters import set_parameters
 
 from placewright.formulations.gang import run
 from placewright.formulations.gang.heuristics import lns
@@ -42,7 +43,7 @@ def test_each_task_is_on_a_host_that_its_group_lists(
     monkeypatch: pytest.MonkeyPatch, cells: int, kinds: int
 ) -> None:
     monkeypatch.setattr(run, "MAX_EXACT_CELLS", cells)
-    monkeypatch.setattr("placewright.formulations.gang.problem.shapes.MAX_KINDS", kinds)
+    set_parameters(monkeypatch, "problem", max_host_kinds=kinds)
     monkeypatch.setattr(lns, "PATIENCE", 2)
     jobs = [job(f"own-{i}", 2000, ["own-[0-1]"]) for i in range(5)]
     jobs += [job(f"loan-{i}", 2000, ["loan-0", "loan-1"]) for i in range(2)]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from types import ModuleType
 
 import pytest
+from gang_parameters import set_parameters
 from hypothesis import HealthCheck, assume, given, settings
 
 from placewright.formulations.gang import run
 from placewright.formulations.gang.heuristics import lns
-from placewright.formulations.gang.models.aggregate import host_columns
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.plan import Certificate, Plan
 from placewright.instances.documents.round import Round
@@ -84,7 +84,7 @@ def test_no_plan_with_tied_options_beats_a_bound_of_the_count_model(
     moving: bool,
     table: int,
 ) -> None:
-    monkeypatch.setattr(host_columns, "MAX_TABLE", table)
+    set_parameters(monkeypatch, "models", max_host_table_entries=table)
     monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
     monkeypatch.setattr(lns, "PATIENCE", 2)
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gang_parameters import set_parameters
 from hypothesis import HealthCheck, assume, given, settings
 
 from placewright.formulations.gang import run
 from placewright.formulations.gang.heuristics import lns
 from placewright.formulations.gang.heuristics.displace import displace
 from placewright.formulations.gang.heuristics.scalarise_entitled import emphasised
-from placewright.formulations.gang.models.aggregate import host_classes, host_columns
 from placewright.formulations.gang.models.tenant_share_rows import add_share_terms
 from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.placement import Placement
@@ -100,8 +100,8 @@ def test_no_fair_plan_beats_a_bound_of_the_count_model(
     table: int,
     kind: dict[str, bool] | None,
 ) -> None:
-    monkeypatch.setattr(host_columns, "MAX_TABLE", table)
-    monkeypatch.setattr(host_classes, "MAX_PAIRS", 8000 if table else 0)
+    set_parameters(monkeypatch, "models", max_host_table_entries=table)
+    set_parameters(monkeypatch, "models", max_shape_class_pairs=8000 if table else 0)
     monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
     monkeypatch.setattr(lns, "PATIENCE", 2)
 

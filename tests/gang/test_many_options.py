@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gang_parameters import set_parameters
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from placewright.formulations.gang import run
-from placewright.formulations.gang.models.aggregate import core_search, sifting
+from placewright.formulations.gang.models.aggregate import sifting
 from placewright.formulations.gang.models.aggregate.column_generation import aggregate_models
 from placewright.formulations.gang.models.aggregate.core_search import option_reduced_costs
 from placewright.formulations.gang.models.aggregate.model import AggregateModel
@@ -97,11 +98,11 @@ def certificate_of(oracle: ModuleType, round_: Round, **more: Any) -> tuple[Cert
 
 def few_at_a_time(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     """Sift and core tiny models as large ones are, if `columns` is small."""
-    monkeypatch.setattr(core_search, "MOST_COLUMNS", columns)
+    set_parameters(monkeypatch, "models", max_core_columns=columns)
     if columns < 100:
-        monkeypatch.setattr(sifting, "LEAST_COLUMNS", 0)
-        monkeypatch.setattr(sifting, "SAMPLE", 5)
-        monkeypatch.setattr(sifting, "BEST", 1)
+        set_parameters(monkeypatch, "models", min_sifting_columns=0)
+        set_parameters(monkeypatch, "models", num_sample_columns=5)
+        set_parameters(monkeypatch, "models", num_options_per_class=1)
 
 
 @pytest.mark.parametrize(
@@ -189,8 +190,8 @@ def test_a_sifted_relaxation_has_the_optimum_and_the_prices_of_the_whole(
     arrays = counts.model.arrays("value", relax=True)
     whole = session.optimise(arrays)
     few_at_a_time(monkeypatch, 10)
-    monkeypatch.setattr(sifting, "SAMPLE", 40)
-    monkeypatch.setattr(sifting, "BEST", 3)
+    set_parameters(monkeypatch, "models", num_sample_columns=40)
+    set_parameters(monkeypatch, "models", num_options_per_class=3)
     solved = []
     optimise = Session.optimise
 

@@ -7,13 +7,13 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from gang_parameters import set_parameters
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from placewright.formulations.gang import run
 from placewright.formulations.gang.heuristics import lns
 from placewright.formulations.gang.heuristics.scalarise_progress import joined
-from placewright.formulations.gang.models.aggregate import host_classes, host_columns
 from placewright.formulations.gang.placement.greedy import fill_greedily
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.upgrade import upgrade_options
@@ -156,8 +156,8 @@ def test_no_plan_beats_a_bound_of_the_count_model_on_progress(
     running: bool,
 ) -> None:
     """Without a table hosts are counted by sums."""
-    monkeypatch.setattr(host_classes, "MAX_PAIRS", 8000 * (table > 0))
-    monkeypatch.setattr(host_columns, "MAX_TABLE", table)
+    set_parameters(monkeypatch, "models", max_shape_class_pairs=8000 * (table > 0))
+    set_parameters(monkeypatch, "models", max_host_table_entries=table)
     monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
     monkeypatch.setattr(lns, "PATIENCE", 2)
     rounds = tiny.running_rounds() if running else tiny.rounds(jobs=4)

@@ -9,11 +9,11 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from gang_parameters import set_parameters
 from hypothesis import HealthCheck, assume, given, settings
 
 from placewright.formulations.gang import run
 from placewright.formulations.gang.heuristics import lns
-from placewright.formulations.gang.models.aggregate import host_classes, host_columns
 from placewright.instances.documents.plan import Certificate, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
@@ -109,8 +109,8 @@ def test_no_plan_with_moves_beats_a_bound_of_the_count_model(
     preset: str | None,
 ) -> None:
     """Without a table hosts are counted by sums; without pairs unequal hosts share a class, too."""
-    monkeypatch.setattr(host_classes, "MAX_PAIRS", pairs)
-    monkeypatch.setattr(host_columns, "MAX_TABLE", table)
+    set_parameters(monkeypatch, "models", max_shape_class_pairs=pairs)
+    set_parameters(monkeypatch, "models", max_host_table_entries=table)
     monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
     monkeypatch.setattr(lns, "PATIENCE", 2)
 

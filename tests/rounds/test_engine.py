@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from gang_parameters import set_parameters
 
 from placewright.formulations.gang import incremental, run
-from placewright.formulations.gang.models.aggregate import host_columns
 from placewright.formulations.gang.problem.compile import Compiler, compile_round
 from placewright.formulations.session import Candidate
 from placewright.instances.checks.round import check_round
@@ -125,7 +125,7 @@ def test_an_engine_without_host_patterns_decides_as_solve_round_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
-    monkeypatch.setattr(host_columns, "MAX_TABLE", 0)
+    set_parameters(monkeypatch, "models", max_host_table_entries=0)
     engine = Engine(generate_round(64, 40, mix="tight"), isolation="none", time_limit=0.5)
     holds(engine, engine.round())
     holds(engine, engine.round(churn(engine.state, 0)))
@@ -162,7 +162,7 @@ def test_an_engine_searches_in_each_round_whose_gap_is_open(
     engine = Engine(round_, isolation="none", time_limit=60, gap=0.1)
     holds(engine, engine.round())
     # Of what runs that is more than the smallest job, 1,000, and less than 2,000.
-    monkeypatch.setattr(incremental, "TOLERANCE", 6e-4)
+    set_parameters(monkeypatch, "incremental", negligible_gain_rel=6e-4)
     searches: list[str] = []
 
     def nothing(name: str) -> Callable[..., Iterator[Candidate]]:

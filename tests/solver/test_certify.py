@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gang_parameters import set_parameters
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,8 +25,6 @@ from placewright.formulations.gang import run
 from placewright.formulations.gang.heuristics import lns
 from placewright.formulations.gang.models.aggregate import (
     column_generation,
-    host_classes,
-    host_columns,
 )
 from placewright.formulations.gang.models.aggregate.gpu_columns import GpuPatterns
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
@@ -214,8 +213,11 @@ def test_no_plan_beats_a_certified_bound_however_the_duals_are_corrupted(
         round_ = rounds.random_round(rng, moving=moving)
         lying, early, searching = rng.random(3) < [0.3, 0.3, 0.2]
         monkeypatch.setattr(run, "MAX_EXACT_CELLS", 6000 if rng.random() < 0.3 else -1)
-        monkeypatch.setattr(host_columns, "MAX_TABLE", 60_000 if rng.random() < 0.7 else 0)
-        monkeypatch.setattr(host_classes, "MAX_PAIRS", 8000 if rng.random() < 0.8 else 0)
+        table = 60_000 if rng.random() < 0.7 else 0
+        pairs = 8000 if rng.random() < 0.8 else 0
+        set_parameters(
+            monkeypatch, "models", max_host_table_entries=table, max_shape_class_pairs=pairs
+        )
         plan = solve_round(round_, isolation="none")
         assert plan.certificate is not None
         values = tuple(term.value for term in plan.certificate.terms)

@@ -13,14 +13,12 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang import parameters
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Choice, Group, TaskPlacement
 from placewright.topology import Cluster
 
 Ints = NDArray[np.int64]
-
-MAX_TRIES = 64
-"""Most domains, the fullest first, that are tried for all groups of an option."""
 
 
 def place_tied_groups(
@@ -30,11 +28,12 @@ def place_tied_groups(
 
     `within` restricts a group, by its index, to some hosts; a joint level makes it void.
     """
+    tuning = parameters.PARAMETERS.placement
     open_ = placement.open_to(choice.label)
     if choice.joint_level == NO_LEVEL:
         return _all_groups(placement, choice, open_, within or {})
     domain = placement.problem.cluster.domain[choice.joint_level]
-    for d in _joint_domains(placement, choice, open_)[:MAX_TRIES]:
+    for d in _joint_domains(placement, choice, open_)[: tuning.max_joint_domains]:
         puts = _all_groups(placement, choice, open_ & (domain == d), {})
         if puts is not None:
             return puts

@@ -12,14 +12,12 @@ from collections import defaultdict
 from heapq import heapify, heappop, heappush
 from math import inf
 
+from placewright.formulations.gang import parameters
 from placewright.formulations.gang.placement.greedy import place_choice
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import ANY_JOB, Choice
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.terms import ENTITLED, PROGRESS, VALUE
-
-MAX_TRIES = 20_000
-"""Most changes that are tried: each looks at all hosts."""
 
 Change = tuple[tuple[float, ...], int, int, int]
 """What it gains, negative, for each GPU it takes; class, choice now, choice then."""
@@ -27,6 +25,7 @@ Change = tuple[tuple[float, ...], int, int, int]
 
 def upgrade_options(placement: Placement) -> None:
     """Change options while that gains; does nothing without the term `progress`."""
+    tuning = parameters.PARAMETERS.placement
     problem = placement.problem
     if PROGRESS not in problem.terms:
         return
@@ -38,7 +37,7 @@ def upgrade_options(placement: Placement) -> None:
     changes = [change for c, o in starts for change in _changes(problem, c, o)]
     heapify(changes)
     failed: set[tuple[int, int, int]] = set()
-    for _ in range(MAX_TRIES):
+    for _ in range(tuning.max_option_changes):
         while changes and (changes[0][1:] in failed or not starts[changes[0][1:3]]):
             heappop(changes)
         if not changes:

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang import parameters
 from placewright.formulations.gang.problem.gpu_parts import GpuPartDemands, slice_kinds
 from placewright.formulations.gang.problem.jobs import (
     NO_LEVEL,
@@ -40,9 +41,6 @@ class ShapeKey(NamedTuple):
 
 _FIELDS = attrgetter(*(TaskGroup.model_fields.keys() - {"name", "resources"}))
 """What tells task groups apart, but for resources, which come as a dict."""
-
-MAX_KINDS = 64
-"""Most kinds of hosts; with more, hosts that only some tasks name are not told apart."""
 
 
 class ShapeTable:
@@ -156,6 +154,7 @@ class ShapeTable:
 
     def host_kinds(self) -> NDArray[np.int64]:
         """Return a number per host that tells its kind of GPU and the lists of hosts it is in."""
+        tuning = parameters.PARAMETERS.problem
         model: NDArray[np.int64] = self.cluster.gpu_model.astype(np.int64)
         if self.has_gpu_parts:
             key = np.column_stack([model, self.cluster.gpu_memory, self.cluster.product])
@@ -165,7 +164,7 @@ class ShapeTable:
             return model
         key = np.column_stack([model, *(self._mask(named) for named in sorted(lists))])
         kinds = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
-        return kinds if kinds.max(initial=0) < MAX_KINDS else model
+        return kinds if kinds.max(initial=0) < tuning.max_host_kinds else model
 
     def ranks(self) -> NDArray[np.int64]:
         """Return the rank of each shape."""

@@ -17,7 +17,8 @@ from math import floor
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.models.aggregate.core_search import MOST_COLUMNS, search_core
+from placewright.formulations.gang import parameters
+from placewright.formulations.gang.models.aggregate.core_search import search_core
 from placewright.formulations.interleaving.set_packing.columns import Columns
 from placewright.formulations.interleaving.set_packing.problem import (
     ALONE,
@@ -117,6 +118,7 @@ class Program:
 
 def pack(pool: Pool, columns: Columns, session: Session) -> Iterator[Grouping | GroupingBound]:
     """Yield choices of all columns of a pool, mostly better ones later, and bounds."""
+    tuning = parameters.PARAMETERS.models
     program = Program.of(pool, columns)
     yield from greedy(program)
     if not len(columns):
@@ -130,7 +132,7 @@ def pack(pool: Pool, columns: Columns, session: Session) -> Iterator[Grouping | 
         yield bound
     yield from near(program, relaxed.values, relaxed.row_duals)
     doubt = None
-    if len(columns) > MOST_COLUMNS:
+    if len(columns) > tuning.max_core_columns:
         doubt = reduced_costs_of(program.arrays, relaxed.row_duals, relaxed.values)
     gap = 0.0 if len(columns) <= FEW_COLUMNS else session.gap / 2
     outcome = search_core(session, program.arrays, doubt, gap)
@@ -154,6 +156,7 @@ def pack_some(
     Branch and bound ends at the gap or after the seconds, and asks only about the columns that the
     relaxation leaves most in doubt.
     """
+    tuning = parameters.PARAMETERS.models
     program = Program.of(pool, columns)
     yield from greedy(program)
     relaxed = relax(program.relaxed(), session)
@@ -167,8 +170,10 @@ def pack_some(
     if doubt is None:
         return
     kept = np.ones(len(columns), dtype=np.bool_)
-    if len(columns) > MOST_COLUMNS:
-        kept = doubt.within(float(np.partition(doubt.loss, MOST_COLUMNS)[MOST_COLUMNS]))
+    if len(columns) > tuning.max_core_columns:
+        kept = doubt.within(
+            float(np.partition(doubt.loss, tuning.max_core_columns)[tuning.max_core_columns])
+        )
     if times is not None:
         kept |= times != doubt.point
     core = Core.of(program.arrays, kept, doubt.point)

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang import parameters
 from placewright.formulations.gang.models.aggregate.core_search import (
-    SEARCH_SECONDS,
     option_reduced_costs,
     remaining_core,
     search_core,
@@ -102,7 +102,7 @@ def search_term_by_term(
     relaxed: Outcome | None = None,
     *,
     gap: float | None = None,
-    share: float = 0.5,
+    share: float | None = None,
 ) -> Generator[Bound, None, NDArray[np.float64] | None]:
     """Branch and bound term by term, each held before the next; return the last point found.
 
@@ -150,10 +150,17 @@ def _search_later(
     first: int,
 ) -> Outcome | None:
     """Search from the last point; only what may vary with the first term held at its value."""
+    tuning = parameters.PARAMETERS.models
     core = None if doubt is None else remaining_core(arrays, doubt, first)
     inside, start = (arrays, values) if core is None else (core.arrays, core.inside(values))
-    gap = 1e-2 if term in PLACE_TERMS else None
-    outcome = session.optimise(inside, share=0.2, most=SEARCH_SECONDS, gap=gap, start=start)
+    gap = tuning.place_term_gap_rel if term in PLACE_TERMS else None
+    outcome = session.optimise(
+        inside,
+        share=tuning.later_search_share,
+        most=tuning.max_search_seconds,
+        gap=gap,
+        start=start,
+    )
     if core is None or outcome is None or outcome.values is None:
         return outcome
     return replace(outcome, values=core.whole(outcome.values))
@@ -210,6 +217,7 @@ def bound_by_relaxation(
     ValueError
         If rows hold another term, or rows that stay come after one that is left out.
     """
+    tuning = parameters.PARAMETERS.models
     _check_rows(counts.model, holds, without)
     claimed: float | None = None
     last: Outcome | None = None
@@ -224,14 +232,15 @@ def bound_by_relaxation(
                 session, arrays, counts.y, counts.option_row[counts.y_class], share=0.5
             )
         else:
-            outcome = session.optimise(arrays, share=0.5)
+            outcome = session.optimise(arrays, share=tuning.relaxation_share)
         if outcome is None or outcome.bound is None or outcome.row_duals is None:
             break
         last, duals = outcome, outcome.row_duals
         added, missing = False, 0.0
         if patterns is not None:
             # Prices jump from one optimum to the next; their running mean leads faster to the last.
-            mean = duals if mean is None else 0.5 * (mean + duals)
+            weight = tuning.dual_smoothing
+            mean = duals if mean is None else (1 - weight) * mean + weight * duals
             ahead = mean is not duals and patterns.add_improving(mean, SENSE[term])[0]
             added, missing = patterns.add_improving(duals, SENSE[term])
             added |= ahead
@@ -240,7 +249,11 @@ def bound_by_relaxation(
         done = counts.problem.round_bound(term, most) == counts.problem.round_bound(
             term, outcome.bound
         )
-        if not added or done or missing <= max(1e-5, session.gap / 2) * abs(outcome.bound):
+        if (
+            not added
+            or done
+            or missing <= max(tuning.relaxation_gap_rel, session.gap / 2) * abs(outcome.bound)
+        ):
             y = multipliers(arrays, duals)
             certified = certified_bound(arrays, y, patterns.max_missing_gain(y) if patterns else 0)
             if certified is not None:

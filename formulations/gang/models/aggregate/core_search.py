@@ -7,19 +7,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang import parameters
 from placewright.formulations.session import HOLD_SLACK, Session, near
 from placewright.solver import Arrays, Core, Outcome, ReducedCosts, reduced_costs_of
 
 Ints = NDArray[np.int64]
-
-MOST_COLUMNS = 1_000
-"""Columns of a first core; a model of fewer is searched whole."""
-
-SEARCH_SECONDS = 10.0
-"""Most time of one branch and bound: what it gains later, packing and repair gain sooner."""
-
-TOLERANCE = 1e-6
-"""Of the relaxation's optimum: what its loss must exceed for a column to be left out."""
 
 
 def option_reduced_costs(
@@ -29,7 +21,8 @@ def option_reduced_costs(
 
     `options` are columns of which a row, of each the one in `row`, counts those of a class.
     """
-    if arrays.columns <= MOST_COLUMNS or relaxed is None:
+    tuning = parameters.PARAMETERS.models
+    if arrays.columns <= tuning.max_core_columns or relaxed is None:
         return None
     if relaxed.row_duals is None or relaxed.values is None:
         return None
@@ -49,23 +42,29 @@ def option_reduced_costs(
 
 
 def search_core(
-    session: Session, arrays: Arrays, doubt: ReducedCosts | None, gap: float, share: float = 0.5
+    session: Session,
+    arrays: Arrays,
+    doubt: ReducedCosts | None,
+    gap: float,
+    share: float | None = None,
 ) -> Outcome | None:
     """Search the columns least settled; once more those that might still beat what was found.
 
     The outcome is one of the whole model, which is searched where nothing is known of its columns,
     or the first core has no point.
     """
+    tuning = parameters.PARAMETERS.models
+    share = tuning.first_search_share if share is None else share
     if doubt is None:
-        return session.optimise(arrays, share=share, most=SEARCH_SECONDS, gap=gap)
-    margin = float(np.partition(doubt.loss, MOST_COLUMNS)[MOST_COLUMNS])
+        return session.optimise(arrays, share=share, most=tuning.max_search_seconds, gap=gap)
+    margin = float(np.partition(doubt.loss, tuning.max_core_columns)[tuning.max_core_columns])
     found: Outcome | None = None
     while True:
         kept = doubt.within(margin)
         core = Core.of(arrays, kept, doubt.point)
         start = None if found is None or found.values is None else core.inside(found.values)
         outcome = session.optimise(
-            core.arrays, share=share, most=SEARCH_SECONDS, gap=gap, start=start
+            core.arrays, share=share, most=tuning.max_search_seconds, gap=gap, start=start
         )
         if outcome is None or outcome.values is None or outcome.objective is None:
             return found or search_core(session, arrays, None, gap, share)
@@ -78,10 +77,11 @@ def search_core(
         missing = doubt.shortfall(outcome.objective)
         if missing <= margin or bound is None or near(bound, outcome.objective, gap):
             return found
-        margin = missing * (1 + TOLERANCE)
+        margin = missing * (1 + tuning.core_loss_rel)
 
 
 def remaining_core(arrays: Arrays, doubt: ReducedCosts, held: float) -> Core:
     """Return the core of the points whose objective, that of the doubt, is no worse than `held`."""
-    lost = doubt.shortfall(held) + HOLD_SLACK + TOLERANCE * abs(doubt.bound)
+    tuning = parameters.PARAMETERS.models
+    lost = doubt.shortfall(held) + HOLD_SLACK + tuning.core_loss_rel * abs(doubt.bound)
     return Core.of(arrays, doubt.within(lost), doubt.point)

@@ -17,14 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang import parameters
 from placewright.formulations.gang.models.aggregate.column_pool import PatternPool
 from placewright.formulations.gang.models.aggregate.model import AggregateModel
 from placewright.instances.documents.base import WHOLE_GPU
 
 Ints = NDArray[np.int64]
-
-TOLERANCE = 1e-7
-"""Relative to the highest price: below it a pattern does not count as an improvement."""
 
 
 class GpuKinds(NamedTuple):
@@ -82,13 +80,14 @@ class GpuPatterns:
         Returns whether one was added, and by how much at the most the missing patterns can still
         improve the relaxation's optimum (Lagrange's bound: prices times the GPUs of each kind).
         """
+        tuning = parameters.PARAMETERS.models
         counts = self.aggregate
         sign = 1.0 if sense == "max" else -1.0
         rows = counts.share_row
         price = np.where(rows >= 0, sign * duals[rows], 0.0).clip(min=0.0)
         worth, pattern = self._best_patterns(price)
         gain = worth - sign * duals[self._kind_row]
-        threshold = TOLERANCE * max(float(price.max(initial=0.0)), 1e-12)
+        threshold = tuning.min_pattern_gain_rel * max(float(price.max(initial=0.0)), 1e-12)
         better = np.flatnonzero(gain > threshold)
         cuts = np.zeros((len(better), len(counts.parts)), dtype=np.int64)
         for i, g in enumerate(better.tolist()):

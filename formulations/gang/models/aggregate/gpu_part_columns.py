@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang import parameters
 from placewright.formulations.gang.models.aggregate.gpu_columns import GpuKinds, GpuPatterns
 from placewright.formulations.gang.models.aggregate.gpu_parts import A_SHARE
 from placewright.formulations.gang.models.aggregate.model import AggregateModel
@@ -29,9 +30,6 @@ from placewright.instances.documents.base import WHOLE_GPU
 from placewright.topology.mig import NO_MIG
 
 Ints = NDArray[np.int64]
-
-MAX_CELLS = 4_000
-"""Most entries of the table of a knapsack."""
 
 
 class GpuPartPatterns(GpuPatterns):
@@ -118,6 +116,7 @@ class GpuPartPatterns(GpuPatterns):
 
     def _measure(self) -> None:
         """Choose the units of the knapsack, and express shares and GPUs in them."""
+        tuning = parameters.PARAMETERS.models
         parts, mine = self.aggregate.parts, np.flatnonzero(self._is_share)
         milli, memory = parts.milli[mine], parts.memory[mine]
         unit = gcd(*milli.tolist(), WHOLE_GPU)
@@ -128,7 +127,7 @@ class GpuPartPatterns(GpuPatterns):
         # More than the hungriest shares can use together is as good as that.
         used = int(max((memory * (WHOLE_GPU // np.maximum(milli, 1))).max(initial=0), 1))
         most = min(max(self._memory, default=0), used)
-        steps = max(MAX_CELLS // (WHOLE_GPU // unit + 1) - 1, 1)
+        steps = max(tuning.max_gpu_table_entries // (WHOLE_GPU // unit + 1) - 1, 1)
         step = max(step, -(-most // steps))
         self._size_memory = memory // step
         self._top = (WHOLE_GPU // unit, most // step)

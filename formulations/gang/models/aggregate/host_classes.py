@@ -14,13 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang import parameters
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.problem import Problem
 
 Ints = NDArray[np.int64]
-
-MAX_PAIRS = 8_000
-"""Most variables x, one per shape and class that it fits, that a count model should have."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -123,13 +121,17 @@ def _per_gpu(placement: Placement, problem: Problem, hosts: Ints) -> Ints:
 
 def _members(parts: list[Ints], fits: NDArray[np.bool_]) -> Ints:
     """Class of each host under the finest key with few enough (shape, class) pairs that fit."""
+    tuning = parameters.PARAMETERS.models
     members = np.zeros(len(parts[0]), dtype=np.int64)
     for upto in range(len(parts), 0, -1):
         key = np.column_stack(parts[:upto])
         members = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
         order = np.argsort(members, kind="stable")
         starts = np.flatnonzero(np.diff(members[order], prepend=-1))
-        if np.logical_or.reduceat(fits[:, order], starts, axis=1).sum() <= MAX_PAIRS:
+        if (
+            np.logical_or.reduceat(fits[:, order], starts, axis=1).sum()
+            <= tuning.max_shape_class_pairs
+        ):
             break
     return members
 

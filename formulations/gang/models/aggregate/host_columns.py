@@ -20,26 +20,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang import parameters
 from placewright.formulations.gang.models.aggregate.column_pool import PatternPool
 from placewright.formulations.gang.models.aggregate.host_classes import HostClasses, classes_of
 from placewright.formulations.gang.models.aggregate.model import AggregateModel
-from placewright.formulations.gang.models.aggregate.resource_grid import MAX_TABLE, ResourceGrid
+from placewright.formulations.gang.models.aggregate.resource_grid import ResourceGrid
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.instances.documents.base import WHOLE_GPU
 
 Ints = NDArray[np.int64]
 
-MAX_OFFERS = 5_000
-"""Most patterns that one iteration may add to speed up the convergence of few classes."""
-TOLERANCE = 1e-7
-"""Relative to the highest price: below it a pattern does not count as an improvement."""
-
 
 def host_patterns_apply(problem: Problem, grid: ResourceGrid) -> bool:
     """Whether all tasks take whole GPUs and the table is small enough."""
+    tuning = parameters.PARAMETERS.models
     whole = bool((problem.shape_gpu >= WHOLE_GPU).all())
-    return whole and prod(grid.shape) <= MAX_TABLE
+    return whole and prod(grid.shape) <= tuning.max_host_table_entries
 
 
 def grid_host_classes(placement: Placement, room: Ints, grid: ResourceGrid) -> HostClasses:
@@ -133,9 +130,10 @@ class HostPatterns:
         Returns whether one was added, and by how much at the most the missing patterns can still
         improve the relaxation's optimum (Lagrange's bound).
         """
+        tuning = parameters.PARAMETERS.models
         sign = 1.0 if sense == "max" else -1.0
         price = (-sign * duals[self.aggregate.task_row]).clip(min=0.0)
-        threshold = TOLERANCE * max(float(price.max(initial=0.0)), 1e-12)
+        threshold = tuning.min_pattern_gain_rel * max(float(price.max(initial=0.0)), 1e-12)
         gain = np.zeros(len(self._host_row))
         chosen: list[int] = []
         cuts: list[Ints] = []
@@ -145,7 +143,7 @@ class HostPatterns:
             gain[mine] = best[tuple(self._free[mine].T)] - sign * duals[self._host_row[mine]]
             for a in mine[gain[mine] > threshold].tolist():
                 found = [self._follow(taken, self._free[a])]
-                if len(self._free) * len(price) <= MAX_OFFERS:
+                if len(self._free) * len(price) <= tuning.max_extra_patterns:
                     # With few classes an iteration tells little: the best with each shape, too.
                     mu = float(sign * duals[self._host_row[a]]) + threshold
                     found += self._with_each(best, taken, price, a, mu)

@@ -13,17 +13,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang import parameters
 from placewright.formulations.session import Session
 from placewright.solver import Model
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-
-BEAM = 2000
-ITEMS = 60
-"""Types that are tried, those closest to what the multipliers make of their size."""
-PATTERNS = 8
-"""Most patterns that are returned at once."""
 
 
 def best_patterns(
@@ -38,12 +33,13 @@ def best_patterns(
     price : float64 (types,)
     host : int64 (resources,)
     """
+    tuning = parameters.PARAMETERS.models
     useful = np.flatnonzero((price > 0) & (sizes <= host).all(axis=1) & (most > 0))
     multipliers = _multipliers(session, sizes[useful], most[useful], price[useful], host)
     if multipliers is None:
         return []
     reduced = price[useful] - sizes[useful] @ multipliers
-    tried = useful[np.argsort(-reduced, kind="stable")[:ITEMS]]
+    tried = useful[np.argsort(-reduced, kind="stable")[: tuning.max_beam_items]]
     return [
         pattern
         for worth, pattern in _search(sizes, most, price, host, multipliers, tried)
@@ -71,6 +67,7 @@ def _search(
     sizes: Ints, most: Ints, price: Floats, host: Ints, multipliers: Floats, tried: Ints
 ) -> list[tuple[float, Ints]]:
     """Grow patterns item by item, each item no earlier in `tried` than the one before it."""
+    tuning = parameters.PARAMETERS.models
     size, cost = sizes[tried], price[tried]
     number = np.zeros((1, len(tried)), dtype=np.int64)
     free = host[None, :].copy()
@@ -86,13 +83,13 @@ def _search(
         after = free[label] - size[item]
         value = worth[label] + cost[item]
         score = value + after @ multipliers
-        keep = np.argsort(-score, kind="stable")[:BEAM]
+        keep = np.argsort(-score, kind="stable")[: tuning.beam_width]
         label, last, free, worth = label[keep], item[keep], after[keep], value[keep]
         number = number[label]
         number[np.arange(len(keep)), last] += 1
-        top = np.argsort(-worth, kind="stable")[:PATTERNS]
+        top = np.argsort(-worth, kind="stable")[: tuning.max_beam_patterns]
         best += [(float(worth[i]), number[i]) for i in top]
-        best = sorted(best, key=lambda entry: -entry[0])[:PATTERNS]
+        best = sorted(best, key=lambda entry: -entry[0])[: tuning.max_beam_patterns]
     patterns = []
     for value_of, count in best:
         pattern = np.zeros(len(price), dtype=np.int64)

@@ -33,6 +33,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang import parameters
 from placewright.formulations.gang.models.aggregate.gangs import (
     GangColumns,
     GangKind,
@@ -50,9 +51,6 @@ from placewright.formulations.gang.problem.problem import Problem
 from placewright.solver import Model
 
 Ints = NDArray[np.int64]
-
-COST_STEPS = 4
-"""Into how many parts the running jobs of a class are cut by what it costs to stop them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,6 +189,7 @@ def build_aggregate_model(
 
 def _columns(problem: Problem) -> tuple[Ints, Ints, Ints]:
     """Offer, most jobs and cost of each y; running jobs of a class by what they cost."""
+    tuning = parameters.PARAMETERS.models
     offers = problem.options
     pending = np.flatnonzero(problem.num_pending[offers.job_class])
     none = np.zeros(len(pending), dtype=np.int64)
@@ -200,7 +199,9 @@ def _columns(problem: Problem) -> tuple[Ints, Ints, Ints]:
             offer = offers.class_start[c]
             costs = sorted(problem.running[j].preempt_cost for j in job_class.jobs)
             # Any one left out may be the dearest: what is left of the cheapest is a relaxation.
-            steps = np.array_split(np.array(costs[: problem.num_competing[c]]), COST_STEPS)
+            steps = np.array_split(
+                np.array(costs[: problem.num_competing[c]]), tuning.num_stop_cost_steps
+            )
             columns += [
                 np.array([[offer], [len(part)], [int(part[0]) + offers.milli_gpu[offer]]])
                 for part in steps

@@ -12,20 +12,12 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang import parameters
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.instances.documents.base import WHOLE_GPU
 
 Ints = NDArray[np.int64]
-
-MAX_TABLE = 60_000
-"""Most entries of a table over all resources of a host."""
-
-MAX_DIVISOR = 12
-"""The smallest demand is at most so many rounded units."""
-
-MAX_TRIED = 128
-"""Most kinds of hosts, and of tasks, for which rounded units are tried."""
 
 
 class ResourceGrid:
@@ -40,13 +32,14 @@ class ResourceGrid:
     """
 
     def __init__(self, problem: Problem, placement: Placement) -> None:
+        tuning = parameters.PARAMETERS.models
         demand = problem.shape_demand
         unit = np.gcd.reduce(demand, axis=0, initial=0)
         unit[unit == 0] = 1
         self.sizes = np.column_stack([problem.shape_gpu // WHOLE_GPU, demand // unit])
         self.free = np.column_stack([placement.whole, placement.free // unit])
         self._cap()
-        if prod(self.shape) > MAX_TABLE and bool((self.sizes[:, 0] > 0).all()):
+        if prod(self.shape) > tuning.max_host_table_entries and bool((self.sizes[:, 0] > 0).all()):
             self._coarsen()
             self._cap()
 
@@ -58,20 +51,25 @@ class ResourceGrid:
 
     def _coarsen(self) -> None:
         """Round the units of resources, the finest first, until the table is small enough."""
+        tuning = parameters.PARAMETERS.models
         kinds, of_host = np.unique(self.free, axis=0, return_inverse=True)
         of_host = of_host.reshape(-1)
         tasks, of_shape = np.unique(self.sizes, axis=0, return_inverse=True)
         of_shape = of_shape.reshape(-1)
-        if len(kinds) > MAX_TRIED or len(tasks) > MAX_TRIED:
+        if len(kinds) > tuning.max_rounded_kinds or len(tasks) > tuning.max_rounded_kinds:
             return
         for r in sorted(range(1, len(self.shape)), key=lambda r: -self.shape[r]):
             rest = prod(self.shape) // self.shape[r]
-            limit = MAX_TABLE // rest if rest <= MAX_TABLE // 2 else self.shape[r] - 1
+            limit = (
+                tuning.max_host_table_entries // rest
+                if rest <= tuning.max_host_table_entries // 2
+                else self.shape[r] - 1
+            )
             found = coarser_units(tasks[:, [0, r]], kinds[:, [0, r]], limit)
             if found is not None:
                 sizes, free = found
                 self.sizes[:, r], self.free[:, r] = sizes[of_shape], free[of_host]
-            if prod(self.shape) <= MAX_TABLE:
+            if prod(self.shape) <= tuning.max_host_table_entries:
                 return
 
     @property
@@ -102,12 +100,13 @@ def coarser_units(sizes: Ints, free: Ints, limit: int) -> tuple[Ints, Ints] | No
     ValueError
         If a task has no GPU: there is no end to how many of them fit.
     """
+    tuning = parameters.PARAMETERS.models
     if (sizes[:, 0] < 1).any():
         raise ValueError("a task without a GPU was given; expected one at least")
     some = sizes[sizes[:, 1] > 0, 1]
     if not len(some):
         return None
-    for divisor in range(1, MAX_DIVISOR + 1):
+    for divisor in range(1, tuning.max_units_of_least_demand + 1):
         units = (2 * divisor * sizes[:, 1] + some.min()) // (2 * some.min())
         if units.max() >= 4 * limit:
             return None

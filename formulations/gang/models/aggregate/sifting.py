@@ -14,21 +14,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang import parameters
 from placewright.formulations.session import Session
 from placewright.solver import Arrays, Core, Outcome
-
-LEAST_COLUMNS = 8_000
-"""Models of fewer columns are solved whole."""
-
-SAMPLE = 4_000
-"""About how many columns a sample has."""
-
-BEST = 3
-"""Options of each class that a program begins with, and that come in at a time."""
-
-ROUNDS = 6
-TOLERANCE = 1e-9
-"""Of the largest cost: what a column left out may add, for each unit of it."""
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -48,8 +36,9 @@ def solve_by_sifting(
     share
         Of the time left, for each of the programs.
     """
+    tuning = parameters.PARAMETERS.models
     classes = len(np.unique(row))
-    if len(options) < max(LEAST_COLUMNS, 2 * BEST * classes):
+    if len(options) < max(tuning.min_sifting_columns, 2 * tuning.num_options_per_class * classes):
         return session.optimise(arrays, share=share)
     prices = _sampled(session, arrays, options, row, share)
     if prices is None:
@@ -58,8 +47,8 @@ def solve_by_sifting(
     kept[options] = False
     worth = arrays.sign * arrays.reduced_costs(prices)[options]
     kept[options[_best(worth, row)]] = True
-    small = TOLERANCE * float(np.abs(arrays.cost).max(initial=0.0))
-    for _ in range(ROUNDS):
+    small = tuning.sifting_gain_rel * float(np.abs(arrays.cost).max(initial=0.0))
+    for _ in range(tuning.max_sifting_rounds):
         core = Core.of(arrays, kept, np.zeros(arrays.columns))
         outcome = session.optimise(core.arrays, share=share)
         if outcome is None or outcome.row_duals is None or outcome.values is None:
@@ -80,7 +69,8 @@ def _sampled(
     session: Session, arrays: Arrays, options: Ints, row: Ints, share: float
 ) -> Floats | None:
     """Return the prices of rows in a sample of the classes, 0 for the rows of the classes."""
-    every = -(-len(options) // SAMPLE)
+    tuning = parameters.PARAMETERS.models
+    every = -(-len(options) // tuning.num_sample_columns)
     kept = np.ones(arrays.columns, dtype=np.bool_)
     kept[options] = row % every == 0
     upper, scale = arrays.upper / every, np.full(arrays.rows, 1.0 / every)
@@ -118,6 +108,7 @@ def _with_class_prices(
 
 def _best(worth: Floats, row: Ints) -> Ints:
     """Return the positions of the best options of each class; rows are in order."""
+    tuning = parameters.PARAMETERS.models
     order = np.lexsort((-worth, row))
     first = np.searchsorted(row, row, side="left")
-    return order[np.arange(len(order)) - first < BEST]
+    return order[np.arange(len(order)) - first < tuning.num_options_per_class]

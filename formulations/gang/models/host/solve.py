@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang import parameters
 from placewright.formulations.gang.models.host.expand import start_jobs
 from placewright.formulations.gang.models.host.fragmentation import add_stranded
 from placewright.formulations.gang.models.host.gpus import add_gpus
@@ -28,6 +29,7 @@ def solve_exactly(problem: Problem, session: Session) -> Iterator[Candidate | Bo
 
     If the first term is proven already, the second is the first to be solved.
     """
+    tuning = parameters.PARAMETERS.models
     first = problem.terms[0]
     holds: list[tuple[str, int]] = []
     if session.best is not None and session.settled(session.best[first]):
@@ -51,7 +53,7 @@ def solve_exactly(problem: Problem, session: Session) -> Iterator[Candidate | Bo
     for term in left:
         # Proving the first term counts most; what it leaves is for the others.
         arrays = exact.model.arrays(term, relax=True)
-        relaxed = session.optimise(arrays, share=0.2)
+        relaxed = session.optimise(arrays, share=tuning.exact_relaxation_share)
         if relaxed is not None and relaxed.row_duals is not None:
             certified = certified_bound(arrays, multipliers(arrays, relaxed.row_duals))
             if certified is not None:
@@ -59,7 +61,7 @@ def solve_exactly(problem: Problem, session: Session) -> Iterator[Candidate | Bo
                     term, problem.round_certified(term, certified), tuple(holds), certified=True
                 )
         arrays = exact.model.arrays(term)
-        outcome = session.optimise(arrays, share=0.7, gap=0.0, start=start)
+        outcome = session.optimise(arrays, share=tuning.exact_search_share, gap=0.0, start=start)
         if outcome is None:
             return
         if outcome.bound is not None:

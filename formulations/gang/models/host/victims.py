@@ -15,6 +15,7 @@ from collections.abc import Generator, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang import parameters
 from placewright.formulations.gang.models.host.entries import entries_of
 from placewright.formulations.gang.models.host.expand import start_jobs
 from placewright.formulations.gang.models.host.gpus import add_gpus
@@ -32,21 +33,17 @@ from placewright.formulations.session import HOLD_SLACK, Bound, Candidate, Sessi
 from placewright.solver import certified_bound, multipliers
 
 DISRUPTION = "disruption"
-MAX_PENDING = 32
-"""Most pending jobs: with many, who stops for whom is settled by counting."""
-
-MAX_CELLS = 20_000
-"""Most pairs of a pending task set and a host, and places of running jobs, together."""
-
-SECONDS = 5.0
-"""Most time of one search."""
 
 
 def select_victims(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
     """Yield plans in which running jobs stay or stop, and what `disruption` is at least."""
-    if problem.terms[:2] != (VALUE, DISRUPTION) or problem.num_pending.sum() > MAX_PENDING:
+    tuning = parameters.PARAMETERS.models
+    if (
+        problem.terms[:2] != (VALUE, DISRUPTION)
+        or problem.num_pending.sum() > tuning.max_victim_pending_jobs
+    ):
         return
-    if _size(problem) > MAX_CELLS:
+    if _size(problem) > tuning.max_victim_variables:
         return
     least: float | None = None
     if session.best is not None and session.settled(session.best[VALUE]):
@@ -74,6 +71,7 @@ def _model(problem: Problem, moves: Moves) -> HostModel:
 
 
 def _stay_or_stop(problem: Problem, session: Session) -> Iterator[Candidate]:
+    tuning = parameters.PARAMETERS.models
     exact = _model(problem, "none")
     slots = add_gpus(exact)
     add_preemption(exact)
@@ -81,7 +79,11 @@ def _stay_or_stop(problem: Problem, session: Session) -> Iterator[Candidate]:
     start: NDArray[np.float64] | None = None
     for term in (VALUE, DISRUPTION):
         outcome = session.optimise(
-            exact.model.arrays(term), share=0.3, most=SECONDS, gap=0.0, start=start
+            exact.model.arrays(term),
+            share=tuning.victim_share,
+            most=tuning.max_victim_seconds,
+            gap=0.0,
+            start=start,
         )
         if outcome is None or outcome.values is None or outcome.objective is None:
             break
@@ -103,6 +105,7 @@ def _anywhere(
     problem: Problem, session: Session, value: int
 ) -> Generator[Bound, None, float | None]:
     """Bound `disruption` among plans that are worth `value`; return the tightest bound."""
+    tuning = parameters.PARAMETERS.models
     exact = _model(problem, "away")
     add_gpus(exact)
     add_preemption(exact)
@@ -112,13 +115,18 @@ def _anywhere(
     holds = ((VALUE, value),)
     arrays = exact.model.arrays(DISRUPTION, relax=True)
     least: float | None = None
-    relaxed = session.optimise(arrays, share=0.3)
+    relaxed = session.optimise(arrays, share=tuning.victim_share)
     if relaxed is not None and relaxed.row_duals is not None:
         certified = certified_bound(arrays, multipliers(arrays, relaxed.row_duals))
         if certified is not None:
             least = problem.round_certified(DISRUPTION, certified)
             yield Bound(DISRUPTION, least, holds, certified=True)
-    outcome = session.optimise(exact.model.arrays(DISRUPTION), share=0.3, most=SECONDS, gap=0.0)
+    outcome = session.optimise(
+        exact.model.arrays(DISRUPTION),
+        share=tuning.victim_share,
+        most=tuning.max_victim_seconds,
+        gap=0.0,
+    )
     if outcome is not None and outcome.bound is not None:
         claimed = problem.round_bound(DISRUPTION, outcome.bound)
         least = tighter(least, claimed, SENSE[DISRUPTION])

@@ -1,0 +1,17 @@
+"""Tuning parameters that a test replaces."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from placewright.formulations.gang import parameters
+
+
+def set_parameters(monkeypatch: pytest.MonkeyPatch, package: str, **values: Any) -> None:
+    """Replace parameters of one package of the gang formulation, as `models`, for this test."""
+    whole = parameters.PARAMETERS
+    changed = replace(getattr(whole, package), **values)
+    monkeypatch.setattr(parameters, "PARAMETERS", replace(whole, **{package: changed}))
