@@ -8,7 +8,7 @@ from benchmarks.replica_rules import Planner, at_home
 from placewright import Plan, Round
 from placewright.formulations.common.wan.arrays import NONE, compile_wan
 from placewright.formulations.common.wan.scheduler import schedule
-from placewright.formulations.replicas.problem.compile import problem_of
+from placewright.formulations.replicas.problem.compile import compile_problem
 from placewright.formulations.replicas.problem.problem import Layout
 from placewright.formulations.session import DataPlan
 from placewright.instances.documents.plan import Decision
@@ -22,7 +22,7 @@ def plan_of(planner: Planner, round_: Round) -> Plan:
 
     Where a copy cannot be made in time, jobs choose their homes again without it.
     """
-    problem = problem_of(compile_wan(round_))
+    problem = compile_problem(compile_wan(round_))
     wan, layout = problem.wan, planner(problem)
     creates = np.argwhere(layout.creates(wan)).tolist()
     drops = np.argwhere(layout.drops(wan)).tolist()

@@ -43,7 +43,7 @@ Place: TypeAlias = tuple[int, int]
 class Step:
     """Bring a group of datasets to a region; from the region `leaves` it goes (NONE: it stays)."""
 
-    group: int
+    dataset_class: int
     region: int
     leaves: int = NONE
 
@@ -63,7 +63,7 @@ def at_home(problem: Problem, replicas: Bools) -> Ints:
     """Return homes for these replicas of datasets (jobs, 2)."""
     climber = Climber(problem)
     climber.has[:] = True
-    np.logical_and.at(climber.has, problem.group, replicas)
+    np.logical_and.at(climber.has, problem.dataset_class, replicas)
     climber.settle()
     return climber.layout().homes
 
@@ -99,16 +99,16 @@ class Climber:
         self.problem, wan = problem, problem.wan
         self.supply = problem.supply.tolist()
         self.demand = [[0] * len(row) for row in self.supply]
-        self.has = problem.now.copy()
-        self.used = (problem.now.T.astype(np.int64) @ problem.size).tolist()
+        self.has = problem.current.copy()
+        self.used = (problem.current.T.astype(np.int64) @ problem.size).tolist()
         self.budget = wan.budget.copy()
         self.linked = problem.linked
-        self.head = np.unique(problem.group, return_index=True)[1]
-        self.reads: list[list[tuple[int, int, bool]]] = [[] for _ in range(problem.workloads)]
-        self.readers: list[list[int]] = [[] for _ in range(problem.groups)]
+        self.head = np.unique(problem.dataset_class, return_index=True)[1]
+        self.reads: list[list[tuple[int, int, bool]]] = [[] for _ in range(problem.job_classes)]
+        self.readers: list[list[int]] = [[] for _ in range(problem.dataset_classes)]
         for w, p, gib, remote in zip(
-            problem.read_workload.tolist(),
-            problem.read_group.tolist(),
+            problem.read_class.tolist(),
+            problem.read_dataset_class.tolist(),
             problem.read_gib.tolist(),
             problem.read_remote.tolist(),
             strict=True,
@@ -116,25 +116,25 @@ class Climber:
             self.reads[w].append((p, gib, remote))
             self.readers[p].append(w)
         # Only replicas that are complete may go, and may be copied.
-        self.complete = np.zeros_like(problem.now)
-        self.complete[problem.group] = wan.holds
+        self.complete = np.zeros_like(problem.current)
+        self.complete[problem.dataset_class] = wan.holds
         asked = float((problem.count * problem.demand).sum())
         read = sum(g * int(problem.count[w]) for w, r in enumerate(self.reads) for _, g, _ in r)
         self.weight = 10.0 * max(1.0, read) / max(1.0, asked) if weight is None else weight
-        self.homes: list[dict[Place, int]] = [{} for _ in range(problem.workloads)]
+        self.homes: list[dict[Place, int]] = [{} for _ in range(problem.job_classes)]
 
     def layout(self) -> Layout:
         """Return replicas of datasets, and homes of jobs."""
         problem = self.problem
-        homes = np.full((len(problem.workload), 2), NONE, dtype=np.int64)
-        jobs = np.argsort(problem.workload, kind="stable")
+        homes = np.full((len(problem.job_class), 2), NONE, dtype=np.int64)
+        jobs = np.argsort(problem.job_class, kind="stable")
         ends = np.cumsum(problem.count)
         for w, places in enumerate(self.homes):
             at = int(ends[w] - problem.count[w])
             for place, count in places.items():
                 homes[jobs[at : at + count]] = place
                 at += count
-        return Layout(self.has[problem.group], homes)
+        return Layout(self.has[problem.dataset_class], homes)
 
     def settle(self) -> None:
         """Give every job the home that adds least, largest jobs first, until no job moves."""
@@ -163,15 +163,15 @@ class Climber:
                 heapq.heappush(heap, (-gain, number, step))
                 continue
             self._take(step, shifts)
-            again = {p for w in self.readers[step.group] for p, _, _ in self.reads[w]}
-            steps = (s for p in sorted({step.group, *again}) for s in self._steps_of(p))
+            again = {p for w in self.readers[step.dataset_class] for p, _, _ in self.reads[w]}
+            steps = (s for p in sorted({step.dataset_class, *again}) for s in self._steps_of(p))
             for better, other in self._gains(steps):
                 number += 1
                 heapq.heappush(heap, (-better, number, other))
 
     def gain(self, step: Step) -> tuple[float, list[Shift]]:
         """Return what a step lowers the weighted sum by, and which jobs follow; 0 if it may not."""
-        problem, p, r = self.problem, step.group, step.region
+        problem, p, r = self.problem, step.dataset_class, step.region
         size, new = int(problem.size[p]), not self.has[p, r]
         if (step.leaves != NONE) and not self.has[p, step.leaves]:
             return 0.0, []
@@ -207,7 +207,11 @@ class Climber:
                 continue
             stays = np.inf if after is None else count * after
             best = (count * (was or 0.0) - stays, 0, place)
-            models = () if here is None else np.flatnonzero(self.problem.may[w, region]).tolist()
+            models = (
+                ()
+                if here is None
+                else np.flatnonzero(self.problem.allowed_homes[w, region]).tolist()
+            )
             for m in models:
                 to = region, int(m)
                 room = self.supply[region][m] - self.demand[region][m]
@@ -233,7 +237,7 @@ class Climber:
             self._add(place, -jobs * asked)
         places = [
             (remote, (int(r), int(m)))
-            for r, m in zip(*np.nonzero(self.problem.may[w]), strict=True)
+            for r, m in zip(*np.nonzero(self.problem.allowed_homes[w]), strict=True)
             for remote in [self._remote(w, int(r))]
             if remote is not None
         ]
@@ -275,7 +279,7 @@ class Climber:
         self.demand[place[0]][place[1]] += more
 
     def _steps(self) -> Iterator[Step]:
-        for p in range(self.problem.groups):
+        for p in range(self.problem.dataset_classes):
             yield from self._steps_of(p)
 
     def _steps_of(self, p: int) -> Iterator[Step]:
@@ -308,7 +312,7 @@ class Climber:
         return self.problem.wan.links_of(int(self.head[p]))
 
     def _take(self, step: Step, shifts: list[Shift]) -> None:
-        p, r = step.group, step.region
+        p, r = step.dataset_class, step.region
         size, taken = int(self.problem.size[p]), self._sources(p, r)
         if taken is not None:
             self.budget[:, r] -= taken

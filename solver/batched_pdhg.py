@@ -26,7 +26,7 @@ import numpy as np
 from placewright.solver import Arrays
 from placewright.solver.arrays import Floats
 from placewright.solver.compiled import compiled
-from placewright.solver.lp_presolve import Lean, Scaled, Singles, Sparse
+from placewright.solver.lp_presolve import Floats32, PresolvedLp, ScaledLp, Sparse
 
 WIDTH = 8
 """Relaxations at once: as many numbers as a processor multiplies at once."""
@@ -45,53 +45,53 @@ BALANCE, LIGHT, HEAVY = 30.0, 3.0, 100.0
 """Weight of y beside x at first, and at least and at most."""
 
 
-class State(NamedTuple):
+class Iterates(NamedTuple):
     """Iterates (columns or rows, lanes): where they began, are, and what the last step made."""
 
-    x_from: Singles
-    x: Singles
-    x_next: Singles
-    y_from: Singles
-    y: Singles
-    y_next: Singles
-    lower: Singles
-    upper: Singles
+    x_from: Floats32
+    x: Floats32
+    x_next: Floats32
+    y_from: Floats32
+    y: Floats32
+    y_next: Floats32
+    lower: Floats32
+    upper: Floats32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Start:
+class Iterate:
     """Where a descent begins or ended, scaled: x (columns,), y (rows,), and the weight of y."""
 
-    x: Singles
-    y: Singles
+    x: Floats32
+    y: Floats32
     weight: float
 
 
-class Descent:
+class BatchedPdhg:
     """Descents of one model that is to be minimised, from anywhere, with some columns said."""
 
     def __init__(self, arrays: Arrays) -> None:
-        self._model = Scaled(arrays)
+        self._model = PresolvedLp(arrays)
 
-    def start(self, point: Floats, prices: Floats) -> Start:
-        """Return a start from a point (columns,) and prices (rows,) as `Relaxed` has them."""
+    def scaled_iterate(self, point: Floats, prices: Floats) -> Iterate:
+        """Return the scaled iterate of a point (columns,) and of prices (rows,)."""
         x = point[self._model.used] / self._model.column_scale
         y = -prices[self._model.live] / self._model.row_scale
-        return Start(x.astype(np.float32), y.astype(np.float32), BALANCE)
+        return Iterate(x.astype(np.float32), y.astype(np.float32), BALANCE)
 
-    def point(self, start: Start) -> Floats:
+    def point(self, iterate: Iterate) -> Floats:
         """Return the point (columns,) of a start; 0 for columns that are not in it."""
         x = np.zeros(len(self._model.used))
-        x[self._model.used] = start.x * self._model.column_scale
+        x[self._model.used] = iterate.x * self._model.column_scale
         return x
 
     def run(
         self,
-        said: Sequence[Mapping[int, float]],
-        starts: Sequence[Start],
+        fixings: Sequence[Mapping[int, float]],
+        iterates: Sequence[Iterate],
         steps: int,
         cutoff: float,
-    ) -> list[tuple[float, Start]]:
+    ) -> list[tuple[float, Iterate]]:
         """Return a bound of each of up to `WIDTH` relaxations, and where it ended.
 
         Parameters
@@ -103,34 +103,34 @@ class Descent:
         cutoff
             Bounds need not be better.
         """
-        model, count = self._model, len(said)
+        model, count = self._model, len(fixings)
         lower, upper = (
             np.repeat(end[:, None], WIDTH, axis=1) for end in (model.lower, model.upper)
         )
         lanes = [min(lane, count - 1) for lane in range(WIDTH)]
         for lane, mine in enumerate(lanes):
-            for column, value in said[mine].items():
+            for column, value in fixings[mine].items():
                 if model.used[column]:
                     at = model.at[column]
                     lower[at, lane] = upper[at, lane] = value / model.column_scale[at]
         ends = lower.astype(np.float32), upper.astype(np.float32)
-        x = np.stack([starts[mine].x for mine in lanes], axis=1).clip(*ends)
-        y = np.stack([starts[mine].y for mine in lanes], axis=1)
-        state = State(x.copy(), x, x.copy(), y.copy(), y, y.copy(), *ends)
-        weight = np.array([starts[mine].weight for mine in lanes])
-        best, last = self._descend(state, weight, steps, cutoff - model.constant)
+        x = np.stack([iterates[mine].x for mine in lanes], axis=1).clip(*ends)
+        y = np.stack([iterates[mine].y for mine in lanes], axis=1)
+        state = Iterates(x.copy(), x, x.copy(), y.copy(), y, y.copy(), *ends)
+        weight = np.array([iterates[mine].weight for mine in lanes])
+        best, last = self._iterate(state, weight, steps, cutoff - model.constant)
         return [
             (
                 # In single precision multipliers do, but no sums of what they prove.
                 model.bound(best[:, lane], lower[:, lane], upper[:, lane]),
-                Start(x[:, lane].copy(), last[:, lane].copy(), float(weight[lane])),
+                Iterate(x[:, lane].copy(), last[:, lane].copy(), float(weight[lane])),
             )
             for lane in range(count)
         ]
 
-    def _descend(
-        self, state: State, weight: Floats, steps: int, cutoff: float
-    ) -> tuple[Singles, Singles]:
+    def _iterate(
+        self, state: Iterates, weight: Floats, steps: int, cutoff: float
+    ) -> tuple[Floats32, Floats32]:
         """Return the best y (rows, lanes), and those to go on from; change `weight` (lanes,).
 
         That is the best, or the last one if that at the start was the best.
@@ -143,7 +143,7 @@ class Descent:
         for number in range(1, steps + 1):
             back = (1.0 / (since + 2.0)).astype(np.float32)
             sizes = np.stack([size / weight, size * weight]).astype(np.float32)
-            step(self._model.lean, state, sizes, back, far)
+            pdhg_step(self._model.lp, state, sizes, back, far)
             moved = np.sqrt(far[0] * weight + far[1] / weight)
             fresh = np.isnan(length)
             length[fresh] = moved[fresh]
@@ -170,9 +170,9 @@ class Descent:
                 break
         return prices, np.where(best > first, prices, state.y_next)
 
-    def _bounds(self, state: State) -> Floats:
+    def _bounds(self, state: Iterates) -> Floats:
         found = np.zeros(WIDTH)
-        value(self._model.lean, state, found)
+        dual_values(self._model.lp, state, found)
         return found
 
 
@@ -181,19 +181,19 @@ def prepare() -> None:
     first, none = np.zeros(1, dtype=np.int32), np.empty(0, dtype=np.int32)
     singles, lanes = np.empty(0, dtype=np.float32), np.empty((0, WIDTH), dtype=np.float32)
     sparse = Sparse(first, none, singles)
-    lean = Lean(sparse, sparse, singles, singles, singles)
-    state = State(lanes, lanes, lanes, lanes, lanes, lanes, lanes, lanes)
+    lp = ScaledLp(sparse, sparse, singles, singles, singles)
+    state = Iterates(lanes, lanes, lanes, lanes, lanes, lanes, lanes, lanes)
     sizes, found = np.ones((2, WIDTH), dtype=np.float32), np.empty((2, WIDTH))
-    step(lean, state, sizes, sizes[0], found)
-    value(lean, state, found[0])
+    pdhg_step(lp, state, sizes, sizes[0], found)
+    dual_values(lp, state, found[0])
 
 
 @compiled
-def step(
-    lean: Lean,
-    state: State,
-    sizes: Singles,
-    back: Singles,
+def pdhg_step(
+    lp: ScaledLp,
+    state: Iterates,
+    sizes: Floats32,
+    back: Floats32,
     moved: Floats,
 ) -> None:
     """Make one step in all lanes.
@@ -209,11 +209,11 @@ def step(
     far_x = np.zeros(WIDTH, dtype=np.float32)
     far_y = np.zeros(WIDTH, dtype=np.float32)
     two, stay = np.float32(2.0), np.float32(1.0) - back
-    for j in range(lean.cost.size):
+    for j in range(lp.cost.size):
         for lane in range(WIDTH):
-            sums[lane] = lean.cost[j]
-        for k in range(lean.by_column.first[j], lean.by_column.first[j + 1]):
-            entry, i = lean.by_column.value[k], lean.by_column.other[k]
+            sums[lane] = lp.cost[j]
+        for k in range(lp.by_column.first[j], lp.by_column.first[j + 1]):
+            entry, i = lp.by_column.value[k], lp.by_column.other[k]
             for lane in range(WIDTH):
                 sums[lane] -= entry * state.y[i, lane]
         for lane in range(WIDTH):
@@ -222,14 +222,14 @@ def step(
             far = to - state.x[j, lane]
             far_x[lane] += far * far
             state.x_next[j, lane] = state.x[j, lane] + two * far
-    for i in range(lean.row_lower.size):
+    for i in range(lp.row_lower.size):
         for lane in range(WIDTH):
             sums[lane] = np.float32(0.0)
-        for k in range(lean.by_row.first[i], lean.by_row.first[i + 1]):
-            entry, j = lean.by_row.value[k], lean.by_row.other[k]
+        for k in range(lp.by_row.first[i], lp.by_row.first[i + 1]):
+            entry, j = lp.by_row.value[k], lp.by_row.other[k]
             for lane in range(WIDTH):
                 sums[lane] += entry * state.x_next[j, lane]
-        low, high = lean.row_lower[i], lean.row_upper[i]
+        low, high = lp.row_lower[i], lp.row_upper[i]
         for lane in range(WIDTH):
             size = sizes[1, lane]
             to = state.y[i, lane] - size * sums[lane]
@@ -239,7 +239,7 @@ def step(
             far_y[lane] += far * far
             reflected = state.y[i, lane] + two * far
             state.y[i, lane] = stay[lane] * reflected + back[lane] * state.y_from[i, lane]
-    for j in range(lean.cost.size):
+    for j in range(lp.cost.size):
         for lane in range(WIDTH):
             state.x[j, lane] = (
                 stay[lane] * state.x_next[j, lane] + back[lane] * state.x_from[j, lane]
@@ -249,25 +249,25 @@ def step(
 
 
 @compiled
-def value(lean: Lean, state: State, found: Floats) -> None:
+def dual_values(lp: ScaledLp, state: Iterates, found: Floats) -> None:
     """Write the bound that `y_next` proves in each lane into `found` (lanes,)."""
     sums = np.zeros(WIDTH, dtype=np.float64)
     for lane in range(WIDTH):
         found[lane] = 0.0
-    for j in range(lean.cost.size):
+    for j in range(lp.cost.size):
         for lane in range(WIDTH):
-            sums[lane] = lean.cost[j]
-        for k in range(lean.by_column.first[j], lean.by_column.first[j + 1]):
-            entry, i = np.float64(lean.by_column.value[k]), lean.by_column.other[k]
+            sums[lane] = lp.cost[j]
+        for k in range(lp.by_column.first[j], lp.by_column.first[j + 1]):
+            entry, i = np.float64(lp.by_column.value[k]), lp.by_column.other[k]
             for lane in range(WIDTH):
                 sums[lane] -= entry * state.y_next[i, lane]
         for lane in range(WIDTH):
             end = state.lower[j, lane] if sums[lane] > 0.0 else state.upper[j, lane]
             found[lane] += sums[lane] * end
-    for i in range(lean.row_lower.size):
+    for i in range(lp.row_lower.size):
         for lane in range(WIDTH):
             y = np.float64(state.y_next[i, lane])
             if y > 0.0:
-                found[lane] += y * lean.row_lower[i]
+                found[lane] += y * lp.row_lower[i]
             elif y < 0.0:
-                found[lane] += y * lean.row_upper[i]
+                found[lane] += y * lp.row_upper[i]

@@ -16,13 +16,16 @@ from numba.core import event
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+OURS = f"{__name__.partition('.')[0]}."
+"""What the modules of this package begin with."""
+
 OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 """No wrappers and checks that nobody needs: they take as long to make as the loops."""
 
 _folders: list[tempfile.TemporaryDirectory[str]] = []
 
 
-class NotKeptError(Exception):
+class NotCachedError(Exception):
     """The machine code of a function is not kept anywhere and would have to be made."""
 
 
@@ -31,8 +34,8 @@ class _Refusal(event.Listener):
 
     def on_start(self, event: Any) -> None:
         function = event.data["dispatcher"].py_func
-        if function.__module__.startswith(__package__):
-            raise NotKeptError(function.__qualname__)
+        if function.__module__.startswith(OURS):
+            raise NotCachedError(function.__qualname__)
 
     def on_end(self, event: Any) -> None:
         """Do nothing."""
@@ -40,27 +43,48 @@ class _Refusal(event.Listener):
 
 def compiled(function: Function) -> Function:
     """Return a function that is machine code from its first call on."""
-    return _compiled(function, **OPTIONS)
+    return _wait_for_machine_code(function, **OPTIONS)
 
 
 def inlined(function: Function) -> Function:
     """Return such a function that only others of them call, which makes it sooner made."""
-    return _compiled(function, **OPTIONS, no_cpython_wrapper=True)
+    return _wait_for_machine_code(function, **OPTIONS, no_cpython_wrapper=True)
 
 
-def _compiled(function: Function, **options: Any) -> Function:
+def _wait_for_machine_code(function: Function, **options: Any) -> Function:
     try:
-        return cast(Function, numba.njit(cache=True, **options)(function))
+        return _cached(function, options)
     except RuntimeError:  # no place for it
         pass
     try:
-        with _kept_in(own_folder(make=True)):
-            return cast(Function, numba.njit(cache=True, **options)(function))
+        with _cache_in(process_cache_folder(make=True)):
+            return _cached(function, options)
     except (OSError, RuntimeError):
         return cast(Function, numba.njit(**options)(function))
 
 
-def own_folder(*, make: bool = False) -> str | None:
+def _cached(function: Function, options: dict[str, Any]) -> Function:
+    """Return the compiled function with its cache on disk, emptied if it cannot be read.
+
+    Numba reads the whole index before it compares versions of the source file, and fails where the
+    index names types that the source no longer has.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no folder for the cache.
+    """
+    dispatcher = numba.njit(cache=True, **options)(function)
+    cache = dispatcher._cache
+    try:
+        cache._cache_file._load_index()
+    except Exception:  # noqa: BLE001
+        # Unpickling may raise anything.
+        cache.flush()
+    return cast(Function, dispatcher)
+
+
+def process_cache_folder(*, make: bool = False) -> str | None:
     """Return the folder of this process, None if it needs none so far; OSError if none can be."""
     if make and not _folders:
         _folders.append(tempfile.TemporaryDirectory(prefix="placewright-"))
@@ -68,7 +92,7 @@ def own_folder(*, make: bool = False) -> str | None:
 
 
 @contextmanager
-def _kept_in(folder: str | None) -> Iterator[None]:
+def _cache_in(folder: str | None) -> Iterator[None]:
     """Let numba keep there what is declared meanwhile."""
     config: Any = numba.config
     before, config.CACHE_DIR = config.CACHE_DIR, folder
@@ -79,7 +103,7 @@ def _kept_in(folder: str | None) -> Iterator[None]:
 
 
 @contextmanager
-def only_kept() -> Iterator[None]:
-    """Raise NotKeptError where machine code would be made meanwhile; what is kept is loaded."""
+def cached_only() -> Iterator[None]:
+    """Raise NotCachedError where machine code would be made meanwhile; what is kept is loaded."""
     with event.install_listener("numba:compile", _Refusal()):
         yield

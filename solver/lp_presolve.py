@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from placewright.solver import Arrays
 from placewright.solver.arrays import Floats, Ints
 
-Singles: TypeAlias = NDArray[np.float32]
+Floats32: TypeAlias = NDArray[np.float32]
 
 SCALINGS, POWER = 10, 40
 """How often rows and columns are brought to like sizes, and steps to find the norm of A."""
@@ -24,20 +24,20 @@ class Sparse(NamedTuple):
 
     first: NDArray[np.int32]
     other: NDArray[np.int32]
-    value: Singles
+    value: Floats32
 
 
-class Lean(NamedTuple):
+class ScaledLp(NamedTuple):
     """What is left of a model in single precision: entries, costs, limits of rows."""
 
     by_row: Sparse
     by_column: Sparse
-    cost: Singles
-    row_lower: Singles
-    row_upper: Singles
+    cost: Floats32
+    row_lower: Floats32
+    row_upper: Floats32
 
 
-class Scaled:
+class PresolvedLp:
     """What is left of a model that is to be minimised.
 
     Attributes
@@ -85,14 +85,14 @@ class Scaled:
             (limit - given)[live] * self.row_scale for limit in (arrays.row_lower, arrays.row_upper)
         ]
         self._entries = row, column, data
-        self.lean = Lean(
+        self.lp = ScaledLp(
             _sorted(row, column, data, shape[0]),
             _sorted(column, row, data, shape[1]),
             self._cost.astype(np.float32),
             *(limit.astype(np.float32) for limit in self._limits),
         )
 
-    def bound(self, y: Singles, lower: Floats, upper: Floats) -> float:
+    def bound(self, y: Floats32, lower: Floats, upper: Floats) -> float:
         """Return what y (rows,) proves, in double precision, with columns within these bounds."""
         row, column, data = self._entries
         reduced = self._cost - np.bincount(column, data * y[row], minlength=len(lower))

@@ -87,11 +87,11 @@ class MachineCode:
             if self._loaded or self._failure:
                 return self._loaded
             if self._maker is None or self._owner != os.getpid():
-                self._loaded = _is_loaded()
+                self._loaded = _load_all()
                 if not self._loaded:
                     self._start()
             elif self._maker.poll() is not None:
-                self._loaded = self._maker.returncode == 0 and _is_loaded()
+                self._loaded = self._maker.returncode == 0 and _load_all()
                 self._failure = None if self._loaded else NOT_MADE
             return self._loaded
 
@@ -109,12 +109,12 @@ MACHINE_CODE = MachineCode()
 atexit.register(MACHINE_CODE.end)
 
 
-def _is_loaded() -> bool:
+def _load_all() -> bool:
     """Load what is kept; say whether that is all there is. It loads a compiler, too."""
     try:
-        from placewright.solver.compiled import only_kept
+        from placewright.solver.compiled import cached_only
 
-        with only_kept():
+        with cached_only():
             _call_all()
     except Exception:  # noqa: BLE001
         # Whatever is wrong with a compiler or its files, plans are found without it.
@@ -139,9 +139,9 @@ def _maker() -> subprocess.Popen[bytes]:
     ImportError, OSError
         If there is no compiler, or no process can be started.
     """
-    from placewright.solver.compiled import own_folder
+    from placewright.solver.compiled import process_cache_folder
 
-    folder = own_folder()
+    folder = process_cache_folder()
     # The process imports exactly what this one would, and nothing from its own folder (-P).
     environment = {
         **os.environ,
@@ -149,7 +149,12 @@ def _maker() -> subprocess.Popen[bytes]:
         **({} if folder is None else {"NUMBA_CACHE_DIR": folder}),
     }
     return subprocess.Popen(
-        [sys.executable, "-P", "-c", f"from {__name__} import make_aside; make_aside()"],
+        [
+            sys.executable,
+            "-P",
+            "-c",
+            f"from {__name__} import compile_in_subprocess; compile_in_subprocess()",
+        ],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -158,7 +163,7 @@ def _maker() -> subprocess.Popen[bytes]:
     )
 
 
-def make_aside() -> None:
+def compile_in_subprocess() -> None:
     """Make it in this process, and end it; sooner when standard input is closed."""
 
     def end_with_parent() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from placewright.formulations.replicas.problem.compile import compile_replicas
-from placewright.formulations.replicas.problem.objective import values
+from placewright.formulations.replicas.problem.objective import term_values
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 
@@ -145,7 +145,7 @@ def test_layouts_of_rules_are_among_all_layouts(bench: SimpleNamespace) -> None:
         problem = compile_replicas(round_)
         every = bench.replicas_oracle.vectors(round_)
         for rule in bench.replica_rules.RULES.values():
-            assert tuple(values(problem.wan, rule(problem)).values()) in every
+            assert tuple(term_values(problem.wan, rule(problem)).values()) in every
             verification = verify(round_, bench.replica_plans.plan_of(rule, round_))
             assert verification.violations == ()
             assert tuple(verification.terms.values()) in every
@@ -155,7 +155,8 @@ def test_climbing_copies_data_to_idle_gpus_and_staying_does_not(bench: SimpleNam
     round_ = round_of("replicas", [job(str(n), 4) for n in range(4)])
     problem = compile_replicas(round_)
     told = {
-        name: values(problem.wan, rule(problem)) for name, rule in bench.replica_rules.RULES.items()
+        name: term_values(problem.wan, rule(problem))
+        for name, rule in bench.replica_rules.RULES.items()
     }
     assert told["stay"]["remote_reads"] == 0
     assert told["stay"]["hottest"] == 2000
@@ -179,8 +180,14 @@ def test_jobs_find_data_where_the_plan_before_has_sent_it(bench: SimpleNamespace
     told = {"hottest before": 2000, "hottest": 750, "hottest >=": 750}
     told |= {"copied GiB": 100, "copied >=": 100}
     told |= {"both GiB": 100, "both >=": 100, "both gap %": 0}
-    started = {"remote GiB": 0, "GPUs %": 100 * 16 / 28, "wait": 0, "for data": 0, "for data %": 0}
-    assert both.figures.items() >= {**told, **started}.items()
+    initial_state = {
+        "remote GiB": 0,
+        "GPUs %": 100 * 16 / 28,
+        "wait": 0,
+        "for data": 0,
+        "for data %": 0,
+    }
+    assert both.figures.items() >= {**told, **initial_state}.items()
 
     stays = bench.geo_chain.as_it_lies(60, round_)
     assert stays.value == 8000
@@ -276,6 +283,6 @@ def test_real_clusters_and_others_like_them_are_ten_regions(bench: SimpleNamespa
     assert len(round_.geo.regions) == 10
     assert round_.policy.formulation == "replicas"
     problem = compile_replicas(round_)
-    before = values(problem.wan, bench.replica_rules.stay(problem))
+    before = term_values(problem.wan, bench.replica_rules.stay(problem))
     assert before["hottest"] == pytest.approx(2630, rel=0.03)
-    assert np.array_equal(problem.now, problem.now & problem.may_hold)
+    assert np.array_equal(problem.current, problem.current & problem.may_hold)

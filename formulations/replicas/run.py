@@ -12,24 +12,31 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from placewright.formulations.common.wan.arrays import Bools
-from placewright.formulations.replicas.bounds.minimum_remote_reads import only_ways
-from placewright.formulations.replicas.bounds.prove import bounds, places_of, relaxed_replicas
-from placewright.formulations.replicas.heuristics.drop_replicas import balanced
-from placewright.formulations.replicas.heuristics.greedy import Placing, greedy
-from placewright.formulations.replicas.heuristics.home_exchange import evened
-from placewright.formulations.replicas.heuristics.lns import Neighbours
-from placewright.formulations.replicas.heuristics.relax_and_fix import guide
-from placewright.formulations.replicas.heuristics.transfer_repair import carry, too_large
+from placewright.formulations.replicas.bounds.minimum_remote_reads import forced_replicas
+from placewright.formulations.replicas.bounds.prove import (
+    prove_bounds,
+    relaxation_replicas,
+    replica_tree_of,
+)
+from placewright.formulations.replicas.heuristics.drop_replicas import drop_idle_replicas
+from placewright.formulations.replicas.heuristics.greedy import GreedyPlacement, greedy_solution
+from placewright.formulations.replicas.heuristics.home_exchange import exchange_homes
+from placewright.formulations.replicas.heuristics.lns import LargeNeighbourhoodSearch
+from placewright.formulations.replicas.heuristics.relax_and_fix import relax_and_fix
+from placewright.formulations.replicas.heuristics.transfer_repair import (
+    repair_transfers,
+    untransferable_copies,
+)
 from placewright.formulations.replicas.models.integer_program import MOST_COPIES
-from placewright.formulations.replicas.models.lexicographic import exact, is_small
+from placewright.formulations.replicas.models.lexicographic import is_small, solve_lexicographically
 from placewright.formulations.replicas.problem.problem import DATA, Problem
-from placewright.formulations.replicas.solution import Draft
+from placewright.formulations.replicas.solution import Solution
 from placewright.formulations.session import Bound, Candidate, Session
 from placewright.solver.arrays import Floats
 from placewright.solver.machine_code import MACHINE_CODE
 
 if TYPE_CHECKING:
-    from placewright.formulations.replicas.bounds.replica_tree import Places
+    from placewright.formulations.replicas.bounds.replica_tree import ReplicaTree
 
 RARELY = 10.0
 """A plan is shown while showing takes at most one part in so many of the search's time."""
@@ -63,7 +70,7 @@ the largest data somewhere.
 """
 
 MANY = 1000
-"""Workloads from which on no points of the program are searched: annealing is sooner as good."""
+"""Job classes from which on no points of the program are searched: annealing is sooner as good."""
 
 PROVING, LATER = 0.42, 0.35
 """Shares of the time for bounds: where such points are searched, and where they are not."""
@@ -75,7 +82,7 @@ CHOOSING = 0.6
 """Of what is left then, for homes among them; neighbourhoods make up for what that misses."""
 
 WIDENING = 0.9
-"""Of what is left then, for crossing these and the relaxation with the best draft."""
+"""Of what is left then, for crossing these and the relaxation with the best solution."""
 
 SEEKING = 0.05
 """Share of the time for neighbourhoods after such points."""
@@ -93,67 +100,71 @@ def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
     A small problem is solved exactly; the plan is then optimal in all terms if no copy of it was
     refused by the links. A large one is annealed, and then searched in neighbourhoods.
     """
-    yield from Relocation(problem, session).steps()
+    yield from ReplicaSearch(problem, session).steps()
 
 
-class Relocation:
+class ReplicaSearch:
     """The steps of one round."""
 
     def __init__(self, problem: Problem, session: Session) -> None:
         self.problem, self.session = problem, session
-        self._draft = Placing(problem).draft()
-        self._refused = np.zeros_like(problem.now)
-        self._places: Places | None = None
+        self._solution = GreedyPlacement(problem).solution()
+        self._refused = np.zeros_like(problem.current)
+        self._replica_tree: ReplicaTree | None = None
 
     @cached_property
-    def _too_large(self) -> Bools:
-        """Copies (groups, regions) that links cannot carry even alone."""
+    def _untransferable(self) -> Bools:
+        """Copies (dataset classes, regions) that links cannot carry even alone."""
         reserve = (1 - TRYING) * self.session.remaining()
-        return too_large(self.problem, lambda: self.session.expired(reserve))
+        return untransferable_copies(self.problem, lambda: self.session.expired(reserve))
 
     def steps(self) -> Iterator[Candidate | Bound]:
         """Yield candidates and bounds."""
         session = self.session
         if session.deterministic or not session.overdue(-EARLY * session.budget):
-            draft = evened(self.problem, greedy(self.problem, copying=False))
-            yield self._candidate(draft, "as it lies")
-        draft = evened(self.problem, greedy(self.problem))
-        yield self._candidate(draft, "greedy")
+            solution = exchange_homes(self.problem, greedy_solution(self.problem, copying=False))
+            yield self._accept(solution, "as it lies")
+        solution = exchange_homes(self.problem, greedy_solution(self.problem))
+        yield self._accept(solution, "greedy")
         if not session.expired():
-            yield from self._bettering(draft)
+            yield from self._improve(solution)
         # What needs no solver is proven even then.
         if not session.overdue(GRACE):
-            yield from bounds(self.problem, session, dict(session.best or {}), self._places)
+            yield from prove_bounds(
+                self.problem, session, dict(session.best or {}), self._replica_tree
+            )
 
-    def _bettering(self, draft: Draft) -> Iterator[Candidate | Bound]:
-        """Yield what comes of a greedy draft in the time that is left."""
+    def _improve(self, solution: Solution) -> Iterator[Candidate | Bound]:
+        """Yield what comes of a greedy solution in the time that is left."""
         problem, session = self.problem, self.session
         seconds = session.remaining()
         if is_small(problem):
-            yield from self._exact(draft)
-        elif problem.workloads:
-            # What was refused beside copies of the greedy draft may do beside others.
-            self._refused = self._too_large.copy()
-            copies = (problem.may_hold & ~problem.now)[problem.group].sum()
-            guiding = copies <= MOST_COPIES and problem.workloads < MANY
+            yield from self._solve_exactly(solution)
+        elif problem.job_classes:
+            # What was refused beside copies of the greedy solution may do beside others.
+            self._refused = self._untransferable.copy()
+            copies = (problem.may_hold & ~problem.current)[problem.dataset_class].sum()
+            guiding = copies <= MOST_COPIES and problem.job_classes < MANY
             reserve = (PROVING if guiding else LATER) * seconds
-            annealing = yield from self._compiled(reserve)
+            annealing = yield from self._wait_for_machine_code(reserve)
             if annealing:
-                yield self._candidate(self._annealed(draft, seconds, 0), "annealing")
-            self._places = self._tree() if annealing and not guiding else None
-            share = SOONER if guiding else EVOLVING if self._places is None else LONGER
-            places = self._places
-            with nullcontext() if places is None else places.growing(self._goal):
+                yield self._accept(self._anneal(solution, seconds, 0), "annealing")
+            self._replica_tree = self._build_tree() if annealing and not guiding else None
+            share = SOONER if guiding else EVOLVING if self._replica_tree is None else LONGER
+            tree = self._replica_tree
+            with nullcontext() if tree is None else tree.run_in_background(self._data_goal):
                 if annealing:
                     share *= session.remaining() - reserve
-                    yield from self._evolved(draft, seconds, share)
-                relaxed = (yield from self._guided(reserve)) if guiding else None
+                    yield from self._multi_start(solution, seconds, share)
+                relaxed = (yield from self._relax_and_fix(reserve)) if guiding else None
                 if relaxed is not None:
                     # What is decided anew then is seldom better, and proofs take the time.
                     reserve = max(reserve, session.remaining() - SEEKING * seconds)
-                yield from self._search(self._relaxed() if relaxed is None else relaxed, reserve)
+                yield from self._neighbourhood_search(
+                    self._relaxation_replicas() if relaxed is None else relaxed, reserve
+                )
 
-    def _compiled(self, reserve: float) -> Generator[Candidate, None, bool]:
+    def _wait_for_machine_code(self, reserve: float) -> Generator[Candidate, None, bool]:
         """Say whether there is machine code to anneal with; search without it until there is.
 
         For a part of the time at most, of which some seconds are kept.
@@ -161,37 +172,42 @@ class Relocation:
         session = self.session
         if not MACHINE_CODE.available(session) and MACHINE_CODE.missing is not None:
             late = session.remaining() - WAITING * (session.remaining() - reserve)
-            yield from self._search(None, late, lambda: MACHINE_CODE.available(session))
+            yield from self._neighbourhood_search(
+                None, late, lambda: MACHINE_CODE.available(session)
+            )
         found = MACHINE_CODE.available(session)
         if MACHINE_CODE.missing is not None:
             session.degraded.append(f"nothing was annealed: {MACHINE_CODE.missing}")
         return found
 
-    def _exact(self, draft: Draft) -> Iterator[Candidate | Bound]:
+    def _solve_exactly(self, solution: Solution) -> Iterator[Candidate | Bound]:
         """Solve the whole; what links refuse is left out the next time, until nothing is."""
-        self._refused = np.zeros_like(self.problem.now)
+        self._refused = np.zeros_like(self.problem.current)
         while True:
             before = self._refused.copy()
-            for step in exact(self.problem, self.session, draft, before):
-                yield step if isinstance(step, Bound) else self._candidate(step, "exact")
+            for step in solve_lexicographically(self.problem, self.session, solution, before):
+                yield step if isinstance(step, Bound) else self._accept(step, "exact")
             if (self._refused == before).all() or self.session.expired():
                 break
 
-    def _tree(self) -> Places | None:
-        """Return the tree of where the largest data goes, at what the best draft overloads."""
+    def _build_tree(self) -> ReplicaTree | None:
+        """Return the tree of where the largest data goes, at what the best solution overloads."""
         if self.problem.terms[:3] != ("overload", *DATA):
             return None
-        overload, _, _ = self._rank(self._draft)
-        return places_of(self.problem, self.session, {"overload": overload}, RELAXING)
+        overload, _, _ = self._objective(self._solution)
+        return replica_tree_of(self.problem, self.session, {"overload": overload}, RELAXING)
 
-    def _goal(self) -> float:
+    def _data_goal(self) -> float:
         """Return what data costs in the best plan so far, if it keeps what the tree holds."""
         best = self.session.best or {}
-        kept = self._places is not None and dict(self._places.holds).items() <= best.items()
+        kept = (
+            self._replica_tree is not None
+            and dict(self._replica_tree.holds).items() <= best.items()
+        )
         return float(sum(best[term] for term in DATA)) if kept else np.inf
 
-    def _annealed(self, draft: Draft, seconds: float, run: int) -> Draft:
-        """Return what comes of a draft by annealing, in its share of so many seconds.
+    def _anneal(self, solution: Solution, seconds: float, run: int) -> Solution:
+        """Return what comes of a solution by annealing, in its share of so many seconds.
 
         Where relaxations say what the dataset that matters most costs in each region, it may only
         go to one where it costs least, a different one from run to run. All homes are decided anew
@@ -201,133 +217,137 @@ class Relocation:
         # Only here, as it needs a compiler.
         from placewright.formulations.replicas.heuristics.annealing import Annealing
 
-        may_hold = self.problem.may_hold & ~self._refused & ~self._elsewhere(run)
-        annealing = Annealing(self.problem, draft, may_hold, self.session.seed + run)
-        found = evened(self.problem, annealing.run(self.session, ANNEALING * seconds))
-        search = Neighbours(self.problem, self.session, found, None)
-        search.learn(found, self._refused)
-        search.fit(FITTING * seconds)
-        return search.draft
+        may_hold = self.problem.may_hold & ~self._refused & ~self._forbidden_copies(run)
+        annealing = Annealing(self.problem, solution, may_hold, self.session.seed + run)
+        found = exchange_homes(self.problem, annealing.run(self.session, ANNEALING * seconds))
+        search = LargeNeighbourhoodSearch(self.problem, self.session, found, None)
+        search.set_incumbent(found, self._refused)
+        search.reoptimise_homes(FITTING * seconds)
+        return search.solution
 
-    def _elsewhere(self, run: int) -> Bools:
-        """Return copies (groups, regions) that are not made in a run."""
-        found = np.zeros_like(self.problem.now)
-        first = None if self._places is None else self._places.first()
+    def _forbidden_copies(self, run: int) -> Bools:
+        """Return copies (dataset classes, regions) that are not made in a run."""
+        found = np.zeros_like(self.problem.current)
+        first = None if self._replica_tree is None else self._replica_tree.branching_dataset()
         if first is not None:
             dataset, regions = first
-            group = self.problem.group[dataset]
-            found[group] = ~self.problem.now[group]
-            found[group, regions[(run - 1) % min(LIKELY, len(regions))]] = False
+            dataset_class = self.problem.dataset_class[dataset]
+            found[dataset_class] = ~self.problem.current[dataset_class]
+            found[dataset_class, regions[(run - 1) % min(LIKELY, len(regions))]] = False
         return found
 
-    def _evolved(self, draft: Draft, seconds: float, most: float) -> Iterator[Candidate]:
-        """Anneal a draft again and again, and cross each outcome with the best.
+    def _multi_start(self, solution: Solution, seconds: float, most: float) -> Iterator[Candidate]:
+        """Anneal a solution again and again, and cross each outcome with the best.
 
         For so many seconds at most, of those that there were for all.
         """
         session = self.session
         until = session.remaining() - most
-        for run in range(1, RUNS if self._places is None else 2 * RUNS):
+        for run in range(1, RUNS if self._replica_tree is None else 2 * RUNS):
             if session.expired(until):
                 break
-            found = self._annealed(draft, seconds, run)
-            found = self._crossed(found, CROSSING * seconds)
-            if self._rank(found) < self._rank(self._draft):
-                yield self._candidate(found, "crossing")
+            found = self._anneal(solution, seconds, run)
+            found = self._recombine(found, CROSSING * seconds)
+            if self._objective(found) < self._objective(self._solution):
+                yield self._accept(found, "crossing")
 
-    def _crossed(self, draft: Draft, seconds: float) -> Draft:
-        """Return the better of a draft and the best so far, crossed with the other one."""
-        best, other = sorted((self._draft, draft), key=self._rank)
-        search = Neighbours(self.problem, self.session, best, None)
-        search.learn(best, self._refused)
-        search.cross(other.replicas, seconds)
-        return search.draft
+    def _recombine(self, solution: Solution, seconds: float) -> Solution:
+        """Return the better of a solution and the best so far, crossed with the other one."""
+        best, other = sorted((self._solution, solution), key=self._objective)
+        search = LargeNeighbourhoodSearch(self.problem, self.session, best, None)
+        search.set_incumbent(best, self._refused)
+        search.recombine(other.replicas, seconds)
+        return search.solution
 
-    def _guided(self, reserve: float) -> Generator[Candidate, None, Floats | None]:
+    def _relax_and_fix(self, reserve: float) -> Generator[Candidate, None, Floats | None]:
         """Choose among replicas that a point of the program has; return these, None without one.
 
-        Only among these if the point is better than the best draft; then among those of both, and
-        what the relaxation has. What links refuse beside copies of that draft may do beside what
-        the point does.
+        Only among these if the point is better than the best solution; then among those of both,
+        and what the relaxation has. What links refuse beside copies of that solution may do beside
+        what the point does.
         """
-        problem, session, before = self.problem, self.session, self._draft
-        self._refused = self._too_large.copy()
+        problem, session, before = self.problem, self.session, self._solution
+        self._refused = self._untransferable.copy()
         seconds = GUIDES * (session.remaining() - reserve)
-        guides = guide(problem, session, before, self._refused, seconds) if seconds > 0 else None
-        if guides is None:
+        restricted = (
+            relax_and_fix(problem, session, before, self._refused, seconds) if seconds > 0 else None
+        )
+        if restricted is None:
             return None
 
         def left(share: float) -> float:
             return share * max(0.0, session.remaining() - reserve)
 
-        search = Neighbours(problem, session, before, None)
-        search.learn(before, self._refused)
-        if guides.rank < self._rank(before):
-            chosen = search.choose(guides.chosen, left(CHOOSING))
+        search = LargeNeighbourhoodSearch(problem, session, before, None)
+        search.set_incumbent(before, self._refused)
+        if restricted.objective < self._objective(before):
+            chosen = search.solve_restricted(restricted.chosen, left(CHOOSING))
             if chosen is not None:
-                search.learn(chosen, self._refused)
-                search.fit(left(CHOOSING))
-                found = self._crossed(search.draft, left(CHOOSING))
-                if self._rank(found) < self._rank(before):
-                    yield self._candidate(found, "branching")
-            search.learn(self._draft, self._refused)
-        if search.cross(guides.chosen | guides.relaxed, left(WIDENING)):
-            yield self._candidate(search.draft, "branching")
-        return guides.chosen.astype(np.float64)
+                search.set_incumbent(chosen, self._refused)
+                search.reoptimise_homes(left(CHOOSING))
+                found = self._recombine(search.solution, left(CHOOSING))
+                if self._objective(found) < self._objective(before):
+                    yield self._accept(found, "branching")
+            search.set_incumbent(self._solution, self._refused)
+        if search.recombine(restricted.chosen | restricted.relaxed, left(WIDENING)):
+            yield self._accept(search.solution, "branching")
+        return restricted.chosen.astype(np.float64)
 
-    def _rank(self, draft: Draft) -> tuple[int, int, int]:
-        return draft.rank(self.problem)
+    def _objective(self, solution: Solution) -> tuple[int, int, int]:
+        return solution.objective(self.problem)
 
-    def _search(
+    def _neighbourhood_search(
         self, relaxed: Floats | None, reserve: float, stop: Callable[[], bool] = lambda: False
     ) -> Iterator[Candidate]:
-        """Search on from the best draft so far, and tell of progress now and then.
+        """Search on from the best solution so far, and tell of progress now and then.
 
         Until so many seconds are left, or a part after which it is to stop.
         """
-        search = Neighbours(self.problem, self.session, self._draft, relaxed)
-        search.learn(self._draft, self._refused)
+        search = LargeNeighbourhoodSearch(self.problem, self.session, self._solution, relaxed)
+        search.set_incumbent(self._solution, self._refused)
         cost, told, better = 0.0, time.monotonic(), False
-        for number, found in enumerate(search.steps(reserve)):
-            better |= found and self._rank(search.draft) < self._rank(self._draft)
+        for number, found in enumerate(search.iterations(reserve)):
+            better |= found and self._objective(search.solution) < self._objective(self._solution)
             late = self.session.expired(reserve + RESERVE * cost)
             over = late or number >= PARTS or stop()
             due = not self.session.deterministic and time.monotonic() - told > RARELY * cost
             if better and (over or due):
                 began = time.monotonic()
-                yield self._candidate(search.draft, "search")
-                search.learn(self._draft, self._refused)
+                yield self._accept(search.solution, "search")
+                search.set_incumbent(self._solution, self._refused)
                 told, better = time.monotonic(), False
                 cost = told - began
             if over:
                 break
         if better:
-            yield self._candidate(search.draft, "search")
+            yield self._accept(search.solution, "search")
 
-    def _relaxed(self) -> Floats | None:
-        """Return the replicas (groups, regions) of a relaxation that is no worse than the draft."""
+    def _relaxation_replicas(self) -> Floats | None:
+        """Return the replicas (dataset classes, regions) of the relaxation."""
         problem = self.problem
-        if self._places is not None:
-            found: Floats | None = self._places.replicas
+        if self._replica_tree is not None:
+            found: Floats | None = self._replica_tree.replicas
         else:
-            held = dict(zip(("overload", "remote_reads"), self._rank(self._draft), strict=False))
-            found = relaxed_replicas(problem, self.session, held, RELAXING)
+            held = dict(
+                zip(("overload", "remote_reads"), self._objective(self._solution), strict=False)
+            )
+            found = relaxation_replicas(problem, self.session, held, RELAXING)
         if found is None:
             return None
-        replicas = np.zeros(problem.now.shape)
-        replicas[problem.group] = found
+        replicas = np.zeros(problem.current.shape)
+        replicas[problem.dataset_class] = found
         return replicas
 
-    def _candidate(self, draft: Draft, source: str) -> Candidate:
+    def _accept(self, solution: Solution, source: str) -> Candidate:
         """Return a candidate; the search goes on from the best so far, which that need not be."""
-        draft = balanced(self.problem, draft)
+        solution = drop_idle_replicas(self.problem, solution)
         grace = GRACE - min(0.0, self.session.before_deadline())
         late = partial(self.session.overdue, grace)
-        draft, plan, refused = carry(self.problem, draft, self._refused, late)
-        self._draft = min(draft, self._draft, key=self._rank)
+        solution, plan, refused = repair_transfers(self.problem, solution, self._refused, late)
+        self._solution = min(solution, self._solution, key=self._objective)
         if not is_small(self.problem):
             # Without these a job must read more from afar; beside other copies they may do.
             left = replace(self.problem, may_hold=self.problem.may_hold & ~self._refused)
-            refused &= ~only_ways(left)
+            refused &= ~forced_replicas(left)
         self._refused |= refused
         return Candidate({}, source, final=True, data=plan)

@@ -1,4 +1,4 @@
-"""A layout by workloads and groups, and what it comes to."""
+"""A layout by job classes and dataset classes, and what it comes to."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from placewright.formulations.replicas.problem.problem import HOMELESS, Layout, 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Draft:
-    """How many jobs of each workload have their home where, and where groups of datasets are.
+class Solution:
+    """How many jobs of each job class have their home where, and where dataset classes are.
 
     Attributes
     ----------
     jobs : Ints
-        (workloads, regions, models).
+        (job classes, regions, models).
     replicas : Bools
-        (groups, regions).
+        (dataset classes, regions).
     """
 
     jobs: Ints
@@ -31,13 +31,13 @@ class Draft:
         asked: Ints = np.tensordot(problem.demand, self.jobs, axes=1)
         return asked
 
-    def rank(self, problem: Problem) -> tuple[int, int, int]:
+    def objective(self, problem: Problem) -> tuple[int, int, int]:
         """Return `overload`, `remote_reads` and `copies`."""
         homeless = problem.count - self.jobs.sum(axis=(1, 2))
-        there = self.jobs.sum(axis=2)[problem.read_workload]
-        local = np.where(self.replicas[problem.read_group], there, 0).sum(axis=1)
-        away = problem.count[problem.read_workload] - local
-        new = self.replicas & ~problem.now
+        there = self.jobs.sum(axis=2)[problem.read_class]
+        local = np.where(self.replicas[problem.read_dataset_class], there, 0).sum(axis=1)
+        away = problem.count[problem.read_class] - local
+        new = self.replicas & ~problem.current
         return (
             overload_of(self.demand(problem), problem.supply)
             + HOMELESS * int((homeless * problem.demand).sum()),
@@ -45,19 +45,19 @@ class Draft:
             int((new * problem.size[:, None]).sum()),
         )
 
-    def trimmed(self, problem: Problem) -> Draft:
+    def without_idle_copies(self, problem: Problem) -> Solution:
         """Return it without new replicas that nobody needs, and without idle drops.
 
         Who reads from afar needs one with a link. What is there now stays where there is room for
         it, the smallest first.
         """
-        read = self.read(problem)
-        replicas = self.replicas & (problem.now | read)
+        read = self.local_reads(problem)
+        replicas = self.replicas & (problem.current | read)
         served = replicas | (replicas.astype(np.float64) @ problem.linked > 0)
         short = (read & ~served).any(axis=1)
         replicas[short] = self.replicas[short]
         room = problem.storage - replicas.T.astype(np.int64) @ problem.size
-        gone, region = np.nonzero(problem.now & ~replicas)
+        gone, region = np.nonzero(problem.current & ~replicas)
         order = np.argsort(problem.size[gone], kind="stable")
         for p, r in zip(gone[order].tolist(), region[order].tolist(), strict=True):
             if problem.size[p] <= room[r]:
@@ -65,16 +65,18 @@ class Draft:
                 room[r] -= problem.size[p]
         return replace(self, replicas=replicas)
 
-    def read(self, problem: Problem) -> Bools:
-        """Return where jobs read each group in their own region (groups, regions)."""
-        read = np.zeros_like(problem.now)
-        np.logical_or.at(read, problem.read_group, self.jobs.sum(axis=2)[problem.read_workload] > 0)
+    def local_reads(self, problem: Problem) -> Bools:
+        """Return where jobs read a dataset class locally (dataset classes, regions)."""
+        read = np.zeros_like(problem.current)
+        np.logical_or.at(
+            read, problem.read_dataset_class, self.jobs.sum(axis=2)[problem.read_class] > 0
+        )
         return read
 
     def layout(self, problem: Problem) -> Layout:
-        """Return it job by job; jobs of a workload are dealt out in their order."""
-        homes = np.full((len(problem.workload), 2), NONE, dtype=np.int64)
-        order = np.argsort(problem.workload, kind="stable")
+        """Return it job by job; jobs of a job class are dealt out in their order."""
+        homes = np.full((len(problem.job_class), 2), NONE, dtype=np.int64)
+        order = np.argsort(problem.job_class, kind="stable")
         first = np.concatenate([[0], np.cumsum(problem.count)])
         w, r, m = np.nonzero(self.jobs)
         number = self.jobs[w, r, m]
@@ -83,4 +85,4 @@ class Draft:
         at = np.repeat(start, number) + np.arange(number.sum()) - np.repeat(before, number)
         homes[order[at], 0] = np.repeat(r, number)
         homes[order[at], 1] = np.repeat(m, number)
-        return Layout(self.replicas[problem.group], homes)
+        return Layout(self.replicas[problem.dataset_class], homes)

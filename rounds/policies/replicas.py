@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from placewright.formulations.replicas.bounds.prove import bounds
+from placewright.formulations.replicas.bounds.prove import prove_bounds
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.problem import Problem
 from placewright.formulations.replicas.run import run
@@ -69,7 +69,7 @@ def _bounds(
     session: Session,
 ) -> Iterator[Candidate | Bound]:
     """Yield bounds alone, for all of the time; where data lives is not decided once more."""
-    return bounds(compile_replicas(round_), session, session.best or {})
+    return prove_bounds(compile_replicas(round_), session, session.best or {})
 
 
 POLICY = PolicyDecider(_decider, _bounds)

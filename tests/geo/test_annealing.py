@@ -16,14 +16,18 @@ from placewright.formulations.replicas.heuristics.annealing import (
     FULL,
     REMOTE_WORTH,
     Annealing,
-    started,
+    initial_state,
 )
-from placewright.formulations.replicas.heuristics.annealing_kernel import EXCESS, NOWHERE, State
-from placewright.formulations.replicas.heuristics.greedy import greedy
+from placewright.formulations.replicas.heuristics.annealing_kernel import (
+    EXCESS,
+    NOWHERE,
+    AnnealingState,
+)
+from placewright.formulations.replicas.heuristics.greedy import greedy_solution
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.objective import overload_of
 from placewright.formulations.replicas.problem.problem import Problem
-from placewright.formulations.replicas.solution import Draft
+from placewright.formulations.replicas.solution import Solution
 from placewright.formulations.session import Session
 from placewright.instances.generators.geo import generate
 from placewright.solver import InProcess
@@ -53,7 +57,7 @@ def fresh() -> Session:
     return Session(InProcess().solve, deadline=time.monotonic() + 60.0)
 
 
-def everything(problem: Problem, state: State) -> tuple[float, float]:
+def cost_of_all(problem: Problem, state: AnnealingState) -> tuple[float, float]:
     """Return what all units cost where they are, in GiB, and their overload in milli-GPU.
 
     From the cells alone.
@@ -61,26 +65,26 @@ def everything(problem: Problem, state: State) -> tuple[float, float]:
     regions, models = problem.supply.shape
     there = state.cell != NOWHERE
     region = state.cell // models
-    read = np.zeros(problem.now.shape, dtype=np.bool_)
+    read = np.zeros(problem.current.shape, dtype=np.bool_)
     afar = 0.0
     load = np.zeros(problem.supply.size, dtype=np.int64)
     for unit in np.flatnonzero(there):
-        w = state.workload[unit]
+        w = state.job_class[unit]
         load[state.cell[unit]] += int(state.jobs[unit] * problem.demand[w])
-        for k in np.flatnonzero(problem.read_workload == w):
-            read[problem.read_group[k], region[unit]] = True
-            if not problem.may_hold[problem.read_group[k], region[unit]]:
+        for k in np.flatnonzero(problem.read_class == w):
+            read[problem.read_dataset_class[k], region[unit]] = True
+            if not problem.may_hold[problem.read_dataset_class[k], region[unit]]:
                 afar += float(state.jobs[unit] * problem.read_gib[k])
-    copies = read & problem.may_hold & ~problem.now
+    copies = read & problem.may_hold & ~problem.current
     size, origin = problem.size[:, None] * copies, problem.origin
     wants = np.zeros((regions + 1, regions))
     np.add.at(wants, origin, size)
     wants = wants[:regions]
     out = np.zeros(regions + 1)
     np.add.at(out, origin, problem.size * copies.any(axis=1))
-    unread = np.ones(problem.groups, dtype=np.bool_)
-    unread[problem.read_group] = False
-    held = (read & problem.may_hold) | (problem.now & unread[:, None])
+    unread = np.ones(problem.dataset_classes, dtype=np.bool_)
+    unread[problem.read_dataset_class] = False
+    held = (read & problem.may_hold) | (problem.current & unread[:, None])
     budget = problem.wan.budget
     hops = size.sum() + np.maximum(0, wants - budget).sum()
     beyond = (
@@ -96,20 +100,23 @@ def everything(problem: Problem, state: State) -> tuple[float, float]:
 @pytest.mark.parametrize("seed", range(4))
 def test_a_unit_costs_what_the_whole_grows_by(seed: int) -> None:
     problem = scarce(problem_of(seed))
-    state, random = started(problem, greedy(problem), problem.may_hold), np.random.default_rng(seed)
+    state, random = (
+        initial_state(problem, greedy_solution(problem), problem.may_hold),
+        np.random.default_rng(seed),
+    )
     units, models = state.cell.size, problem.supply.shape[1]
-    reads = (state.first[1:] - state.first[:-1])[state.workload]
+    reads = (state.first_read[1:] - state.first_read[:-1])[state.job_class]
     dear = 0
     for unit in random.integers(units, size=150).tolist():
-        annealing_kernel.take(state, unit)
-        before, overload = everything(problem, state)
-        cells = np.flatnonzero(state.may[state.workload[unit]].ravel())
+        annealing_kernel.remove_unit(state, unit)
+        before, overload = cost_of_all(problem, state)
+        cells = np.flatnonzero(state.allowed_homes[state.job_class[unit]].ravel())
         cell = int(random.choice(cells))
         region = cell // models
         annealing_kernel.price_data(state, unit, region, region + 1)
-        price, over = state.costs[region], annealing_kernel.over(state, unit, cell)
-        annealing_kernel.put(state, unit, cell)
-        after, overloaded = everything(problem, state)
+        price, over = state.data_cost[region], annealing_kernel.added_overload(state, unit, cell)
+        annealing_kernel.insert_unit(state, unit, cell)
+        after, overloaded = cost_of_all(problem, state)
         assert over == pytest.approx(overloaded - overload, abs=1.0)
         # Copies that come together may share what a link has left, which is counted for each.
         if reads[unit] == 1:
@@ -121,21 +128,32 @@ def test_a_unit_costs_what_the_whole_grows_by(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_sweeps_keep_their_sums(seed: int) -> None:
     problem = scarce(problem_of(seed))
-    state, random = started(problem, greedy(problem), problem.may_hold), np.random.default_rng(seed)
+    state, random = (
+        initial_state(problem, greedy_solution(problem), problem.may_hold),
+        np.random.default_rng(seed),
+    )
     where = state.cell.copy()
     for noise in (10.0**4, 100.0, 1.0):
         annealing_kernel.sweep(state, random.permutation(state.cell.size), 200, noise, 0.1, random)
     assert (state.cell != where).any()
-    jobs = Annealing(problem, greedy(problem), problem.may_hold, seed).draft().jobs
-    assert jobs.sum() == greedy(problem).jobs.sum()
-    nobody = Draft(np.zeros_like(jobs), problem.now)
-    again = started(problem, nobody, problem.may_hold)
+    jobs = Annealing(problem, greedy_solution(problem), problem.may_hold, seed).solution().jobs
+    assert jobs.sum() == greedy_solution(problem).jobs.sum()
+    nobody = Solution(np.zeros_like(jobs), problem.current)
+    again = initial_state(problem, nobody, problem.may_hold)
     order = {}
-    for unit, workload in enumerate(again.workload.tolist()):
+    for unit, workload in enumerate(again.job_class.tolist()):
         order.setdefault(workload, []).append(unit)
     for unit, cell in enumerate(state.cell.tolist()):
-        annealing_kernel.put(again, order[int(state.workload[unit])].pop(), cell)
-    for name in ("readers", "copies", "room", "into", "out", "total", "link"):
+        annealing_kernel.insert_unit(again, order[int(state.job_class[unit])].pop(), cell)
+    for name in (
+        "reader_count",
+        "copy_count",
+        "storage_left",
+        "ingress_left",
+        "egress_left",
+        "total_left",
+        "link_left",
+    ):
         assert getattr(again, name) == pytest.approx(getattr(state, name)), name
 
 
@@ -143,18 +161,21 @@ def test_copies_that_come_together_share_what_links_into_a_region_take() -> None
     problem = problem_of(0)
     # Nothing but the sum into each region is scarce: it takes the first copy, not the second.
     plenty = np.full_like(problem.wan.budget, 10**9)
-    pairs = [np.flatnonzero(problem.read_workload == w) for w in range(problem.workloads)]
+    pairs = [np.flatnonzero(problem.read_class == w) for w in range(problem.job_classes)]
     w, reads = next(
         (w, k)
         for w, k in enumerate(pairs)
         if len(k) == 2
-        and not problem.now[problem.read_group[k]].all(axis=0).all()
-        and (~problem.now[problem.read_group[k]] & problem.may_hold[problem.read_group[k]])
+        and not problem.current[problem.read_dataset_class[k]].all(axis=0).all()
+        and (
+            ~problem.current[problem.read_dataset_class[k]]
+            & problem.may_hold[problem.read_dataset_class[k]]
+        )
         .all(axis=0)
         .any()
     )
-    groups = problem.read_group[reads]
-    both = (~problem.now[groups] & problem.may_hold[groups]).all(axis=0)
+    groups = problem.read_dataset_class[reads]
+    both = (~problem.current[groups] & problem.may_hold[groups]).all(axis=0)
     region, sizes = int(np.flatnonzero(both)[0]), problem.size[groups]
     into = np.full_like(problem.incoming, 10**9)
     into[region] = int(sizes.max() / FULL) + 1
@@ -165,18 +186,18 @@ def test_copies_that_come_together_share_what_links_into_a_region_take() -> None
         outgoing=np.full_like(into, 10**9),
         storage=np.full_like(into, 10**9),
     )
-    nobody = Draft(np.zeros(problem.may.shape, dtype=np.int64), problem.now)
-    state = started(problem, nobody, problem.may_hold)
-    unit = int(np.flatnonzero(state.workload == w)[0])
+    nobody = Solution(np.zeros(problem.allowed_homes.shape, dtype=np.int64), problem.current)
+    state = initial_state(problem, nobody, problem.may_hold)
+    unit = int(np.flatnonzero(state.job_class == w)[0])
     annealing_kernel.price_data(state, unit, region, region + 1)
     beyond = sizes.sum() - FULL * int(into[region])
-    assert state.costs[region] == pytest.approx(sizes.sum() + EXCESS * beyond)
+    assert state.data_cost[region] == pytest.approx(sizes.sum() + EXCESS * beyond)
 
 
 def test_annealing_finds_homes_for_who_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(annealing, "SWEEPS", 50)
     problem, session = problem_of(0), replace(fresh(), deterministic=True)
-    nobody = Draft(np.zeros_like(greedy(problem).jobs), problem.now)
+    nobody = Solution(np.zeros_like(greedy_solution(problem).jobs), problem.current)
     annealed = Annealing(problem, nobody, problem.may_hold, 0).run(session, 60.0)
     assert annealed.jobs.sum() > 0.9 * problem.count.sum()
 
@@ -184,8 +205,8 @@ def test_annealing_finds_homes_for_who_has_none(monkeypatch: pytest.MonkeyPatch)
 def leaving(problem: Problem) -> Ints:
     """Return GiB (regions,) of groups that annealing copies from the one region that has them."""
     session = replace(fresh(), deterministic=True)
-    annealed = Annealing(problem, greedy(problem), problem.may_hold, 0).run(session, 60.0)
-    copied = (annealed.replicas & ~problem.now).any(axis=1) & (problem.origin >= 0)
+    annealed = Annealing(problem, greedy_solution(problem), problem.may_hold, 0).run(session, 60.0)
+    copied = (annealed.replicas & ~problem.current).any(axis=1) & (problem.origin >= 0)
     gone = np.zeros(problem.regions, dtype=np.int64)
     np.add.at(gone, problem.origin[copied], problem.size[copied])
     return gone

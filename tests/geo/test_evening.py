@@ -8,36 +8,36 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from placewright.formulations.replicas.heuristics.greedy import greedy, readable
-from placewright.formulations.replicas.heuristics.home_exchange import evened
-from placewright.formulations.replicas.heuristics.transfer_repair import carry
+from placewright.formulations.replicas.heuristics.greedy import greedy_solution, readable_regions
+from placewright.formulations.replicas.heuristics.home_exchange import exchange_homes
+from placewright.formulations.replicas.heuristics.transfer_repair import repair_transfers
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.problem import Problem
-from placewright.formulations.replicas.solution import Draft
+from placewright.formulations.replicas.solution import Solution
 from placewright.instances.generators.geo import MixName, generate
 
 READER = {"reads": [{"dataset": "d", "gib": 10}]}
 
 
-def jobs_of(problem: Problem, cells: dict[int, tuple[int, ...]]) -> Draft:
+def jobs_of(problem: Problem, cells: dict[int, tuple[int, ...]]) -> Solution:
     """Return a draft of so many jobs of workloads in each region, or cell."""
-    jobs = np.zeros_like(problem.may, dtype=np.int64)
+    jobs = np.zeros_like(problem.allowed_homes, dtype=np.int64)
     for workload, numbers in cells.items():
         jobs[workload] = np.reshape(numbers, jobs.shape[1:])
-    return Draft(jobs, problem.now)
+    return Solution(jobs, problem.current)
 
 
 def test_a_job_moves_to_its_data(geo_tiny: ModuleType) -> None:
     problem = compile_replicas(geo_tiny.pair([READER], "east"))
-    draft = evened(problem, jobs_of(problem, {0: (0, 1)}))
-    assert draft.rank(problem) == (0, 0, 0)
+    draft = exchange_homes(problem, jobs_of(problem, {0: (0, 1)}))
+    assert draft.objective(problem) == (0, 0, 0)
 
 
 def test_jobs_change_places_where_none_fits_beside_the_others(geo_tiny: ModuleType) -> None:
     problem = compile_replicas(geo_tiny.pair([READER, READER, {}, {}], "east"))
     draft = jobs_of(problem, {0: (0, 2), 1: (2, 0)})
-    assert draft.rank(problem) == (0, 20, 0)
-    assert evened(problem, draft).jobs[:, :, 0].tolist() == [[2, 0], [0, 2]]
+    assert draft.objective(problem) == (0, 20, 0)
+    assert exchange_homes(problem, draft).jobs[:, :, 0].tolist() == [[2, 0], [0, 2]]
 
 
 def test_a_job_pushes_another_one_on_to_a_model_that_only_that_one_can_use(
@@ -46,16 +46,19 @@ def test_a_job_pushes_another_one_on_to_a_model_that_only_that_one_can_use(
     pair = compile_replicas(geo_tiny.pair([READER, READER, READER, {}, {}], "east", "west"))
     may = np.ones((2, 2, 2), dtype=np.bool_)
     may[0, :, 1] = False
-    problem = replace(pair, supply=np.array([[2000, 0], [2000, 2000]]), may=may)
+    problem = replace(pair, supply=np.array([[2000, 0], [2000, 2000]]), allowed_homes=may)
     draft = jobs_of(problem, {0: (3, 0, 0, 0), 1: (0, 0, 2, 0)})
-    assert draft.rank(problem)[0] > 0
-    assert evened(problem, draft).jobs.reshape(2, -1).tolist() == [[2, 0, 1, 0], [0, 0, 1, 1]]
+    assert draft.objective(problem)[0] > 0
+    assert exchange_homes(problem, draft).jobs.reshape(2, -1).tolist() == [
+        [2, 0, 1, 0],
+        [0, 0, 1, 1],
+    ]
 
 
 def test_nobody_reads_more_to_read_less_where_that_overloads(geo_tiny: ModuleType) -> None:
     problem = compile_replicas(geo_tiny.pair([READER] * 3, "east"))
     draft = jobs_of(problem, {0: (2, 1)})
-    assert evened(problem, draft) is draft
+    assert exchange_homes(problem, draft) is draft
 
 
 @pytest.mark.parametrize("mix", ["spare", "scarce"])
@@ -65,11 +68,13 @@ def test_no_draft_becomes_worse_and_all_keep_their_homes(mix: MixName, seed: int
         generate(regions=4, datasets=20, jobs=120, gpus=600, mix=mix, seed=seed, policy="replicas")
     )
     for copying in (False, True):
-        before, _, _ = carry(problem, greedy(problem, copying=copying), problem.now & False)
-        after = evened(problem, before)
-        assert after.rank(problem) <= before.rank(problem)
+        before, _, _ = repair_transfers(
+            problem, greedy_solution(problem, copying=copying), problem.current & False
+        )
+        after = exchange_homes(problem, before)
+        assert after.objective(problem) <= before.objective(problem)
         assert (after.jobs.sum(axis=(1, 2)) == before.jobs.sum(axis=(1, 2))).all()
         assert (after.jobs >= 0).all()
-        assert (after.replicas & ~problem.now <= before.replicas).all()
-        there = readable(problem, after.replicas)[:, :, None] & problem.may
+        assert (after.replicas & ~problem.current <= before.replicas).all()
+        there = readable_regions(problem, after.replicas)[:, :, None] & problem.allowed_homes
         assert not after.jobs[~there].any()

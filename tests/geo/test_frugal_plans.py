@@ -8,18 +8,18 @@ from types import ModuleType
 
 import numpy as np
 
-from placewright.formulations.replicas.bounds.branch_and_bound import relaxed
+from placewright.formulations.replicas.bounds.branch_and_bound import solve_relaxation
 from placewright.formulations.replicas.bounds.minimum_remote_reads import (
-    among,
-    frugal_homes,
-    only_ways,
-    unavoidable,
+    forced_replicas,
+    homes_of_least_remote_reads,
+    least_remote_reads,
+    restrict_to_values,
 )
-from placewright.formulations.replicas.heuristics.greedy import greedy
-from placewright.formulations.replicas.models.mip import PartModel, everything
-from placewright.formulations.replicas.models.relaxation import program_of
+from placewright.formulations.replicas.heuristics.greedy import greedy_solution
+from placewright.formulations.replicas.models.mip import NeighbourhoodMip, whole_problem
+from placewright.formulations.replicas.models.relaxation import build_relaxation
 from placewright.formulations.replicas.problem.compile import compile_replicas
-from placewright.formulations.replicas.problem.job_classes import pool_of
+from placewright.formulations.replicas.problem.job_classes import aggregate_problem
 from placewright.formulations.session import Session
 from placewright.instances.documents.round import Round
 from placewright.solver import InProcess
@@ -37,19 +37,21 @@ def test_no_plan_reads_less_and_those_that_read_as_little_are_all_within(
     reached = smaller = 0
     for seed in range(3000, 3000 + ROUNDS):
         round_ = geo_tiny.replicas(seed)
-        pool = pool_of(compile_replicas(round_).wan)
+        pool = aggregate_problem(compile_replicas(round_).wan)
         vectors = sorted(replicas_oracle.vectors(round_))
-        least = unavoidable(pool)
+        least = least_remote_reads(pool)
         assert least <= min(reads for _, reads, *_ in vectors), seed
         frugal = [plan for plan in vectors if plan[1] == least]
         if not frugal:
             continue
         reached += 1
-        part = among(pool, {"remote_reads": least})
-        smaller += bool((part.homes != pool.homes).any() or (part.near != pool.near).any())
+        part = restrict_to_values(pool, {"remote_reads": least})
+        smaller += bool(
+            (part.homes != pool.homes).any() or (part.local_only != pool.local_only).any()
+        )
         overload, remote_reads, copies = frugal[0][:3]
         held = {"overload": overload, "remote_reads": remote_reads}
-        found = relaxed(program_of(part).arrays("copies", held), fresh())
+        found = solve_relaxation(build_relaxation(part).arrays("copies", held), fresh())
         assert found is not None
         assert found.bound <= copies, seed
     assert reached > ROUNDS // 2
@@ -57,10 +59,10 @@ def test_no_plan_reads_less_and_those_that_read_as_little_are_all_within(
 
 
 def test_more_reads_than_the_least_leave_all_homes(geo_tiny: ModuleType) -> None:
-    pool = pool_of(compile_replicas(geo_tiny.replicas(0)).wan)
+    pool = aggregate_problem(compile_replicas(geo_tiny.replicas(0)).wan)
     bare: dict[str, int] = {}
-    for held in (bare, {"overload": 0}, {"remote_reads": unavoidable(pool) + 1}):
-        part = among(pool, held)
+    for held in (bare, {"overload": 0}, {"remote_reads": least_remote_reads(pool) + 1}):
+        part = restrict_to_values(pool, held)
         assert part.homes is pool.homes
         assert part.overload == held.get("overload", pool.overload)
 
@@ -104,18 +106,18 @@ def apart(budget: int) -> Round:
 
 def test_who_reads_data_that_cannot_meet_runs_beside_the_larger_part() -> None:
     problem = compile_replicas(apart(budget=9))
-    homes, least = frugal_homes(problem)
-    pool = pool_of(problem.wan)
-    assert least == unavoidable(pool) == 4
-    assert homes[problem.workload].tolist() == [[True, False], [False, True]]
-    part = among(pool, {"remote_reads": 4})
-    assert part.homes[pool.job_class].any(axis=2).tolist() == homes[problem.workload].tolist()
+    homes, least = homes_of_least_remote_reads(problem)
+    pool = aggregate_problem(problem.wan)
+    assert least == least_remote_reads(pool) == 4
+    assert homes[problem.job_class].tolist() == [[True, False], [False, True]]
+    part = restrict_to_values(pool, {"remote_reads": 4})
+    assert part.homes[pool.job_class].any(axis=2).tolist() == homes[problem.job_class].tolist()
 
 
 def test_data_that_can_meet_is_not_read_from_afar() -> None:
     problem = compile_replicas(apart(budget=10))
-    homes, least = frugal_homes(problem)
-    assert least == unavoidable(pool_of(problem.wan)) == 0
+    homes, least = homes_of_least_remote_reads(problem)
+    assert least == least_remote_reads(aggregate_problem(problem.wan)) == 0
     assert homes.all()
 
 
@@ -123,12 +125,12 @@ def test_without_an_only_way_more_is_read_from_afar(geo_tiny: ModuleType) -> Non
     ways = others = 0
     for seed in range(3000, 3000 + ROUNDS):
         problem = compile_replicas(geo_tiny.replicas(seed))
-        _, least = frugal_homes(problem)
-        found = only_ways(problem)
+        _, least = homes_of_least_remote_reads(problem)
+        found = forced_replicas(problem)
         for group, region in np.argwhere(problem.may_hold):
             without = problem.may_hold.copy()
             without[group, region] = False
-            _, more = frugal_homes(replace(problem, may_hold=without))
+            _, more = homes_of_least_remote_reads(replace(problem, may_hold=without))
             if found[group, region]:
                 ways += 1
                 assert more > least, seed
@@ -142,7 +144,9 @@ def test_a_part_without_needless_reads_has_no_columns_for_them() -> None:
     problem = compile_replicas(apart(budget=9))
     columns = {}
     for frugal in (False, True):
-        part = replace(everything(problem), frugal=frugal)
-        columns[frugal] = PartModel(problem, part, greedy(problem), ()).model.columns
+        part = replace(whole_problem(problem), least_reads=frugal)
+        columns[frugal] = NeighbourhoodMip(
+            problem, part, greedy_solution(problem), ()
+        ).model.columns
     # Three reads in two regions may be from afar, but three only where the replica cannot be.
     assert columns[False] - columns[True] == 3

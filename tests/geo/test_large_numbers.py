@@ -15,9 +15,9 @@ from placewright.formulations.geo.models.lexicographic_weights import Lexicograp
 from placewright.formulations.geo.models.monolithic import MonolithicRound
 from placewright.formulations.geo.problem.class_arrays import JobClasses
 from placewright.formulations.geo.problem.compile import Problem
-from placewright.formulations.replicas.heuristics.greedy import greedy
+from placewright.formulations.replicas.heuristics.greedy import greedy_solution
 from placewright.formulations.replicas.problem.compile import compile_replicas
-from placewright.formulations.replicas.problem.objective import values
+from placewright.formulations.replicas.problem.objective import term_values
 from placewright.formulations.session import Bound, outward, proven_whole
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
@@ -233,6 +233,6 @@ def test_homes_that_ask_most_are_counted_exactly() -> None:
     assert plan.certificate is not None
     for term in plan.certificate.terms:
         assert term.bound is None or int(term.bound) <= term.value, term
-    for draft in (greedy(problem), greedy(problem, copying=False)):
-        found = values(problem.wan, draft.layout(problem))
-        assert found["hottest"] == -(-1000 * sum(problem.wan.demand.tolist()) // 8000)
+    for draft in (greedy_solution(problem), greedy_solution(problem, copying=False)):
+        told = term_values(problem.wan, draft.layout(problem))
+        assert told["hottest"] == -(-1000 * sum(problem.wan.demand.tolist()) // 8000)

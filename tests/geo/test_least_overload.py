@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placewright.formulations.common.wan.arrays import Ints
-from placewright.formulations.replicas.heuristics.greedy import greedy
-from placewright.formulations.replicas.heuristics.lns import Neighbours
+from placewright.formulations.replicas.heuristics.greedy import greedy_solution
+from placewright.formulations.replicas.heuristics.lns import LargeNeighbourhoodSearch
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.objective import overload_of
-from placewright.formulations.replicas.problem.overload_curve import least_overload, pieces
+from placewright.formulations.replicas.problem.overload_curve import least_overload, overload_pieces
 from placewright.formulations.session import Session
 from placewright.instances.documents.round import Round
 from placewright.rounds import solve_round
@@ -53,7 +53,7 @@ def test_pieces_add_up_to_overload_and_grow_dearer(
     capacity: list[int], unit: int, units: int
 ) -> None:
     supply = np.array(capacity)
-    length, cost = pieces(supply, unit, units)
+    length, cost = overload_pieces(supply, unit, units)
     for kind in np.flatnonzero(supply):
         each = np.repeat(cost[:, kind], length[:, kind])[:units]
         asked = np.where(np.arange(supply.size) == kind, units * unit, 0)
@@ -72,12 +72,12 @@ def test_jobs_are_fitted_where_that_overloads_least_or_where_their_data_lets_the
         session = Session(
             solve=InProcess().solve, deadline=time.monotonic() + 600, deterministic=True
         )
-        draft = greedy(problem)
+        draft = greedy_solution(problem)
         draft.jobs[...] = 0
         draft.jobs[:, 0] = problem.count[:, None]
-        search = Neighbours(problem, session, draft, None)
-        assert search.fit(60.0)
-        assert search.draft.rank(problem)[0] == overload
+        search = LargeNeighbourhoodSearch(problem, session, draft, None)
+        assert search.reoptimise_homes(60.0)
+        assert search.solution.objective(problem)[0] == overload
 
 
 def test_without_any_gpu_nothing_is_asked_and_all_is_proven() -> None:

@@ -11,8 +11,8 @@ from placewright.formulations.replicas import run
 from placewright.formulations.replicas.heuristics import annealing
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.problem import Problem
-from placewright.formulations.replicas.run import Relocation
-from placewright.formulations.replicas.solution import Draft
+from placewright.formulations.replicas.run import ReplicaSearch
+from placewright.formulations.replicas.solution import Solution
 from placewright.formulations.session import Candidate, Session
 from placewright.instances.generators.geo import generate
 from placewright.rounds import solve_round
@@ -35,8 +35,8 @@ def brief(monkeypatch: pytest.MonkeyPatch, machine_code: None) -> None:
     monkeypatch.setattr(annealing, "SWEEPS", 12)
     monkeypatch.setattr(run, "PARTS", 1)
     monkeypatch.setattr(run, "RUNS", 3)
-    monkeypatch.setattr(run, "guide", lambda *_: None)
-    monkeypatch.setattr(run, "bounds", lambda *_: iter(()))
+    monkeypatch.setattr(run, "relax_and_fix", lambda *_: None)
+    monkeypatch.setattr(run, "prove_bounds", lambda *_: iter(()))
 
 
 def session(seconds: float) -> Session:
@@ -53,26 +53,26 @@ def test_the_first_drafts_overload_the_least_without_any_time(problem: Problem) 
 def test_the_first_candidates_are_those_of_any_limit(problem: Problem, brief: None) -> None:
     first = []
     for seconds in (0.5, 5.0):
-        steps = Relocation(problem, session(seconds)).steps()
+        steps = ReplicaSearch(problem, session(seconds)).steps()
         found = [next(steps) for _ in range(2)]
         first.append([step.data for step in found if isinstance(step, Candidate)])
     assert len(first[0]) == 2
     assert first[0] == first[1]
 
 
-def test_what_comes_of_annealing_does_not_take_the_place_of_a_better_draft(
+def test_what_comes_of_annealing_does_not_take_the_place_of_a_better_solution(
     problem: Problem, brief: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def poor(relocation: Relocation, draft: Draft, *_: object) -> Draft:
-        region = int(problem.may.any(axis=2).sum(axis=0).argmax())
-        jobs = np.where(problem.may[:, region].any(axis=1)[:, None, None], 0, draft.jobs)
-        lowest = problem.may[:, region].argmax(axis=1)
-        some = problem.may[:, region].any(axis=1)
+    def poor(relocation: ReplicaSearch, draft: Solution, *_: object) -> Solution:
+        region = int(problem.allowed_homes.any(axis=2).sum(axis=0).argmax())
+        jobs = np.where(problem.allowed_homes[:, region].any(axis=1)[:, None, None], 0, draft.jobs)
+        lowest = problem.allowed_homes[:, region].argmax(axis=1)
+        some = problem.allowed_homes[:, region].any(axis=1)
         jobs[some, region, lowest[some]] = problem.count[some]
-        return Draft(jobs, problem.now.copy())
+        return Solution(jobs, problem.current.copy())
 
-    monkeypatch.setattr(Relocation, "_annealed", poor)
-    relocation = Relocation(problem, session(1.0))
-    ranks = [relocation._rank(relocation._draft) for _ in relocation.steps()]
+    monkeypatch.setattr(ReplicaSearch, "_anneal", poor)
+    relocation = ReplicaSearch(problem, session(1.0))
+    ranks = [relocation._objective(relocation._solution) for _ in relocation.steps()]
     assert len(ranks) > 2
     assert ranks == sorted(ranks, reverse=True)

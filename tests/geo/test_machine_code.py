@@ -19,7 +19,7 @@ from placewright.formulations.replicas import run
 from placewright.formulations.replicas.bounds import target
 from placewright.formulations.replicas.heuristics import annealing_kernel
 from placewright.formulations.replicas.heuristics.annealing import Annealing
-from placewright.formulations.replicas.heuristics.greedy import greedy
+from placewright.formulations.replicas.heuristics.greedy import greedy_solution
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.session import Session
 from placewright.instances.documents.plan import Certificate, Plan
@@ -28,7 +28,7 @@ from placewright.instances.generators.geo import generate
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 from placewright.solver import InProcess, Model, batched_pdhg, compiled, machine_code
-from placewright.solver.batched_pdhg import Descent
+from placewright.solver.batched_pdhg import BatchedPdhg
 from placewright.solver.machine_code import MachineCode
 
 NEVER = "import time; time.sleep(600)"
@@ -53,15 +53,15 @@ class Unkept:
     """Nothing is kept until the process that makes it has ended; it does what `code` says."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
-        self.machine_code, self.started = MachineCode(), 0
+        self.machine_code, self.initial_state = MachineCode(), 0
         self._code, self._made = code, False
         monkeypatch.setattr(machine_code, "_maker", self._maker)
-        monkeypatch.setattr(machine_code, "_is_loaded", lambda: self._made)
+        monkeypatch.setattr(machine_code, "_load_all", lambda: self._made)
         for user in (run, target):
             monkeypatch.setattr(user, "MACHINE_CODE", self.machine_code)
 
     def _maker(self) -> subprocess.Popen[bytes]:
-        self.started += 1
+        self.initial_state += 1
         self._made = True
         return process(self._code)
 
@@ -87,7 +87,7 @@ def test_a_plan_is_there_in_time_without_it(
     assert verify(drawn, plan).ok
     certificate = certificate_of(plan)
     assert certificate.degraded == ("nothing was annealed: machine code was not made in time",)
-    assert never.started == 1
+    assert never.initial_state == 1
     assert certificate.run is not None
     assert certificate.run.wall_s < 60
 
@@ -125,7 +125,7 @@ def test_an_interrupt_while_it_is_waited_for_leaves_the_best_plan(
 
 def test_in_the_last_moments_nothing_is_begun(never: Unkept) -> None:
     assert not never.machine_code.available(session(0.5))
-    assert never.started == 0
+    assert never.initial_state == 0
     assert never.machine_code.missing is None
 
 
@@ -134,7 +134,7 @@ def test_it_is_there_once_its_process_has_ended(monkeypatch: pytest.MonkeyPatch)
     assert unkept.machine_code.available(session(60, deterministic=True))
     assert unkept.machine_code.missing is None
     assert unkept.machine_code.available(session(0.1))
-    assert unkept.started == 1
+    assert unkept.initial_state == 1
 
 
 def test_it_is_given_up_where_it_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +142,7 @@ def test_it_is_given_up_where_it_cannot_be_made(monkeypatch: pytest.MonkeyPatch)
     assert not unkept.machine_code.available(session(60, deterministic=True))
     assert unkept.machine_code.missing == "machine code could not be made"
     assert not unkept.machine_code.available(session(60))
-    assert unkept.started == 1
+    assert unkept.initial_state == 1
 
 
 def test_it_is_given_up_where_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +151,7 @@ def test_it_is_given_up_where_no_process_can_be_started(monkeypatch: pytest.Monk
 
     machine = MachineCode()
     monkeypatch.setattr(machine_code, "_maker", refused)
-    monkeypatch.setattr(machine_code, "_is_loaded", lambda: False)
+    monkeypatch.setattr(machine_code, "_load_all", lambda: False)
     assert not machine.available(session(60))
     assert machine.missing == "machine code could not be made"
 
@@ -180,7 +180,7 @@ def gone(pid: int, seconds: float = 60.0) -> bool:
     return False
 
 
-def started(then: str, kept: Path) -> subprocess.Popen[str]:
+def compiling_program(then: str, kept: Path) -> subprocess.Popen[str]:
     """Start a program for which nothing is kept yet, with its compiler at work when it goes on."""
     return subprocess.Popen(
         [sys.executable, "-c", SCRIPT.format(then=then)],
@@ -193,7 +193,7 @@ def started(then: str, kept: Path) -> subprocess.Popen[str]:
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc for processes")
 def test_a_program_ends_while_it_is_being_made(tmp_path: Path) -> None:
-    program = started("", tmp_path)
+    program = compiling_program("", tmp_path)
     out, err = program.communicate(timeout=120)
     assert (program.returncode, err) == (0, "")
     assert gone(int(out))
@@ -201,7 +201,7 @@ def test_a_program_ends_while_it_is_being_made(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc for processes")
 def test_its_process_does_not_outlive_a_killed_program(tmp_path: Path) -> None:
-    program = started("time.sleep(600)", tmp_path)
+    program = compiling_program("time.sleep(600)", tmp_path)
     assert program.stdout is not None
     pid = int(program.stdout.readline())
     program.send_signal(signal.SIGKILL)
@@ -218,16 +218,16 @@ def test_all_that_is_called_is_there_then(drawn: Round) -> None:
     model.term("cost", model.variables("x", 2, upper=1.0, integer=False), [1.0, 2.0], sense="min")
     model.add(np.zeros(2, dtype=np.int64), np.arange(2), 1.0)
     arrays = model.arrays("cost")
-    with compiled.only_kept():
-        Annealing(problem, greedy(problem), problem.may_hold, 0).run(session(0.05), 0.05)
-        descents = Descent(arrays)
-        start = descents.start(np.zeros(2), np.zeros(1))
+    with compiled.cached_only():
+        Annealing(problem, greedy_solution(problem), problem.may_hold, 0).run(session(0.05), 0.05)
+        descents = BatchedPdhg(arrays)
+        start = descents.scaled_iterate(np.zeros(2), np.zeros(1))
         descents.run([{}], [start], 50, np.inf)
     for function in (
         annealing_kernel.sweep,
-        annealing_kernel.put,
-        batched_pdhg.step,
-        batched_pdhg.value,
+        annealing_kernel.insert_unit,
+        batched_pdhg.pdhg_step,
+        batched_pdhg.dual_values,
     ):
         assert len(function.signatures) == 1  # type: ignore[attr-defined]
 
@@ -238,7 +238,7 @@ def test_nothing_is_made_where_only_what_is_kept_may_be_loaded(
     # Not beside this file, where the next run would find it.
     monkeypatch.setattr(compiled.numba.config, "CACHE_DIR", str(tmp_path))
     doubled = compiled.compiled(double)
-    with compiled.only_kept(), pytest.raises(compiled.NotKeptError):
+    with compiled.cached_only(), pytest.raises(compiled.NotCachedError):
         doubled(2)
     assert doubled(2) == 4
 
@@ -264,11 +264,24 @@ def test_where_nothing_can_be_written_it_is_kept_as_long_as_the_process(
     monkeypatch.setattr(compiled.numba, "njit", nowhere)
     monkeypatch.setattr(compiled, "_folders", [])
     monkeypatch.setattr(compiled.tempfile, "tempdir", str(tmp_path))
-    assert compiled.own_folder() is None
+    assert compiled.process_cache_folder() is None
     assert compiled.compiled(double)(1) == 2
-    folder = compiled.own_folder()
+    folder = compiled.process_cache_folder()
     assert folder is not None
     assert list(Path(folder).rglob("*.nbc"))
     monkeypatch.setattr(compiled, "_folders", [])
     monkeypatch.setattr(compiled.tempfile, "tempdir", str(tmp_path / "none"))
     assert compiled.compiled(double)(1) == 2
+
+
+def test_a_cache_that_names_types_of_another_version_is_emptied(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(compiled.numba.config, "CACHE_DIR", str(tmp_path))
+    assert compiled.compiled(double)(3) == 6
+    for index in tmp_path.rglob("*.nbi"):
+        index.write_bytes(index.read_bytes()[:-10])
+    again = compiled.compiled(double)
+    assert again(3) == 6
+    with compiled.cached_only():
+        assert compiled.compiled(double)(4) == 8

@@ -63,7 +63,7 @@ def test_nothing_is_relaxed_that_takes_too_much_memory(
         raise MemoryError
 
     monkeypatch.setattr(prove, "MOST_SERVED", 0)
-    monkeypatch.setattr(prove, "pool_of", refused)
+    monkeypatch.setattr(prove, "aggregate_problem", refused)
     plan = solve_round(drawn, time_limit=0, isolation="none")
     assert verify(drawn, plan).ok
     assert plan.certificate is not None

@@ -12,19 +12,22 @@ import pytest
 from examples import examples
 from placewright.formulations.replicas.bounds import prove as bounding
 from placewright.formulations.replicas.bounds import target
-from placewright.formulations.replicas.bounds.branch_and_bound import Relaxed, relaxed
-from placewright.formulations.replicas.bounds.minimum_remote_reads import among
-from placewright.formulations.replicas.bounds.replica_tree import Places
-from placewright.formulations.replicas.models.relaxation import Program, program_of
+from placewright.formulations.replicas.bounds.branch_and_bound import (
+    RelaxationResult,
+    solve_relaxation,
+)
+from placewright.formulations.replicas.bounds.minimum_remote_reads import restrict_to_values
+from placewright.formulations.replicas.bounds.replica_tree import ReplicaTree
+from placewright.formulations.replicas.models.relaxation import Relaxation, build_relaxation
 from placewright.formulations.replicas.problem.compile import compile_replicas
-from placewright.formulations.replicas.problem.job_classes import pool_of
+from placewright.formulations.replicas.problem.job_classes import aggregate_problem
 from placewright.formulations.replicas.problem.problem import TOGETHER
-from placewright.formulations.replicas.run import LIKELY, Relocation
+from placewright.formulations.replicas.run import LIKELY, ReplicaSearch
 from placewright.formulations.session import Session
 from placewright.instances.documents.round import Round
 from placewright.instances.generators.geo import generate
 from placewright.solver import Arrays, InProcess
-from placewright.solver.batched_pdhg import WIDTH, Descent
+from placewright.solver.batched_pdhg import WIDTH, BatchedPdhg
 
 TERMS = ("overload", "remote_reads", "copies", "imbalance", "hottest")
 ROUNDS = examples(ci=40, nightly=1_000)
@@ -36,10 +39,14 @@ def fresh() -> Session:
     return Session(InProcess().solve, deadline=time.monotonic() + 60.0, deterministic=True)
 
 
-def relaxation(round_: Round, term: str, held: dict[str, int]) -> tuple[Program, Arrays, Relaxed]:
-    program = program_of(among(pool_of(compile_replicas(round_).wan), held))
+def relaxation(
+    round_: Round, term: str, held: dict[str, int]
+) -> tuple[Relaxation, Arrays, RelaxationResult]:
+    program = build_relaxation(
+        restrict_to_values(aggregate_problem(compile_replicas(round_).wan), held)
+    )
     arrays = program.arrays(term, held)
-    root = relaxed(arrays, fresh())
+    root = solve_relaxation(arrays, fresh())
     assert root is not None
     return program, arrays, root
 
@@ -50,10 +57,12 @@ def test_descents_come_to_what_a_solver_proves() -> None:
     )
     program, arrays, root = relaxation(round_, "copies", {"overload": 0, "remote_reads": 0})
     assert root.point is not None
-    descent = Descent(arrays)
-    start = descent.start(root.point, root.prices)
+    descent = BatchedPdhg(arrays)
+    start = descent.scaled_iterate(root.point, root.prices)
     rng = np.random.default_rng(0)
-    columns = rng.choice(program.replica[program.pool.fresh], WIDTH - 1, replace=False).tolist()
+    columns = rng.choice(
+        program.replica[program.aggregate.copyable], WIDTH - 1, replace=False
+    ).tolist()
     said = [{}, *({int(column): float(rng.integers(2))} for column in columns)]
     few = descent.run(said, [start] * WIDTH, 200, np.inf)
     many = descent.run(said, [start] * WIDTH, 6000, np.inf)
@@ -62,7 +71,7 @@ def test_descents_come_to_what_a_solver_proves() -> None:
         lower, upper = arrays.lower.copy(), arrays.upper.copy()
         for column, value in answer.items():
             lower[column] = upper[column] = value
-        exact = relaxed(replace(arrays, lower=lower, upper=upper), fresh())
+        exact = solve_relaxation(replace(arrays, lower=lower, upper=upper), fresh())
         assert exact is not None
         assert early <= late + 1e-6
         assert late <= exact.bound + 1 + CLOSE * exact.bound
@@ -84,12 +93,17 @@ def test_no_claim_is_better_than_the_best_plan(
             known = dict(zip(TERMS[:held], best, strict=False))
             program, arrays, root = relaxation(round_, term, known)
             for goal in (float(least), least + 5.0):
-                places = Places(program, arrays, root, tuple(known.items()), fresh())
+                places = ReplicaTree(program, arrays, root, tuple(known.items()), fresh())
                 places.probe()
-                claims = [step.bound for step in places.claims(goal, 0.0)]
-                assert claims == sorted(claims)
-                assert all(claim <= least for claim in claims), (seed, term, claims, least)
-                sharper += bool(claims) and claims[-1] > root.bound
+                improve_bound = [step.bound for step in places.improve_bound(goal, 0.0)]
+                assert improve_bound == sorted(improve_bound)
+                assert all(claim <= least for claim in improve_bound), (
+                    seed,
+                    term,
+                    improve_bound,
+                    least,
+                )
+                sharper += bool(improve_bound) and improve_bound[-1] > root.bound
     assert sharper
 
 
@@ -101,14 +115,14 @@ def test_trees_grow_meanwhile(replicas_oracle: ModuleType, geo_tiny: ModuleType)
         known = dict(zip(TERMS[:2], best, strict=False))
         program, arrays, root = relaxation(round_, "copies", known)
         session = Session(InProcess().solve, deadline=time.monotonic() + 60.0)
-        places = Places(program, arrays, root, tuple(known.items()), session)
+        places = ReplicaTree(program, arrays, root, tuple(known.items()), session)
         places.probe()
-        with places.growing(lambda: np.inf):
+        with places.run_in_background(lambda: np.inf):
             time.sleep(0.01)
-        claims = [step.bound for step in places.claims(float(best[2]), 0.0)]
-        assert claims == sorted(claims)
-        assert all(claim <= best[2] for claim in claims), (seed, best[2], claims)
-        sharper += bool(claims)
+        improve_bound = [step.bound for step in places.improve_bound(float(best[2]), 0.0)]
+        assert improve_bound == sorted(improve_bound)
+        assert all(claim <= best[2] for claim in improve_bound), (seed, best[2], improve_bound)
+        sharper += bool(improve_bound)
     assert sharper
 
 
@@ -118,21 +132,21 @@ def test_each_run_sends_the_first_dataset_to_one_region(monkeypatch: pytest.Monk
         regions=5, datasets=30, jobs=150, gpus=600, mix="spare", seed=1, policy="replicas"
     )
     problem = compile_replicas(round_)
-    places = bounding.places_of(problem, fresh(), {"overload": 0})
+    places = bounding.replica_tree_of(problem, fresh(), {"overload": 0})
     assert places is not None
-    first = places.first()
+    first = places.branching_dataset()
     assert first is not None
     dataset, regions = first
-    again = bounding.places_of(problem, fresh(), {"overload": 0})
+    again = bounding.replica_tree_of(problem, fresh(), {"overload": 0})
     assert again is not None
-    assert again.first() == first
+    assert again.branching_dataset() == first
     assert places.replicas.shape == (len(problem.wan.datasets), problem.regions)
-    relocation = Relocation(problem, fresh())
-    assert not relocation._elsewhere(1).any()
-    relocation._places = places
-    group = problem.group[dataset]
+    relocation = ReplicaSearch(problem, fresh())
+    assert not relocation._forbidden_copies(1).any()
+    relocation._replica_tree = places
+    group = problem.dataset_class[dataset]
     for run in range(1, 2 * LIKELY):
-        barred = relocation._elsewhere(run)
-        allowed = np.flatnonzero(~barred[group] & ~problem.now[group])
+        barred = relocation._forbidden_copies(run)
+        allowed = np.flatnonzero(~barred[group] & ~problem.current[group])
         assert allowed.tolist() == [regions[(run - 1) % LIKELY]]
         assert not np.delete(barred, group, axis=0).any()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from placewright.formulations.replicas.heuristics.transfer_repair import too_large
+from placewright.formulations.replicas.heuristics.transfer_repair import untransferable_copies
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.instances.documents.geo import Copying
 from placewright.instances.documents.plan import Plan
@@ -65,8 +65,8 @@ def test_what_lies_in_a_region_does_not_say_that_links_cannot_carry_a_copy() -> 
     )
     regions = tuple(r.model_copy(update={"storage": largest.size}) for r in geo.regions)
     problem = compile_replicas(with_geo(round_, datasets=datasets, links=links, regions=regions))
-    group = problem.group[geo.datasets.index(largest)]
-    new = problem.may_hold[group] & ~problem.now[group]
+    group = problem.dataset_class[geo.datasets.index(largest)]
+    new = problem.may_hold[group] & ~problem.current[group]
     assert new.sum() == 2
-    assert ((problem.size @ problem.now)[new] > 0).all()
-    assert not too_large(problem)[group].any()
+    assert ((problem.size @ problem.current)[new] > 0).all()
+    assert not untransferable_copies(problem)[group].any()

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placewright.formulations.replicas.bounds.branch_and_bound import relaxed
-from placewright.formulations.replicas.bounds.minimum_remote_reads import among
-from placewright.formulations.replicas.bounds.prove import bounds, relaxed_replicas
-from placewright.formulations.replicas.bounds.single_dataset import with_least
+from placewright.formulations.replicas.bounds.branch_and_bound import solve_relaxation
+from placewright.formulations.replicas.bounds.minimum_remote_reads import restrict_to_values
+from placewright.formulations.replicas.bounds.prove import prove_bounds, relaxation_replicas
+from placewright.formulations.replicas.bounds.single_dataset import with_dataset_bounds
 from placewright.formulations.replicas.models import capacity_rows
 from placewright.formulations.replicas.models.data_access import at_hand
-from placewright.formulations.replicas.models.integer_program import Whole
-from placewright.formulations.replicas.models.relaxation import program_of
+from placewright.formulations.replicas.models.integer_program import IntegerProgram
+from placewright.formulations.replicas.models.relaxation import build_relaxation
 from placewright.formulations.replicas.problem.compile import compile_replicas
-from placewright.formulations.replicas.problem.job_classes import pool_of
+from placewright.formulations.replicas.problem.job_classes import aggregate_problem
 from placewright.formulations.replicas.problem.problem import TOGETHER, Problem
 from placewright.formulations.session import Bound, Session
 from placewright.instances.documents.round import Round
@@ -32,7 +32,7 @@ def fresh() -> Session:
 
 
 def summed(problem: Problem, held: dict[str, int]) -> list[Bound]:
-    return [bound for bound in bounds(problem, fresh(), held) if bound.plus]
+    return [bound for bound in prove_bounds(problem, fresh(), held) if bound.plus]
 
 
 def test_two_copies_are_said_where_one_region_is_too_small() -> None:
@@ -66,13 +66,13 @@ def test_two_copies_are_said_where_one_region_is_too_small() -> None:
         }
     )
     held = {"overload": 0}
-    pool = among(pool_of(compile_replicas(round_).wan), held)
-    alone = relaxed(program_of(pool).arrays(TOGETHER, held), fresh())
+    pool = restrict_to_values(aggregate_problem(compile_replicas(round_).wan), held)
+    alone = solve_relaxation(build_relaxation(pool).arrays(TOGETHER, held), fresh())
     assert alone is not None
     assert alone.bound < 20
-    pool = with_least(pool, held, fresh(), 1)
+    pool = with_dataset_bounds(pool, held, fresh(), 1)
     assert pool.least.tolist() == [20]
-    whole = relaxed(program_of(pool).arrays(TOGETHER, held), fresh())
+    whole = solve_relaxation(build_relaxation(pool).arrays(TOGETHER, held), fresh())
     assert whole is not None
     assert whole.bound == 20
 
@@ -107,7 +107,7 @@ def two_regions(*, west: int = 2, remote: bool = True, **changes: Any) -> Round:
 def best(round_: Round, held: dict[str, int]) -> dict[str, float]:
     """Return the tightest bound of each term."""
     found = dict.fromkeys(TERMS, 0.0)
-    for bound in bounds(compile_replicas(round_), fresh(), held):
+    for bound in prove_bounds(compile_replicas(round_), fresh(), held):
         assert all(held[name] == value for name, value in bound.holds)
         value = bound.value - sum(held[name] for name in bound.plus)
         found[bound.term] = max(found[bound.term], value)
@@ -176,7 +176,7 @@ def test_whom_the_least_overload_asks_for_more_jobs_gets_their_data(
     # Where one unit more is overloaded, 24 may be in the west.
     assert best(crowded, PLAN | {"overload": 4000})["copies"] == 0
     assert best(crowded, PLAN | {"overload": 3000})["copies"] == 10
-    monkeypatch.setattr(capacity_rows, "_add_least", lambda *_: None)
+    monkeypatch.setattr(capacity_rows, "_add_least_demand", lambda *_: None)
     assert best(crowded, PLAN | {"overload": 3000})["copies"] == 0
 
 
@@ -197,8 +197,8 @@ def test_half_a_replica_is_enough_for_half_of_what_its_region_has() -> None:
 def test_half_a_replica_is_no_more_for_those_who_could_read_from_afar() -> None:
     # Half a copy would do for the two of four jobs that must move, if it did for half of them.
     held = {"overload": 0}
-    pool = among(pool_of(compile_replicas(two_regions()).wan), held)
-    root = relaxed(program_of(pool).arrays(TOGETHER, held), fresh())
+    pool = restrict_to_values(aggregate_problem(compile_replicas(two_regions()).wan), held)
+    root = solve_relaxation(build_relaxation(pool).arrays(TOGETHER, held), fresh())
     assert root is not None
     assert root.bound == 10
 
@@ -212,10 +212,10 @@ def test_data_at_hand_where_there_is_no_room_is_read_from_afar(storage: int, cos
     ]
     round_ = two_regions(regions=[{"name": "west", "storage": storage}], datasets=data)
     held = {"overload": 0}
-    pool = among(pool_of(compile_replicas(round_).wan), held)
+    pool = restrict_to_values(aggregate_problem(compile_replicas(round_).wan), held)
     found = []
     for apart in (False, True):
-        whole = Whole.of(at_hand(pool, np.full_like(pool.possible, apart)))
+        whole = IntegerProgram.of(at_hand(pool, np.full_like(pool.possible, apart)))
         outcome = InProcess().solve("scip", whole.arrays(TOGETHER, held), Limits(60.0, gap=0.0))
         found.append(outcome.objective)
     assert found == pytest.approx([10, cost])
@@ -232,7 +232,7 @@ def test_no_home_where_the_data_of_a_job_does_not_fit(
         job["reads"].append({**job["reads"][0], "dataset": "second"})
     round_["geo"]["regions"] = [{"name": "west", "storage": storage}]
     round_["geo"]["links"][0]["budget"] = budget
-    pool = pool_of(compile_replicas(Round.model_validate(round_)).wan)
+    pool = aggregate_problem(compile_replicas(Round.model_validate(round_)).wan)
     assert pool.homes.any(axis=2).sum() == homes
 
 
@@ -253,13 +253,13 @@ def test_what_must_be_read_from_afar_is_known_without_a_program() -> None:
     problem = compile_replicas(Round.model_validate(round_))
     session = fresh()
     session.deadline = 0.0
-    known = {bound.term: bound.value for bound in bounds(problem, session, PLAN)}
+    known = {bound.term: bound.value for bound in prove_bounds(problem, session, PLAN)}
     assert known["remote_reads"] == 40
 
 
 def test_a_relaxation_says_where_replicas_are() -> None:
     held = {"overload": 0, "remote_reads": 0}
-    found = relaxed_replicas(compile_replicas(two_regions()), fresh(), held, 1.0)
+    found = relaxation_replicas(compile_replicas(two_regions()), fresh(), held, 1.0)
     assert found is not None
     assert found[0, 0] == pytest.approx(1.0, abs=1e-3)
 

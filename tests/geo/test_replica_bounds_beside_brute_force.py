@@ -12,18 +12,21 @@ import numpy as np
 import pytest
 
 from examples import examples
-from placewright.formulations.replicas.bounds.branch_and_bound import relaxed
-from placewright.formulations.replicas.bounds.minimum_remote_reads import among
-from placewright.formulations.replicas.bounds.prove import bounds
-from placewright.formulations.replicas.bounds.single_dataset import with_least
+from placewright.formulations.replicas.bounds.branch_and_bound import solve_relaxation
+from placewright.formulations.replicas.bounds.minimum_remote_reads import restrict_to_values
+from placewright.formulations.replicas.bounds.prove import prove_bounds
+from placewright.formulations.replicas.bounds.single_dataset import with_dataset_bounds
 from placewright.formulations.replicas.models import capacity_rows
 from placewright.formulations.replicas.models.data_access import at_hand
-from placewright.formulations.replicas.models.relaxation import program_of
+from placewright.formulations.replicas.models.relaxation import build_relaxation
 from placewright.formulations.replicas.problem.compile import compile_replicas
-from placewright.formulations.replicas.problem.job_classes import pool_of
+from placewright.formulations.replicas.problem.job_classes import aggregate_problem
 from placewright.formulations.replicas.problem.objective import overload_of
 from placewright.formulations.replicas.problem.problem import HOMELESS, TOGETHER
-from placewright.formulations.replicas.problem.restriction import fewer, largest
+from placewright.formulations.replicas.problem.restriction import (
+    largest_datasets,
+    restrict_to_datasets,
+)
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
 
@@ -46,7 +49,7 @@ def test_no_bound_is_better_than_the_best_plan(
         some = int(np.random.default_rng(seed).integers(len(vectors)))
         for plan in (vectors[0], vectors[some]):
             held = dict(zip(TERMS, plan, strict=True))
-            found = list(bounds(problem, fresh(), held))
+            found = list(prove_bounds(problem, fresh(), held))
             for bound in found:
                 at_least = [
                     v for v in vectors if all(v[TERMS.index(t)] <= x for t, x in bound.holds)
@@ -72,7 +75,9 @@ def test_no_dataset_costs_less_than_is_said(
         every = replicas_oracle.Enumeration(round_)
         plans = every.layouts()
         held = {"overload": min(plans.all())[0]}
-        pool = with_least(among(pool_of(wan), held), held, fresh(), len(wan.datasets))
+        pool = with_dataset_bounds(
+            restrict_to_values(aggregate_problem(wan), held), held, fresh(), len(wan.datasets)
+        )
         for layout, vectors in plans.vectors.items():
             made = Counter(dataset for dataset, _ in layout - every.held - every.arriving)
             copied = [made[name] for name in wan.datasets] * wan.size
@@ -92,19 +97,19 @@ def test_no_bound_of_few_datasets_is_better_than_the_best_plan(
         round_ = geo_tiny.replicas(seed)
         vectors = sorted(replicas_oracle.vectors(round_))
         held = {"overload": vectors[0][0]}
-        pool = among(pool_of(compile_replicas(round_).wan), held)
+        pool = restrict_to_values(aggregate_problem(compile_replicas(round_).wan), held)
         pool = at_hand(pool, np.ones_like(pool.possible))
         least = min(v[1] + v[2] for v in vectors if v[0] <= held["overload"])
         found = []
-        for number in range(len(pool.kept) + 1):
-            part = program_of(fewer(pool, largest(pool, number)))
-            root = relaxed(part.arrays(TOGETHER, held), fresh())
+        for number in range(len(pool.has_replica) + 1):
+            part = build_relaxation(restrict_to_datasets(pool, largest_datasets(pool, number)))
+            root = solve_relaxation(part.arrays(TOGETHER, held), fresh())
             assert root is not None
             assert root.bound <= least, (seed, number, root.bound, least)
             found.append(root.bound)
         # The more count, the tighter, but for what is lost in rounding; all of them are the whole.
         assert all(more >= less - 1 for less, more in pairwise(found)), (seed, found)
-        whole = relaxed(program_of(pool).arrays(TOGETHER, held), fresh())
+        whole = solve_relaxation(build_relaxation(pool).arrays(TOGETHER, held), fresh())
         assert whole is not None
         assert found[-1] == pytest.approx(whole.bound, abs=1)
 
@@ -119,7 +124,9 @@ def test_without_the_rows_of_some_unions_bounds_are_weaker_not_wrong(
         found = []
         for most in (0, 64):
             monkeypatch.setattr(capacity_rows, "MOST_UNIONS", most)
-            root = relaxed(program_of(pool_of(problem.wan)).arrays("overload", {}), fresh())
+            root = solve_relaxation(
+                build_relaxation(aggregate_problem(problem.wan)).arrays("overload", {}), fresh()
+            )
             assert root is not None
             found.append(root.bound)
         assert found[0] <= found[1] <= least
@@ -133,14 +140,14 @@ def test_no_part_of_the_supply_is_asked_for_more_where_overload_is_held(
     reached = 0
     for seed in range(ROUNDS):
         wan = compile_replicas(geo_tiny.replicas(seed)).wan
-        pool = pool_of(wan)
+        pool = aggregate_problem(wan)
         for _ in range(20):
             asked = random.multinomial(wan.demand.sum(), random.dirichlet(np.ones(wan.supply.size)))
             asked = asked.reshape(wan.supply.shape) * (wan.supply > 0)
             homeless = HOMELESS * int(wan.demand.sum() - asked.sum())
             part = random.random(wan.supply.shape) < 0.5
             held = replace(pool, overload=overload_of(asked, wan.supply) + homeless)
-            (most,) = capacity_rows.most_asked(held, wan.supply[part].sum(keepdims=True))
+            (most,) = capacity_rows.most_demand(held, wan.supply[part].sum(keepdims=True))
             assert asked[part].sum() <= most
             reached += asked[part].sum() == most < wan.demand.sum()
     assert reached

@@ -10,12 +10,12 @@ import pytest
 
 from placewright.formulations.replicas.heuristics import annealing, lns
 from placewright.formulations.replicas.heuristics.annealing import Annealing
-from placewright.formulations.replicas.heuristics.greedy import greedy
-from placewright.formulations.replicas.heuristics.lns import FIRST, Neighbours
+from placewright.formulations.replicas.heuristics.greedy import greedy_solution
+from placewright.formulations.replicas.heuristics.lns import FIRST, LargeNeighbourhoodSearch
 from placewright.formulations.replicas.problem.compile import compile_replicas
-from placewright.formulations.replicas.problem.objective import values
+from placewright.formulations.replicas.problem.objective import term_values
 from placewright.formulations.replicas.problem.problem import Problem
-from placewright.formulations.replicas.solution import Draft
+from placewright.formulations.replicas.solution import Solution
 from placewright.formulations.session import Session
 from placewright.instances.generators.geo import generate
 from placewright.solver import InProcess
@@ -27,24 +27,26 @@ def problem() -> Problem:
 
 
 @pytest.fixture(scope="module")
-def best(problem: Problem) -> Draft:
+def best(problem: Problem) -> Solution:
     """What a search with all kinds that need no relaxation comes to."""
-    return searched(problem, greedy(problem), 8)
+    return searched(problem, greedy_solution(problem), 8)
 
 
-def searched(problem: Problem, draft: Draft, parts: int, relaxed: Draft | None = None) -> Draft:
+def searched(
+    problem: Problem, draft: Solution, parts: int, relaxed: Solution | None = None
+) -> Solution:
     """Decide so many parts anew; no draft is worse than the one before, and all are lawful."""
     session = Session(solve=InProcess().solve, deadline=time.monotonic() + 600, deterministic=True)
     hint = None if relaxed is None else relaxed.replicas.astype(float)
-    search = Neighbours(problem, session, draft, hint)
-    for better in islice(search.steps(0.0), parts):
-        assert better == (search.draft.rank(problem) < draft.rank(problem))
-        assert better or search.draft is draft
-        draft = search.draft
-        assert (draft.replicas <= (problem.may_hold | problem.now)).all()
+    search = LargeNeighbourhoodSearch(problem, session, draft, hint)
+    for better in islice(search.iterations(0.0), parts):
+        assert better == (search.solution.objective(problem) < draft.objective(problem))
+        assert better or search.solution is draft
+        draft = search.solution
+        assert (draft.replicas <= (problem.may_hold | problem.current)).all()
         assert (draft.jobs.sum(axis=(1, 2)) <= problem.count).all()
-        exact = values(problem.wan, draft.layout(problem))
-        assert draft.rank(problem) == tuple(
+        exact = term_values(problem.wan, draft.layout(problem))
+        assert draft.objective(problem) == tuple(
             exact[t] for t in ("overload", "remote_reads", "copies")
         )
     return draft
@@ -55,8 +57,8 @@ def test_each_kind_of_part_betters_the_greedy_draft(
     problem: Problem, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.setattr(lns, "FIRST", {kind: FIRST[kind]})
-    draft = greedy(problem)
-    assert searched(problem, draft, 4).rank(problem) < draft.rank(problem)
+    draft = greedy_solution(problem)
+    assert searched(problem, draft, 4).objective(problem) < draft.objective(problem)
 
 
 def test_a_part_with_all_homes_free_touches_no_other_groups(
@@ -65,23 +67,23 @@ def test_a_part_with_all_homes_free_touches_no_other_groups(
     monkeypatch.setattr(lns, "FIRST", {"sizes": 3})
     monkeypatch.setattr(lns, "LEAST", 3)
     monkeypatch.setattr(lns, "MOST", 3)
-    draft = greedy(problem)
+    draft = greedy_solution(problem)
     after = searched(problem, draft, 1)
     # What nobody reads any more may go besides, where there is no room for it.
-    changed = (after.replicas & ~draft.replicas & ~problem.now).any(axis=1)
+    changed = (after.replicas & ~draft.replicas & ~problem.current).any(axis=1)
     assert changed.sum() <= 3
 
 
 def test_a_relaxation_that_knows_the_best_draft_leads_there_in_one_part(
-    problem: Problem, best: Draft, monkeypatch: pytest.MonkeyPatch
+    problem: Problem, best: Solution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lns, "FIRST", {"relaxed": problem.groups})
-    start = greedy(problem, copying=False)
+    monkeypatch.setattr(lns, "FIRST", {"relaxed": problem.dataset_classes})
+    start = greedy_solution(problem, copying=False)
     found = searched(problem, start, 1, relaxed=best)
-    assert found.rank(problem)[:2] == best.rank(problem)[:2]
-    assert found.rank(problem)[2] <= best.rank(problem)[2] * 1.01
+    assert found.objective(problem)[:2] == best.objective(problem)[:2]
+    assert found.objective(problem)[2] <= best.objective(problem)[2] * 1.01
     # No replica is elsewhere than in one of the two.
-    allowed = best.replicas | start.replicas | problem.now
+    allowed = best.replicas | start.replicas | problem.current
     assert (found.replicas <= allowed).all()
 
 
@@ -89,14 +91,14 @@ def test_without_a_relaxation_its_kind_is_never_drawn(
     problem: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[str] = []
-    part = Neighbours._part
+    part = LargeNeighbourhoodSearch._draw
 
-    def noted(self: Neighbours, kind: str) -> object:
+    def noted(self: LargeNeighbourhoodSearch, kind: str) -> object:
         drawn.append(kind)
         return part(self, "groups")
 
-    monkeypatch.setattr(Neighbours, "_part", noted)
-    searched(problem, greedy(problem), 8)
+    monkeypatch.setattr(LargeNeighbourhoodSearch, "_draw", noted)
+    searched(problem, greedy_solution(problem), 8)
     assert "relaxed" not in drawn
     assert set(drawn) <= set(FIRST)
 
@@ -107,15 +109,15 @@ def test_a_cross_of_two_drafts_is_better_than_both_and_has_no_replica_that_none_
     monkeypatch.setattr(annealing, "SWEEPS", 3)
     session = Session(solve=InProcess().solve, deadline=time.monotonic() + 600, deterministic=True)
     found = [
-        Annealing(problem, greedy(problem), problem.may_hold, seed).run(session, 600.0)
+        Annealing(problem, greedy_solution(problem), problem.may_hold, seed).run(session, 600.0)
         for seed in range(2)
     ]
-    better, worse = sorted(found, key=lambda draft: draft.rank(problem))
-    search = Neighbours(problem, session, better, None)
-    assert search.cross(worse.replicas, 60.0)
-    assert search.draft.rank(problem) < better.rank(problem)
-    allowed = better.replicas | worse.replicas | problem.now
-    assert (search.draft.replicas <= allowed).all()
+    better, worse = sorted(found, key=lambda draft: draft.objective(problem))
+    search = LargeNeighbourhoodSearch(problem, session, better, None)
+    assert search.recombine(worse.replicas, 60.0)
+    assert search.solution.objective(problem) < better.objective(problem)
+    allowed = better.replicas | worse.replicas | problem.current
+    assert (search.solution.replicas <= allowed).all()
 
 
 def test_where_nothing_is_overloaded_what_is_chosen_may_be_and_is_mended_from_there(
@@ -123,12 +125,12 @@ def test_where_nothing_is_overloaded_what_is_chosen_may_be_and_is_mended_from_th
 ) -> None:
     job = {"reads": [{"dataset": "d", "gib": 10, "remote": False}]}
     problem = compile_replicas(geo_tiny.pair([job] * 4, "east"))
-    draft = greedy(problem)
-    assert draft.rank(problem) == (0, 0, 10)
+    draft = greedy_solution(problem)
+    assert draft.objective(problem) == (0, 0, 10)
     session = Session(solve=InProcess().solve, deadline=time.monotonic() + 600, deterministic=True)
-    search = Neighbours(problem, session, draft, None)
-    chosen = search.choose(problem.now, 60.0)
+    search = LargeNeighbourhoodSearch(problem, session, draft, None)
+    chosen = search.solve_restricted(problem.current, 60.0)
     assert chosen is not None
-    assert search.draft is draft
-    assert chosen.rank(problem) == (3600, 0, 0)
-    assert searched(problem, chosen, 4).rank(problem) == (0, 0, 10)
+    assert search.solution is draft
+    assert chosen.objective(problem) == (3600, 0, 0)
+    assert searched(problem, chosen, 4).objective(problem) == (0, 0, 10)

@@ -9,12 +9,12 @@ import pytest
 
 from placewright.formulations.replicas import run
 from placewright.formulations.replicas.heuristics import annealing
-from placewright.formulations.replicas.heuristics.drop_replicas import balanced
-from placewright.formulations.replicas.heuristics.greedy import greedy
+from placewright.formulations.replicas.heuristics.drop_replicas import drop_idle_replicas
+from placewright.formulations.replicas.heuristics.greedy import greedy_solution
 from placewright.formulations.replicas.models.lexicographic import is_small
 from placewright.formulations.replicas.problem.compile import compile_replicas
-from placewright.formulations.replicas.problem.objective import values
-from placewright.formulations.replicas.solution import Draft
+from placewright.formulations.replicas.problem.objective import term_values
+from placewright.formulations.replicas.solution import Solution
 from placewright.instances.documents.plan import Plan, Reason
 from placewright.instances.documents.round import Round
 from placewright.instances.generators.geo import generate
@@ -32,7 +32,7 @@ def brief(monkeypatch: pytest.MonkeyPatch, machine_code: None) -> None:
     """Search little, and prove nothing."""
     monkeypatch.setattr(annealing, "SWEEPS", 12)
     monkeypatch.setattr(run, "PARTS", 4)
-    monkeypatch.setattr(run, "bounds", lambda *_: iter(()))
+    monkeypatch.setattr(run, "prove_bounds", lambda *_: iter(()))
 
 
 def terms(plan: Plan) -> tuple[int, ...]:
@@ -83,11 +83,11 @@ def test_a_lost_region_has_no_homes_and_the_plan_is_valid(drawn: Round, brief: N
     replicas = section(plan, "replicas")
     assert all(home["region"] != region for home in replicas["homes"])
     assert all(create["region"] != region for create in replicas["creates"])
-    housed = {home["job"] for home in replicas["homes"]}
+    place_homeless_jobs = {home["job"] for home in replicas["homes"]}
     nowhere = {d.job for d in plan.decisions if d.reason is Reason.NO_REGION}
     assert nowhere
-    assert nowhere | housed == {job.name for job in lost.jobs}
-    assert not nowhere & housed
+    assert nowhere | place_homeless_jobs == {job.name for job in lost.jobs}
+    assert not nowhere & place_homeless_jobs
 
 
 def test_many_datasets_with_the_same_readers_are_one_group(drawn: Round) -> None:
@@ -106,33 +106,33 @@ def test_many_datasets_with_the_same_readers_are_one_group(drawn: Round) -> None
         update={"jobs": jobs, "geo": drawn.geo.model_copy(update={"datasets": datasets + twins})}
     )
     problem, before = compile_replicas(doubled), compile_replicas(drawn)
-    assert problem.groups == before.groups
-    assert problem.workloads == before.workloads
+    assert problem.dataset_classes == before.dataset_classes
+    assert problem.job_classes == before.job_classes
     assert (problem.size == 2 * before.size).all()
-    assert (problem.group[: len(datasets)] == problem.group[len(datasets) :]).all()
+    assert (problem.dataset_class[: len(datasets)] == problem.dataset_class[len(datasets) :]).all()
 
 
 def test_a_draft_counts_as_its_layout_does(drawn: Round) -> None:
     problem = compile_replicas(drawn)
-    for draft in (greedy(problem), greedy(problem, copying=False)):
-        exact = values(problem.wan, draft.layout(problem))
-        assert draft.rank(problem) == (
+    for draft in (greedy_solution(problem), greedy_solution(problem, copying=False)):
+        exact = term_values(problem.wan, draft.layout(problem))
+        assert draft.objective(problem) == (
             exact["overload"],
             exact["remote_reads"],
             exact["copies"],
         )
-        after = values(problem.wan, balanced(problem, draft).layout(problem))
+        after = term_values(problem.wan, drop_idle_replicas(problem, draft).layout(problem))
         assert after["imbalance"] <= exact["imbalance"]
         assert after | {"imbalance": 0} == exact | {"imbalance": 0}
 
 
 def test_a_copy_that_nobody_needs_is_not_made(drawn: Round) -> None:
     problem = compile_replicas(drawn)
-    draft = greedy(problem, copying=False)
-    everywhere = Draft(draft.jobs, np.ones_like(draft.replicas))
-    trimmed = everywhere.trimmed(problem)
-    assert ((trimmed.replicas & ~problem.now) <= draft.read(problem)).all()
-    assert (trimmed.replicas >= problem.now).all() or (problem.storage < 2**50).any()
+    draft = greedy_solution(problem, copying=False)
+    everywhere = Solution(draft.jobs, np.ones_like(draft.replicas))
+    trimmed = everywhere.without_idle_copies(problem)
+    assert ((trimmed.replicas & ~problem.current) <= draft.local_reads(problem)).all()
+    assert (trimmed.replicas >= problem.current).all() or (problem.storage < 2**50).any()
 
 
 def test_without_any_gpu_or_any_replica_nobody_has_a_home(drawn: Round, brief: None) -> None:

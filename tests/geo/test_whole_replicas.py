@@ -11,19 +11,19 @@ import pytest
 from examples import examples
 from placewright.formulations.replicas.bounds import prove as bounding
 from placewright.formulations.replicas.bounds import target
-from placewright.formulations.replicas.bounds.branch_and_bound import Relaxed
-from placewright.formulations.replicas.bounds.minimum_remote_reads import among
-from placewright.formulations.replicas.heuristics.greedy import greedy
-from placewright.formulations.replicas.heuristics.lns import Neighbours
-from placewright.formulations.replicas.heuristics.relax_and_fix import guide
+from placewright.formulations.replicas.bounds.branch_and_bound import RelaxationResult
+from placewright.formulations.replicas.bounds.minimum_remote_reads import restrict_to_values
+from placewright.formulations.replicas.heuristics.greedy import greedy_solution
+from placewright.formulations.replicas.heuristics.lns import LargeNeighbourhoodSearch
+from placewright.formulations.replicas.heuristics.relax_and_fix import relax_and_fix
 from placewright.formulations.replicas.models.data_access import at_hand
-from placewright.formulations.replicas.models.integer_program import Whole
-from placewright.formulations.replicas.models.relaxation import program_of
+from placewright.formulations.replicas.models.integer_program import IntegerProgram
+from placewright.formulations.replicas.models.relaxation import build_relaxation
 from placewright.formulations.replicas.problem.compile import compile_replicas
-from placewright.formulations.replicas.problem.job_classes import pool_of
+from placewright.formulations.replicas.problem.job_classes import aggregate_problem
 from placewright.formulations.replicas.problem.problem import TOGETHER
-from placewright.formulations.replicas.problem.restriction import largest, making_up
-from placewright.formulations.replicas.solution import Draft
+from placewright.formulations.replicas.problem.restriction import count_for_share, largest_datasets
+from placewright.formulations.replicas.solution import Solution
 from placewright.formulations.session import Session
 from placewright.instances.generators.geo import generate
 from placewright.solver import Arrays, InProcess, Limits, Outcome, Status
@@ -50,16 +50,16 @@ def test_no_bound_of_whole_replicas_is_better_than_the_best_plan(
         vectors = sorted(replicas_oracle.vectors(round_))
         some = vectors[int(np.random.default_rng(seed).integers(len(vectors)))]
         for plan in (vectors[0], some):
-            pool = among(pool_of(wan), {"overload": plan[0]})
+            pool = restrict_to_values(aggregate_problem(wan), {"overload": plan[0]})
             held = {"overload": plan[0], "remote_reads": plan[1]}
             everywhere = np.ones_like(pool.possible)
             somewhere = np.random.default_rng(seed).random(everywhere.shape) < 0.5
             asked = [
-                (Whole.of(at_hand(pool, apart)), TOGETHER, {"overload": plan[0]})
+                (IntegerProgram.of(at_hand(pool, apart)), TOGETHER, {"overload": plan[0]})
                 for apart in (everywhere, somewhere, ~everywhere)
             ]
-            limited = pool.limited(somewhere.any(axis=0))
-            asked += [(Whole.of(p), "copies", held) for p in (pool, limited)]
+            limited = pool.with_limits_in(somewhere.any(axis=0))
+            asked += [(IntegerProgram.of(p), "copies", held) for p in (pool, limited)]
             good = [v for v in vectors if v[0] <= plan[0]]
             for whole, term, holds in asked:
                 if term == TOGETHER:
@@ -72,7 +72,7 @@ def test_no_bound_of_whole_replicas_is_better_than_the_best_plan(
                 # A cut-off that plans meet is no bound.
                 cut = best(whole.arrays(term, holds), least + 1.0)
                 assert cut.bound <= least + 1e-4, (seed, term)
-                relaxation = best(program_of(pool).arrays(term, holds)).objective
+                relaxation = best(build_relaxation(pool).arrays(term, holds)).objective
                 sharper += outcome.objective > relaxation + 0.5
                 reached += outcome.objective > least - 0.5
                 questions += 1
@@ -91,7 +91,7 @@ def test_bounds_cut_off_at_a_plan_are_no_better_than_the_best_plan(
         problem = compile_replicas(round_)
         vectors = sorted(replicas_oracle.vectors(round_))
         held = dict(zip(TERMS, vectors[0], strict=True))
-        found = [b for b in bounding.bounds(problem, fresh(), held) if b.term == "copies"]
+        found = [b for b in bounding.prove_bounds(problem, fresh(), held) if b.term == "copies"]
         copies = [b.value for b in found if not b.plus]
         assert max(copies) <= held["copies"] + 1e-6, seed
         least = min(v[1] + v[2] for v in vectors if v[0] <= held["overload"])
@@ -102,8 +102,8 @@ def test_bounds_cut_off_at_a_plan_are_no_better_than_the_best_plan(
 
 
 def test_what_a_relaxation_leaves_open_is_branched_on_earlier(geo_tiny: ModuleType) -> None:
-    pool = pool_of(compile_replicas(geo_tiny.replicas(3)).wan)
-    whole = Whole.of(pool)
+    pool = aggregate_problem(compile_replicas(geo_tiny.replicas(3)).wan)
+    whole = IntegerProgram.of(pool)
     plain = whole.arrays("copies", {})
     some = np.flatnonzero(whole.copied >= 0)
     assert some.size >= 2
@@ -120,18 +120,18 @@ def test_the_largest_datasets_prove_something_where_the_whole_is_not_solved(
 ) -> None:
     monkeypatch.setattr(target, "MANY_COPIES", -1)
     monkeypatch.setattr(bounding, "FEW_DATASETS", 1)
-    real = bounding.relaxed_if_any
+    real = bounding.try_relaxation
 
-    def in_part(arrays: Arrays, session: Session, share: float = 1.0) -> Relaxed | None:
+    def in_part(arrays: Arrays, session: Session, share: float = 1.0) -> RelaxationResult | None:
         return real(arrays, session, share) if share < 1.0 else None
 
-    monkeypatch.setattr(bounding, "relaxed_if_any", in_part)
+    monkeypatch.setattr(bounding, "try_relaxation", in_part)
     proven = 0.0
     for seed in range(ROUNDS):
         round_ = geo_tiny.replicas(seed)
         vectors = sorted(replicas_oracle.vectors(round_))
         held = dict(zip(TERMS, vectors[0], strict=True))
-        for bound in bounding.bounds(compile_replicas(round_), fresh(), held):
+        for bound in bounding.prove_bounds(compile_replicas(round_), fresh(), held):
             assert bound.value <= sum(held[name] for name in (*bound.plus, bound.term)), seed
             proven += bound.value if bound.term == "copies" else 0
     assert proven > 0
@@ -142,19 +142,21 @@ def test_what_a_point_has_is_less_to_copy_and_nothing_that_is_refused() -> None:
         regions=4, datasets=20, jobs=120, gpus=600, mix="spare", seed=1, policy="replicas"
     )
     problem = compile_replicas(round_)
-    draft = greedy(problem)
-    refused = np.zeros_like(problem.now)
-    found = guide(problem, fresh(), draft, refused, 20.0)
+    draft = greedy_solution(problem)
+    refused = np.zeros_like(problem.current)
+    found = relax_and_fix(problem, fresh(), draft, refused, 20.0)
     assert found is not None
-    assert found.rank < draft.rank(problem)
-    assert (found.chosen >= problem.now).all()
-    assert (found.relaxed >= problem.now).all()
-    chosen = Neighbours(problem, fresh(), draft, None).choose(found.chosen, 20.0)
+    assert found.objective < draft.objective(problem)
+    assert (found.chosen >= problem.current).all()
+    assert (found.relaxed >= problem.current).all()
+    chosen = LargeNeighbourhoodSearch(problem, fresh(), draft, None).solve_restricted(
+        found.chosen, 20.0
+    )
     assert chosen is not None
-    assert chosen.rank(problem) < draft.rank(problem)
+    assert chosen.objective(problem) < draft.objective(problem)
     assert (chosen.replicas <= found.chosen).all()
-    refused = (found.chosen | found.relaxed) & ~problem.now
-    other = guide(problem, fresh(), draft, refused, 20.0)
+    refused = (found.chosen | found.relaxed) & ~problem.current
+    other = relax_and_fix(problem, fresh(), draft, refused, 20.0)
     assert other is None or not ((other.chosen | other.relaxed) & refused).any()
 
 
@@ -163,27 +165,31 @@ def test_points_that_read_less_from_afar_may_copy_more(monkeypatch: pytest.Monke
         regions=4, datasets=20, jobs=120, gpus=600, mix="spare", seed=0, policy="replicas"
     )
     problem = compile_replicas(round_)
-    draft = greedy(problem)
-    overload, remote_reads, copies = draft.rank(problem)
+    draft = greedy_solution(problem)
+    overload, remote_reads, copies = draft.objective(problem)
     # Such as links leave of one that copies enough.
-    monkeypatch.setattr(Draft, "rank", lambda *_: (overload, remote_reads + 10**6, copies // 100))
-    found = guide(problem, fresh(), draft, np.zeros_like(problem.now), 20.0)
+    monkeypatch.setattr(
+        Solution, "objective", lambda *_: (overload, remote_reads + 10**6, copies // 100)
+    )
+    found = relax_and_fix(problem, fresh(), draft, np.zeros_like(problem.current), 20.0)
     monkeypatch.undo()
     assert found is not None
-    assert found.rank < (overload, remote_reads + 10**6, 0)
-    chosen = Neighbours(problem, fresh(), draft, None).choose(found.chosen, 20.0)
+    assert found.objective < (overload, remote_reads + 10**6, 0)
+    chosen = LargeNeighbourhoodSearch(problem, fresh(), draft, None).solve_restricted(
+        found.chosen, 20.0
+    )
     assert chosen is not None
-    assert chosen.rank(problem) < draft.rank(problem)
+    assert chosen.objective(problem) < draft.objective(problem)
 
 
 def test_the_largest_datasets_are_those_of_most_gib_that_can_move() -> None:
     round_ = generate(
         regions=4, datasets=20, jobs=120, gpus=600, mix="spare", seed=1, policy="replicas"
     )
-    pool = pool_of(compile_replicas(round_).wan)
-    size = np.where(pool.fresh.any(axis=1), pool.wan.size, 0)
-    assert making_up(pool, 0.0) == 0
-    assert (largest(pool, making_up(pool, 1.0)) == (size > 0)).all()
-    half = largest(pool, making_up(pool, 0.5))
+    pool = aggregate_problem(compile_replicas(round_).wan)
+    size = np.where(pool.copyable.any(axis=1), pool.wan.size, 0)
+    assert count_for_share(pool, 0.0) == 0
+    assert (largest_datasets(pool, count_for_share(pool, 1.0)) == (size > 0)).all()
+    half = largest_datasets(pool, count_for_share(pool, 0.5))
     assert size[half].min() >= size[~half].max()
     assert size[half].sum() >= 0.5 * size.sum() > size[half].sum() - size[half].min()

@@ -21,7 +21,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.replicas.models.relaxation import Program
+from placewright.formulations.replicas.models.relaxation import Relaxation
 from placewright.formulations.session import Session
 from placewright.solver import Arrays, Status, certified_bound, multipliers
 from placewright.solver.arrays import csr
@@ -39,7 +39,7 @@ MOST_SPLITS = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class Branching:
     """Least and most of a row or a column of the program."""
 
     row: bool
@@ -49,10 +49,10 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Relaxed:
+class RelaxationResult:
     """What the relaxation of a leaf says: a certified bound, a point, and prices of its rows.
 
-    `point` is None where the solver has none, `prices` are what one more unit of a row's limit
+    `point` is None where the solver has none, `prices` are what one more unit of a row's branching
     would save.
     """
 
@@ -62,7 +62,7 @@ class Relaxed:
 
 
 @dataclass(frozen=True, slots=True)
-class Proven:
+class ProvenBound:
     """A bound; `certified` unless a leaf is infeasible on a solver's word alone."""
 
     bound: int
@@ -70,14 +70,16 @@ class Proven:
 
 
 @dataclass(order=True, slots=True)
-class _Leaf:
+class _Node:
     bound: int
     number: int
-    limits: tuple[Limit, ...] = field(compare=False)
+    branchings: tuple[Branching, ...] = field(compare=False)
     point: Floats | None = field(compare=False)
 
 
-def relaxed(arrays: Arrays, session: Session, share: float = 1.0) -> Relaxed | None:
+def solve_relaxation(
+    arrays: Arrays, session: Session, share: float = 1.0
+) -> RelaxationResult | None:
     """Solve a relaxation in a share of the time left; None if that or a solver is missing.
 
     None also if nothing is proven. Large ones need an interior point. Small ones had better not
@@ -95,18 +97,20 @@ def relaxed(arrays: Arrays, session: Session, share: float = 1.0) -> Relaxed | N
     if outcome is None or outcome.row_duals is None:
         return None
     bound = certified_bound(arrays, multipliers(arrays, outcome.row_duals))
-    return None if bound is None else Relaxed(ceil(bound), outcome.values, -outcome.row_duals)
+    return (
+        None if bound is None else RelaxationResult(ceil(bound), outcome.values, -outcome.row_duals)
+    )
 
 
-def relaxed_if_any(arrays: Arrays, session: Session, share: float = 1.0) -> Relaxed | None:
-    """Solve a relaxation like `relaxed`; None also where the solver says that no point exists."""
+def try_relaxation(arrays: Arrays, session: Session, share: float = 1.0) -> RelaxationResult | None:
+    """Like `solve_relaxation`, but None also where the solver finds the relaxation infeasible."""
     try:
-        return relaxed(arrays, session, share)
+        return solve_relaxation(arrays, session, share)
     except ArithmeticError:
         return None
 
 
-def impossible(arrays: Arrays, session: Session) -> bool:
+def is_proven_infeasible(arrays: Arrays, session: Session) -> bool:
     """Say whether multipliers prove that no point exists.
 
     The rows are let to be missed, at a price: what the prices then say must cost something is
@@ -136,80 +140,80 @@ def impossible(arrays: Arrays, session: Session) -> bool:
     return least is not None and least > 0
 
 
-def copies_of(program: Program, point: Floats | None) -> Floats:
+def copy_fractions(relaxation: Relaxation, point: Floats | None) -> Floats:
     """Return how much of each copy (datasets, regions) a point makes; nothing without one."""
-    fresh = program.pool.fresh
-    return np.zeros(fresh.shape) if point is None else program.replicas(point) * fresh
+    fresh = relaxation.aggregate.copyable
+    return np.zeros(fresh.shape) if point is None else relaxation.replicas(point) * fresh
 
 
-def doubt_of(copies: Floats) -> Floats:
+def fractionality(copies: Floats) -> Floats:
     """Return how far copies (datasets, regions) are from being made or not (datasets,)."""
     doubt: Floats = np.minimum(copies, 1.0 - copies).clip(0.0).sum(axis=1)
     return doubt
 
 
-def branched(
-    program: Program, arrays: Arrays, root: Relaxed, session: Session, goal: float
-) -> Iterator[Proven]:
+def branch_and_bound(
+    relaxation: Relaxation, arrays: Arrays, root: RelaxationResult, session: Session, goal: float
+) -> Iterator[ProvenBound]:
     """Yield better and better bounds than the relaxation, `root`, of a program.
 
     It ends at the goal, which a plan reaches, where nothing is left to split, or without time.
     """
     certified, number = True, count()
     best = root.bound
-    leaves = [_Leaf(root.bound, next(number), (), root.point)]
+    nodes = [_Node(root.bound, next(number), (), root.point)]
     splits = range(MOST_SPLITS) if session.deterministic else count()
     for _ in splits:
-        if not leaves or leaves[0].bound >= goal:
+        if not nodes or nodes[0].bound >= goal:
             return
-        leaf = leaves[0]
-        split = None if leaf.point is None else _split(program, leaf.point)
+        node = nodes[0]
+        split = None if node.point is None else _choose_branching(relaxation, node.point)
         if split is None:
             return
         children = []
-        for limit in split:
-            limits = (*leaf.limits, limit)
-            part = _limited(arrays, limits)
+        for branching in split:
+            branchings = (*node.branchings, branching)
+            neighbourhood = _apply_branchings(arrays, branchings)
             try:
-                child = relaxed(part, session)
+                child = solve_relaxation(neighbourhood, session)
             except ArithmeticError:
-                certified = certified and impossible(part, session)
+                certified = certified and is_proven_infeasible(neighbourhood, session)
                 continue
             if child is None:
                 return
-            bound = max(leaf.bound, child.bound)
-            children.append(_Leaf(bound, next(number), limits, child.point))
-        heapq.heappop(leaves)
+            bound = max(node.bound, child.bound)
+            children.append(_Node(bound, next(number), branchings, child.point))
+        heapq.heappop(nodes)
         for child_leaf in children:
-            heapq.heappush(leaves, child_leaf)
-        if leaves and leaves[0].bound > best:
-            best = leaves[0].bound
-            yield Proven(best, certified)
+            heapq.heappush(nodes, child_leaf)
+        if nodes and nodes[0].bound > best:
+            best = nodes[0].bound
+            yield ProvenBound(best, certified)
 
 
-def _split(program: Program, point: Floats) -> tuple[Limit, Limit] | None:
-    """Return two limits of which every plan keeps one, and the point neither."""
-    copies = copies_of(program, point)
+def _choose_branching(relaxation: Relaxation, point: Floats) -> tuple[Branching, Branching] | None:
+    """Return two branchings of which every plan keeps one, and the point neither."""
+    copies = copy_fractions(relaxation, point)
     numbers = copies.sum(axis=1)
-    size = program.pool.wan.size
+    size = relaxation.aggregate.wan.size
     by_number = size * np.abs(numbers - np.rint(numbers))
     by_copy = size[:, None] * np.abs(copies - np.rint(copies))
     if max(by_number.max(initial=0.0), by_copy.max(initial=0.0)) <= WHOLE:
         return None
     if by_number.max() >= by_copy.max():
         p = int(by_number.argmax())
-        row, below = int(program.copy_rows[p]), float(np.floor(numbers[p]))
-        return Limit(True, row, -np.inf, below), Limit(True, row, below + 1.0, np.inf)
-    column = int(program.replica.ravel()[by_copy.argmax()])
-    return Limit(False, column, 0.0, 0.0), Limit(False, column, 1.0, 1.0)
+        row, below = int(relaxation.copy_rows[p]), float(np.floor(numbers[p]))
+        return Branching(True, row, -np.inf, below), Branching(True, row, below + 1.0, np.inf)
+    column = int(relaxation.replica.ravel()[by_copy.argmax()])
+    return Branching(False, column, 0.0, 0.0), Branching(False, column, 1.0, 1.0)
 
 
-def _limited(arrays: Arrays, limits: tuple[Limit, ...]) -> Arrays:
-    """Return the program within limits, the later of the same row within the earlier."""
+def _apply_branchings(arrays: Arrays, branchings: tuple[Branching, ...]) -> Arrays:
+    """Return the program within branchings, the later of the same row within the earlier."""
     lower, upper = arrays.lower.copy(), arrays.upper.copy()
     row_lower, row_upper = arrays.row_lower.copy(), arrays.row_upper.copy()
-    for limit in limits:
-        low, high = (row_lower, row_upper) if limit.row else (lower, upper)
-        low[limit.index] = max(low[limit.index], limit.least)
-        high[limit.index] = min(high[limit.index], limit.most)
+    for branching in branchings:
+        low, high = (row_lower, row_upper) if branching.row else (lower, upper)
+        low[branching.index] = max(low[branching.index], branching.least)
+        high[branching.index] = min(high[branching.index], branching.most)
     return replace(arrays, lower=lower, upper=upper, row_lower=row_lower, row_upper=row_upper)

@@ -31,17 +31,22 @@ import numpy as np
 
 from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.replicas.bounds.branch_and_bound import (
-    Proven,
-    Relaxed,
-    copies_of,
-    doubt_of,
+    ProvenBound,
+    RelaxationResult,
+    copy_fractions,
+    fractionality,
 )
-from placewright.formulations.replicas.bounds.tree_node import Leaf, Said, descended, growth
-from placewright.formulations.replicas.models.relaxation import Program
+from placewright.formulations.replicas.bounds.tree_node import (
+    Fixings,
+    Node,
+    solve_nodes,
+    tree_growth_rate,
+)
+from placewright.formulations.replicas.models.relaxation import Relaxation
 from placewright.formulations.session import Session
 from placewright.solver import Arrays
 from placewright.solver.arrays import Floats
-from placewright.solver.batched_pdhg import WIDTH, Descent, Start
+from placewright.solver.batched_pdhg import WIDTH, BatchedPdhg, Iterate
 
 THREADS = 2
 """Relaxations are solved by so many threads, `WIDTH` at once in each."""
@@ -71,7 +76,7 @@ NEARER = (0.0499, 0.0399, 0.0299, 0.0199)
 """How near to a plan bounds are to come, one after the other."""
 
 
-class Places:
+class ReplicaTree:
     """The tree of a relaxation.
 
     Attributes
@@ -86,62 +91,65 @@ class Places:
 
     def __init__(
         self,
-        program: Program,
+        relaxation: Relaxation,
         arrays: Arrays,
-        root: Relaxed,
+        root: RelaxationResult,
         holds: tuple[tuple[str, int], ...],
         session: Session,
     ) -> None:
-        self.program, self.arrays, self.root, self.holds = program, arrays, root, holds
+        self.relaxation, self.arrays, self.root, self.holds = relaxation, arrays, root, holds
         self._session = session
-        self._descent = Descent(arrays)
+        self._pdhg = BatchedPdhg(arrays)
         self._point = np.zeros(arrays.columns) if root.point is None else root.point
-        self._start = self._descent.start(self._point, root.prices)
+        self._iterate = self._pdhg.scaled_iterate(self._point, root.prices)
         self._number = count()
         self._probed: dict[tuple[int, int], float] = {}
         self._size: dict[int, float] = {}
-        self._asked: list[int] = []
+        self._branching_datasets: list[int] = []
         self._threads = THREADS
         self._best = float(root.bound)
-        self._leaves = [Leaf(self._best, next(self._number), {}, self._start, ready=True)]
+        self._nodes = [Node(self._best, next(self._number), {}, self._iterate, ready=True)]
 
     @property
     def replicas(self) -> Floats:
         """How much of each replica (datasets, regions) there is in the relaxation."""
-        return self.program.replicas(self._point)
+        return self.relaxation.replicas(self._point)
 
     def probe(self) -> None:
         """Find what each answer costs, of some datasets, as long as that is soon done."""
-        root, program = self.root, self.program
-        doubt = doubt_of(copies_of(program, self._point))
-        datasets = np.argsort(-program.pool.wan.size * doubt, kind="stable")[:PROBED]
+        root, relaxation = self.root, self.relaxation
+        doubt = fractionality(copy_fractions(relaxation, self._point))
+        datasets = np.argsort(-relaxation.aggregate.wan.size * doubt, kind="stable")[:PROBED]
         datasets = datasets[doubt[datasets] > DOUBT]
-        answers: dict[tuple[int, int], Said] = {}
+        answers: dict[tuple[int, int], Fixings] = {}
         for p in datasets.tolist():
-            columns, regions = program.replica[p], np.flatnonzero(program.pool.fresh[p])
+            columns, regions = (
+                relaxation.replica[p],
+                np.flatnonzero(relaxation.aggregate.copyable[p]),
+            )
             answers |= {(p, r): {int(columns[r]): 1.0} for r in regions.tolist()}
             answers[p, NONE] = dict.fromkeys(columns[regions].tolist(), 0.0)
-        found: dict[tuple[int, int], Leaf] = {}
+        found: dict[tuple[int, int], Node] = {}
         until = (1 - PATIENCE) * self._session.remaining()
         for k in range(0, len(answers), THREADS * WIDTH):
             keys = list(answers)[k : k + THREADS * WIDTH]
-            leaves = [self._leaf(root.bound, answers[key], self._start) for key in keys]
-            found |= dict(zip(keys, self._turn(leaves, PROBING, np.inf), strict=True))
+            nodes = [self._node(root.bound, answers[key], self._iterate) for key in keys]
+            found |= dict(zip(keys, self._solve_nodes(nodes, PROBING, np.inf), strict=True))
             if self._session.expired(until):
                 break
-        self._probed = {key: leaf.bound for key, leaf in found.items()}
+        self._probed = {key: node.bound for key, node in found.items()}
         for p in datasets.tolist():
             if (p, NONE) in found:
                 costs = [bound - root.bound for (q, _), bound in self._probed.items() if q == p]
-                self._size[p] = growth(np.maximum(costs, LEAST * max(1, root.bound)))
+                self._size[p] = tree_growth_rate(np.maximum(costs, LEAST * max(1, root.bound)))
         if self._size and not self._session.expired(until):
             p = min(self._size, key=self._size.__getitem__)
             mine = sorted((key for key in found if key[0] == p), key=self._probed.__getitem__)
             mine = mine[: THREADS * WIDTH]
-            surer = self._turn([found[key] for key in mine], SURER, np.inf)
-            self._probed |= {key: leaf.bound for key, leaf in zip(mine, surer, strict=True)}
+            surer = self._solve_nodes([found[key] for key in mine], SURER, np.inf)
+            self._probed |= {key: node.bound for key, node in zip(mine, surer, strict=True)}
 
-    def first(self) -> tuple[int, list[int]] | None:
+    def branching_dataset(self) -> tuple[int, list[int]] | None:
         """Return the dataset that is branched on first, and regions, the likeliest first."""
         if not self._size:
             return None
@@ -149,21 +157,21 @@ class Places:
         bounds = {r: bound for (q, r), bound in self._probed.items() if q == p and r != NONE}
         return p, sorted(bounds, key=bounds.__getitem__)
 
-    def claims(self, goal: float, until: float) -> Iterator[Proven]:
+    def improve_bound(self, goal: float, until: float) -> Iterator[ProvenBound]:
         """Yield better and better claims until so many seconds are left, or the goal is reached."""
         session, known, turns, grows = self._session, self.root.bound, 0, True
         while True:
             now = int(min(self._best, goal))
             if now > known:
                 known = now
-                yield Proven(known, certified=False)
+                yield ProvenBound(known, certified=False)
             if not grows or session.expired(until) or turns >= MOST_TURNS:
                 return
-            grows = self._grows(goal)
+            grows = self._expand(goal)
             turns += session.deterministic
 
     @contextmanager
-    def growing(self, goal: Callable[[], float]) -> Iterator[None]:
+    def run_in_background(self, goal: Callable[[], float]) -> Iterator[None]:
         """Let the tree grow in a thread of its own meanwhile, unless the clock must not decide."""
         if self._session.deterministic:
             yield
@@ -171,7 +179,7 @@ class Places:
         stop, self._threads = Event(), 1
 
         def grow() -> None:
-            while not stop.is_set() and self._grows(goal()):
+            while not stop.is_set() and self._expand(goal()):
                 pass
 
         with ThreadPoolExecutor(1) as thread:
@@ -183,88 +191,89 @@ class Places:
             task.result()
         self._threads = THREADS
 
-    def _grows(self, goal: float) -> bool:
+    def _expand(self, goal: float) -> bool:
         """Let the leaves of the least bounds descend, as many as all threads take at once.
 
         False if there are none: the goal is reached, or nothing of a leaf is in doubt.
         """
         aim = next((a for a in (goal * (1 - n) for n in NEARER) if a > self._best), goal)
-        chosen = self._least(goal, aim)
-        for leaf in self._turn(chosen, STEPS, aim):
-            heapq.heappush(self._leaves, leaf)
-        self._best = max(self._best, min(self._leaves[0].bound, goal))
+        chosen = self._best_nodes(goal, aim)
+        for node in self._solve_nodes(chosen, STEPS, aim):
+            heapq.heappush(self._nodes, node)
+        self._best = max(self._best, min(self._nodes[0].bound, goal))
         return bool(chosen)
 
-    def _least(self, goal: float, cutoff: float) -> list[Leaf]:
+    def _best_nodes(self, goal: float, cutoff: float) -> list[Node]:
         """Take the leaves of the least bounds, splitting those that are ready.
 
         None if one cannot be split.
         """
-        chosen: list[Leaf] = []
+        chosen: list[Node] = []
         number = self._threads * WIDTH
-        while self._leaves and len(chosen) < number and self._leaves[0].bound < goal:
-            leaf = heapq.heappop(self._leaves)
-            children = self._split(leaf, cutoff) if leaf.ready else []
-            if leaf.ready and not children:
-                for again in (leaf, *chosen):
-                    heapq.heappush(self._leaves, again)
+        while self._nodes and len(chosen) < number and self._nodes[0].bound < goal:
+            node = heapq.heappop(self._nodes)
+            children = self._split(node, cutoff) if node.ready else []
+            if node.ready and not children:
+                for again in (node, *chosen):
+                    heapq.heappush(self._nodes, again)
                 return []
-            if not leaf.ready:
-                chosen.append(leaf)
+            if not node.ready:
+                chosen.append(node)
             for child in children:
-                heapq.heappush(self._leaves, child)
+                heapq.heappush(self._nodes, child)
         return chosen
 
-    def _turn(self, leaves: Sequence[Leaf], steps: int, cutoff: float) -> list[Leaf]:
-        return descended(self._descent, leaves, steps, cutoff, self._threads)
+    def _solve_nodes(self, nodes: Sequence[Node], steps: int, cutoff: float) -> list[Node]:
+        return solve_nodes(self._pdhg, nodes, steps, cutoff, self._threads)
 
-    def _split(self, leaf: Leaf, cutoff: float) -> list[Leaf]:
+    def _split(self, node: Node, cutoff: float) -> list[Node]:
         """Return the leaves that take a leaf's place, none if nothing of it is in doubt."""
-        program, fresh = self.program, self.program.pool.fresh
-        first = self.first()
-        if not leaf.said and first is not None:
-            return list(self._each_region(leaf, first[0]))
-        copies = copies_of(program, self._descent.point(leaf.start))
-        copies[np.isin(program.replica, list(leaf.said))] = 0.0
+        relaxation, fresh = self.relaxation, self.relaxation.aggregate.copyable
+        first = self.branching_dataset()
+        if not node.fixings and first is not None:
+            return list(self._branch_on_all_regions(node, first[0]))
+        copies = copy_fractions(relaxation, self._pdhg.point(node.iterate))
+        copies[np.isin(relaxation.replica, list(node.fixings))] = 0.0
         doubt = np.minimum(copies, 1.0 - copies) * fresh
         total = doubt.sum(axis=1)
-        asked = next((p for p in self._asked if total[p] > DOUBT), None)
+        asked = next((p for p in self._branching_datasets if total[p] > DOUBT), None)
         if asked is not None:
-            return self._answers(leaf, asked, doubt[asked])
-        datasets = np.argsort(-program.pool.wan.size * total, kind="stable")[:ASKED]
+            return self._branch_on_regions(node, asked, doubt[asked])
+        datasets = np.argsort(-relaxation.aggregate.wan.size * total, kind="stable")[:ASKED]
         datasets = datasets[total[datasets] > DOUBT]
         if not datasets.size:
             return []
-        answers = [self._answers(leaf, p, doubt[p]) for p in datasets.tolist()]
-        ends = iter(self._turn([end for each in answers for end in each], LOOKING, cutoff))
+        answers = [self._branch_on_regions(node, p, doubt[p]) for p in datasets.tolist()]
+        ends = iter(self._solve_nodes([end for each in answers for end in each], LOOKING, cutoff))
         found = [[replace(next(ends), ready=False) for _ in each] for each in answers]
-        least = LEAST * max(1.0, leaf.bound)
+        least = LEAST * max(1.0, node.bound)
         sizes = [
-            growth(np.array([end.bound - leaf.bound for end in each]).clip(least)) for each in found
+            tree_growth_rate(np.array([end.bound - node.bound for end in each]).clip(least))
+            for each in found
         ]
         best = int(np.argmin(sizes))
-        self._asked.append(int(datasets[best]))
+        self._branching_datasets.append(int(datasets[best]))
         return found[best]
 
-    def _answers(self, leaf: Leaf, p: int, doubt: Floats) -> list[Leaf]:
+    def _branch_on_regions(self, node: Node, p: int, doubt: Floats) -> list[Node]:
         """Return leaves with a copy where that is most in doubt, in the next region, in neither."""
-        said, found = dict(leaf.said), []
+        fixings, found = dict(node.fixings), []
         for r in np.argsort(-doubt, kind="stable")[:LIKELIEST].tolist():
-            column = int(self.program.replica[p, r])
+            column = int(self.relaxation.replica[p, r])
             if doubt[r] > 0:
-                found.append(self._leaf(leaf.bound, {**said, column: 1.0}, leaf.start))
-                said[column] = 0.0
-        return [*found, self._leaf(leaf.bound, said, leaf.start)]
+                found.append(self._node(node.bound, {**fixings, column: 1.0}, node.iterate))
+                fixings[column] = 0.0
+        return [*found, self._node(node.bound, fixings, node.iterate)]
 
-    def _each_region(self, leaf: Leaf, p: int) -> Iterator[Leaf]:
+    def _branch_on_all_regions(self, node: Node, p: int) -> Iterator[Node]:
         """Yield leaves with the first copy in each region, and none."""
-        replica, said = self.program.replica, dict(leaf.said)
+        replica, fixings = self.relaxation.replica, dict(node.fixings)
         regions = [r for q, r in self._probed if q == p and r != NONE]
         for r in sorted(regions, key=lambda r: self._probed[p, r]):
             column = int(replica[p, r])
-            yield self._leaf(self._probed[p, r], {**said, column: 1.0}, leaf.start)
-            said[column] = 0.0
-        yield self._leaf(self._probed[p, NONE], said, leaf.start)
+            yield self._node(self._probed[p, r], {**fixings, column: 1.0}, node.iterate)
+            fixings[column] = 0.0
+        yield self._node(self._probed[p, NONE], fixings, node.iterate)
 
-    def _leaf(self, bound: float, said: Said, start: Start) -> Leaf:
-        return Leaf(bound, next(self._number), said, start, ready=False)
+    def _node(self, bound: float, fixings: Fixings, iterate: Iterate) -> Node:
+        return Node(bound, next(self._number), fixings, iterate, ready=False)

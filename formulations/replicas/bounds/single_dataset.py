@@ -14,18 +14,23 @@ from dataclasses import replace
 
 import numpy as np
 
-from placewright.formulations.replicas.bounds.branch_and_bound import relaxed_if_any
-from placewright.formulations.replicas.models.relaxation import program_of
-from placewright.formulations.replicas.problem.job_classes import Pool
+from placewright.formulations.replicas.bounds.branch_and_bound import try_relaxation
+from placewright.formulations.replicas.models.relaxation import build_relaxation
+from placewright.formulations.replicas.problem.job_classes import AggregateProblem
 from placewright.formulations.replicas.problem.problem import TOGETHER
-from placewright.formulations.replicas.problem.restriction import fewer, largest_first
+from placewright.formulations.replicas.problem.restriction import (
+    datasets_by_size,
+    restrict_to_datasets,
+)
 from placewright.formulations.session import Session
 
 SHARE, ONE = 0.05, 0.005
 """Shares of the time left for that, and for one dataset."""
 
 
-def with_least(pool: Pool, holds: Mapping[str, int], session: Session, number: int) -> Pool:
+def with_dataset_bounds(
+    aggregate: AggregateProblem, holds: Mapping[str, int], session: Session, number: int
+) -> AggregateProblem:
     """Return a pool that says it of so many datasets, largest first, or as many as there is time.
 
     Parameters
@@ -35,15 +40,15 @@ def with_least(pool: Pool, holds: Mapping[str, int], session: Session, number: i
     holds
         Values of terms, of plans that are no worse in them.
     """
-    least, wan = pool.least.copy(), pool.wan
+    least, wan = aggregate.least.copy(), aggregate.wan
     unit = wan.size.copy()
     np.gcd.at(unit, wan.read_dataset, wan.read_gib)
     until = (1 - SHARE) * session.remaining()
-    for p in largest_first(pool)[:number].tolist():
-        if session.expired(until) or not pool.fresh[p].any():
+    for p in datasets_by_size(aggregate)[:number].tolist():
+        if session.expired(until) or not aggregate.copyable[p].any():
             break
-        alone = program_of(fewer(pool, np.arange(len(least)) == p))
-        found = relaxed_if_any(alone.arrays(TOGETHER, holds), session, ONE)
+        alone = build_relaxation(restrict_to_datasets(aggregate, np.arange(len(least)) == p))
+        found = try_relaxation(alone.arrays(TOGETHER, holds), session, ONE)
         if found is not None:
             least[p] = max(least[p], -(-found.bound // unit[p]) * unit[p])
-    return replace(pool, least=least)
+    return replace(aggregate, least=least)

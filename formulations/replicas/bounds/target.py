@@ -15,21 +15,21 @@ import numpy as np
 
 from placewright.formulations.common.wan.arrays import Bools
 from placewright.formulations.replicas.bounds.branch_and_bound import (
-    Proven,
-    Relaxed,
-    branched,
-    copies_of,
+    ProvenBound,
+    RelaxationResult,
+    branch_and_bound,
+    copy_fractions,
 )
-from placewright.formulations.replicas.models.integer_program import MOST_COPIES, Whole
-from placewright.formulations.replicas.models.relaxation import Program
-from placewright.formulations.replicas.problem.job_classes import Pool
+from placewright.formulations.replicas.models.integer_program import MOST_COPIES, IntegerProgram
+from placewright.formulations.replicas.models.relaxation import Relaxation
+from placewright.formulations.replicas.problem.job_classes import AggregateProblem
 from placewright.formulations.replicas.problem.problem import TOGETHER
 from placewright.formulations.session import Bound, Session, proven_whole
 from placewright.solver import Arrays
 from placewright.solver.machine_code import MACHINE_CODE
 
 if TYPE_CHECKING:
-    from placewright.formulations.replicas.bounds.replica_tree import Places
+    from placewright.formulations.replicas.bounds.replica_tree import ReplicaTree
 
 FEW_COPIES = 100
 """Copies that could be made up to which branching alone comes to an end."""
@@ -45,72 +45,74 @@ TIGHT = 0.8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Question:
+class BoundTarget:
     """A term, and those `plus` it, with others held: its relaxation, and what a plan reaches."""
 
-    program: Program
+    relaxation: Relaxation
     arrays: Arrays
-    root: Relaxed
+    root: RelaxationResult
     goal: float
     term: str
     holds: tuple[tuple[str, int], ...]
     plus: tuple[str, ...] = ()
-    places: Places | None = None
+    tree: ReplicaTree | None = None
 
     @property
-    def relaxed(self) -> Bound:
+    def relaxation_bound(self) -> Bound:
         """What its relaxation proves."""
-        return self.bound(Proven(self.root.bound, certified=True))
+        return self.bound(ProvenBound(self.root.bound, certified=True))
 
-    def bound(self, proven: Proven) -> Bound:
+    def bound(self, proven: ProvenBound) -> Bound:
         """Return what is proven as a bound of the term."""
         return Bound(self.term, proven.bound, self.holds, proven.certified, self.plus)
 
-    def better(self, session: Session, share: float, least: int = 0) -> Iterator[Proven]:
+    def improve(self, session: Session, share: float, least: int = 0) -> Iterator[ProvenBound]:
         """Yield better and better claims in a share of the time left, then certified bounds.
 
         The latter may be weaker than claims before them. `least`: a bound that is known already.
         """
         best = max(self.root.bound, least)
-        if FEW_COPIES < int(self.program.pool.fresh.sum()) <= MOST_COPIES:
+        if FEW_COPIES < int(self.relaxation.aggregate.copyable.sum()) <= MOST_COPIES:
             yield from self._cut_off(session, share, best)
             return
-        if self.grows:
+        if self.uses_tree:
             until = (1 - share) * session.remaining()
-            tree = self.places
+            tree = self.tree
             if tree is None:
-                tree = probed(self.program, self.arrays, self.root, self.holds, session)
+                tree = probed_tree(self.relaxation, self.arrays, self.root, self.holds, session)
             if tree is not None:
-                yield from tree.claims(self.goal, until)
+                yield from tree.improve_bound(self.goal, until)
             return
-        for step in branched(self.program, self.arrays, self.root, session, self.goal):
+        for step in branch_and_bound(self.relaxation, self.arrays, self.root, session, self.goal):
             if step.bound > best or step.certified:
                 best = max(best, step.bound)
                 yield step
 
     @property
-    def grows(self) -> bool:
+    def uses_tree(self) -> bool:
         """Whether a tree answers it."""
-        return needs_tree(self.program.pool)
+        return needs_tree(self.relaxation.aggregate)
 
     @property
     def _tight(self) -> Bools:
         """Regions that the relaxation fills, or nearly: (regions,)."""
         if self.root.point is None:
-            return np.ones(len(self.program.pool.room), dtype=np.bool_)
-        return self.program.filled(self.root.point, TIGHT)
+            return np.ones(len(self.relaxation.aggregate.room), dtype=np.bool_)
+        return self.relaxation.filled_regions(self.root.point, TIGHT)
 
-    def _cut_off(self, session: Session, share: float, best: int) -> Iterator[Proven]:
+    def _cut_off(self, session: Session, share: float, best: int) -> Iterator[ProvenBound]:
         """Yield claims that nothing is much better than the goal, then ever nearer ones.
 
         Of what data costs in all only the first: the copies alone are soon nearer.
         """
-        pool = self.program.pool
+        aggregate = self.relaxation.aggregate
         # Without rows that hardly matter SCIP is up to three times as fast.
-        whole = Whole.of(pool if self.plus else pool.limited(self._tight))
-        numbers = copies_of(self.program, self.root.point).sum(axis=1)
+        integer_program = IntegerProgram.of(
+            aggregate if self.plus else aggregate.with_limits_in(self._tight)
+        )
+        numbers = copy_fractions(self.relaxation, self.root.point).sum(axis=1)
         term = TOGETHER if self.plus else self.term
-        arrays = whole.arrays(term, dict(self.holds), numbers=numbers)
+        arrays = integer_program.arrays(term, dict(self.holds), numbers=numbers)
         for near_by in NEARER[:1] if self.plus else NEARER:
             cutoff = self.goal * (1 - near_by) if self.goal < np.inf else None
             if session.expired() or (cutoff is not None and cutoff <= best):
@@ -123,18 +125,18 @@ class Question:
             claim = proven_whole(outcome.bound)
             if claim > best:
                 best = claim
-                yield Proven(best, certified=False)
+                yield ProvenBound(best, certified=False)
             if cutoff is None or outcome.values is not None or outcome.bound < cutoff - 1:
                 return
 
 
-def probed(
-    program: Program,
+def probed_tree(
+    relaxation: Relaxation,
     arrays: Arrays,
-    root: Relaxed,
+    root: RelaxationResult,
     holds: tuple[tuple[str, int], ...],
     session: Session,
-) -> Places | None:
+) -> ReplicaTree | None:
     """Return the tree of a relaxation; what large data costs in each region is probed.
 
     None without machine code for it.
@@ -144,18 +146,18 @@ def probed(
             session.degraded.append(f"no tree of bounds was grown: {MACHINE_CODE.missing}")
         return None
     # Only here, as it needs a compiler.
-    from placewright.formulations.replicas.bounds.replica_tree import Places
+    from placewright.formulations.replicas.bounds.replica_tree import ReplicaTree
 
-    places = Places(program, arrays, root, holds, session)
-    places.probe()
-    return places
+    tree = ReplicaTree(relaxation, arrays, root, holds, session)
+    tree.probe()
+    return tree
 
 
-def needs_tree(pool: Pool) -> bool:
+def needs_tree(aggregate: AggregateProblem) -> bool:
     """Whether so many copies could be made that only a tree makes the largest data whole."""
-    return int(pool.fresh.sum()) > MOST_COPIES and not is_large(pool)
+    return int(aggregate.copyable.sum()) > MOST_COPIES and not is_large(aggregate)
 
 
-def is_large(pool: Pool) -> bool:
+def is_large(aggregate: AggregateProblem) -> bool:
     """Whether the program of a pool may take longer than there is time."""
-    return int(pool.fresh.sum()) > MANY_COPIES
+    return int(aggregate.copyable.sum()) > MANY_COPIES

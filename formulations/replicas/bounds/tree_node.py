@@ -12,9 +12,9 @@ import numpy as np
 
 from placewright.formulations.session import proven_whole
 from placewright.solver.arrays import Floats
-from placewright.solver.batched_pdhg import WIDTH, Descent, Start
+from placewright.solver.batched_pdhg import WIDTH, BatchedPdhg, Iterate
 
-Said: TypeAlias = Mapping[int, float]
+Fixings: TypeAlias = Mapping[int, float]
 """Columns of copies, and whether they are made."""
 
 MORE = 1e-3
@@ -22,7 +22,7 @@ MORE = 1e-3
 
 
 @dataclass(order=True, slots=True)
-class Leaf:
+class Node:
     """A relaxation with some copies said.
 
     Attributes
@@ -37,36 +37,39 @@ class Leaf:
 
     bound: float
     number: int
-    said: Said = field(compare=False)
-    start: Start = field(compare=False)
+    fixings: Fixings = field(compare=False)
+    iterate: Iterate = field(compare=False)
     ready: bool = field(compare=False)
 
 
-def descended(
-    descent: Descent, leaves: Sequence[Leaf], steps: int, cutoff: float, threads: int
-) -> list[Leaf]:
+def solve_nodes(
+    pdhg: BatchedPdhg, nodes: Sequence[Node], steps: int, cutoff: float, threads: int
+) -> list[Node]:
     """Return leaves after some more steps, fewer where bounds are no worse than the cutoff."""
-    parts = [leaves[k : k + WIDTH] for k in range(0, len(leaves), WIDTH)]
+    parts = [nodes[k : k + WIDTH] for k in range(0, len(nodes), WIDTH)]
 
-    def run(part: Sequence[Leaf]) -> list[tuple[float, Start]]:
-        said, starts = [leaf.said for leaf in part], [leaf.start for leaf in part]
-        return descent.run(said, starts, steps, cutoff)
+    def run(neighbourhood: Sequence[Node]) -> list[tuple[float, Iterate]]:
+        fixings, iterates = (
+            [node.fixings for node in neighbourhood],
+            [node.iterate for node in neighbourhood],
+        )
+        return pdhg.run(fixings, iterates, steps, cutoff)
 
-    with ThreadPoolExecutor(threads) as pool:
-        ends = [end for ends in pool.map(run, parts) for end in ends]
-    return [_after(leaf, *end) for leaf, end in zip(leaves, ends, strict=True)]
+    with ThreadPoolExecutor(threads) as aggregate:
+        ends = [end for ends in aggregate.map(run, parts) for end in ends]
+    return [_updated(node, *end) for node, end in zip(nodes, ends, strict=True)]
 
 
-def _after(leaf: Leaf, bound: float, start: Start) -> Leaf:
+def _updated(node: Node, bound: float, iterate: Iterate) -> Node:
     # Multipliers of what has no point grow without end.
     if not isfinite(bound):
-        return replace(leaf, ready=True)
-    whole = proven_whole(bound)
-    ready = whole < leaf.bound + MORE * abs(leaf.bound)
-    return replace(leaf, bound=max(whole, leaf.bound), start=start, ready=ready)
+        return replace(node, ready=True)
+    integer_program = proven_whole(bound)
+    ready = integer_program < node.bound + MORE * abs(node.bound)
+    return replace(node, bound=max(integer_program, node.bound), iterate=iterate, ready=ready)
 
 
-def growth(costs: Floats) -> float:
+def tree_growth_rate(costs: Floats) -> float:
     """Return how fast a tree grows of which every leaf is split into some that cost so much more.
 
     It has exp(growth times what they are to cost) leaves: sum of exp(-growth costs) = 1.

@@ -8,33 +8,35 @@ import numpy as np
 
 from placewright.formulations.replicas.problem.objective import imbalance_of
 from placewright.formulations.replicas.problem.problem import Problem
-from placewright.formulations.replicas.solution import Draft
+from placewright.formulations.replicas.solution import Solution
 
 
-def balanced(problem: Problem, draft: Draft) -> Draft:
-    """Return a draft with as many drops as make `imbalance` fall, the largest first.
+def drop_idle_replicas(problem: Problem, solution: Solution) -> Solution:
+    """Return a solution with as many drops as make `imbalance` fall, the largest first.
 
     A replica goes only if another one is complete or comes, and nobody reads it in its region or
-    reads its group from afar.
+    reads its dataset class from afar.
     """
-    replicas = draft.replicas.copy()
-    jobs = draft.jobs.sum(axis=2)[problem.read_workload]
-    near = np.where(replicas[problem.read_group], jobs, 0).sum(axis=1)
-    far = np.zeros(problem.groups, dtype=np.bool_)
-    far[problem.read_group[near < problem.count[problem.read_workload]]] = True
-    idle = replicas & problem.now & ~problem.fixed & ~draft.read(problem) & ~far[:, None]
+    replicas = solution.replicas.copy()
+    jobs = solution.jobs.sum(axis=2)[problem.read_class]
+    near = np.where(replicas[problem.read_dataset_class], jobs, 0).sum(axis=1)
+    far = np.zeros(problem.dataset_classes, dtype=np.bool_)
+    far[problem.read_dataset_class[near < problem.count[problem.read_class]]] = True
+    idle = (
+        replicas & problem.current & ~problem.fixed & ~solution.local_reads(problem) & ~far[:, None]
+    )
     used = replicas.T.astype(np.int64) @ problem.size
     best = imbalance_of(used, problem.storage)
     p, r = np.nonzero(idle)
     order = np.argsort(-problem.size[p], kind="stable")
-    for group, region in zip(p[order].tolist(), r[order].tolist(), strict=True):
-        if replicas[group].sum() < 2:
+    for dataset_class, region in zip(p[order].tolist(), r[order].tolist(), strict=True):
+        if replicas[dataset_class].sum() < 2:
             continue
-        used[region] -= problem.size[group]
+        used[region] -= problem.size[dataset_class]
         after = imbalance_of(used, problem.storage)
         if after < best:
             best = after
-            replicas[group, region] = False
+            replicas[dataset_class, region] = False
         else:
-            used[region] += problem.size[group]
-    return replace(draft, replicas=replicas)
+            used[region] += problem.size[dataset_class]
+    return replace(solution, replicas=replicas)

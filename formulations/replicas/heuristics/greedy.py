@@ -1,4 +1,4 @@
-"""Homes one workload after the other, each where it overloads, reads from afar and copies least."""
+"""Greedy construction: each job class in turn where it overloads, reads and copies least."""
 
 from __future__ import annotations
 
@@ -8,60 +8,61 @@ import numpy as np
 
 from placewright.formulations.common.wan.arrays import Bools, Ints
 from placewright.formulations.replicas.problem.problem import Problem
-from placewright.formulations.replicas.solution import Draft
+from placewright.formulations.replicas.solution import Solution
 
 NEVER = np.iinfo(np.int64).max
 
 
-class Placing:
-    """A draft that grows.
+class GreedyPlacement:
+    """A solution that grows.
 
     Parameters
     ----------
     replicas
-        (groups, regions): those that are there in the end; None for all that are there now.
+        (dataset classes, regions): those that are there in the end; None for all that are there
+        now.
     copies
-        (groups, regions): copies that may be made in addition.
+        (dataset classes, regions): copies that may be made in addition.
     """
 
     def __init__(
         self, problem: Problem, replicas: Bools | None = None, copies: Bools | None = None
     ) -> None:
         self.problem = problem
-        self.jobs = np.zeros(problem.may.shape, dtype=np.int64)
-        self.replicas: Bools = (problem.now if replicas is None else replicas).copy()
+        self.jobs = np.zeros(problem.allowed_homes.shape, dtype=np.int64)
+        self.replicas: Bools = (problem.current if replicas is None else replicas).copy()
         self.load = np.zeros_like(problem.supply)
         self._copies = problem.may_hold if copies is None else copies
         self._room = problem.storage - self.replicas.T.astype(np.int64) @ problem.size
-        new = self.replicas & ~problem.now
+        new = self.replicas & ~problem.current
         self._budget = problem.incoming - new.T.astype(np.int64) @ problem.size
-        self._first = np.searchsorted(problem.read_workload, np.arange(problem.workloads + 1))
+        self._first = np.searchsorted(problem.read_class, np.arange(problem.job_classes + 1))
 
-    def draft(self) -> Draft:
-        """Return the draft as it is now."""
-        return Draft(self.jobs.copy(), self.replicas.copy())
+    def solution(self) -> Solution:
+        """Return the solution as it is now."""
+        return Solution(self.jobs.copy(), self.replicas.copy())
 
-    def keep(self, draft: Draft, kept: Ints) -> None:
-        """Take over the homes of some workloads; their replicas are here already."""
-        self.jobs[kept] = draft.jobs[kept]
-        self.load += np.tensordot(self.problem.demand[kept], draft.jobs[kept], axes=1)
+    def keep(self, solution: Solution, kept: Ints) -> None:
+        """Take over the homes of some job classes; their replicas are here already."""
+        self.jobs[kept] = solution.jobs[kept]
+        self.load += np.tensordot(self.problem.demand[kept], solution.jobs[kept], axes=1)
 
-    def place(self, workloads: Iterable[int]) -> None:
-        """Give homes to all jobs of some workloads that have none, in this order."""
-        for w in workloads:
+    def place(self, job_classes: Iterable[int]) -> None:
+        """Give homes to all jobs of some job classes that have none, in this order."""
+        for w in job_classes:
             left = int(self.problem.count[w] - self.jobs[w].sum())
             while left and (number := self._place(w, left)):
                 left -= number
 
     def _place(self, w: int, left: int) -> int:
-        """Give a home to up to so many jobs of a workload, and return to how many."""
+        """Give a home to up to so many jobs of a job class, and return to how many."""
         problem, demand = self.problem, int(self.problem.demand[w])
         may, remote, missing = self._data(w)
-        size = problem.size[problem.read_group[self._reads(w)]]
+        size = problem.size[problem.read_dataset_class[self._reads(w)]]
         copied = missing.T.astype(np.int64) @ size
         supply = problem.supply
-        steps = self._marginal(self.load + demand) - self._marginal(self.load)
-        allowed = problem.may[w] & may[:, None]
+        steps = self._overload_at(self.load + demand) - self._overload_at(self.load)
+        allowed = problem.allowed_homes[w] & may[:, None]
         if not allowed.any():
             return 0
         heat = (self.load + demand) / np.maximum(supply, 1)
@@ -80,31 +81,31 @@ class Placing:
         load, here = int(self.load[r, m]), int(supply[r, m])
         edge = next((e for e in (here, here * 6 // 5) if load + demand <= e), None)
         number = left if edge is None else min(left, (edge - load) // max(1, demand))
-        self._settle(w, r, m, max(1, number), missing[:, r])
+        self._assign(w, r, m, max(1, number), missing[:, r])
         return max(1, number)
 
     def _reads(self, w: int) -> slice:
         return slice(int(self._first[w]), int(self._first[w + 1]))
 
-    def _marginal(self, load: Ints) -> Ints:
+    def _overload_at(self, load: Ints) -> Ints:
         supply = self.problem.supply
         cost: Ints = np.maximum(0, load - supply) + np.maximum(0, load - supply * 6 // 5)
         return cost
 
     def _data(self, w: int) -> tuple[Bools, Ints, Bools]:
-        """Return where a workload may be, the GiB that it reads there from afar, and what to copy.
+        """Return where a job class may be, the GiB that it reads there from afar, and what to copy.
 
         Of shapes (regions,), (regions,) and (reads, regions).
         """
         problem, mine = self.problem, self._reads(w)
-        groups, gib = problem.read_group[mine], problem.read_gib[mine]
+        dataset_classes, gib = problem.read_dataset_class[mine], problem.read_gib[mine]
         may = np.ones(problem.regions, dtype=np.bool_)
         remote = np.zeros(problem.regions, dtype=np.int64)
-        missing = np.zeros((len(groups), problem.regions), dtype=np.bool_)
+        missing = np.zeros((len(dataset_classes), problem.regions), dtype=np.bool_)
         new = np.zeros(problem.regions, dtype=np.int64)
         must = ~problem.read_remote[mine]
         for i in np.lexsort((-gib, ~must)).tolist():
-            p = int(groups[i])
+            p = int(dataset_classes[i])
             here, size = self.replicas[p], int(problem.size[p])
             fits = (new + size <= self._room) & (new + size <= self._budget)
             copy = ~here & self._copies[p] & fits
@@ -115,61 +116,63 @@ class Placing:
             remote += np.where(afar, gib[i], 0)
         return may, remote, missing
 
-    def _settle(self, w: int, r: int, m: int, number: int, missing: Bools) -> None:
+    def _assign(self, w: int, r: int, m: int, number: int, missing: Bools) -> None:
         problem = self.problem
         self.jobs[w, r, m] += number
         self.load[r, m] += number * problem.demand[w]
-        groups = problem.read_group[self._reads(w)][missing]
-        self.replicas[groups, r] = True
-        size = int(problem.size[groups].sum())
+        dataset_classes = problem.read_dataset_class[self._reads(w)][missing]
+        self.replicas[dataset_classes, r] = True
+        size = int(problem.size[dataset_classes].sum())
         self._room[r] -= size
         self._budget[r] -= size
 
 
-def usual_order(problem: Problem) -> Ints:
-    """Return the workloads, those that are dear to move first.
+def placement_order(problem: Problem) -> Ints:
+    """Return the job classes, those that are priority to move first.
 
     Dear is much data, shared by few other readers, for little demand; but jobs that are large
     beside what regions have come before all others.
     """
-    readers = np.bincount(problem.read_group, minlength=problem.groups)
-    share = problem.size[problem.read_group] / np.maximum(1, readers[problem.read_group])
-    data = np.bincount(problem.read_workload, weights=share, minlength=problem.workloads)
-    dear = data / np.maximum(1, problem.demand * problem.count)
+    readers = np.bincount(problem.read_dataset_class, minlength=problem.dataset_classes)
+    share = problem.size[problem.read_dataset_class] / np.maximum(
+        1, readers[problem.read_dataset_class]
+    )
+    data = np.bincount(problem.read_class, weights=share, minlength=problem.job_classes)
+    priority = data / np.maximum(1, problem.demand * problem.count)
     supply = np.sort(problem.supply[problem.supply > 0])
     large = problem.demand * 10 > (np.median(supply) if supply.size else 0)
-    order: Ints = np.lexsort((-dear, np.where(large, -problem.demand, 0)))
+    order: Ints = np.lexsort((-priority, np.where(large, -problem.demand, 0)))
     return order
 
 
-def housed(problem: Problem, draft: Draft) -> Draft:
-    """Return a draft in which all jobs have homes that can have one beside these replicas.
+def place_homeless_jobs(problem: Problem, solution: Solution) -> Solution:
+    """Return a solution in which all jobs have homes that can have one beside these replicas.
 
     Homes from which some data cannot be read are given up.
     """
-    jobs = np.where(readable(problem, draft.replicas)[:, :, None], draft.jobs, 0)
+    jobs = np.where(readable_regions(problem, solution.replicas)[:, :, None], solution.jobs, 0)
     homeless = jobs.sum(axis=(1, 2)) < problem.count
     if not homeless.any():
-        return draft
-    placing = Placing(problem, draft.replicas, np.zeros_like(draft.replicas))
-    placing.keep(Draft(jobs, draft.replicas), np.arange(problem.workloads))
-    order = usual_order(problem)
+        return solution
+    placing = GreedyPlacement(problem, solution.replicas, np.zeros_like(solution.replicas))
+    placing.keep(Solution(jobs, solution.replicas), np.arange(problem.job_classes))
+    order = placement_order(problem)
     placing.place(order[homeless[order]].tolist())
-    return placing.draft()
+    return placing.solution()
 
 
-def readable(problem: Problem, replicas: Bools) -> Bools:
-    """Return where workloads can read all their data, there or from afar (workloads, regions)."""
+def readable_regions(problem: Problem, replicas: Bools) -> Bools:
+    """Return where job classes can read all their data, locally or not (job classes, regions)."""
     over_links: Bools = replicas.astype(np.float64) @ problem.linked > 0
-    p = problem.read_group
+    p = problem.read_dataset_class
     reads = replicas[p] | (problem.read_remote[:, None] & over_links[p])
-    found = np.ones((problem.workloads, problem.regions), dtype=np.bool_)
-    np.logical_and.at(found, problem.read_workload, reads)
+    found = np.ones((problem.job_classes, problem.regions), dtype=np.bool_)
+    np.logical_and.at(found, problem.read_class, reads)
     return found
 
 
-def greedy(problem: Problem, *, copying: bool = True) -> Draft:
-    """Return a draft, with new replicas or without any."""
-    placing = Placing(problem, copies=None if copying else np.zeros_like(problem.may_hold))
-    placing.place(usual_order(problem).tolist())
-    return placing.draft().trimmed(problem)
+def greedy_solution(problem: Problem, *, copying: bool = True) -> Solution:
+    """Return a solution, with new replicas or without any."""
+    placing = GreedyPlacement(problem, copies=None if copying else np.zeros_like(problem.may_hold))
+    placing.place(placement_order(problem).tolist())
+    return placing.solution().without_idle_copies(problem)

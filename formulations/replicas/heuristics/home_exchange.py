@@ -1,8 +1,8 @@
 """Homes beside replicas that stay: jobs change places while that overloads or reads less.
 
-What links refuse is known only when a draft is carried. Who was to read it then takes the best home
-that is left, one after the other, and a job that may go elsewhere is in the way of one that may
-not. So a job moves, changes places with another, or pushes one on to where that costs least.
+What links refuse is known only when a solution is carried. Who was to read it then takes the best
+home that is left, one after the other, and a job that may go elsewhere is in the way of one that
+may not. So a job moves, changes places with another, or pushes one on to where that costs least.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from placewright.formulations.common.wan.arrays import NONE, Bools, Ints
-from placewright.formulations.replicas.heuristics.greedy import readable
+from placewright.formulations.replicas.heuristics.greedy import readable_regions
 from placewright.formulations.replicas.problem.problem import Problem
-from placewright.formulations.replicas.solution import Draft
+from placewright.formulations.replicas.solution import Solution
 
 WORK = 10_000_000
 """Pairs of jobs, or of jobs and places, that are looked at in all; about, and at most."""
@@ -31,33 +31,35 @@ class _Move(NamedTuple):
 
     overload: int
     reads: int
-    workload: int
+    job_class: int
     target: int
     other: int = NONE
     onwards: int = NONE
 
 
-def evened(problem: Problem, draft: Draft) -> Draft:
-    """Return a draft that overloads and reads no more, with these replicas or fewer."""
-    homes = _Homes(problem, draft)
-    if not homes.even():
-        return draft
-    return Draft(homes.jobs.reshape(draft.jobs.shape), draft.replicas).trimmed(problem)
+def exchange_homes(problem: Problem, solution: Solution) -> Solution:
+    """Return a solution that overloads and reads no more, with these replicas or fewer."""
+    homes = _Homes(problem, solution)
+    if not homes.improve():
+        return solution
+    return Solution(homes.jobs.reshape(solution.jobs.shape), solution.replicas).without_idle_copies(
+        problem
+    )
 
 
 class _Homes:
-    """How many jobs of each workload are in each cell, a model of a region (workloads, cells)."""
+    """The jobs of each class in each cell, a GPU model of a region (job classes, cells)."""
 
-    def __init__(self, problem: Problem, draft: Draft) -> None:
-        self.jobs = draft.jobs.reshape(problem.workloads, problem.supply.size).copy()
+    def __init__(self, problem: Problem, solution: Solution) -> None:
+        self.jobs = solution.jobs.reshape(problem.job_classes, problem.supply.size).copy()
         self._demand = problem.demand
         self._supply = problem.supply.ravel()
         self._load: Ints = self._demand @ self.jobs
-        self._reads = _reads(problem, draft.replicas)
-        self._least = self._reads.min(axis=1, initial=NEVER)
+        self._reads = _reads(problem, solution.replicas)
+        self._least_reads = self._reads.min(axis=1, initial=NEVER)
         self._left = WORK
 
-    def even(self) -> bool:
+    def improve(self) -> bool:
         """Move jobs until nothing helps any more; say whether any was moved."""
         moved, helps = False, True
         while helps and self._left > 0:
@@ -65,14 +67,14 @@ class _Homes:
             over = _overload(self._load, self._supply)
             for cell in np.argsort(-over, kind="stable").tolist():
                 while self._left > 0 and (move := self._best(cell)) is not None:
-                    self._make(move, cell)
+                    self._apply(move, cell)
                     moved = helps = True
         return moved
 
     def _best(self, cell: int) -> _Move | None:
         """Return the move from a cell that saves most overload for what is read, or most reads."""
         mine = np.flatnonzero(self.jobs[:, cell])
-        saved = self._reads[mine, cell] - self._least[mine]
+        saved = self._reads[mine, cell] - self._least_reads[mine]
         if self._load[cell] <= self._supply[cell]:
             mine, saved = mine[saved > 0], saved[saved > 0]
         if not mine.size:
@@ -81,35 +83,38 @@ class _Homes:
         others, at = others[at != cell], at[at != cell]
         mine = mine[np.argsort(-saved, kind="stable")][: max(1, PAIRS // max(1, len(others)))]
         self._left -= (len(mine) + len(others)) * len(self._supply) + 2 * len(mine) * len(others)
-        moves = [self._alone(cell, mine)]
+        moves = [self._best_relocation(cell, mine)]
         if others.size:
-            moves += [self._swapped(cell, mine, others, at), self._pushed(cell, mine, others, at)]
+            moves += [
+                self._best_swap(cell, mine, others, at),
+                self._best_ejection(cell, mine, others, at),
+            ]
         found = [move for move in moves if move is not None]
         return min(found, key=_worth, default=None)
 
-    def _alone(self, cell: int, mine: Ints) -> _Move | None:
-        """Return the best move of one of these workloads to any other cell."""
+    def _best_relocation(self, cell: int, mine: Ints) -> _Move | None:
+        """Return the best move of one of these job classes to any other cell."""
         demand = self._demand[mine, None]
-        over = self._change(cell, -demand) + self._change(slice(None), demand)
+        over = self._overload_change(cell, -demand) + self._overload_change(slice(None), demand)
         reads = self._reads[mine] - self._reads[mine, cell, None]
         reads[:, cell] = NEVER
-        best = _best_of(over, reads)
+        best = _argbest(over, reads)
         if best is None:
             return None
         i, target = best
         return _Move(int(over[i, target]), int(reads[i, target]), int(mine[i]), target)
 
-    def _swapped(self, cell: int, mine: Ints, others: Ints, at: Ints) -> _Move | None:
-        """Return the best exchange of one of these workloads and one elsewhere."""
+    def _best_swap(self, cell: int, mine: Ints, others: Ints, at: Ints) -> _Move | None:
+        """Return the best exchange of one of these job classes and one elsewhere."""
         more = self._demand[mine, None] - self._demand[others]
-        over = self._change(cell, -more) + self._change(at, more)
+        over = self._overload_change(cell, -more) + self._overload_change(at, more)
         back = self._reads[others, cell] - self._reads[others, at]
-        return self._chosen(cell, mine, others, at, over, back, np.full_like(at, cell))
+        return self._best_pair(cell, mine, others, at, over, back, np.full_like(at, cell))
 
-    def _pushed(self, cell: int, mine: Ints, others: Ints, at: Ints) -> _Move | None:
-        """Return the best move of one of these workloads that pushes another one on."""
+    def _best_ejection(self, cell: int, mine: Ints, others: Ints, at: Ints) -> _Move | None:
+        """Return the best move of one of these job classes that pushes another one on."""
         demand = self._demand[mine, None]
-        change = self._change(slice(None), self._demand[others, None])
+        change = self._overload_change(slice(None), self._demand[others, None])
         back = self._reads[others] - self._reads[others, at, None]
         closed = back >= NEVER // 2
         closed[np.arange(len(at)), at] = closed[:, cell] = True
@@ -118,11 +123,13 @@ class _Homes:
         onwards = np.where(change == least, back, NEVER).argmin(axis=1)
         rows = np.arange(len(at))
         back = np.where(least[:, 0] < NEVER, back[rows, onwards], NEVER)
-        over = self._change(cell, -demand) + self._change(at, demand - self._demand[others])
+        over = self._overload_change(cell, -demand) + self._overload_change(
+            at, demand - self._demand[others]
+        )
         over = over + np.where(least[:, 0] < NEVER, least[:, 0], 0)
-        return self._chosen(cell, mine, others, at, over, back, onwards)
+        return self._best_pair(cell, mine, others, at, over, back, onwards)
 
-    def _chosen(
+    def _best_pair(
         self, cell: int, mine: Ints, others: Ints, at: Ints, over: Ints, back: Ints, onwards: Ints
     ) -> _Move | None:
         """Return the best of moves of two.
@@ -136,32 +143,32 @@ class _Homes:
         """
         there = self._reads[mine][:, at] - self._reads[mine, cell, None]
         reads = np.where((there < NEVER // 2) & (back < NEVER // 2), there + back, NEVER)
-        best = _best_of(over, reads)
+        best = _argbest(over, reads)
         if best is None:
             return None
         i, k = best
         values = int(over[i, k]), int(reads[i, k])
         return _Move(*values, int(mine[i]), int(at[k]), int(others[k]), int(onwards[k]))
 
-    def _change(self, cells: int | slice | Ints, more: Ints) -> Ints:
+    def _overload_change(self, cells: int | slice | Ints, more: Ints) -> Ints:
         """Return how much more cells overload if they are asked for so much more."""
         load, supply = self._load[cells], self._supply[cells]
         change: Ints = _overload(load + more, supply) - _overload(load, supply)
         return change
 
-    def _make(self, move: _Move, cell: int) -> None:
-        self._shift(move.workload, cell, move.target)
+    def _apply(self, move: _Move, cell: int) -> None:
+        self._shift(move.job_class, cell, move.target)
         if move.other != NONE:
             self._shift(move.other, move.target, move.onwards)
 
-    def _shift(self, workload: int, cell: int, target: int) -> None:
-        self.jobs[workload, cell] -= 1
-        self.jobs[workload, target] += 1
-        self._load[cell] -= self._demand[workload]
-        self._load[target] += self._demand[workload]
+    def _shift(self, job_class: int, cell: int, target: int) -> None:
+        self.jobs[job_class, cell] -= 1
+        self.jobs[job_class, target] += 1
+        self._load[cell] -= self._demand[job_class]
+        self._load[target] += self._demand[job_class]
 
 
-def _best_of(over: Ints, reads: Ints) -> tuple[int, int] | None:
+def _argbest(over: Ints, reads: Ints) -> tuple[int, int] | None:
     """Return where of two tables most is gained, None if nowhere."""
     less = (over < 0) & (reads < NEVER // 2)
     if less.any():
@@ -189,9 +196,9 @@ def _overload(load: Ints, supply: Ints) -> Ints:
 
 def _reads(problem: Problem, replicas: Bools) -> Ints:
     """Return the GiB that a job reads from afar in each cell, `NEVER` where it cannot be."""
-    remote = np.zeros((problem.workloads, problem.regions), dtype=np.int64)
-    away = ~replicas[problem.read_group]
-    np.add.at(remote, problem.read_workload, away * problem.read_gib[:, None])
-    may = problem.may & readable(problem, replicas)[:, :, None]
+    remote = np.zeros((problem.job_classes, problem.regions), dtype=np.int64)
+    away = ~replicas[problem.read_dataset_class]
+    np.add.at(remote, problem.read_class, away * problem.read_gib[:, None])
+    may = problem.allowed_homes & readable_regions(problem, replicas)[:, :, None]
     reads: Ints = np.where(may, remote[:, :, None], NEVER)
-    return reads.reshape(problem.workloads, problem.supply.size)
+    return reads.reshape(problem.job_classes, problem.supply.size)

@@ -6,8 +6,8 @@ are few, most GiB are theirs, and what is left in parts still tells them what th
 Then these stay as they are, and smaller ones are made whole as well (relax and fix). The smallest
 are left to who decides where each job runs: in the program classes of jobs may be split.
 
-What is copied so is often all that is missing from a good draft, or it is where the search has
-never been. So it need not be better than a draft to be of use: it is crossed with it.
+What is copied so is often all that is missing from a good solution, or it is where the search has
+never been. So it need not be better than a solution to be of use: it is crossed with it.
 
 References
 ----------
@@ -24,17 +24,27 @@ import numpy as np
 
 from placewright.formulations.common.wan.arrays import Bools
 from placewright.formulations.replicas.bounds.branch_and_bound import (
-    Relaxed,
-    copies_of,
-    relaxed_if_any,
+    RelaxationResult,
+    copy_fractions,
+    try_relaxation,
 )
-from placewright.formulations.replicas.bounds.minimum_remote_reads import among, unavoidable
-from placewright.formulations.replicas.models.integer_program import Choice, Whole, worth_a_try
-from placewright.formulations.replicas.models.relaxation import program_of
-from placewright.formulations.replicas.problem.job_classes import Pool, pool_of
+from placewright.formulations.replicas.bounds.minimum_remote_reads import (
+    least_remote_reads,
+    restrict_to_values,
+)
+from placewright.formulations.replicas.models.integer_program import (
+    IntegerProgram,
+    Restriction,
+    promising_copies,
+)
+from placewright.formulations.replicas.models.relaxation import build_relaxation
+from placewright.formulations.replicas.problem.job_classes import (
+    AggregateProblem,
+    aggregate_problem,
+)
 from placewright.formulations.replicas.problem.problem import Problem
-from placewright.formulations.replicas.problem.restriction import largest, making_up
-from placewright.formulations.replicas.solution import Draft
+from placewright.formulations.replicas.problem.restriction import count_for_share, largest_datasets
+from placewright.formulations.replicas.solution import Solution
 from placewright.formulations.session import Session
 from placewright.solver import Arrays
 
@@ -78,101 +88,113 @@ MUCH = 0.4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Guides:
+class RestrictedReplicas:
     """Where replicas may be of plans that copy little.
 
     Attributes
     ----------
     rank
-        What the point overloads, reads from afar and copies at most, like `Draft.rank`.
+        What the point overloads, reads from afar and copies at most, like `Solution.objective`.
     chosen : Bools
-        (groups, regions): its replicas, and some that it nearly has.
+        (dataset classes, regions): its replicas, and some that it nearly has.
     relaxed : Bools
-        (groups, regions): those of which the relaxation that it begins with has much.
+        (dataset classes, regions): those of which the relaxation that it begins with has much.
     """
 
-    rank: tuple[int, int, float]
+    objective: tuple[int, int, float]
     chosen: Bools
     relaxed: Bools
 
 
-def guide(
-    problem: Problem, session: Session, draft: Draft, refused: Bools, seconds: float
-) -> Guides | None:
+def relax_and_fix(
+    problem: Problem, session: Session, solution: Solution, refused: Bools, seconds: float
+) -> RestrictedReplicas | None:
     """Return where replicas may be of plans that copy little; None without a point in this time.
 
-    It overloads no more than the draft and reads no more from afar; both are as little as can be if
-    such points are found. It may copy more.
+    It overloads no more than the solution and reads no more from afar; both are as little as can be
+    if such points are found. It may copy more.
 
     Parameters
     ----------
     refused
-        (groups, regions): copies that are not to be made.
+        (dataset classes, regions): copies that are not to be made.
     """
-    pool = pool_of(problem.wan)
-    allowed = pool.fresh & ~refused[problem.group]
+    aggregate = aggregate_problem(problem.wan)
+    allowed = aggregate.copyable & ~refused[problem.dataset_class]
     end = session.remaining() - seconds
-    overload, remote_reads, _ = draft.rank(problem)
-    aims = _aims(pool, session, {"overload": overload, "remote_reads": remote_reads})
+    overload, remote_reads, _ = solution.objective(problem)
+    aims = _aims(aggregate, session, {"overload": overload, "remote_reads": remote_reads})
 
     def replicas(copies: Bools) -> Bools:
-        found = problem.now.copy()
-        np.logical_or.at(found, problem.group, copies)
+        found = problem.current.copy()
+        np.logical_or.at(found, problem.dataset_class, copies)
         return found
 
     for k, holds in enumerate(aims):
         left = max(0.0, session.remaining() - end)
         until = session.remaining() - left * (FIRST if k < len(aims) - 1 else 1.0)
-        found = _point(session, Whole.of(among(pool, holds)), holds, allowed, until)
+        found = _point(
+            session, IntegerProgram.of(restrict_to_values(aggregate, holds)), holds, allowed, until
+        )
         if found is not None:
             gib, chosen, much = found
             rank = (holds["overload"], holds["remote_reads"], gib)
-            return Guides(rank, replicas(chosen), replicas(much))
+            return RestrictedReplicas(rank, replicas(chosen), replicas(much))
     return None
 
 
-def _aims(pool: Pool, session: Session, held: dict[str, int]) -> list[dict[str, int]]:
+def _aims(
+    aggregate: AggregateProblem, session: Session, held: dict[str, int]
+) -> list[dict[str, int]]:
     """Return what points are to be no worse than, the best first; what is held is the last."""
     aims = [held]
     if held["overload"]:
-        arrays = program_of(pool).arrays("overload", {"remote_reads": held["remote_reads"]})
-        least = relaxed_if_any(arrays, session)
+        arrays = build_relaxation(aggregate).arrays(
+            "overload", {"remote_reads": held["remote_reads"]}
+        )
+        least = try_relaxation(arrays, session)
         overload = held["overload"] if least is None else least.bound
         if overload < held["overload"]:
             aims.insert(0, {**held, "overload": overload})
-    remote_reads = unavoidable(pool)
+    remote_reads = least_remote_reads(aggregate)
     if remote_reads < held["remote_reads"]:
         aims.insert(0, {**aims[0], "remote_reads": remote_reads})
     return aims
 
 
 def _point(
-    session: Session, whole: Whole, holds: Mapping[str, int], allowed: Bools, end: float
+    session: Session,
+    integer_program: IntegerProgram,
+    holds: Mapping[str, int],
+    allowed: Bools,
+    end: float,
 ) -> tuple[float, Bools, Bools] | None:
     """Return the GiB that a point copies, and which copies (datasets, regions) to choose among.
 
     Those that it has or nearly has, and those of which the relaxation has much. None without a
     point when so many seconds are left.
     """
-    arrays = whole.program.arrays("copies", holds)
+    arrays = integer_program.relaxation.arrays("copies", holds)
     barred = np.zeros(arrays.columns, dtype=np.bool_)
-    barred[whole.program.replica[whole.program.pool.fresh & ~allowed]] = True
+    barred[
+        integer_program.relaxation.replica[integer_program.relaxation.aggregate.copyable & ~allowed]
+    ] = True
     arrays = arrays.without_columns(barred)
-    root = relaxed_if_any(arrays, session)
+    root = try_relaxation(arrays, session)
     if root is None:
         return None
-    pool = whole.program.pool
-    everything = float(pool.wan.size @ pool.fresh.sum(axis=1))
-    fixing = _Fixing(session, whole, holds, allowed, end, arrays, root)
-    last = max(1, making_up(pool, LARGER))
-    growing = (LARGE * GROWTH**step for step in count())
-    numbers = [*takewhile(lambda number: number < last, growing), last]
+    aggregate = integer_program.relaxation.aggregate
+    whole_problem = float(aggregate.wan.size @ aggregate.copyable.sum(axis=1))
+    fixing = _RelaxAndFix(session, integer_program, holds, allowed, end, arrays, root)
+    last = max(1, count_for_share(aggregate, LARGER))
+    run_in_background = (LARGE * GROWTH**step for step in count())
+    numbers = [*takewhile(lambda number: number < last, run_in_background), last]
     reached, least = None, FREE[0]
     tries = 1 if holds["overload"] else TRIES
     for number, beyond in enumerate(FREE):
         if number >= tries and (reached is not None or not fixing.exhausted):
             break
-        most = everything if reached is None else reached * (1 - BETTER)
+        most = whole_problem if reached is None else reached * (1 - BETTER)
         found = fixing.decide(numbers[0], beyond, most)
         if found is not None:
             reached, least = found, beyond
@@ -186,13 +208,17 @@ def _point(
                 break
         if found is not None:
             reached, settled = found, number
-    stays = largest(pool, min(settled, making_up(pool, STAYS)))[:, None]
+    stays = largest_datasets(aggregate, min(settled, count_for_share(aggregate, STAYS)))[:, None]
     free = fixing.free(max(OPEN, least))
     copies: Bools = np.where(stays, fixing.copied, fixing.copied | free)
-    return reached, copies, allowed & (copies_of(whole.program, root.point) > MUCH)
+    return (
+        reached,
+        copies,
+        allowed & (copy_fractions(integer_program.relaxation, root.point) > MUCH),
+    )
 
 
-class _Fixing:
+class _RelaxAndFix:
     """A program of which ever more is made whole.
 
     Attributes
@@ -206,14 +232,14 @@ class _Fixing:
     def __init__(
         self,
         session: Session,
-        whole: Whole,
+        integer_program: IntegerProgram,
         holds: Mapping[str, int],
         allowed: Bools,
         end: float,
         arrays: Arrays,
-        root: Relaxed,
+        root: RelaxationResult,
     ) -> None:
-        self._session, self._whole, self._end = session, whole, end
+        self._session, self._whole, self._end = session, integer_program, end
         self._holds, self._allowed = holds, allowed
         self._arrays, self._root = arrays, root
         self.copied, self.exhausted = np.zeros_like(allowed), False
@@ -223,7 +249,7 @@ class _Fixing:
 
         It is counted in parts of their size.
         """
-        worth = worth_a_try(self._whole.program, self._arrays, self._root, beyond)
+        worth = promising_copies(self._whole.relaxation, self._arrays, self._root, beyond)
         free: Bools = self._allowed & worth
         return free
 
@@ -243,12 +269,12 @@ class _Fixing:
         left = self._session.remaining() - self._end
         if left <= 0:
             return None
-        whole, pool = self._whole, self._whole.program.pool
-        stays = largest(pool, kept)[:, None]
+        integer_program, aggregate = self._whole, self._whole.relaxation.aggregate
+        stays = largest_datasets(aggregate, kept)[:, None]
         free = (self.free(beyond) | self.copied) & ~stays
-        choice = Choice(free, self.copied & stays, largest(pool, large))
+        choice = Restriction(free, self.copied & stays, largest_datasets(aggregate, large))
         outcome = self._session.optimise(
-            whole.arrays("copies", self._holds, choice),
+            integer_program.arrays("copies", self._holds, choice),
             most=SHARE * left,
             gap=BETTER,
             cutoff=most,
@@ -257,6 +283,6 @@ class _Fixing:
             bound = None if outcome is None else outcome.bound
             self.exhausted = bound is not None and bound >= most * (1 - BETTER)
             return None
-        point = whole.program.replicas(outcome.values)
+        point = integer_program.relaxation.replicas(outcome.values)
         self.copied = self._allowed & (point > 0.5)
         return outcome.objective

@@ -1,4 +1,4 @@
-"""From a draft to a plan whose copies can be carried."""
+"""From a solution to a plan whose copies can be carried."""
 
 from __future__ import annotations
 
@@ -10,86 +10,93 @@ import numpy as np
 
 from placewright.formulations.common.wan.arrays import NONE, UNLIMITED, Bools, Wan
 from placewright.formulations.common.wan.scheduler import Transfers, never_out_of_time, schedule
-from placewright.formulations.replicas.heuristics.greedy import Placing, housed, usual_order
-from placewright.formulations.replicas.heuristics.home_exchange import evened
+from placewright.formulations.replicas.heuristics.greedy import (
+    GreedyPlacement,
+    place_homeless_jobs,
+    placement_order,
+)
+from placewright.formulations.replicas.heuristics.home_exchange import exchange_homes
 from placewright.formulations.replicas.problem.problem import Layout, Problem
-from placewright.formulations.replicas.solution import Draft
+from placewright.formulations.replicas.solution import Solution
 from placewright.formulations.session import DataPlan, Flow
 
 ANEW = 6
 """Attempts in which those whose copy is refused may have others made."""
 
 
-def carry(
-    problem: Problem, draft: Draft, refused: Bools, late: Callable[[], bool] = never_out_of_time
-) -> tuple[Draft, DataPlan, Bools]:
-    """Return a draft of which every copy is carried, its plan, and what was refused on the way.
+def repair_transfers(
+    problem: Problem,
+    solution: Solution,
+    refused: Bools,
+    late: Callable[[], bool] = never_out_of_time,
+) -> tuple[Solution, DataPlan, Bools]:
+    """Return a solution of which every copy is carried, its plan, and what was refused on the way.
 
-    What the links refuse is not copied (groups, regions), and who was to read it there finds a home
-    elsewhere: first with other copies than those refused so far, later among the replicas that are
-    left. Then each attempt copies less, so there is an end. Copies that are carried keep their ways
-    in all later attempts. Once it is `late` no other copies are made.
+    What the links refuse is not copied (dataset classes, regions), and who was to read it there
+    finds a home elsewhere: first with other copies than those refused so far, later among the
+    replicas that are left. Then each attempt copies less, so there is an end. Copies that are
+    carried keep their ways in all later attempts. Once it is `late` no other copies are made.
     """
     refused = refused.copy()
     known: tuple[Flow, ...] = ()
     for attempt in count():
-        draft = housed(problem, draft)
-        layout = draft.layout(problem)
-        transfers = schedule(problem.wan, *_wishes(problem, layout), known, late)
-        lost = _lost(problem, layout, transfers)
-        if not lost.any():
+        solution = place_homeless_jobs(problem, solution)
+        layout = solution.layout(problem)
+        transfers = schedule(problem.wan, *_requests(problem, layout), known, late)
+        not_made = _not_made(problem, layout, transfers)
+        if not not_made.any():
             break
-        refused |= lost & ~problem.now
+        refused |= not_made & ~problem.current
         known = transfers.flows
         copies = problem.may_hold & ~refused & (attempt < ANEW and not late())
-        draft = evened(problem, _without(problem, draft, lost, copies))
-    return draft, _plan(layout, transfers), refused
+        solution = exchange_homes(problem, _without(problem, solution, not_made, copies))
+    return solution, _plan(layout, transfers), refused
 
 
-def carried(wan: Wan, copies: Bools) -> bool:
+def is_transferable(wan: Wan, copies: Bools) -> bool:
     """Whether links carry copies (datasets, regions), as if room were made for all of them."""
     roomy = replace(wan, storage=np.full_like(wan.storage, UNLIMITED))
     d, r = np.nonzero(copies)
     return not schedule(roomy, list(zip(d.tolist(), r.tolist(), strict=True)), []).refused
 
 
-def too_large(problem: Problem, late: Callable[[], bool] = never_out_of_time) -> Bools:
-    """Return the copies (groups, regions) that links cannot carry even alone, as far as it is easy.
+def untransferable_copies(problem: Problem, late: Callable[[], bool] = never_out_of_time) -> Bools:
+    """Return copies (dataset classes, regions) that links cannot carry even alone.
 
     Only data is tried that is more than every single link into the region can take. What lies in
     the region may be dropped before, so storage says nothing here. It ends once it is `late`.
     """
     wan = problem.wan
     large = wan.size[:, None] > wan.budget.max(axis=0)
-    refused = np.zeros_like(problem.now)
-    d, r = np.nonzero(large & (problem.may_hold & ~problem.now)[problem.group])
+    refused = np.zeros_like(problem.current)
+    d, r = np.nonzero(large & (problem.may_hold & ~problem.current)[problem.dataset_class])
     for dataset, region in zip(d.tolist(), r.tolist(), strict=True):
         if late():
             break
         alone = np.zeros_like(large)
         alone[dataset, region] = True
-        if not carried(wan, alone):
-            refused[problem.group[dataset], region] = True
+        if not is_transferable(wan, alone):
+            refused[problem.dataset_class[dataset], region] = True
     return refused
 
 
-def _without(problem: Problem, draft: Draft, lost: Bools, copies: Bools) -> Draft:
-    """Return a draft without some copies; a group of which none is left stays where it was."""
-    replicas = draft.replicas & ~(lost & ~problem.now)
+def _without(problem: Problem, solution: Solution, not_made: Bools, copies: Bools) -> Solution:
+    """Return a solution without the refused copies; a class left without any stays where it was."""
+    replicas = solution.replicas & ~(not_made & ~problem.current)
     # Nobody drops the last replica, and a drop that was not made is none.
-    bare = ~replicas.any(axis=1) | (lost & problem.now).any(axis=1)
-    replicas[bare] |= problem.now[bare]
-    changed = (replicas != draft.replicas).any(axis=1)
-    moved = np.zeros(problem.workloads, dtype=np.bool_)
-    moved[problem.read_workload[changed[problem.read_group]]] = True
-    placing = Placing(problem, replicas, copies)
-    placing.keep(draft, np.flatnonzero(~moved))
-    order = usual_order(problem)
+    bare = ~replicas.any(axis=1) | (not_made & problem.current).any(axis=1)
+    replicas[bare] |= problem.current[bare]
+    changed = (replicas != solution.replicas).any(axis=1)
+    moved = np.zeros(problem.job_classes, dtype=np.bool_)
+    moved[problem.read_class[changed[problem.read_dataset_class]]] = True
+    placing = GreedyPlacement(problem, replicas, copies)
+    placing.keep(solution, np.flatnonzero(~moved))
+    order = placement_order(problem)
     placing.place(order[moved[order]].tolist())
-    return placing.draft().trimmed(problem)
+    return placing.solution().without_idle_copies(problem)
 
 
-def _wishes(
+def _requests(
     problem: Problem, layout: Layout
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
     """Return the copies, the one that saves most reads first, and the drops."""
@@ -107,15 +114,15 @@ def _wishes(
     return creates, list(zip(d.tolist(), r.tolist(), strict=True))
 
 
-def _lost(problem: Problem, layout: Layout, transfers: Transfers) -> Bools:
-    """Return the groups and regions with a copy or a drop that is not made (groups, regions)."""
-    lost = layout.creates(problem.wan) | layout.drops(problem.wan)
+def _not_made(problem: Problem, layout: Layout, transfers: Transfers) -> Bools:
+    """Return where a copy or a drop is not made (dataset classes, regions)."""
+    not_made = layout.creates(problem.wan) | layout.drops(problem.wan)
     for made in (transfers.creates, transfers.drops):
         for dataset, region, _ in made:
-            lost[dataset, region] = False
-    found = np.zeros_like(problem.now)
-    d, r = np.nonzero(lost)
-    found[problem.group[d], r] = True
+            not_made[dataset, region] = False
+    found = np.zeros_like(problem.current)
+    d, r = np.nonzero(not_made)
+    found[problem.dataset_class[d], r] = True
     return found
 
 

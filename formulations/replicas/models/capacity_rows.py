@@ -16,8 +16,8 @@ them would ask for more than there is. So where they would, there is one row mor
 over classes of the same row that can run only beside a replica of p. With x whole it says no more
 than the row above: with 0 none of them is there. For one product it is a known row of facility
 location (Aardal, "Capacitated facility location", Mathematical Programming 81, 1998). Where plans
-overload no more than V in all, no U is asked for more than `most_asked`, so much times x[p,r] holds
-as well, without `over`.
+overload no more than V in all, no U is asked for more than `most_demand`, so much times x[p,r]
+holds as well, without `over`.
 
 `overload` is a convex function of `over`, of lines between whole jobs that may be too many. Where V
 is as little as any plan overloads, there are no such columns: the models of each U are then asked
@@ -30,8 +30,12 @@ from __future__ import annotations
 import numpy as np
 
 from placewright.formulations.common.wan.arrays import Bools, Ints
-from placewright.formulations.replicas.problem.job_classes import Pool
-from placewright.formulations.replicas.problem.overload_curve import least_of_all, pieces, unit_of
+from placewright.formulations.replicas.problem.job_classes import AggregateProblem
+from placewright.formulations.replicas.problem.overload_curve import (
+    demand_unit,
+    least_overload_of_jobs,
+    overload_pieces,
+)
 from placewright.formulations.replicas.problem.problem import HOMELESS
 from placewright.instances.documents.base import WHOLE_GPU
 from placewright.solver import Model
@@ -40,7 +44,9 @@ MOST_UNIONS = 64
 """Rows of what fits on models, about, per region at most."""
 
 
-def add_load(pool: Pool, model: Model, replica: Ints, share: Ints, none: Ints, far: Ints) -> None:
+def add_capacity_rows(
+    aggregate: AggregateProblem, model: Model, replica: Ints, share: Ints, none: Ints, far: Ints
+) -> None:
     """Add the rows of what fits on models, and the term `overload`.
 
     Parameters
@@ -49,28 +55,32 @@ def add_load(pool: Pool, model: Model, replica: Ints, share: Ints, none: Ints, f
         (datasets, regions), (classes, regions), (classes,) and (reads, regions): columns, -1 where
         there is none.
     """
-    supply = pool.wan.supply
-    unit = unit_of(pool.wan.demand)
-    least, fewest = least_of_all(supply, unit, pool.demand, pool.homeless)
-    evenly = pool.overload <= fewest
+    supply = aggregate.wan.supply
+    unit = demand_unit(aggregate.wan.demand)
+    least, fewest = least_overload_of_jobs(supply, unit, aggregate.demand, aggregate.homeless)
+    at_least_overload = aggregate.overload <= fewest
     fits: list[tuple[Ints, Bools]] = []
-    for region, limit in enumerate(least.upper if evenly else supply // unit):
-        needs = pool.homes[:, region]
+    for region, limit in enumerate(least.upper if at_least_overload else supply // unit):
+        needs = aggregate.homes[:, region]
         unions = _unions(needs)
         rows = model.rows("fits", len(unions), upper=(unions @ limit).astype(float))
-        asks = _within(needs, unions) * (pool.demand // unit)
+        asks = _confined_to(needs, unions) * (aggregate.demand // unit)
         u, c = np.nonzero(asks)
         model.add(rows[u], share[c, region], asks[u, c])
-        most = unions @ limit if evenly else most_asked(pool, unions @ supply[region]) // unit
+        most = (
+            unions @ limit
+            if at_least_overload
+            else most_demand(aggregate, unions @ supply[region]) // unit
+        )
         columns = replica[:, region], share[:, region], far[:, region]
-        _beside(pool, model, *columns, asks, most)
+        _add_replica_capacity_rows(aggregate, model, *columns, asks, most)
         fits.append((rows, unions))
-    model.term("overload", none, HOMELESS * pool.demand, sense="min")
-    if evenly:
+    model.term("overload", none, HOMELESS * aggregate.demand, sense="min")
+    if at_least_overload:
         model.term("overload", [], [], sense="min", constant=float(least.overload))
-        _add_least(pool, model, share, least.lower)
+        _add_least_demand(aggregate, model, share, least.lower)
         return
-    length, cost = pieces(supply, unit, int(pool.demand.sum()) // unit)
+    length, cost = overload_pieces(supply, unit, int(aggregate.demand.sum()) // unit)
     piece, r, m = np.nonzero(length * cost)
     over = model.variables("over", len(r), upper=length[piece, r, m].astype(float), integer=False)
     model.term("overload", over, cost[piece, r, m], sense="min")
@@ -78,23 +88,23 @@ def add_load(pool: Pool, model: Model, replica: Ints, share: Ints, none: Ints, f
         model.add(rows[unions[:, kind]], column, -1.0)
 
 
-def _add_least(pool: Pool, model: Model, share: Ints, lower: Ints) -> None:
+def _add_least_demand(aggregate: AggregateProblem, model: Model, share: Ints, lower: Ints) -> None:
     """Add the rows of what models are asked for at least, `lower` (regions, models) in units.
 
     So much is asked of models together by classes that can use any of them: by all in the region
     but those who can use others only.
     """
-    unit = unit_of(pool.wan.demand)
+    unit = demand_unit(aggregate.wan.demand)
     for region in np.flatnonzero(lower.any(axis=1)).tolist():
-        needs = pool.homes[:, region]
+        needs = aggregate.homes[:, region]
         others = np.pad(_unions(needs), ((1, 0), (0, 0)))
-        asks = (needs.any(axis=1) & ~_within(needs, others)) * (pool.demand // unit)
+        asks = (needs.any(axis=1) & ~_confined_to(needs, others)) * (aggregate.demand // unit)
         rows = model.rows("asked", len(others), lower=(~others @ lower[region]).astype(float))
         u, c = np.nonzero(asks)
         model.add(rows[u], share[c, region], asks[u, c])
 
 
-def _within(needs: Bools, unions: Bools) -> Bools:
+def _confined_to(needs: Bools, unions: Bools) -> Bools:
     """Return which classes can use models of each union, and no others (unions, classes).
 
     Parameters
@@ -107,8 +117,8 @@ def _within(needs: Bools, unions: Bools) -> Bools:
     return within
 
 
-def most_asked(pool: Pool, room: Ints) -> Ints:
-    """Return the milli-GPU that a part of the supply is asked for at most, `pool.overload` held.
+def most_demand(aggregate: AggregateProblem, room: Ints) -> Ints:
+    """Return the largest milli-GPU demand of parts of the supply if `overload` is held.
 
     If a part s of all supply S is asked for D of all demand T, it overloads f(D, s), and the rest
     f(T - D, S - s) or more, where f(D, s) = max(0, D - s, 2 D - 2.2 s): models together overload no
@@ -121,15 +131,15 @@ def most_asked(pool: Pool, room: Ints) -> Ints:
     room
         (parts,): s.
     """
-    total, most = int(pool.demand.sum()), pool.overload
-    rest = total - int(pool.wan.supply.sum())
+    total, most = int(aggregate.demand.sum()), aggregate.overload
+    rest = total - int(aggregate.wan.supply.sum())
     limits = [most + room, (5 * most + 11 * room) // 10, most - rest + 6 * room // 5]
     asked: Ints = np.minimum.reduce(limits).clip(0, total)
     return asked
 
 
-def _beside(
-    pool: Pool,
+def _add_replica_capacity_rows(
+    aggregate: AggregateProblem,
     model: Model,
     replica: Ints,
     share: Ints,
@@ -147,7 +157,7 @@ def _beside(
         (unions, classes) and (unions,): what those ask who can use no other models, and what all
         of them may ask together.
     """
-    c, p = pool.read_class, pool.read_dataset
+    c, p = aggregate.read_class, aggregate.read_dataset
     beside = asks[:, c] * (replica[p] >= 0)
     asked = np.zeros((len(replica), len(most)), dtype=np.int64)
     np.add.at(asked, p, beside.T)
@@ -177,17 +187,17 @@ def _unions(sets: Bools) -> Bools:
     return some
 
 
-def add_hottest(pool: Pool, model: Model, share: Ints) -> None:
+def add_hottest(aggregate: AggregateProblem, model: Model, share: Ints) -> None:
     """Add the term `hottest`."""
-    supply = pool.wan.supply.sum(axis=1)
-    unit = max(1, int(np.gcd.reduce(np.concatenate([pool.demand, supply]), initial=0)))
+    supply = aggregate.wan.supply.sum(axis=1)
+    unit = max(1, int(np.gcd.reduce(np.concatenate([aggregate.demand, supply]), initial=0)))
     least = min(int(supply[supply > 0].min(initial=WHOLE_GPU)), WHOLE_GPU)
-    most = 1000 * int(pool.demand.sum()) // least + 1
+    most = 1000 * int(aggregate.demand.sum()) // least + 1
     hottest = model.variables("hottest", 1, upper=float(most), integer=False)
     rows = model.rows("heat", len(supply), upper=0.0)
     c, r = np.nonzero(share >= 0)
     # As floats: a thousand times what a class asks may be beyond 64 bits.
-    model.add(rows[r], share[c, r], 1000.0 * (pool.demand[c] // unit))
+    model.add(rows[r], share[c, r], 1000.0 * (aggregate.demand[c] // unit))
     given = np.flatnonzero(supply)
     model.add(rows[given], hottest, -(supply[given] // unit))
     model.term("hottest", hottest, 1.0, sense="min")

@@ -20,12 +20,12 @@ from dataclasses import replace
 import numpy as np
 
 from placewright.formulations.common.wan.arrays import Bools
-from placewright.formulations.replicas.bounds.branch_and_bound import relaxed_if_any
-from placewright.formulations.replicas.models.relaxation import program_of
+from placewright.formulations.replicas.bounds.branch_and_bound import try_relaxation
+from placewright.formulations.replicas.models.relaxation import build_relaxation
 from placewright.formulations.replicas.models.remote_read_rows import least_read, remotely_read
-from placewright.formulations.replicas.problem.job_classes import Pool
+from placewright.formulations.replicas.problem.job_classes import AggregateProblem
 from placewright.formulations.replicas.problem.problem import TOGETHER
-from placewright.formulations.replicas.problem.restriction import largest, making_up
+from placewright.formulations.replicas.problem.restriction import count_for_share, largest_datasets
 from placewright.formulations.session import Session
 
 TIGHT = 0.75
@@ -35,7 +35,7 @@ LARGER = 0.99
 """Share of all GiB that datasets have of which it matters where they are stored."""
 
 
-def at_hand(pool: Pool, apart: Bools) -> Pool:
+def at_hand(aggregate: AggregateProblem, apart: Bools) -> AggregateProblem:
     """Return a pool in which what is possible is data at hand.
 
     In its program `remote_reads+copies` is a bound of both in one sum. Limits of what leaves a
@@ -47,29 +47,33 @@ def at_hand(pool: Pool, apart: Bools) -> Pool:
         (datasets, regions): where it is told apart what is held and what is read from afar, beside
         where a job may read less than all.
     """
-    size = pool.wan.size
-    either = remotely_read(pool) & pool.possible
-    apart = either & (apart | (least_read(pool) < size)[:, None])
+    size = aggregate.wan.size
+    either = remotely_read(aggregate) & aggregate.possible
+    apart = either & (apart | (least_read(aggregate) < size)[:, None])
     merged = either & ~apart
     return replace(
-        pool,
-        near=pool.near | merged[pool.read_dataset],
+        aggregate,
+        local_only=aggregate.local_only | merged[aggregate.read_dataset],
         apart=apart,
-        stored=pool.possible & ~merged,
-        egress=np.full_like(pool.egress, size.sum()),
+        stored=aggregate.possible & ~merged,
+        egress=np.full_like(aggregate.egress, size.sum()),
     )
 
 
-def where_it_matters(pool: Pool, holds: Mapping[str, int], session: Session) -> Bools:
+def where_it_matters(
+    aggregate: AggregateProblem, holds: Mapping[str, int], session: Session
+) -> Bools:
     """Return where it may matter that data is stored (datasets, regions).
 
     That is for large data, in regions that a relaxation without limits nearly fills; everywhere
     without time for that.
     """
-    program = program_of(at_hand(pool, np.zeros_like(pool.possible)))
-    root = relaxed_if_any(program.arrays(TOGETHER, holds), session)
+    relaxation = build_relaxation(at_hand(aggregate, np.zeros_like(aggregate.possible)))
+    root = try_relaxation(relaxation.arrays(TOGETHER, holds), session)
     if root is None or root.point is None:
-        return np.ones_like(pool.possible)
-    tight = program.filled(root.point, TIGHT)
-    matters: Bools = largest(pool, making_up(pool, LARGER))[:, None] & tight
+        return np.ones_like(aggregate.possible)
+    tight = relaxation.filled_regions(root.point, TIGHT)
+    matters: Bools = (
+        largest_datasets(aggregate, count_for_share(aggregate, LARGER))[:, None] & tight
+    )
     return matters

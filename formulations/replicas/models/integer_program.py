@@ -19,9 +19,9 @@ from typing import Self
 import numpy as np
 
 from placewright.formulations.common.wan.arrays import Bools, Ints
-from placewright.formulations.replicas.bounds.branch_and_bound import Relaxed
-from placewright.formulations.replicas.models.relaxation import Program, program_of
-from placewright.formulations.replicas.problem.job_classes import Pool
+from placewright.formulations.replicas.bounds.branch_and_bound import RelaxationResult
+from placewright.formulations.replicas.models.relaxation import Relaxation, build_relaxation
+from placewright.formulations.replicas.problem.job_classes import AggregateProblem
 from placewright.solver import Arrays
 from placewright.solver.arrays import Floats
 
@@ -39,7 +39,7 @@ PART = 1e-3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Choice:
+class Restriction:
     """What of a program is to be decided.
 
     Attributes
@@ -54,11 +54,11 @@ class Choice:
 
     free: Bools
     copied: Bools
-    whole: Bools
+    integer_program: Bools
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Whole:
+class IntegerProgram:
     """A program with the columns y.
 
     Attributes
@@ -67,32 +67,32 @@ class Whole:
         (datasets,): the columns, -1 where a dataset cannot be copied.
     """
 
-    program: Program
+    relaxation: Relaxation
     copied: Ints
 
     @classmethod
-    def of(cls, pool: Pool) -> Self:
+    def of(cls, aggregate: AggregateProblem) -> Self:
         """Return it for a pool."""
-        program = program_of(pool)
-        model = program.model
-        some = np.flatnonzero(pool.fresh.any(axis=1))
-        copied = np.full(len(pool.kept), -1, dtype=np.int64)
+        relaxation = build_relaxation(aggregate)
+        model = relaxation.model
+        some = np.flatnonzero(aggregate.copyable.any(axis=1))
+        copied = np.full(len(aggregate.has_replica), -1, dtype=np.int64)
         copied[some] = model.variables("copied", len(some), upper=1.0)
-        p, r = np.nonzero(pool.fresh)
+        p, r = np.nonzero(aggregate.copyable)
         rows = model.rows("copies", len(p), upper=0.0)
-        model.add(rows, program.replica[p, r], 1.0)
+        model.add(rows, relaxation.replica[p, r], 1.0)
         model.add(rows, copied[p], -1.0)
         rows = np.full(len(copied), -1, dtype=np.int64)
         rows[some] = model.rows("uncopied", len(some), lower=0.0)
-        model.add(rows[p], program.replica[p, r], 1.0)
+        model.add(rows[p], relaxation.replica[p, r], 1.0)
         model.add(rows[some], copied[some], -1.0)
-        return cls(program, copied)
+        return cls(relaxation, copied)
 
     def arrays(
         self,
         term: str,
         holds: Mapping[str, int],
-        choice: Choice | None = None,
+        choice: Restriction | None = None,
         numbers: Floats | None = None,
     ) -> Arrays:
         """Return the program, with all copies free and whole if no choice is given.
@@ -104,36 +104,40 @@ class Whole:
         numbers
             (datasets,): how many copies a relaxation makes, to ask first where that is open.
         """
-        program, pool = self.program, self.program.pool
-        arrays = program.arrays(term, holds, relax=False)
+        relaxation, aggregate = self.relaxation, self.relaxation.aggregate
+        arrays = relaxation.arrays(term, holds, relax=False)
         order = np.zeros(arrays.columns, dtype=np.int64)
-        size = pool.wan.size
-        p, r = np.nonzero(pool.fresh)
-        order[program.replica[p, r]] = size[p]
+        size = aggregate.wan.size
+        p, r = np.nonzero(aggregate.copyable)
+        order[relaxation.replica[p, r]] = size[p]
         some = np.flatnonzero(self.copied >= 0)
         order[self.copied[some]] = size[some]
         if numbers is not None:
             is_open = np.abs(numbers - np.rint(numbers)) > OPEN
             order[self.copied[is_open & (self.copied >= 0)]] *= EARLIER
         lower, upper, integer = arrays.lower.copy(), arrays.upper.copy(), arrays.integer.copy()
-        integer[program.replica[pool.there]] = False
+        integer[relaxation.replica[aggregate.present]] = False
         if choice is not None:
-            settled = pool.fresh & ~choice.free
-            columns = program.replica[settled]
+            settled = aggregate.copyable & ~choice.free
+            columns = relaxation.replica[settled]
             lower[columns] = upper[columns] = choice.copied[settled]
-            integer[program.replica[pool.fresh & ~choice.whole[:, None]]] = False
-            integer[self.copied[some[~choice.whole[some]]]] = False
+            integer[relaxation.replica[aggregate.copyable & ~choice.integer_program[:, None]]] = (
+                False
+            )
+            integer[self.copied[some[~choice.integer_program[some]]]] = False
         return replace(arrays, priority=order, lower=lower, upper=upper, integer=integer)
 
 
-def worth_a_try(program: Program, arrays: Arrays, found: Relaxed, share: float) -> Bools:
+def promising_copies(
+    relaxation: Relaxation, arrays: Arrays, found: RelaxationResult, share: float
+) -> Bools:
     """Return the copies (datasets, regions) that a relaxation has in part, or almost.
 
     Almost: one more would cost less than this share of its size.
     """
-    pool = program.pool
-    dear = program.replicas(arrays.reduced_costs(-found.prices))
-    worth: Bools = pool.fresh & (dear < share * pool.wan.size[:, None])
+    aggregate = relaxation.aggregate
+    dear = relaxation.replicas(arrays.reduced_costs(-found.prices))
+    worth: Bools = aggregate.copyable & (dear < share * aggregate.wan.size[:, None])
     if found.point is not None:
-        worth |= pool.fresh & (program.replicas(found.point) > PART)
+        worth |= aggregate.copyable & (relaxation.replicas(found.point) > PART)
     return worth

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from placewright.formulations.common.wan.arrays import Bools
-from placewright.formulations.replicas.models.mip import PartModel, everything
+from placewright.formulations.replicas.models.mip import NeighbourhoodMip, whole_problem
 from placewright.formulations.replicas.problem.problem import DATA, Problem
-from placewright.formulations.replicas.solution import Draft
+from placewright.formulations.replicas.solution import Solution
 from placewright.formulations.session import HOLD_SLACK, Bound, Session, proven_whole
 from placewright.solver import Arrays, Status
 
@@ -21,53 +21,53 @@ _LAST = ("imbalance", "hottest")
 
 def is_small(problem: Problem) -> bool:
     """Whether the exact model of a problem is worth a try."""
-    cells = int(problem.may.sum()) + int(problem.may_hold.sum())
+    cells = int(problem.allowed_homes.sum()) + int(problem.may_hold.sum())
     return cells + len(problem.read_gib) * problem.regions <= MOST_COLUMNS
 
 
-def exact(
-    problem: Problem, session: Session, draft: Draft, refused: Bools
-) -> Iterator[Draft | Bound]:
+def solve_lexicographically(
+    problem: Problem, session: Session, solution: Solution, refused: Bools
+) -> Iterator[Solution | Bound]:
     """Yield the optimum of each term with those before it held, and the solver's bound on it.
 
-    What data costs in all is bounded with the terms before both held.
-    The model leaves out how copies are carried: where all of the last draft's are, it is optimal.
-    Copies that were `refused` (groups, regions) are left out; if there are any, nothing is proven.
+    What data costs in all is bounded with the terms before both held. The model leaves out how
+    copies are carried: where all of the last solution's are, it is optimal. Copies that were
+    `refused` (dataset classes, regions) are left out; if there are any, nothing is proven.
     """
     terms = problem.terms
-    part = everything(problem)
-    part = replace(part, holds=part.holds & ~refused)
+    neighbourhood = whole_problem(problem)
+    neighbourhood = replace(neighbourhood, holds=neighbourhood.holds & ~refused)
     proving = single(problem) and not refused.any()
-    whole = PartModel(problem, part, draft, terms)
+    integer_program = NeighbourhoodMip(problem, neighbourhood, solution, terms)
     holds: list[tuple[str, int]] = []
     for number, term in enumerate(terms):
         if proving and terms[number : number + 2] == DATA:
-            found = session.optimise(_in_all(whole), share=0.3, gap=0.0)
+            found = session.optimise(_in_all(integer_program), share=0.3, gap=0.0)
             if found is not None and found.bound is not None:
                 yield Bound(DATA[1], proven_whole(found.bound), tuple(holds), plus=DATA[:1])
-        outcome = session.optimise(whole.model.arrays(term), share=0.6, gap=0.0)
+        outcome = session.optimise(integer_program.model.arrays(term), share=0.6, gap=0.0)
         if outcome is None:
             return
         if outcome.bound is not None and proving:
             yield Bound(term, proven_whole(outcome.bound), tuple(holds))
         if outcome.values is None:
             return
-        draft = whole.draft(outcome.values)
-        yield draft if term in _LAST else draft.trimmed(problem)
+        solution = integer_program.solution(outcome.values)
+        yield solution if term in _LAST else solution.without_idle_copies(problem)
         if outcome.status is not Status.OPTIMAL:
             return
-        value = round(whole.model.value_of(term, outcome.values))
+        value = round(integer_program.model.value_of(term, outcome.values))
         holds.append((term, value))
-        whole.model.hold(term, value, HOLD_SLACK)
+        integer_program.model.hold(term, value, HOLD_SLACK)
 
 
-def _in_all(whole: PartModel) -> Arrays:
+def _in_all(integer_program: NeighbourhoodMip) -> Arrays:
     """Return the model that minimises the sum of both terms of data."""
-    reads, copies = (whole.model.arrays(term) for term in DATA)
+    reads, copies = (integer_program.model.arrays(term) for term in DATA)
     constant = reads.constant + copies.constant
     return replace(reads, cost=reads.cost + copies.cost, constant=constant)
 
 
 def single(problem: Problem) -> bool:
-    """Whether each dataset is a group of its own, so that the model loses nothing."""
-    return problem.groups == len(problem.wan.size)
+    """Whether each dataset is a dataset class of its own, so that the model loses nothing."""
+    return problem.dataset_classes == len(problem.wan.size)

@@ -33,16 +33,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from placewright.formulations.common.wan.arrays import UNLIMITED, Bools, Ints
-from placewright.formulations.replicas.models.capacity_rows import add_hottest, add_load
+from placewright.formulations.replicas.models.capacity_rows import add_capacity_rows, add_hottest
 from placewright.formulations.replicas.models.remote_read_rows import FINE, Data, add_afar, data_of
-from placewright.formulations.replicas.problem.job_classes import Pool
+from placewright.formulations.replicas.problem.job_classes import AggregateProblem
 from placewright.formulations.replicas.problem.problem import TOGETHER
 from placewright.solver import Arrays, Model
 from placewright.solver.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Program:
+class Relaxation:
     """The program of a pool, with its columns where they exist, -1 elsewhere.
 
     Attributes
@@ -53,7 +53,7 @@ class Program:
         (datasets,): rows of how many copies are made of each.
     """
 
-    pool: Pool
+    aggregate: AggregateProblem
     model: Model
     replica: Ints
     copy_rows: Ints
@@ -63,9 +63,11 @@ class Program:
         found: Floats = np.append(values, 0.0)[self.replica]
         return found
 
-    def filled(self, values: Floats, part: float) -> Bools:
+    def filled_regions(self, values: Floats, neighbourhood: float) -> Bools:
         """Return regions in which replicas take more than a part of what may be stored."""
-        full: Bools = self.pool.wan.size @ self.replicas(values) > part * self.pool.room
+        full: Bools = (
+            self.aggregate.wan.size @ self.replicas(values) > neighbourhood * self.aggregate.room
+        )
         return full
 
     def arrays(self, term: str, holds: Mapping[str, int], *, relax: bool = True) -> Arrays:
@@ -79,49 +81,51 @@ class Program:
         return self.model.arrays(term, relax=relax, without=without)
 
 
-def program_of(pool: Pool) -> Program:
+def build_relaxation(aggregate: AggregateProblem) -> Relaxation:
     """Return the program of a pool."""
     model = Model()
-    wan = pool.wan
-    data = data_of(pool, model)
+    wan = aggregate.wan
+    data = data_of(aggregate, model)
     replica = data.replica
-    share, none = _homes(pool, model)
-    far = _reads(pool, model, data, share, none)
-    _storage(pool, model, data)
-    add_load(pool, model, replica, share, none, np.where(pool.beside, -1, far))
-    add_hottest(pool, model, share)
-    _imbalance(pool, model, data)
-    p, r = np.nonzero(pool.fresh)
+    share, none = _homes(aggregate, model)
+    far = _reads(aggregate, model, data, share, none)
+    _storage(aggregate, model, data)
+    add_capacity_rows(aggregate, model, replica, share, none, np.where(aggregate.beside, -1, far))
+    add_hottest(aggregate, model, share)
+    _imbalance(aggregate, model, data)
+    p, r = np.nonzero(aggregate.copyable)
     copy_rows = model.rows("number", len(wan.size))
     model.add(copy_rows[p], replica[p, r], 1.0)
     for term in ("copies", TOGETHER):
         data.count(model, term, p, r, wan.size[p])
-    return Program(pool, model, replica, copy_rows)
+    return Relaxation(aggregate, model, replica, copy_rows)
 
 
-def _homes(pool: Pool, model: Model) -> tuple[Ints, Ints]:
+def _homes(aggregate: AggregateProblem, model: Model) -> tuple[Ints, Ints]:
     """Add shares of classes, and none of them; return both (classes, regions) and (classes,).
 
     -1 where a class cannot be.
     """
-    lives: Bools = np.logical_or.reduce(pool.homes, axis=2)
+    lives: Bools = np.logical_or.reduce(aggregate.homes, axis=2)
     share = _columns(model, "share", lives)
     somewhere = lives.any(axis=1)
     none = model.variables(
         "none",
-        pool.classes,
+        aggregate.classes,
         lower=np.where(somewhere, 0.0, 1.0),
-        upper=np.where(pool.sure & somewhere, 0.0, 1.0),
+        upper=np.where(aggregate.always_placeable & somewhere, 0.0, 1.0),
         integer=False,
     )
-    one = model.rows("one", pool.classes, lower=1.0, upper=1.0)
+    one = model.rows("one", aggregate.classes, lower=1.0, upper=1.0)
     model.add(one, none, 1.0)
     c, r = np.nonzero(lives)
     model.add(one[c], share[c, r], 1.0)
     return share, none
 
 
-def _steps(pool: Pool, model: Model, data: Data, none: Ints, read: Ints, far: Ints) -> None:
+def _steps(
+    aggregate: AggregateProblem, model: Model, data: Data, none: Ints, read: Ints, far: Ints
+) -> None:
     """Add the steps that are read remotely, their terms, and the rows of what data costs at least.
 
     Parameters
@@ -131,23 +135,23 @@ def _steps(pool: Pool, model: Model, data: Data, none: Ints, read: Ints, far: In
     read, far
         (n,): reads, and columns of shares that read them remotely.
     """
-    remotely = model.variables("remotely", len(pool.step_read), upper=1.0, integer=False)
-    steps = model.rows("steps", len(pool.read_class), lower=0.0)
-    model.add(steps[pool.step_read], remotely, pool.step_weight)
-    weight = pool.weight[pool.read_class]
+    remotely = model.variables("remotely", len(aggregate.step_read), upper=1.0, integer=False)
+    steps = model.rows("steps", len(aggregate.read_class), lower=0.0)
+    model.add(steps[aggregate.step_read], remotely, aggregate.step_weight)
+    weight = aggregate.weight[aggregate.read_class]
     model.add(steps[read], far, -weight[read])
-    model.add(steps, none[pool.read_class], -weight)
+    model.add(steps, none[aggregate.read_class], -weight)
     for term in ("remote_reads", TOGETHER):
-        model.term(term, remotely, pool.step_gib, sense="min")
+        model.term(term, remotely, aggregate.step_gib, sense="min")
 
-    known = np.flatnonzero(pool.least)
-    least = np.full(len(pool.least), -1, dtype=np.int64)
-    least[known] = model.rows("least", len(known), lower=pool.least[known].astype(np.float64))
-    p, r = np.nonzero(pool.fresh & (pool.least > 0)[:, None])
-    data.add(model, least[p], p, r, pool.wan.size[p])
-    p = pool.read_dataset[pool.step_read]
+    known = np.flatnonzero(aggregate.least)
+    least = np.full(len(aggregate.least), -1, dtype=np.int64)
+    least[known] = model.rows("least", len(known), lower=aggregate.least[known].astype(np.float64))
+    p, r = np.nonzero(aggregate.copyable & (aggregate.least > 0)[:, None])
+    data.add(model, least[p], p, r, aggregate.wan.size[p])
+    p = aggregate.read_dataset[aggregate.step_read]
     some = least[p] >= 0
-    model.add(least[p[some]], remotely[some], pool.step_gib[some])
+    model.add(least[p[some]], remotely[some], aggregate.step_gib[some])
 
 
 def _columns(model: Model, name: str, where: Bools) -> Ints:
@@ -157,69 +161,69 @@ def _columns(model: Model, name: str, where: Bools) -> Ints:
     return columns
 
 
-def _reads(pool: Pool, model: Model, data: Data, share: Ints, none: Ints) -> Ints:
+def _reads(aggregate: AggregateProblem, model: Model, data: Data, share: Ints, none: Ints) -> Ints:
     """Add the rows of reads, and the term `remote_reads`; return q (reads, regions)."""
-    kept = np.flatnonzero(pool.kept)
-    rows = np.full(len(pool.kept), -1, dtype=np.int64)
+    kept = np.flatnonzero(aggregate.has_replica)
+    rows = np.full(len(aggregate.has_replica), -1, dtype=np.int64)
     rows[kept] = model.rows("kept", len(kept), lower=1.0)
-    p, r = np.nonzero(pool.possible & pool.kept[:, None])
+    p, r = np.nonzero(aggregate.possible & aggregate.has_replica[:, None])
     data.add(model, rows[p], p, r, 1.0)
 
-    reads, regions = pool.near.shape
-    lives = share[pool.read_class] >= 0
-    far = _columns(model, "far", lives & ~pool.near)
+    reads, regions = aggregate.local_only.shape
+    lives = share[aggregate.read_class] >= 0
+    far = _columns(model, "far", lives & ~aggregate.local_only)
     local = np.full((reads, regions), -1, dtype=np.int64)
     local[lives] = model.rows("local", int(lives.sum()), upper=0.0)
     k, r = np.nonzero(lives)
-    model.add(local[k, r], share[pool.read_class[k], r], 1.0)
-    data.add(model, local[k, r], pool.read_dataset[k], r, -1.0)
+    model.add(local[k, r], share[aggregate.read_class[k], r], 1.0)
+    data.add(model, local[k, r], aggregate.read_dataset[k], r, -1.0)
     k, r = np.nonzero(far >= 0)
     model.add(local[k, r], far[k, r], -1.0)
 
     # Only where some replica would be out of reach.
-    possible = pool.possible[pool.read_dataset]
-    partly = (far >= 0) & (possible[:, None, :] & ~pool.served).any(axis=2)
+    possible = aggregate.possible[aggregate.read_dataset]
+    partly = (far >= 0) & (possible[:, None, :] & ~aggregate.sources).any(axis=2)
     source = np.full((reads, regions), -1, dtype=np.int64)
     source[partly] = model.rows("source", int(partly.sum()), upper=0.0)
     k, r = np.nonzero(partly)
-    model.add(source[k, r], share[pool.read_class[k], r], 1.0)
-    k, r, s = np.nonzero(pool.served & partly[:, :, None])
-    data.add(model, source[k, r], pool.read_dataset[k], s, -1.0)
+    model.add(source[k, r], share[aggregate.read_class[k], r], 1.0)
+    k, r, s = np.nonzero(aggregate.sources & partly[:, :, None])
+    data.add(model, source[k, r], aggregate.read_dataset[k], s, -1.0)
 
-    k, r = np.nonzero((far >= 0) & ~pool.apart[pool.read_dataset])
-    _steps(pool, model, data, none, k, far[k, r])
-    add_afar(pool, model, data, share, far)
+    k, r = np.nonzero((far >= 0) & ~aggregate.apart[aggregate.read_dataset])
+    _steps(aggregate, model, data, none, k, far[k, r])
+    add_afar(aggregate, model, data, share, far)
     return far
 
 
-def _storage(pool: Pool, model: Model, data: Data) -> None:
+def _storage(aggregate: AggregateProblem, model: Model, data: Data) -> None:
     """Add the rows of storage and copies."""
-    size, regions = pool.wan.size, len(pool.room)
-    limit = np.where(pool.room < UNLIMITED, pool.room, np.inf)
+    size, regions = aggregate.wan.size, len(aggregate.room)
+    limit = np.where(aggregate.room < UNLIMITED, aggregate.room, np.inf)
     room = model.rows("room", regions, upper=limit)
-    p, r = np.nonzero(pool.stored)
+    p, r = np.nonzero(aggregate.stored)
     data.add(model, room[r], p, r, size[p])
-    ingress = model.rows("ingress", regions, upper=pool.ingress)
-    p, r = np.nonzero(pool.stored & pool.fresh)
+    ingress = model.rows("ingress", regions, upper=aggregate.ingress)
+    p, r = np.nonzero(aggregate.stored & aggregate.copyable)
     data.add(model, ingress[r], p, r, size[p])
     # What one region alone has leaves it once at least, if it is copied at all.
-    only = pool.there & (pool.there.sum(axis=1) == 1)[:, None]
-    copied: Bools = np.logical_or.reduce(pool.fresh, axis=1)
-    tight = np.flatnonzero((size * copied) @ only > pool.egress)
+    only = aggregate.present & (aggregate.present.sum(axis=1) == 1)[:, None]
+    copied: Bools = np.logical_or.reduce(aggregate.copyable, axis=1)
+    tight = np.flatnonzero((size * copied) @ only > aggregate.egress)
     for s in tight:
         mine = np.flatnonzero(only[:, s])
         moved = np.full(len(size), -1, dtype=np.int64)
         moved[mine] = model.variables("moved", len(mine), upper=1.0, integer=False)
-        p, r = np.nonzero(pool.fresh & only[:, s, None])
+        p, r = np.nonzero(aggregate.copyable & only[:, s, None])
         rows = model.rows("moves", len(p), upper=0.0)
         data.add(model, rows, p, r, 1.0)
         model.add(rows, moved[p], -1.0)
-        model.add(model.rows("egress", 1, upper=pool.egress[s]), moved[mine], size[mine])
+        model.add(model.rows("egress", 1, upper=aggregate.egress[s]), moved[mine], size[mine])
 
 
-def _imbalance(pool: Pool, model: Model, data: Data) -> None:
+def _imbalance(aggregate: AggregateProblem, model: Model, data: Data) -> None:
     """Add what is held beyond each share; what is at hand is held, or not, as imbalance is less."""
-    size, storage = pool.wan.size, pool.wan.storage
+    size, storage = aggregate.wan.size, aggregate.wan.storage
     limited = storage < UNLIMITED
     total = int(storage[limited].sum())
     beyond = model.variables("beyond", len(storage), upper=float(size.sum()), integer=False)
@@ -227,13 +231,13 @@ def _imbalance(pool: Pool, model: Model, data: Data) -> None:
     if total == 0:
         return
     rows = model.rows("balance", len(storage), upper=np.where(limited, 0.0, np.inf))
-    p, r = np.nonzero(pool.possible & limited)
+    p, r = np.nonzero(aggregate.possible & limited)
     for s in np.flatnonzero(limited):
         # A share of all, rounded up: no region is said to be further beyond it than it is.
         share = -(-int(storage[s]) * FINE // total)
-        mine = pool.stored[p, r] | (r != s)
+        mine = aggregate.stored[p, r] | (r != s)
         least = -size[p[mine]] * (share / FINE)
         data.add(model, np.full(len(least), rows[s]), p[mine], r[mine], least)
-    p, r = np.nonzero(pool.stored & limited)
+    p, r = np.nonzero(aggregate.stored & limited)
     data.add(model, rows[r], p, r, size[p])
     model.add(rows, beyond, -1.0)

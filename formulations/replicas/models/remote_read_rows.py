@@ -1,7 +1,7 @@
 """Data at hand in a region: held there, or read from afar by some job.
 
     x[p,r] in 0..1     dataset p is at hand in region r
-    v[p,r] in {0, 1}   and is read from afar, where that is told apart (`Pool.apart`)
+    v[p,r] in {0, 1}   and is read from afar, where that is told apart (`AggregateProblem.apart`)
     e[p,r] >= 0        GiB read so beyond what the job that reads least of p reads
 
     v[p,r] <= x[p,r]
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from placewright.formulations.common.wan.arrays import Bools, Ints
-from placewright.formulations.replicas.problem.job_classes import Pool
+from placewright.formulations.replicas.problem.job_classes import AggregateProblem
 from placewright.formulations.replicas.problem.problem import TOGETHER
 from placewright.solver import Model
 from placewright.solver.arrays import Floats
@@ -65,19 +65,21 @@ class Data:
             yield mine, columns[mine], sign * each[mine]
 
 
-def data_of(pool: Pool, model: Model) -> Data:
+def data_of(aggregate: AggregateProblem, model: Model) -> Data:
     """Add the columns of data."""
-    replica, afar = np.full((2, *pool.possible.shape), -1, dtype=np.int64)
-    replica[pool.possible] = model.variables("replica", int(pool.possible.sum()), upper=1.0)
-    apart = int(pool.apart.sum())
-    afar[pool.apart] = model.variables("afar", apart, upper=1.0)
+    replica, afar = np.full((2, *aggregate.possible.shape), -1, dtype=np.int64)
+    replica[aggregate.possible] = model.variables(
+        "replica", int(aggregate.possible.sum()), upper=1.0
+    )
+    apart = int(aggregate.apart.sum())
+    afar[aggregate.apart] = model.variables("afar", apart, upper=1.0)
     rows = model.rows("like", apart, upper=0.0)
-    model.add(rows, afar[pool.apart], 1.0)
-    model.add(rows, replica[pool.apart], -1.0)
+    model.add(rows, afar[aggregate.apart], 1.0)
+    model.add(rows, replica[aggregate.apart], -1.0)
     return Data(replica, afar)
 
 
-def add_afar(pool: Pool, model: Model, data: Data, share: Ints, far: Ints) -> None:
+def add_afar(aggregate: AggregateProblem, model: Model, data: Data, share: Ints, far: Ints) -> None:
     """Add the rows of who reads data at hand from afar, and GiB to the terms of reads.
 
     Parameters
@@ -86,47 +88,47 @@ def add_afar(pool: Pool, model: Model, data: Data, share: Ints, far: Ints) -> No
         (classes, regions) and (reads, regions): columns of shares, and of those of them that read
         from afar.
     """
-    k, r = np.nonzero((far >= 0) & pool.apart[pool.read_dataset])
-    p = pool.read_dataset[k]
+    k, r = np.nonzero((far >= 0) & aggregate.apart[aggregate.read_dataset])
+    p = aggregate.read_dataset[k]
     rows = model.rows("hand", len(k), upper=0.0)
-    model.add(rows, share[pool.read_class[k], r], 1.0)
+    model.add(rows, share[aggregate.read_class[k], r], 1.0)
     model.add(rows, data.replica[p, r], -1.0)
 
-    least, most = least_read(pool), np.zeros_like(pool.least)
-    np.add.at(most, pool.wan.read_dataset, pool.wan.read_gib)
-    dataset, region = np.nonzero(pool.apart)
+    least, most = least_read(aggregate), np.zeros_like(aggregate.least)
+    np.add.at(most, aggregate.wan.read_dataset, aggregate.wan.read_gib)
+    dataset, region = np.nonzero(aggregate.apart)
     upper = most[dataset].astype(np.float64)
     beyond = model.variables("beyond_least", len(dataset), upper=upper, integer=False)
     rows = model.rows("afar", len(dataset), lower=0.0)
     model.add(rows, beyond, 1.0)
     model.add(rows, data.afar[dataset, region], least[dataset])
-    row = np.full(pool.apart.shape, -1, dtype=np.int64)
+    row = np.full(aggregate.apart.shape, -1, dtype=np.int64)
     row[dataset, region] = rows
-    model.add(row[p, r], far[k, r], -_gib(pool)[k])
+    model.add(row[p, r], far[k, r], -_gib(aggregate)[k])
     for term in ("remote_reads", TOGETHER):
         model.term(term, beyond, 1.0, sense="min")
         model.term(term, data.afar[dataset, region], least[dataset], sense="min")
 
 
-def least_read(pool: Pool) -> Ints:
+def least_read(aggregate: AggregateProblem) -> Ints:
     """Return the least GiB (datasets,) that a job reads of each; of those never read no limit."""
-    least = np.full(len(pool.kept), np.iinfo(np.int64).max)
-    np.minimum.at(least, pool.wan.read_dataset, pool.wan.read_gib)
+    least = np.full(len(aggregate.has_replica), np.iinfo(np.int64).max)
+    np.minimum.at(least, aggregate.wan.read_dataset, aggregate.wan.read_gib)
     return least
 
 
-def remotely_read(pool: Pool) -> Bools:
+def remotely_read(aggregate: AggregateProblem) -> Bools:
     """Return where some class may read data from afar (datasets, regions)."""
-    found = np.zeros_like(pool.possible)
-    lives = np.logical_or.reduce(pool.homes, axis=2)[pool.read_class]
-    np.logical_or.at(found, pool.read_dataset, ~pool.near & lives)
+    found = np.zeros_like(aggregate.possible)
+    lives = np.logical_or.reduce(aggregate.homes, axis=2)[aggregate.read_class]
+    np.logical_or.at(found, aggregate.read_dataset, ~aggregate.local_only & lives)
     return found
 
 
-def _gib(pool: Pool) -> Floats:
+def _gib(aggregate: AggregateProblem) -> Floats:
     """Return GiB (reads,) that a class reads, if all read like the one that reads least."""
-    least = np.full(len(pool.read_class), np.inf)
-    np.minimum.at(least, pool.step_read, pool.step_gib / pool.step_weight)
+    least = np.full(len(aggregate.read_class), np.inf)
+    np.minimum.at(least, aggregate.step_read, aggregate.step_gib / aggregate.step_weight)
     least[np.isinf(least)] = 0.0
     # Rounded down to what bounds can be certified with.
-    return np.floor(least * pool.weight[pool.read_class] * FINE) / FINE
+    return np.floor(least * aggregate.weight[aggregate.read_class] * FINE) / FINE

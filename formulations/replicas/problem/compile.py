@@ -1,4 +1,4 @@
-"""From a round to workloads and groups of datasets."""
+"""From a round to job classes and dataset classes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from placewright.formulations.common.wan.arrays import Bools, Ints, Wan, compile_wan
 from placewright.formulations.common.wan.reachability import feasible_replicas
-from placewright.formulations.replicas.problem.problem import Problem, dense
+from placewright.formulations.replicas.problem.problem import Problem, dense_ids
 from placewright.instances.documents.round import Round
 
 FEW = 40
@@ -17,50 +17,50 @@ FEW = 40
 
 def compile_replicas(round_: Round) -> Problem:
     """Return the arrays of a round of policy `replicas`."""
-    return problem_of(compile_wan(round_))
+    return compile_problem(compile_wan(round_))
 
 
-def problem_of(wan: Wan) -> Problem:
+def compile_problem(wan: Wan) -> Problem:
     """Return the problem of a compiled round."""
-    workload = _workloads(wan)
-    group = _groups(wan, workload)
-    first = np.unique(workload, return_index=True)[1]
-    head = np.unique(group, return_index=True)[1]
+    job_class = _job_classes(wan)
+    dataset_class = _dataset_classes(wan, job_class)
+    first = np.unique(job_class, return_index=True)[1]
+    head = np.unique(dataset_class, return_index=True)[1]
     now = (wan.holds | wan.arriving)[head]
     may_hold = np.ones_like(now)
-    np.logical_and.at(may_hold, group, feasible_replicas(wan))
+    np.logical_and.at(may_hold, dataset_class, feasible_replicas(wan))
     may_hold |= now
-    read_workload, read_group, read_gib, read_remote = _reads(wan, workload, group)
+    read_class, read_dataset_class, read_gib, read_remote = _reads(wan, job_class, dataset_class)
     linked = wan.bandwidth > 0
     may = wan.may_run[first][:, :, None] & wan.may_use[first][:, None, :] & (wan.supply > 0)[None]
     served = may_hold | (may_hold.astype(np.float64) @ linked > 0)
-    for w, p, remote in zip(read_workload, read_group, read_remote, strict=True):
+    for w, p, remote in zip(read_class, read_dataset_class, read_remote, strict=True):
         may[w] &= (served if remote else may_hold)[p][:, None]
     return Problem(
         wan=wan,
-        workload=workload,
-        group=group,
-        count=np.bincount(workload, minlength=len(first)).astype(np.int64),
+        job_class=job_class,
+        dataset_class=dataset_class,
+        count=np.bincount(job_class, minlength=len(first)).astype(np.int64),
         demand=wan.demand[first],
-        may=may,
+        allowed_homes=may,
         supply=wan.supply,
-        size=_totals(group, wan.size, len(head)),
-        now=now,
+        size=_sums_by_key(dataset_class, wan.size, len(head)),
+        current=now,
         fixed=(wan.arriving & ~wan.complete())[head],
         may_hold=may_hold,
         storage=wan.storage,
         incoming=wan.budget.sum(axis=0),
         outgoing=wan.budget.sum(axis=1),
         linked=linked,
-        read_workload=read_workload,
-        read_group=read_group,
+        read_class=read_class,
+        read_dataset_class=read_dataset_class,
         read_gib=read_gib,
         read_remote=read_remote,
     )
 
 
-def _workloads(wan: Wan) -> Ints:
-    """Return the workload of each job (jobs,): the same demand, models, regions and reads."""
+def _job_classes(wan: Wan) -> Ints:
+    """Return the job class of each job (jobs,): the same demand, models, regions and reads."""
     reads: dict[int, list[tuple[int, int, bool]]] = defaultdict(list)
     for job, dataset, gib, remote in zip(
         wan.read_job.tolist(),
@@ -70,7 +70,7 @@ def _workloads(wan: Wan) -> Ints:
         strict=True,
     ):
         reads[job].append((dataset, gib, remote))
-    return dense(
+    return dense_ids(
         [
             (demand, wan.may_use[job].tobytes(), wan.may_run[job].tobytes(), *sorted(reads[job]))
             for job, demand in enumerate(wan.demand.tolist())
@@ -78,13 +78,13 @@ def _workloads(wan: Wan) -> Ints:
     )
 
 
-def _groups(wan: Wan, workload: Ints) -> Ints:
-    """Return the group of each dataset (datasets,); each is its own where they are few."""
+def _dataset_classes(wan: Wan, job_class: Ints) -> Ints:
+    """Return the dataset class of each dataset (datasets,); each is its own where they are few."""
     if len(wan.size) <= FEW:
         return np.arange(len(wan.size), dtype=np.int64)
     readers: dict[int, set[tuple[int, int, bool]]] = defaultdict(set)
     for job, dataset, gib, remote in zip(
-        workload[wan.read_job].tolist(),
+        job_class[wan.read_job].tolist(),
         wan.read_dataset.tolist(),
         wan.read_gib.tolist(),
         wan.read_remote.tolist(),
@@ -106,23 +106,23 @@ def _groups(wan: Wan, workload: Ints) -> Ints:
                 tuple(shares),
             )
         )
-    return dense(labels)
+    return dense_ids(labels)
 
 
-def _reads(wan: Wan, workload: Ints, group: Ints) -> tuple[Ints, Ints, Ints, Bools]:
-    """Return the reads of one job of each workload, by workload and group."""
-    first = np.unique(workload, return_index=True)[1]
-    mine = np.flatnonzero(first[workload[wan.read_job]] == wan.read_job)
-    reader, read = workload[wan.read_job[mine]], group[wan.read_dataset[mine]]
-    groups = int(group.max(initial=-1)) + 1
-    keys, place = np.unique(reader * max(groups, 1) + read, return_inverse=True)
-    gib = _totals(place, wan.read_gib[mine], len(keys))
+def _reads(wan: Wan, job_class: Ints, dataset_class: Ints) -> tuple[Ints, Ints, Ints, Bools]:
+    """Return the reads of one job of each job class, by job class and dataset class."""
+    first = np.unique(job_class, return_index=True)[1]
+    mine = np.flatnonzero(first[job_class[wan.read_job]] == wan.read_job)
+    reader, read = job_class[wan.read_job[mine]], dataset_class[wan.read_dataset[mine]]
+    dataset_classes = int(dataset_class.max(initial=-1)) + 1
+    keys, place = np.unique(reader * max(dataset_classes, 1) + read, return_inverse=True)
+    gib = _sums_by_key(place, wan.read_gib[mine], len(keys))
     remote = np.ones(len(keys), dtype=np.bool_)
     np.logical_and.at(remote, place, wan.read_remote[mine])
-    return keys // max(groups, 1), keys % max(groups, 1), gib, remote
+    return keys // max(dataset_classes, 1), keys % max(dataset_classes, 1), gib, remote
 
 
-def _totals(place: Ints, amounts: Ints, count: int) -> Ints:
+def _sums_by_key(place: Ints, amounts: Ints, count: int) -> Ints:
     """Return the sum of the amounts at each place (count,)."""
     totals = np.zeros(count, dtype=np.int64)
     np.add.at(totals, place, amounts)

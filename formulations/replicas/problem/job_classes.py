@@ -2,7 +2,7 @@
 
 Jobs that read the same datasets and may be in the same places differ only in how much they ask and
 read. A linear relaxation gives each class so much of each region; which of its jobs read over a
-link it chooses by GiB per milli-GPU, cheapest first (`Pool.step_gib`).
+link it chooses by GiB per milli-GPU, cheapest first (`AggregateProblem.step_gib`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from placewright.formulations.replicas.problem.problem import HOMELESS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pool:
+class AggregateProblem:
     """Classes of jobs, what they read, and where replicas could be.
 
     Attributes
@@ -62,20 +62,20 @@ class Pool:
     demand: Ints
     weight: Ints
     homes: Bools
-    sure: Bools
+    always_placeable: Bools
     read_class: Ints
     read_dataset: Ints
-    near: Bools
-    served: Bools
+    local_only: Bools
+    sources: Bools
     step_read: Ints
     step_weight: Ints
     step_gib: Ints
     possible: Bools
-    fresh: Bools
-    there: Bools
+    copyable: Bools
+    present: Bools
     apart: Bools
     stored: Bools
-    kept: Bools
+    has_replica: Bools
     least: Ints
     room: Ints
     ingress: Ints
@@ -96,10 +96,10 @@ class Pool:
     @property
     def beside(self) -> Bools:
         """Where a class can run only if what it reads is said to be there (reads, regions)."""
-        beside: Bools = self.near | self.apart[self.read_dataset]
+        beside: Bools = self.local_only | self.apart[self.read_dataset]
         return beside
 
-    def limited(self, tight: Bools) -> Self:
+    def with_limits_in(self, tight: Bools) -> Self:
         """Return it with limits of storage, and of copies that come, in some regions only.
 
         Nothing limits what leaves a region.
@@ -109,28 +109,28 @@ class Pool:
         tight
             (regions,): those regions.
         """
-        everything = int(self.wan.size.sum())
+        whole_problem = int(self.wan.size.sum())
         return replace(
             self,
             room=np.where(tight, self.room, UNLIMITED),
-            ingress=np.where(tight, self.ingress, everything),
-            egress=np.full_like(self.egress, everything),
+            ingress=np.where(tight, self.ingress, whole_problem),
+            egress=np.full_like(self.egress, whole_problem),
         )
 
-    def with_room(self) -> Self:
+    def with_feasible_homes(self) -> Self:
         """Return it with homes only where all fits that a class must have beside it.
 
         That is on what is stored there, and, what is not there yet, through the links into it.
         """
-        size = self.wan.size[self.read_dataset][:, None] * self.near
+        size = self.wan.size[self.read_dataset][:, None] * self.local_only
         held, copied = np.zeros((2, *self.homes.shape[:2]), dtype=np.int64)
         np.add.at(held, self.read_class, size)
-        np.add.at(copied, self.read_class, size * self.fresh[self.read_dataset])
+        np.add.at(copied, self.read_class, size * self.copyable[self.read_dataset])
         fits: Bools = (held <= self.room) & (copied <= self.ingress)
         return replace(self, homes=self.homes & fits[:, :, None])
 
 
-def pool_of(wan: Wan) -> Pool:
+def aggregate_problem(wan: Wan) -> AggregateProblem:
     """Return the classes of a round and where its data could be."""
     there = wan.holds | wan.arriving
     room = np.maximum(wan.storage, wan.size @ there)
@@ -172,32 +172,32 @@ def pool_of(wan: Wan) -> Pool:
     read = order[np.searchsorted(key[order], job_class[job] * span + dataset)]
     step_read, step_weight, step_gib = steps(read, weight[job], gib)
     inwards = wan.budget * (wan.bandwidth > 0)
-    return Pool(
+    return AggregateProblem(
         wan=wan,
         job_class=job_class,
         demand=demand_of,
         weight=weight_of,
         homes=homes,
-        sure=sure,
+        always_placeable=sure,
         read_class=read_class,
         read_dataset=read_dataset,
-        near=near,
-        served=served,
+        local_only=near,
+        sources=served,
         step_read=step_read,
         step_weight=step_weight,
         step_gib=step_gib,
         possible=possible,
-        fresh=possible & ~there,
-        there=there,
+        copyable=possible & ~there,
+        present=there,
         apart=np.zeros_like(possible),
         stored=possible,
-        kept=kept,
+        has_replica=kept,
         least=np.zeros(len(kept), dtype=np.int64),
         room=room,
         ingress=inwards.sum(axis=0),
         egress=inwards.sum(axis=1),
         overload=HOMELESS * int(wan.demand.sum()),
-    ).with_room()
+    ).with_feasible_homes()
 
 
 def _reads(wan: Wan) -> tuple[Ints, Ints, Ints, Bools]:

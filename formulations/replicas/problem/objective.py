@@ -9,7 +9,7 @@ from placewright.formulations.replicas.problem.problem import HOMELESS, Layout
 from placewright.instances.documents.base import WHOLE_GPU
 
 
-def values(wan: Wan, layout: Layout) -> dict[str, int]:
+def term_values(wan: Wan, layout: Layout) -> dict[str, int]:
     """Return the value of each term of the policy `replicas`.
 
     With D and S as milli-GPU of demand and supply per region and model: `overload` is the sum of
@@ -32,8 +32,12 @@ def values(wan: Wan, layout: Layout) -> dict[str, int]:
 def demand_of(wan: Wan, homes: Ints) -> Ints:
     """Return the milli-GPU that homes ask of each region and model (regions, models)."""
     demand = np.zeros_like(wan.supply)
-    housed = homes[:, 0] != NONE
-    np.add.at(demand, (homes[housed, 0], homes[housed, 1]), wan.demand[housed])
+    place_homeless_jobs = homes[:, 0] != NONE
+    np.add.at(
+        demand,
+        (homes[place_homeless_jobs, 0], homes[place_homeless_jobs, 1]),
+        wan.demand[place_homeless_jobs],
+    )
     return demand
 
 

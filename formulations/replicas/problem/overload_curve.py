@@ -16,7 +16,7 @@ from placewright.formulations.common.wan.arrays import Bools, Ints
 from placewright.formulations.replicas.problem.problem import HOMELESS
 
 
-class Least(NamedTuple):
+class LeastOverload(NamedTuple):
     """The least overload, and plans that come to it: just those that ask for neither less nor more.
 
     Attributes
@@ -32,7 +32,7 @@ class Least(NamedTuple):
     upper: Ints
 
 
-def least_overload(supply: Ints, unit: int, units: int) -> Least:
+def least_overload(supply: Ints, unit: int, units: int) -> LeastOverload:
     """Return what so many units of demand overload at least, if any of them could be anywhere.
 
     Parameters
@@ -42,16 +42,18 @@ def least_overload(supply: Ints, unit: int, units: int) -> Least:
     """
     nothing = np.zeros_like(supply)
     if not units:  # there may be no model that could be asked
-        return Least(0, nothing, nothing)
-    length, cost = pieces(supply, unit, units)
+        return LeastOverload(0, nothing, nothing)
+    length, cost = overload_pieces(supply, unit, units)
     prices = np.unique(cost)
     price = prices[np.argmax([length[cost <= price].sum() >= units for price in prices])]
     cheaper = length * (cost < price)
     overload = (cheaper * cost).sum() + price * (units - cheaper.sum())
-    return Least(int(overload), cheaper.sum(axis=0), (length * (cost <= price)).sum(axis=0))
+    return LeastOverload(int(overload), cheaper.sum(axis=0), (length * (cost <= price)).sum(axis=0))
 
 
-def least_of_all(supply: Ints, unit: int, demand: Ints, homeless: Bools) -> tuple[Least, int]:
+def least_overload_of_jobs(
+    supply: Ints, unit: int, demand: Ints, homeless: Bools
+) -> tuple[LeastOverload, int]:
     """Return the least overload of jobs that have a home, and with what counts for the others.
 
     Parameters
@@ -63,12 +65,12 @@ def least_of_all(supply: Ints, unit: int, demand: Ints, homeless: Bools) -> tupl
     return least, least.overload + HOMELESS * int(demand[homeless].sum())
 
 
-def unit_of(demand: Ints) -> int:
+def demand_unit(demand: Ints) -> int:
     """Return the milli-GPUs that all demand is a multiple of."""
     return max(1, int(np.gcd.reduce(demand, initial=0)))
 
 
-def pieces(supply: Ints, unit: int, units: int) -> tuple[Ints, Ints]:
+def overload_pieces(supply: Ints, unit: int, units: int) -> tuple[Ints, Ints]:
     """Return the pieces of overload as demand grows (5, regions, models).
 
     That is how many units of demand they are long, and what one of them costs. The first is what

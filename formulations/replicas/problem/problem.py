@@ -1,4 +1,4 @@
-"""Where data may live and jobs may run: workloads of alike jobs, and groups of alike datasets.
+"""The problem of replica placement as arrays over job classes and dataset classes.
 
 All terms are minimised, one after the other: `overload`, `remote_reads`, `copies`, `imbalance`,
 `hottest` (`values.values` has the formulas).
@@ -30,60 +30,60 @@ HOMELESS = 3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem:
-    """Workloads (w), groups of datasets (p), regions (r) and GPU models (m) as arrays.
+    """Job classes (w), dataset classes (p), regions (r) and GPU models (m) as arrays.
 
-    The jobs of a workload have the same demand, models, regions and reads. The datasets of a group
-    have the same replicas, residency and readers, and the GiB read are in proportion to their
-    sizes; it is one group for a relaxation, and the search moves it as a whole.
+    The jobs of a job class have the same demand, models, regions and reads. The datasets of a
+    dataset class have the same replicas, residency and readers, and the GiB read are in proportion
+    to their sizes; it is one dataset class for a relaxation, and the search moves it as a whole.
 
     Attributes
     ----------
-    workload : Ints
-        (jobs,): the workload of each job.
-    group : Ints
-        (datasets,): the group of each dataset.
+    job class : Ints
+        (jobs,): the job class of each job.
+    dataset class : Ints
+        (datasets,): the dataset class of each dataset.
     count, demand : Ints
-        (workloads,): jobs, and milli-GPU of one of them.
+        (job classes,): jobs, and milli-GPU of one of them.
     may : Bools
-        (workloads, regions, models): where its jobs may have their home, as far as one workload
+        (job classes, regions, models): where its jobs may have their home, as far as one job class
         alone can tell: allowed, with supply, and all data could be there or be read from afar.
     supply : Ints
         (regions, models): milli-GPU.
     size : Ints
-        (groups,): GiB.
+        (dataset classes,): GiB.
     now : Bools
-        (groups, regions): where a replica is or arrives.
+        (dataset classes, regions): where a replica is or arrives.
     fixed : Bools
-        (groups, regions): where one arrives that is not complete yet; it stays.
+        (dataset classes, regions): where one arrives that is not complete yet; it stays.
     may_hold : Bools
-        (groups, regions): where one is, arrives, or could be copied to.
+        (dataset classes, regions): where one is, arrives, or could be copied to.
     storage, incoming, outgoing : Ints
         (regions,): GiB that may be held, and that may be copied in and out over all its links.
     linked : Bools
         (regions, regions): whether the second may read from the first one's replicas.
     read_workload, read_group, read_gib : Ints
-        (reads,): GiB that each job of a workload reads of a group, by workload.
+        (reads,): GiB that each job of a job class reads of a dataset class, by job class.
     read_remote : Bools
         (reads,): whether it may be from another region.
     """
 
     wan: Wan
-    workload: Ints
-    group: Ints
+    job_class: Ints
+    dataset_class: Ints
     count: Ints
     demand: Ints
-    may: Bools
+    allowed_homes: Bools
     supply: Ints
     size: Ints
-    now: Bools
+    current: Bools
     fixed: Bools
     may_hold: Bools
     storage: Ints
     incoming: Ints
     outgoing: Ints
     linked: Bools
-    read_workload: Ints
-    read_group: Ints
+    read_class: Ints
+    read_dataset_class: Ints
     read_gib: Ints
     read_remote: Bools
 
@@ -98,26 +98,26 @@ class Problem:
         return len(self.storage)
 
     @property
-    def workloads(self) -> int:
-        """The number of workloads."""
+    def job_classes(self) -> int:
+        """The number of job classes."""
         return len(self.count)
 
     @property
-    def groups(self) -> int:
-        """The number of groups of datasets."""
+    def dataset_classes(self) -> int:
+        """The number of dataset classes."""
         return len(self.size)
 
     @property
     def origin(self) -> Ints:
-        """The region (groups,) that alone has a group, -1 where several have it, or none."""
-        alone = self.now.sum(axis=1) == 1
-        origin: Ints = np.where(alone, self.now.argmax(axis=1), -1)
+        """The only region with a dataset class (dataset classes,), -1 for none or several."""
+        alone = self.current.sum(axis=1) == 1
+        origin: Ints = np.where(alone, self.current.argmax(axis=1), -1)
         return origin
 
     @property
     def homeless(self) -> Bools:
-        """Which workloads cannot run anywhere, whatever is copied (workloads,)."""
-        never: Bools = np.logical_not(self.may.any(axis=(1, 2)))
+        """Which job classes cannot run anywhere, whatever is copied (job classes,)."""
+        never: Bools = np.logical_not(self.allowed_homes.any(axis=(1, 2)))
         return never
 
 
@@ -147,7 +147,7 @@ class Layout:
         return gone
 
 
-def dense(labels: list[object]) -> Ints:
+def dense_ids(labels: list[object]) -> Ints:
     """Return a number for each label, counted from 0 in the order in which they appear."""
     seen: dict[object, int] = {}
     return np.array([seen.setdefault(label, len(seen)) for label in labels], dtype=np.int64)

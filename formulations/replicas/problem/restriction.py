@@ -11,88 +11,90 @@ from dataclasses import replace
 import numpy as np
 
 from placewright.formulations.common.wan.arrays import Bools, Ints
-from placewright.formulations.replicas.problem.job_classes import Pool, steps
-from placewright.formulations.replicas.problem.problem import dense
+from placewright.formulations.replicas.problem.job_classes import AggregateProblem, steps
+from placewright.formulations.replicas.problem.problem import dense_ids
 
 
-def largest_first(pool: Pool) -> Ints:
+def datasets_by_size(aggregate: AggregateProblem) -> Ints:
     """Return the datasets (datasets,) in the order of the GiB that could be copied of each."""
-    return np.argsort(-_gib(pool), kind="stable")
+    return np.argsort(-_gib(aggregate), kind="stable")
 
 
-def largest(pool: Pool, number: int) -> Bools:
+def largest_datasets(aggregate: AggregateProblem, number: int) -> Bools:
     """Return so many datasets (datasets,) of which most GiB could be copied."""
-    found = np.zeros(len(pool.kept), dtype=np.bool_)
-    found[largest_first(pool)[:number]] = True
+    found = np.zeros(len(aggregate.has_replica), dtype=np.bool_)
+    found[datasets_by_size(aggregate)[:number]] = True
     return found
 
 
-def making_up(pool: Pool, share: float) -> int:
+def count_for_share(aggregate: AggregateProblem, share: float) -> int:
     """Return how many datasets, largest first, make up a share of all GiB that could be copied."""
-    size = _gib(pool)[largest_first(pool)]
+    size = _gib(aggregate)[datasets_by_size(aggregate)]
     return int((np.cumsum(size) - size < share * size.sum()).sum())
 
 
-def _gib(pool: Pool) -> Ints:
-    gib: Ints = pool.wan.size * np.logical_or.reduce(pool.fresh, axis=1)
+def _gib(aggregate: AggregateProblem) -> Ints:
+    gib: Ints = aggregate.wan.size * np.logical_or.reduce(aggregate.copyable, axis=1)
     return gib
 
 
-def fewer(pool: Pool, datasets: Bools) -> Pool:
+def restrict_to_datasets(aggregate: AggregateProblem, datasets: Bools) -> AggregateProblem:
     """Return a pool without the datasets that a mask (datasets,) leaves out."""
-    mine = np.flatnonzero(datasets[pool.read_dataset])
+    mine = np.flatnonzero(datasets[aggregate.read_dataset])
     # Alike are reads of one dataset from the same regions.
-    kind = dense(
+    kind = dense_ids(
         [
             (dataset, sources.tobytes())
-            for dataset, sources in zip(pool.read_dataset[mine], pool.served[mine], strict=True)
+            for dataset, sources in zip(
+                aggregate.read_dataset[mine], aggregate.sources[mine], strict=True
+            )
         ]
     )
-    reads: list[list[int]] = [[] for _ in range(pool.classes)]
-    for c, k in zip(pool.read_class[mine].tolist(), kind.tolist(), strict=True):
+    reads: list[list[int]] = [[] for _ in range(aggregate.classes)]
+    for c, k in zip(aggregate.read_class[mine].tolist(), kind.tolist(), strict=True):
         reads[c].append(k)
-    flags = np.column_stack([pool.sure, pool.demand > 0])
-    merged = dense(
+    flags = np.column_stack([aggregate.always_placeable, aggregate.demand > 0])
+    merged = dense_ids(
         [
             (homes.tobytes(), flag.tobytes(), *sorted(read))
-            for homes, flag, read in zip(pool.homes, flags, reads, strict=True)
+            for homes, flag, read in zip(aggregate.homes, flags, reads, strict=True)
         ]
     )
     first = np.unique(merged, return_index=True)[1]
     demand, weight = np.zeros((2, len(first)), dtype=np.int64)
-    np.add.at(demand, merged, pool.demand)
-    np.add.at(weight, merged, pool.weight)
+    np.add.at(demand, merged, aggregate.demand)
+    np.add.at(weight, merged, aggregate.weight)
 
     # A class reads what the first of those that it is made of reads.
-    key = merged[pool.read_class[mine]] * max(1, len(mine)) + kind
+    key = merged[aggregate.read_class[mine]] * max(1, len(mine)) + kind
     keys, own, place = np.unique(key, return_index=True, return_inverse=True)
     heads = mine[own]
-    read = np.full(len(pool.read_class), -1, dtype=np.int64)
+    read = np.full(len(aggregate.read_class), -1, dtype=np.int64)
     read[mine] = place.reshape(-1)
-    left = read[pool.step_read] >= 0
+    left = read[aggregate.step_read] >= 0
     step_read, step_weight, step_gib = steps(
-        read[pool.step_read[left]], pool.step_weight[left], pool.step_gib[left]
+        read[aggregate.step_read[left]], aggregate.step_weight[left], aggregate.step_gib[left]
     )
     some = datasets[:, None]
     return replace(
-        pool,
-        job_class=merged[pool.job_class],
+        aggregate,
+        job_class=merged[aggregate.job_class],
         demand=demand,
         weight=weight,
-        homes=pool.homes[first],
-        sure=pool.sure[first],
+        homes=aggregate.homes[first],
+        always_placeable=aggregate.always_placeable[first],
         read_class=keys // max(1, len(mine)),
-        read_dataset=pool.read_dataset[heads],
-        near=pool.near[heads],
-        served=pool.served[heads],
+        read_dataset=aggregate.read_dataset[heads],
+        local_only=aggregate.local_only[heads],
+        sources=aggregate.sources[heads],
         step_read=step_read,
         step_weight=step_weight,
         step_gib=step_gib,
-        possible=pool.possible & some,
-        fresh=pool.fresh & some,
-        there=pool.there & some,
-        apart=pool.apart & some,
-        stored=pool.stored & some,
-        kept=pool.kept & datasets,
-        least=pool.least * datasets,
+        possible=aggregate.possible & some,
+        copyable=aggregate.copyable & some,
+        present=aggregate.present & some,
+        apart=aggregate.apart & some,
+        stored=aggregate.stored & some,
+        has_replica=aggregate.has_replica & datasets,
+        least=aggregate.least * datasets,
     )
