@@ -23,43 +23,50 @@ from typing import TypeAlias
 import numpy as np
 
 from placewright.formulations.gang.problem.quotas import resources_held
-from placewright.formulations.interleaving.heuristics.group_matching import sticking
-from placewright.formulations.interleaving.heuristics.insertion import joined
-from placewright.formulations.interleaving.models.as_gangs import Gangs, gangs_of, offered
-from placewright.formulations.interleaving.models.cpu_memory_knapsack import all_alone, run_alone
+from placewright.formulations.interleaving.heuristics.group_matching import match_running_groups
+from placewright.formulations.interleaving.heuristics.insertion import insert_waiting
+from placewright.formulations.interleaving.models.as_gangs import (
+    GangRound,
+    build_gang_round,
+    options_alone,
+)
+from placewright.formulations.interleaving.models.cpu_memory_knapsack import (
+    gangs_without_sharing,
+    solve_without_sharing,
+)
 from placewright.formulations.interleaving.problem.compile import (
     OBJECTIVES,
     Interleaving,
     compile_interleaving,
 )
-from placewright.formulations.interleaving.problem.frozen_groups import lawful
-from placewright.formulations.interleaving.problem.option_classes import teams_in
+from placewright.formulations.interleaving.problem.frozen_groups import may_form
+from placewright.formulations.interleaving.problem.job_groups import group_value, job_groups_of
+from placewright.formulations.interleaving.problem.option_classes import grouped_jobs
 from placewright.formulations.interleaving.problem.residual_capacity import quota_left
-from placewright.formulations.interleaving.problem.teams import teams_of, worth
 from placewright.formulations.interleaving.set_packing.problem import (
     MILLION,
     Bools,
     Grouping,
     GroupingBound,
-    Pool,
+    PackingProblem,
 )
-from placewright.formulations.interleaving.set_packing.solve import group
+from placewright.formulations.interleaving.set_packing.solve import solve_set_packing
 from placewright.formulations.session import Bound, Candidate, Group, Session
 from placewright.instances.derived.speed import speed
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
 
-Search: TypeAlias = Callable[[Round, Session], Iterator[Candidate]]
+GangSearch: TypeAlias = Callable[[Round, Session], Iterator[Candidate]]
 """Yields verified plans of a round of gangs, each better than those before."""
 
-PRIORITIES = 4
+MAX_PREEMPTION_LEVELS = 4
 """Priorities of running jobs, the lowest ones, that may stop for higher ones without any other."""
 
-TRIES = 4
+MAX_REGROUPINGS = 4
 """How often jobs are grouped anew because some groups found no place."""
 
 
-def run(kept: Interleaving, session: Session, search: Search) -> Iterator[Candidate | Bound]:
+def run(fixed: Interleaving, session: Session, search: GangSearch) -> Iterator[Candidate | Bound]:
     """Yield a plan without new groups, then better ones, and bounds.
 
     Parameters
@@ -69,26 +76,26 @@ def run(kept: Interleaving, session: Session, search: Search) -> Iterator[Candid
     search
         Decides rounds of gangs.
     """
-    round_ = kept.round
-    alone = all_alone(round_)
+    round_ = fixed.round
+    alone = gangs_without_sharing(round_)
     if alone is not None:
-        steps = run_alone(alone, session)
+        steps = solve_without_sharing(alone, session)
         yield from islice(steps, 1)
         yield from _trivial_bounds(round_)
         yield from steps
         return
-    gangs = apart(kept, _within_quotas(kept))
-    told = (gangs.told(found) for found in search(gangs.round, session))
-    valued = any(term in OBJECTIVES for term in round_.policy.terms)
-    yield from islice((plan for plan in told if plan is not None), 1 if valued else None)
+    gangs = one_job_per_gang(fixed, _within_quotas(fixed))
+    lifted = (gangs.lift(found) for found in search(gangs.round, session))
+    with_values = any(term in OBJECTIVES for term in round_.policy.terms)
+    yield from islice((plan for plan in lifted if plan is not None), 1 if with_values else None)
     yield from _trivial_bounds(round_)
-    if not valued:  # nothing is gained by sharing
+    if not with_values:  # nothing is gained by sharing
         return
     running = any(job.running is not None for job in round_.jobs)
-    free_ = compile_interleaving(round_) if running else kept
-    free = _Grouping(free_, free_, session, search)
+    free_problem = compile_interleaving(round_) if running else fixed
+    free = _PackingSearch(free_problem, free_problem, session, search)
     if running or round_.policy.terms[0] not in OBJECTIVES:
-        still = _Grouping(kept, free_, session, search)
+        still = _PackingSearch(fixed, free_problem, session, search)
         yield from (step for step in still.steps() if isinstance(step, Candidate))
     if round_.policy.terms[0] not in OBJECTIVES:
         yield from free.bounds()
@@ -96,22 +103,25 @@ def run(kept: Interleaving, session: Session, search: Search) -> Iterator[Candid
         yield from free.steps()
 
 
-def apart(kept: Interleaving, jobs: Iterable[int]) -> Gangs:
+def one_job_per_gang(fixed: Interleaving, jobs: Iterable[int]) -> GangRound:
     """Return the gangs in which these jobs have their GPUs alone and all running jobs stay."""
-    return gangs_of(kept, teams_of(kept, ((j,) for j in jobs)), staying(kept))
+    return build_gang_round(fixed, job_groups_of(fixed, ((j,) for j in jobs)), staying(fixed))
 
 
-def keeping(round_: Round) -> Interleaving:
+def compile_with_running_fixed(round_: Round) -> Interleaving:
     """Return what there is to decide of a round if all running jobs stay as they are."""
     return compile_interleaving(round_, [j for j, job in enumerate(round_.jobs) if job.running])
 
 
-def _within_quotas(kept: Interleaving) -> Iterator[int]:
+def _within_quotas(fixed: Interleaving) -> Iterator[int]:
     """Yield pending jobs that may all start, as far as quotas go; the first of equal priority."""
-    jobs = kept.round.jobs
-    left = quota_left(kept.round, kept.stays)
-    for j in sorted(kept.jobs, key=lambda j: -jobs[j].priority):
-        asked = [resources_held(jobs[j].options[option]) for option in offered(kept.round, jobs[j])]
+    jobs = fixed.round.jobs
+    left = quota_left(fixed.round, fixed.stays)
+    for j in sorted(fixed.jobs, key=lambda j: -jobs[j].priority):
+        asked = [
+            resources_held(jobs[j].options[option])
+            for option in options_alone(fixed.round, jobs[j])
+        ]
         mine = [key for key in left if key[0] == jobs[j].tenant]
         most = {key: max(held.get(key[1], 0) for held in asked) for key in mine}
         if all(most[key] <= left[key] for key in mine):
@@ -120,36 +130,36 @@ def _within_quotas(kept: Interleaving) -> Iterator[int]:
             yield j
 
 
-class _Grouping:
+class _PackingSearch:
     """One way to group: with all running jobs as they are, or with those that may move free."""
 
     def __init__(
-        self, problem: Interleaving, free: Interleaving, session: Session, search: Search
+        self, problem: Interleaving, free: Interleaving, session: Session, search: GangSearch
     ) -> None:
         self._session, self._gangs = session, search
         self._problem, self._free = problem, free
         round_ = problem.round
         self._staying = staying(self._problem)
-        self._constant = sum(worth(self._problem, team) for team in self._staying)
+        self._constant = sum(group_value(self._problem, job_group) for job_group in self._staying)
         running = [round_.jobs[j].running is not None for j in self._problem.of_class]
         # Whoever is stopped is stopped by the gangs, where that is lawful.
-        self._pool = replace(self._problem.pool, must=np.array(running, dtype=bool))
+        self._pool = replace(self._problem.packing, must_cover=np.array(running, dtype=bool))
         self._holds = (("disruption", 0),) if round_.policy.terms[0] == "disruption" else ()
 
     def steps(self) -> Iterator[Candidate | Bound]:
         """Yield plans and bounds, first of plans in which nobody is stopped."""
-        pool = self._problem.pool
-        exact = bool((self._pool.must == pool.must).all())
+        packing = self._problem.packing
+        exact = bool((self._pool.must_cover == packing.must_cover).all())
         yield from self._search(self._pool, proves=exact)
-        if exact or self._done():
+        if exact or self._finished():
             return
-        yield from self._search(pool, proves=True)
-        for coming in self._priorities():
-            if self._done():
+        yield from self._search(packing, proves=True)
+        for preemptible in self._with_preemption():
+            if self._finished():
                 return
-            yield from self._search(coming, proves=False)
+            yield from self._search(preemptible, proves=False)
 
-    def _done(self) -> bool:
+    def _finished(self) -> bool:
         """Whether the best plan is good enough, or time is up."""
         session, first = self._session, self._problem.round.policy.terms[0]
         if session.best is None or first != self._problem.objective:
@@ -158,120 +168,130 @@ class _Grouping:
             enough = session.close_enough(session.best[first])
         return enough or session.proven or session.expired()
 
-    def _priorities(self) -> Iterator[Pool]:
+    def _with_preemption(self) -> Iterator[PackingProblem]:
         """Yield pools in which some running jobs may stop, and only such jobs are new as may do it.
 
         The others may join later.
         """
         jobs = self._problem.round.jobs
         priority = np.array([jobs[j].priority for j in self._problem.of_class])
-        running = self._pool.must
-        for least in np.unique(priority[running])[:PRIORITIES]:
-            new = running | (priority > least)
+        running = self._pool.must_cover
+        for priority_limit in np.unique(priority[running])[:MAX_PREEMPTION_LEVELS]:
+            new = running | (priority > priority_limit)
             if (new & ~running).any():
                 count = np.where(new, self._pool.count, 0)
-                yield replace(self._pool, must=running & (priority > least), count=count)
+                yield replace(
+                    self._pool, must_cover=running & (priority > priority_limit), count=count
+                )
 
     def bounds(self) -> Iterator[Bound]:
         """Yield bounds only."""
-        for found in group(self._problem.pool, self._session):
+        for found in solve_set_packing(self._problem.packing, self._session):
             if isinstance(found, GroupingBound):
                 yield self._bound(found)
 
-    def _search(self, pool: Pool, *, proves: bool) -> Iterator[Candidate | Bound]:
+    def _search(self, packing: PackingProblem, *, proves: bool) -> Iterator[Candidate | Bound]:
         """Yield plans, and bounds if the pool `proves` any: at first, as it tightens later.
 
         Jobs are grouped anew while some groups find no place.
         """
-        for _ in range(TRIES):
+        for _ in range(MAX_REGROUPINGS):
             best: Grouping | None = None
-            for found in group(pool, self._session):
+            for found in solve_set_packing(packing, self._session):
                 if isinstance(found, Grouping):
                     best = found
                 elif proves:
                     yield self._bound(found)
-            if best is None or self._done():
+            if best is None or self._finished():
                 return
-            found_place = yield from self._placed(best)
-            if found_place is None or self._done():
+            found_place = yield from self._place_as_gangs(best)
+            if found_place is None or self._finished():
                 return
-            tighter = self._tightened(pool, best, found_place)
+            tighter = self._tighten_rows(packing, best, found_place)
             if tighter is None:
                 return
-            pool, proves = tighter, False
+            packing, proves = tighter, False
 
     def _bound(self, found: GroupingBound) -> Bound:
         value = float(found.value + self._constant)
         return Bound(self._problem.objective, value, self._holds, found.certified)
 
-    def _placed(self, grouping: Grouping) -> Generator[Candidate, None, Bools | None]:
+    def _place_as_gangs(self, grouping: Grouping) -> Generator[Candidate, None, Bools | None]:
         """Yield plans in which groups are gangs; tell which columns found a place in the last."""
-        sets = sticking(self._problem, self._pool, self._sets(grouping))
-        others = self._dropped(set().union(*sets))
-        gangs = gangs_of(self._problem, teams_of(self._problem, sets + others), self._staying)
+        sets = match_running_groups(self._problem, self._pool, self._job_sets(grouping))
+        others = self._running_without_group(set().union(*sets))
+        gangs = build_gang_round(
+            self._problem, job_groups_of(self._problem, sets + others), self._staying
+        )
         placed: frozenset[int] | None = None
         for found in self._gangs(gangs.round, self._session):
-            told = gangs.told(found)
-            if told is not None:
-                yield told
-                more = joined(self._free, told)
+            lifted = gangs.lift(found)
+            if lifted is not None:
+                yield lifted
+                more = insert_waiting(self._free, lifted)
                 if more is not None:
                     yield more
             placed = frozenset(
                 j
-                for number, (team, home) in enumerate(zip(gangs.teams, gangs.homes, strict=True))
-                if number in found.starts or (home is not None and number not in found.preempted)
-                for j in team.members
+                for number, (job_group, anchor) in enumerate(
+                    zip(gangs.job_groups, gangs.anchors, strict=True)
+                )
+                if number in found.starts or (anchor is not None and number not in found.preempted)
+                for j in job_group.members
             )
         return None if placed is None else np.array([placed.issuperset(jobs) for jobs in sets])
 
-    def _sets(self, grouping: Grouping) -> list[tuple[int, ...]]:
+    def _job_sets(self, grouping: Grouping) -> list[tuple[int, ...]]:
         """Return the jobs of each column."""
-        return teams_in(grouping, self._problem.of_class, self._problem.kind)
+        return grouped_jobs(grouping, self._problem.of_class, self._problem.class_of_job)
 
-    def _dropped(self, chosen: Collection[int]) -> list[tuple[int, ...]]:
+    def _running_without_group(self, chosen: Collection[int]) -> list[tuple[int, ...]]:
         """Return who runs and is in no team, by place: gangs stop them where that is lawful."""
         problem = self._problem
         left: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
         for position, j in enumerate(problem.jobs):
-            if j in problem.together and j not in chosen:
-                left[problem.together[j]].append(position)
+            if j in problem.colocated and j not in chosen:
+                left[problem.colocated[j]].append(position)
         sets: list[tuple[int, ...]] = []
         for place, positions in left.items():
             mates = tuple(problem.jobs[position] for position in positions)
             classes = np.array(positions, dtype=np.int64)
-            if len(mates) == 1 or mates == place or lawful(problem.pool, classes):
+            if len(mates) == 1 or mates == place or may_form(problem.packing, classes):
                 sets.append(mates)
             else:
                 sets += [(j,) for j in mates]
         return sets
 
-    def _tightened(self, pool: Pool, grouping: Grouping, found: Bools) -> Pool | None:
+    def _tighten_rows(
+        self, packing: PackingProblem, grouping: Grouping, found: Bools
+    ) -> PackingProblem | None:
         """Return the pool with less room in rows of which groups without a place take; else None.
 
         Then there is room for what the others take.
         """
         if found.all():
             return None
-        use = pool.use(grouping.members)
+        use = packing.usage(grouping.members)
         needed = (use[~found] > 0).any(axis=0)
-        limit = np.where(needed, np.minimum(pool.limit, use[found].sum(axis=0)), pool.limit)
-        return replace(pool, limit=limit)
+        limit = np.where(needed, np.minimum(packing.limit, use[found].sum(axis=0)), packing.limit)
+        return replace(packing, limit=limit)
 
 
 def staying(problem: Interleaving) -> list[Group]:
     """Return the jobs that stay, as teams."""
-    return teams_of(problem, {problem.together[j] for j in problem.stays})
+    return job_groups_of(problem, {problem.colocated[j] for j in problem.stays})
 
 
 def _trivial_bounds(round_: Round) -> Iterator[Bound]:
     """Yield bounds that need no solver: every job alone, or as fast as its longest stage allows."""
     for term in round_.policy.terms:
-        value = sum(_most(job, term, round_) for job in round_.jobs) if term in OBJECTIVES else 0
+        value = (
+            sum(_max_value(job, term, round_) for job in round_.jobs) if term in OBJECTIVES else 0
+        )
         yield Bound(term, float(value), certified=True)
 
 
-def _most(job: Job, term: str, round_: Round) -> int:
+def _max_value(job: Job, term: str, round_: Round) -> int:
     """Return the most that a job can add to a term."""
     profile = job.profile
     if term == "efficiency":

@@ -11,7 +11,11 @@ from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.quotas import resources_held
 from placewright.formulations.interleaving.problem.compile import Interleaving
 from placewright.formulations.interleaving.problem.residual_capacity import quota_left
-from placewright.formulations.interleaving.run import apart, keeping, run
+from placewright.formulations.interleaving.run import (
+    compile_with_running_fixed,
+    one_job_per_gang,
+    run,
+)
 from placewright.formulations.session import Bound, Candidate, Session
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.plan import Decision, DecisionKind, Reason
@@ -42,20 +46,20 @@ class InterleavingDecider:
 
     @cached_property
     def _kept(self) -> Interleaving:
-        return keeping(self._round)
+        return compile_with_running_fixed(self._round)
 
     @cached_property
     def _proven(self) -> dict[int, Reason]:
         """What is proven of each pending job, as if nobody shared its GPUs with it."""
         jobs = self._round.jobs
         left = quota_left(self._round, [j for j, job in enumerate(jobs) if job.running])
-        gangs = apart(self._kept, self._kept.jobs)
+        gangs = one_job_per_gang(self._kept, self._kept.jobs)
         problem = compile_round(gangs.round)
         empty, before = Room(emptied(problem)), Room(Placement(problem))
         class_of = {j: c for c in problem.classes for j in c.jobs}
         reasons: dict[int, Reason] = {}
-        for number, team in enumerate(gangs.teams):
-            job = team.members[0]
+        for number, job_group in enumerate(gangs.job_groups):
+            job = job_group.members[0]
             held = [resources_held(option) for option in jobs[job].options]
             mine = {name: most for (owner, name), most in left.items() if owner == jobs[job].tenant}
             if not empty.for_one_of(class_of[number]):

@@ -42,7 +42,7 @@ class Unit(NamedTuple):
 
     members: tuple[Job, ...]
     option: int
-    lawful: bool
+    may_form: bool
 
 
 class Best(NamedTuple):
@@ -145,11 +145,11 @@ class Enumeration:
                     else reservation.gpus
                 )
         self.open = [n for n, e in self.hosts.items() if e.healthy and n not in closed]
-        together: defaultdict[object, list[str]] = defaultdict(list)
+        colocated: defaultdict[object, list[str]] = defaultdict(list)
         for name, now in self.running.items():
             if any(g.gpu >= WHOLE for g in self.job(name).options[now.option].groups):
-                together[frozenset(self.placed(now.tasks).items())].append(name)
-        self.groups_that_run = {frozenset(names) for names in together.values() if len(names) > 1}
+                colocated[frozenset(self.placed(now.tasks).items())].append(name)
+        self.groups_that_run = {frozenset(names) for names in colocated.values() if len(names) > 1}
         self.periods: dict[tuple[str, ...], int] = {}
         self.conflicts = {frozenset(pair) for pair in self.sharing.conflicts}
         if self.sharing.correlation is not None:
@@ -203,7 +203,7 @@ class Enumeration:
         assert job.profile is not None
         return job.profile.iteration or sum(job.profile.stages)
 
-    def lawful(self, members: tuple[Job, ...]) -> bool:
+    def may_form(self, members: tuple[Job, ...]) -> bool:
         if len(members) == 1:
             return True
         period = self.period(members)
@@ -249,7 +249,7 @@ class Enumeration:
                 raise TooManyPlansError
             ways = following
         units = [
-            tuple(Unit(members, option, self.lawful(members)) for members, option in way)
+            tuple(Unit(members, option, self.may_form(members)) for members, option in way)
             for way in ways
         ]
         return [way for way in units if self.allowed(way)]
@@ -261,7 +261,7 @@ class Enumeration:
         """
         for unit in way:
             names = frozenset(job.name for job in unit.members)
-            if not unit.lawful and names not in self.groups_that_run:
+            if not unit.may_form and names not in self.groups_that_run:
                 return False
             for job in unit.members:
                 if job.running is not None and job.running.pinned and names != self.mates(job):
@@ -325,7 +325,7 @@ class Enumeration:
         columns = [i for i, m in enumerate(given.memory) if m * group.gpu <= group.memory * WHOLE]
         return given.speeds[rows[-1]][columns[-1]] if rows and columns else 0
 
-    def worth(self, unit: Unit) -> int:
+    def value(self, unit: Unit) -> int:
         """What a unit adds to the first term."""
         term = self.round.policy.terms[0]
         alone = len(unit.members) == 1
@@ -347,18 +347,18 @@ class Enumeration:
     # Where they can be.
 
     def best(self) -> Best:
-        worth: dict[Unit, int] = {}
-        valued: defaultdict[int, list[tuple[Unit, ...]]] = defaultdict(list)
+        value_of: dict[Unit, int] = {}
+        by_value: defaultdict[int, list[tuple[Unit, ...]]] = defaultdict(list)
         for way in self.ways():
             total = 0
             for unit in way:
-                key = Unit(tuple(j.name for j in unit.members), unit.option, unit.lawful)  # type: ignore[arg-type]
-                if key not in worth:
-                    worth[key] = self.worth(unit)
-                total += worth[key]
-            valued[total].append(way)
-        for value in sorted(valued, reverse=True):
-            for way in valued[value]:
+                key = Unit(tuple(j.name for j in unit.members), unit.option, unit.may_form)  # type: ignore[arg-type]
+                if key not in value_of:
+                    value_of[key] = self.value(unit)
+                total += value_of[key]
+            by_value[total].append(way)
+        for value in sorted(by_value, reverse=True):
+            for way in by_value[value]:
                 for places in self.places(way):
                     self.plans += 1
                     if self.plans > MAX_PLANS:
@@ -390,7 +390,7 @@ class Enumeration:
         for job in unit.members:
             if job.running is None:
                 continue
-            if job.running.pinned or not unit.lawful:
+            if job.running.pinned or not unit.may_form:
                 return [self.placed(job.running.tasks)]
             placed = self.placed(job.running.tasks)
             for number in range(1, len(placed) + 1):
@@ -423,7 +423,7 @@ class Enumeration:
             [(g, i) for i in range(group.count) if (g, i) not in chosen[at]]
             for g, group in enumerate(groups)
         ]
-        if not unit.lawful and any(missing):
+        if not unit.may_form and any(missing):
             return
         needed = sum(self.size(job) for job in unit.members)
         for hosts in product(

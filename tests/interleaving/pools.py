@@ -10,7 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from placewright.formulations.interleaving.set_packing.problem import ALONE, Ints, Pool, Rules
+from placewright.formulations.interleaving.set_packing.problem import (
+    ALONE,
+    Ints,
+    PackingProblem,
+    Rules,
+)
 
 PUBLISHED = Path(__file__).parents[3] / "shared" / "data" / "traces" / "muri"
 TRACES = PUBLISHED if PUBLISHED.is_dir() else Path(__file__).parents[1] / "data" / "muri"
@@ -21,7 +26,7 @@ MURI_CONTENTION = (1_310_345, 1_477_833, 1_349_754)
 """1.33, 1.5 and 1.37, each / 1.015, in millionths."""
 
 
-def pool_of(rules: Rules, jobs: int, **given) -> Pool:
+def packing_of(rules: Rules, jobs: int, **given) -> PackingProblem:
     """Return a pool of one class per job; what is not given does not limit anything."""
     one = np.ones(jobs, dtype=np.int64)
     rows = len(given.get("limit", ()))
@@ -36,22 +41,24 @@ def pool_of(rules: Rules, jobs: int, **given) -> Pool:
         "memory": 0 * one,
         "bucket": 0 * one,
         "count": one,
-        "must": np.zeros(jobs, dtype=np.bool_),
+        "must_cover": np.zeros(jobs, dtype=np.bool_),
         "conflicts": np.zeros((0, 2)),
         "gpu_memory": [0],
         "per_group": np.zeros((rows, buckets)),
         "per_member": np.zeros((rows, jobs)),
         "limit": [],
-        "standing": np.zeros((0, 4)),
+        "frozen_groups": np.zeros((0, 4)),
     }
     arrays = {}
     for name, value in (default | given).items():
-        kind = np.bool_ if name == "must" else np.int64
+        kind = np.bool_ if name == "must_cover" else np.int64
         arrays[name] = np.asarray(value, dtype=kind)
-    return Pool(rules, **arrays)
+    return PackingProblem(rules, **arrays)
 
 
-def random_pool(seed: int, jobs: int, objective: str, *, kinds: int | None = None) -> Pool:
+def random_pool(
+    seed: int, jobs: int, objective: str, *, kinds: int | None = None
+) -> PackingProblem:
     """Return a pool of some kinds of jobs in up to two buckets, with every rule now and then."""
     rng = np.random.default_rng(seed)
     spanning = bool(rng.integers(2))
@@ -78,10 +85,10 @@ def random_pool(seed: int, jobs: int, objective: str, *, kinds: int | None = Non
     limits = [rng.integers(1, jobs // 2 + 2), rng.integers(1, 2 * jobs), rng.integers(0, jobs)]
     pairs = rng.integers(jobs, size=(int(rng.integers(3)), 2))
     most = int(rng.choice([1, 2, 3, 4, 4, 4, 4, 4, 4]))
-    together = np.flatnonzero(bucket[kind] == 0)[: int(rng.integers(2, 4))]
-    standing = [*together, *[ALONE] * (4 - len(together))]
-    runs = 1 < len(together) <= min(most, resources) and rng.random() < 0.3
-    return pool_of(
+    colocated = np.flatnonzero(bucket[kind] == 0)[: int(rng.integers(2, 4))]
+    standing = [*colocated, *[ALONE] * (4 - len(colocated))]
+    runs = 1 < len(colocated) <= min(most, resources) and rng.random() < 0.3
+    return packing_of(
         Rules(
             objective,  # type: ignore[arg-type]
             spanning,
@@ -97,17 +104,17 @@ def random_pool(seed: int, jobs: int, objective: str, *, kinds: int | None = Non
         weight=rng.choice([0, 1, 1, 3], jobs),
         memory=rng.choice([10, 20], kinds)[kind],
         bucket=bucket[kind],
-        must=rng.random(jobs) < 0.1,
+        must_cover=rng.random(jobs) < 0.1,
         conflicts=pairs[pairs[:, 0] != pairs[:, 1]],
         gpu_memory=rng.choice([0, 45], 2),
         per_group=per_group,
         per_member=np.array([own, tenant, saved]),
-        standing=[standing] if runs else np.zeros((0, 4)),
+        frozen_groups=[standing] if runs else np.zeros((0, 4)),
         limit=np.where(rng.random(3) < [1.0, 0.5, 0.5], limits, 10**6),
     )
 
 
-def muri_pool(seed: int, jobs: int, trace: str, objective: str = "throughput") -> Pool:
+def muri_pool(seed: int, jobs: int, trace: str, objective: str = "throughput") -> PackingProblem:
     """Return jobs drawn from a trace, on a quarter of the GPUs that they ask, hosts of 8."""
     with (TRACES / f"{trace}.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
@@ -120,7 +127,7 @@ def muri_pool(seed: int, jobs: int, trace: str, objective: str = "throughput") -
     shapes = np.unique(np.minimum(sizes, 8))
     times = ("iteration_time", "resource_time_0", "resource_time_1", "resource_time_2")
     measured = np.array([[int(float(row[t]) * 1000) for t in times] for row in chosen])
-    return pool_of(
+    return packing_of(
         Rules(objective, spanning=True, contention=MURI_CONTENTION),  # type: ignore[arg-type]
         jobs,
         stages=measured[:, 1:],
@@ -158,66 +165,68 @@ def period(stages: Sequence[Sequence[int]], spanning: bool) -> int:
     return best
 
 
-def optimum(pool: Pool) -> int | None:
+def optimum(packing: PackingProblem) -> int | None:
     """Return the most that any choice of columns is worth; None if there is no choice.
 
     For pools of one job per class.
     """
-    rules, jobs = pool.rules, pool.classes
-    conflicts = {frozenset(pair) for pair in pool.conflicts.tolist()}
-    standing = [tuple(j for j in group if j != ALONE) for group in pool.standing.tolist()]
+    rules, jobs = packing.rules, packing.classes
+    conflicts = {frozenset(pair) for pair in packing.conflicts.tolist()}
+    standing = [tuple(j for j in group if j != ALONE) for group in packing.frozen_groups.tolist()]
 
     @cache
     def worth(group: tuple[int, ...]) -> int | None:
-        weights = pool.weight if rules.objective == "weighted_throughput" else pool.weight * 0 + 1
-        slots = 4 if rules.spanning else pool.stages.shape[1]
-        total = sum(int(pool.stages[j].sum()) for j in group)
+        weights = (
+            packing.weight if rules.objective == "weighted_throughput" else packing.weight * 0 + 1
+        )
+        slots = 4 if rules.spanning else packing.stages.shape[1]
+        total = sum(int(packing.stages[j].sum()) for j in group)
         if len(group) == 1:
             j = group[0]
             if rules.objective == "efficiency":
-                return 10**6 * total // (slots * int(pool.iteration[j]))
-            return int(pool.best[j]) * int(weights[j])
-        bucket = int(pool.bucket[group[0]])
-        if len(group) > min(rules.most, slots) or bucket == ALONE:
+                return 10**6 * total // (slots * int(packing.iteration[j]))
+            return int(packing.best[j]) * int(weights[j])
+        bucket = int(packing.bucket[group[0]])
+        if len(group) > min(rules.max_members, slots) or bucket == ALONE:
             return None
-        if any(pool.bucket[j] != bucket for j in group):
+        if any(packing.bucket[j] != bucket for j in group):
             return None
-        lawful = group in standing
-        if not lawful and any(pair <= set(group) for pair in conflicts):
+        may_form = group in standing
+        if not may_form and any(pair <= set(group) for pair in conflicts):
             return None
-        room = int(pool.gpu_memory[bucket])
-        if not lawful and room and sum(int(pool.memory[j]) for j in group) > room:
+        room = int(packing.gpu_memory[bucket])
+        if not may_form and room and sum(int(packing.memory[j]) for j in group) > room:
             return None
-        bare = period([pool.stages[j].tolist() for j in group], rules.spanning)
+        bare = period([packing.stages[j].tolist() for j in group], rules.spanning)
         length = -(-bare * rules.contention[len(group) - 2] // 10**6)
-        if not lawful and length > sum(int(pool.iteration[j]) for j in group):
+        if not may_form and length > sum(int(packing.iteration[j]) for j in group):
             return None
         for j in group:
-            cap = int(pool.slowdown[j])
-            if not lawful and cap and length * 1000 > cap * int(pool.iteration[j]):
+            cap = int(packing.slowdown[j])
+            if not may_form and cap and length * 1000 > cap * int(packing.iteration[j]):
                 return None
         if rules.objective == "efficiency":
             return 10**6 * total // (slots * length)
-        moved = (int(pool.speed[j]) * int(pool.iteration[j]) // length for j in group)
+        moved = (int(packing.speed[j]) * int(packing.iteration[j]) // length for j in group)
         return sum(m * int(weights[j]) for m, j in zip(moved, group, strict=True))
 
     def keeps_rows(groups: list[tuple[int, ...]]) -> bool:
-        used = np.zeros(len(pool.limit), dtype=np.int64)
+        used = np.zeros(len(packing.limit), dtype=np.int64)
         for group in groups:
-            used += pool.per_member[:, list(group)].sum(axis=1)
-            if pool.bucket[group[0]] != ALONE:
-                used += pool.per_group[:, pool.bucket[group[0]]]
-        return bool((used <= pool.limit).all())
+            used += packing.per_member[:, list(group)].sum(axis=1)
+            if packing.bucket[group[0]] != ALONE:
+                used += packing.per_group[:, packing.bucket[group[0]]]
+        return bool((used <= packing.limit).all())
 
     def choices(job: int, groups: list[tuple[int, ...]]) -> Iterator[list[tuple[int, ...]]]:
         if job == jobs:
             yield groups
             return
-        if not pool.must[job]:
+        if not packing.must_cover[job]:
             yield from choices(job + 1, groups)
         yield from choices(job + 1, [*groups, (job,)])
         for at, group in enumerate(groups):
-            if len(group) < rules.most:
+            if len(group) < rules.max_members:
                 yield from choices(job + 1, [*groups[:at], (*group, job), *groups[at + 1 :]])
 
     best = None
@@ -230,10 +239,10 @@ def optimum(pool: Pool) -> int | None:
     return best
 
 
-def kept_by(pool: Pool, columns: Ints) -> bool:
+def kept_by(packing: PackingProblem, columns: Ints) -> bool:
     """Return whether each job is used once at most, all that must be are, and rows hold."""
     members = columns[columns != ALONE]
-    used = np.bincount(members, minlength=pool.classes)
-    rows = pool.use(columns).sum(axis=0)
-    covered = (used == pool.count)[pool.must].all()
-    return bool((used <= pool.count).all() and covered and (rows <= pool.limit).all())
+    used = np.bincount(members, minlength=packing.classes)
+    rows = packing.usage(columns).sum(axis=0)
+    covered = (used == packing.count)[packing.must_cover].all()
+    return bool((used <= packing.count).all() and covered and (rows <= packing.limit).all())

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placewright.formulations.interleaving.problem.conflicts import conflicting, size_in_group
+from placewright.formulations.interleaving.problem.conflicts import conflicting_pairs, size_in_group
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
@@ -54,7 +54,7 @@ def round_of(jobs: list[dict[str, Any]], **sharing: Any) -> Round:
     )
 
 
-def together(names: tuple[str, ...], kind: str = "start") -> Plan:
+def colocated(names: tuple[str, ...], kind: str = "start") -> Plan:
     """Put these jobs on the one GPU."""
     return Plan.model_validate(
         {
@@ -84,15 +84,15 @@ def refused(round_: Round, plan: Plan) -> bool:
 def test_loads_that_peak_together_conflict_and_those_that_alternate_do_not() -> None:
     jobs = read(job("one", load=DAY), job("two", load=ALSO_DAY), job("three", load=NIGHT))
     sharing = Sharing(resources=("cpu", "gpu"), correlation=500)
-    assert conflicting(jobs, sharing).tolist() == [[0, 1]]
+    assert conflicting_pairs(jobs, sharing).tolist() == [[0, 1]]
 
 
 def test_listed_pairs_conflict_once_whatever_their_loads() -> None:
     jobs = read(job("one", load=DAY), job("two", load=ALSO_DAY), job("three", load=NIGHT))
     listed = (("three", "one"), ("one", "two"), ("two", "one"))
     sharing = Sharing(resources=("cpu", "gpu"), correlation=500, conflicts=listed)
-    assert conflicting(jobs, sharing).tolist() == [[0, 1], [0, 2]]
-    assert conflicting(jobs, Sharing(resources=("cpu", "gpu"))).tolist() == []
+    assert conflicting_pairs(jobs, sharing).tolist() == [[0, 1], [0, 2]]
+    assert conflicting_pairs(jobs, Sharing(resources=("cpu", "gpu"))).tolist() == []
 
 
 @pytest.mark.parametrize(
@@ -112,9 +112,9 @@ def test_a_correlation_of_just_so_much_is_a_conflict(
     for threshold, found in ((thousandths, True), (thousandths + 1, False)):
         if threshold <= 1000:
             sharing = Sharing(resources=("cpu", "gpu"), correlation=threshold)
-            assert bool(len(conflicting(read(*raw), sharing))) is found
+            assert bool(len(conflicting_pairs(read(*raw), sharing))) is found
             round_ = round_of(raw, correlation=threshold)
-            assert refused(round_, together(("one", "other"))) is found
+            assert refused(round_, colocated(("one", "other"))) is found
 
 
 @pytest.mark.parametrize(
@@ -126,8 +126,8 @@ def test_series_without_a_correlation_never_conflict(
 ) -> None:
     raw = [job("one", load=one), job("other", load=other)]
     sharing = Sharing(resources=("cpu", "gpu"), correlation=0)
-    assert conflicting(read(*raw), sharing).tolist() == []
-    assert not refused(round_of(raw, correlation=0), together(("one", "other")))
+    assert conflicting_pairs(read(*raw), sharing).tolist() == []
+    assert not refused(round_of(raw, correlation=0), colocated(("one", "other")))
 
 
 def exactly(one: list[int], other: list[int], threshold: int) -> bool:
@@ -149,14 +149,14 @@ def test_formulation_and_verifier_agree_with_the_definition(data: st.DataObject)
     )
     threshold = data.draw(st.sampled_from([0, 1, 500, 707, 866, 999, 1000]) | st.integers(0, 1000))
     raw = [job(f"j{i}", load=load) for i, load in enumerate(series)]
-    pairs = conflicting(read(*raw), Sharing(resources=("cpu", "gpu"), correlation=threshold))
+    pairs = conflicting_pairs(read(*raw), Sharing(resources=("cpu", "gpu"), correlation=threshold))
     found = {(int(a), int(b)) for a, b in pairs}
     for a in range(len(series)):
         for b in range(a + 1, len(series)):
             expected = exactly(series[a], series[b], threshold)
             assert ((a, b) in found) is expected
             two = round_of([raw[a], raw[b]], correlation=threshold)
-            assert refused(two, together((f"j{a}", f"j{b}"))) is expected
+            assert refused(two, colocated((f"j{a}", f"j{b}"))) is expected
 
 
 def test_long_series_on_one_line_are_told_from_those_a_hair_off_it() -> None:
@@ -164,7 +164,7 @@ def test_long_series_on_one_line_are_told_from_those_a_hair_off_it() -> None:
     bent = [*rising[:-1], rising[-1] - 1]
     jobs = read(job("one", load=rising), job("same", load=rising), job("bent", load=bent))
     sharing = Sharing(resources=("cpu", "gpu"), correlation=1000)
-    assert conflicting(jobs, sharing).tolist() == [[0, 1]]
+    assert conflicting_pairs(jobs, sharing).tolist() == [[0, 1]]
 
 
 @pytest.mark.parametrize(
@@ -197,9 +197,9 @@ def test_jobs_that_run_together_may_stay_in_spite_of_a_conflict_but_nobody_joins
     running = {"tasks": [{"host": "h", "gpus": [0]}]}
     old = [{**job(name, load=DAY), "running": running} for name in ("one", "two")]
     new = job("new", load=NIGHT)
-    kept = together(("one", "two"), "keep")
+    kept = colocated(("one", "two"), "keep")
     waits = {"job": "new", "decision": "wait", "reason": "not_chosen"}
-    joined = together(("one", "two", "new"), "keep").model_dump(mode="json")
+    joined = colocated(("one", "two", "new"), "keep").model_dump(mode="json")
     joined["decisions"][2]["decision"] = "start"
     for sharing in ({"correlation": 500}, {"conflicts": [["one", "two"]]}):
         round_ = round_of([*old, new], **sharing)
@@ -228,5 +228,5 @@ def test_series_too_many_to_compare_are_refused(
 
 def test_hundreds_of_jobs_whose_loads_are_the_same_are_compared_with_each_other() -> None:
     jobs = read(*(job(f"j{i}", load=DAY) for i in range(300)))
-    pairs = conflicting(jobs, Sharing(resources=("cpu", "gpu"), correlation=1000))
+    pairs = conflicting_pairs(jobs, Sharing(resources=("cpu", "gpu"), correlation=1000))
     assert len(pairs) == 300 * 299 // 2

@@ -12,20 +12,23 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from placewright.formulations.interleaving.set_packing import solve, template_columns
-from placewright.formulations.interleaving.set_packing.columns import enumerated, valued
-from placewright.formulations.interleaving.set_packing.integer_program import pack
-from placewright.formulations.interleaving.set_packing.job_classes import coarser, merged
+from placewright.formulations.interleaving.set_packing.columns import enumerate_columns, with_values
+from placewright.formulations.interleaving.set_packing.integer_program import solve_program
+from placewright.formulations.interleaving.set_packing.job_classes import (
+    merge_classes,
+    merge_weights,
+)
 from placewright.formulations.interleaving.set_packing.problem import (
     ALONE,
     Grouping,
     GroupingBound,
-    Pool,
+    PackingProblem,
 )
 from placewright.formulations.interleaving.set_packing.template_columns import (
     Duals,
-    certified,
-    fill,
-    generated,
+    certified_bound,
+    generate_columns,
+    solve_by_templates,
 )
 from placewright.formulations.interleaving.set_packing.templates import Profiles, Templates
 from placewright.formulations.session import Session
@@ -41,9 +44,9 @@ def a_session(seconds: float = 60.0) -> Session:
     return Session(InProcess().solve, time.monotonic() + seconds)
 
 
-def filled(pool: Pool) -> tuple[list[Grouping], list[GroupingBound]]:
-    fine = merged(pool)
-    found = list(fill(fine, Profiles.of_pool(fine.pool), a_session()))
+def filled(packing: PackingProblem) -> tuple[list[Grouping], list[GroupingBound]]:
+    fine = merge_classes(packing)
+    found = list(solve_by_templates(fine, Profiles.of_pool(fine.packing), a_session()))
     groupings = [f for f in found if isinstance(f, Grouping)]
     return groupings, [f for f in found if isinstance(f, GroupingBound)]
 
@@ -58,17 +61,17 @@ def filled(pool: Pool) -> tuple[list[Grouping], list[GroupingBound]]:
 def test_no_choice_beats_the_bound_and_every_grouping_is_a_choice(
     pools: ModuleType, seed: int, jobs: int, kinds: int, objective: str
 ) -> None:
-    pool = pools.random_pool(seed, jobs, objective, kinds=kinds)
-    best = pools.optimum(pool)
-    groupings, bounds = filled(pool)
+    packing = pools.random_pool(seed, jobs, objective, kinds=kinds)
+    best = pools.optimum(packing)
+    groupings, bounds = filled(packing)
     if best is None:
         assert not groupings
         return
     assert bounds
     assert all(bound.certified and bound.value >= best for bound in bounds)
     for grouping in groupings:
-        assert pools.kept_by(pool, grouping.members)
-        assert grouping.value == valued(pool, grouping.members).worth.sum() <= best
+        assert pools.kept_by(packing, grouping.members)
+        assert grouping.value == with_values(packing, grouping.members).value.sum() <= best
 
 
 @settings(max_examples=80, **SETTINGS)
@@ -81,18 +84,19 @@ def test_no_choice_beats_the_bound_and_every_grouping_is_a_choice(
 def test_whatever_the_prices_no_choice_beats_their_bound(
     pools: ModuleType, seed: int, jobs: int, most: int, objective: str
 ) -> None:
-    pool = pools.random_pool(seed, jobs, objective, kinds=max(jobs // 2, 1))
-    best = pools.optimum(pool)
+    packing = pools.random_pool(seed, jobs, objective, kinds=max(jobs // 2, 1))
+    best = pools.optimum(packing)
     assume(best is not None)
-    fine = merged(pool)
-    coarse = coarser(fine, most)
-    templates = Templates.of_pool(fine.pool, Profiles.of_pool(fine.pool))
+    fine = merge_classes(packing)
+    coarse = merge_weights(fine, most)
+    templates = Templates.of_pool(fine.packing, Profiles.of_pool(fine.packing))
     rng = np.random.default_rng(seed)
     for size in (1.0, 10.0**5, 10.0**7):
         duals = Duals(
-            rng.normal(size=coarse.pool.classes) * size, rng.normal(size=len(pool.limit)) * size
+            rng.normal(size=coarse.packing.classes) * size,
+            rng.normal(size=len(packing.limit)) * size,
         )
-        assert certified(fine, coarse, templates, duals) >= best
+        assert certified_bound(fine, coarse, templates, duals) >= best
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -102,42 +106,44 @@ def test_columns_that_nothing_adds_to_have_the_relaxation_of_all_columns(
     for seed in range(12):
         jobs = pools.random_pool(seed, 9, objective, kinds=3)
         # Three jobs of each: their columns can be used three times, not one and a half.
-        pool = merged(replace(jobs, count=4 * jobs.count, conflicts=jobs.conflicts[:0])).pool
-        every = first_bound(pool, enumerated(pool))
-        columns, duals = generated(pool, a_session())
+        packing = merge_classes(
+            replace(jobs, count=4 * jobs.count, conflicts=jobs.conflicts[:0])
+        ).packing
+        every = first_bound(packing, enumerate_columns(packing))
+        columns, duals = generate_columns(packing, a_session())
         if every is None:
             continue
         assert duals is not None
-        assert len(columns) >= pool.classes
-        assert first_bound(pool, columns) == every
+        assert len(columns) >= packing.classes
+        assert first_bound(packing, columns) == every
 
 
-def first_bound(pool: Pool, columns: object) -> int | None:
+def first_bound(packing: PackingProblem, columns: object) -> int | None:
     """Return the certified bound over columns."""
-    for found in pack(pool, columns, a_session()):  # type: ignore[arg-type]
+    for found in solve_program(packing, columns, a_session()):  # type: ignore[arg-type]
         if isinstance(found, GroupingBound) and found.certified:
             return found.value
     return None
 
 
 def test_each_place_is_filled_by_who_earns_most_there(pools: ModuleType) -> None:
-    pool = pools.pool_of(
-        pools.Rules("weighted_throughput", most=2),
+    packing = pools.packing_of(
+        pools.Rules("weighted_throughput", max_members=2),
         4,
         stages=[[90, 5, 5], [90, 5, 5], [5, 90, 5], [5, 90, 5]],
         iteration=[100] * 4,
         weight=[1, 3, 2, 2],
         count=[2, 1, 1, 1],
     )
-    profiles = Profiles.of_pool(pool)
+    profiles = Profiles.of_pool(packing)
     assert profiles.of.tolist() == [1, 1, 0, 0]
-    templates = Templates.of_pool(pool, profiles)
+    templates = Templates.of_pool(packing, profiles)
     assert templates.members[:, :2].tolist() == [[0, 0], [0, 1], [1, 1]]
-    earned, chosen = templates.filled(np.zeros(4, dtype=np.int64))
+    earned, chosen = templates.fill(np.zeros(4, dtype=np.int64))
     assert chosen[:, :2].tolist() == [[2, 3], [1, 2], [0, 1]]
-    assert (earned.sum(axis=1) == valued(pool, chosen).worth).all()
+    assert (earned.sum(axis=1) == with_values(packing, chosen).value).all()
     # The third class costs more than it earns: then the fourth.
-    _, chosen = templates.filled(np.array([0, 10**7, 10**7, 0]))
+    _, chosen = templates.fill(np.array([0, 10**7, 10**7, 0]))
     assert chosen[:, :2].tolist() == [[2, 3], [0, 3], [0, 0]]
 
 
@@ -145,58 +151,62 @@ def test_jobs_of_close_weights_share_a_class_and_weights_keep_their_mean(
     pools: ModuleType,
 ) -> None:
     weight = np.array([1, 2, 3, 100, 101, 102, 7])
-    pool = pools.pool_of(pools.Rules("weighted_throughput"), 7, weight=weight, memory=[0] * 6 + [1])
-    fine = merged(pool)
-    coarse = coarser(fine, 4)
-    assert sorted(coarse.pool.count.tolist()) == [1, 2, 2, 2]
+    packing = pools.packing_of(
+        pools.Rules("weighted_throughput"), 7, weight=weight, memory=[0] * 6 + [1]
+    )
+    fine = merge_classes(packing)
+    coarse = merge_weights(fine, 4)
+    assert sorted(coarse.packing.count.tolist()) == [1, 2, 2, 2]
     for cls in range(4):
         mean = weight[coarse.of == cls].mean()
-        assert coarse.pool.weight[cls] / coarse.unit == pytest.approx(mean, rel=1e-3)
-    assert coarser(fine, 7).pool.classes == 7
+        assert coarse.packing.weight[cls] / coarse.unit == pytest.approx(mean, rel=1e-3)
+    assert merge_weights(fine, 7).packing.classes == 7
 
 
 @pytest.mark.parametrize("tenants", [1, 4])
 def test_pools_of_many_weights_and_tenants_end_near_their_bound(
     pools: ModuleType, tenants: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(template_columns, "SECONDS", 0.1)
+    monkeypatch.setattr(template_columns, "MIP_SECONDS", 0.1)
     jobs = 80
     rng = np.random.default_rng(0)
-    pool = pools.muri_pool(0, jobs, "trace1", "weighted_throughput")
-    pool = replace(pool, weight=rng.integers(1, 1000 if tenants == 1 else 4, jobs))
+    packing = pools.muri_pool(0, jobs, "trace1", "weighted_throughput")
+    packing = replace(packing, weight=rng.integers(1, 1000 if tenants == 1 else 4, jobs))
     if tenants > 1:
         owner = np.arange(tenants)[:, None] == rng.integers(tenants, size=jobs)
-        pool = replace(
-            pool,
-            per_group=np.vstack([pool.per_group, np.zeros((tenants, pool.buckets), np.int64)]),
-            per_member=np.vstack([pool.per_member, owner]),
-            limit=np.append(pool.limit, [jobs // 6] * tenants),
+        packing = replace(
+            packing,
+            per_group=np.vstack(
+                [packing.per_group, np.zeros((tenants, packing.buckets), np.int64)]
+            ),
+            per_member=np.vstack([packing.per_member, owner]),
+            limit=np.append(packing.limit, [jobs // 6] * tenants),
         )
     session = a_session()
     session.deterministic = True
-    found = list(solve.group(pool, session))
+    found = list(solve.solve_set_packing(packing, session))
     best = max(f.value for f in found if isinstance(f, Grouping))
     bound = min(f.value for f in found if isinstance(f, GroupingBound))
     assert best <= bound <= 1.02 * best
     last = [f for f in found if isinstance(f, Grouping)][-1]
-    assert pools.kept_by(pool, last.members)
+    assert pools.kept_by(packing, last.members)
     assert (last.members[:, 1] != ALONE).any()
 
 
 def test_without_time_a_large_pool_has_a_greedy_grouping(pools: ModuleType) -> None:
-    pool = pools.random_pool(0, 60, "weighted_throughput", kinds=3)
-    pool = replace(pool, weight=np.arange(60), must=np.zeros(60, dtype=np.bool_))
-    fine = merged(replace(pool, conflicts=pool.conflicts[:0]))
-    found = list(fill(fine, Profiles.of_pool(fine.pool), a_session(0.0)))
+    packing = pools.random_pool(0, 60, "weighted_throughput", kinds=3)
+    packing = replace(packing, weight=np.arange(60), must_cover=np.zeros(60, dtype=np.bool_))
+    fine = merge_classes(replace(packing, conflicts=packing.conflicts[:0]))
+    found = list(solve_by_templates(fine, Profiles.of_pool(fine.packing), a_session(0.0)))
     assert [f.source for f in found if isinstance(f, Grouping)] == ["greedy"]
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_filling_comes_close_to_all_columns(pools: ModuleType, objective: str) -> None:
     for seed in range(8):
-        pool = pools.random_pool(seed, 24, objective, kinds=4)
-        every = [f.value for f in solve.group(pool, a_session())]
-        groupings, bounds = filled(pool)
+        packing = pools.random_pool(seed, 24, objective, kinds=4)
+        every = [f.value for f in solve.solve_set_packing(packing, a_session())]
+        groupings, bounds = filled(packing)
         if not groupings:
             continue
         best = groupings[-1].value

@@ -15,10 +15,10 @@ from placewright.formulations.interleaving.set_packing.problem import (
     ALONE,
     Grouping,
     GroupingBound,
-    Pool,
+    PackingProblem,
     Rules,
 )
-from placewright.formulations.interleaving.set_packing.solve import group
+from placewright.formulations.interleaving.set_packing.solve import solve_set_packing
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
 
@@ -27,19 +27,21 @@ THROUGHPUT = Rules("throughput")
 
 
 def searched(
-    pool: Pool, backend: str = "highs", seconds: float = 60.0
+    packing: PackingProblem, backend: str = "highs", seconds: float = 60.0
 ) -> tuple[list[Grouping], list[GroupingBound]]:
     """Return the groupings and the bounds that a search yields, in order."""
     session = Session(InProcess().solve, time.monotonic() + seconds, backend=backend)
-    found = list(group(pool, session))
+    found = list(solve_set_packing(packing, session))
     assert not session.degraded
     groupings = [f for f in found if isinstance(f, Grouping)]
     return groupings, [f for f in found if isinstance(f, GroupingBound)]
 
 
-def check_against_optimum(pools: ModuleType, pool: Pool, backend: str = "highs") -> None:
-    best = pools.optimum(pool)
-    groupings, bounds = searched(pool, backend)
+def check_against_optimum(
+    pools: ModuleType, packing: PackingProblem, backend: str = "highs"
+) -> None:
+    best = pools.optimum(packing)
+    groupings, bounds = searched(packing, backend)
     if best is None:
         assert not groupings
         return
@@ -49,7 +51,7 @@ def check_against_optimum(pools: ModuleType, pool: Pool, backend: str = "highs")
     for bound in bounds:
         assert bound.value >= best
     for grouping in groupings:
-        assert pools.kept_by(pool, grouping.members)
+        assert pools.kept_by(packing, grouping.members)
 
 
 @settings(
@@ -84,10 +86,10 @@ def test_the_optimum_of_eight_different_jobs_is_found(pools: ModuleType, seed: i
 
 def test_jobs_whose_long_stages_differ_share_the_one_gpu(pools: ModuleType) -> None:
     stages = np.diag([90, 90, 90]) + 5
-    pool = pools.pool_of(
+    packing = pools.packing_of(
         THROUGHPUT, 3, stages=stages, iteration=[105] * 3, per_group=[[1]], limit=[1]
     )
-    groupings, bounds = searched(pool)
+    groupings, bounds = searched(packing)
     # Every slot lasts 95, or 105 where all are at their long stage at once: each at 105 / 285
     # apart, or 105 / 105.
     assert groupings[-1].members.tolist() == [[0, 1, 2, ALONE]]
@@ -107,45 +109,49 @@ def test_a_rule_keeps_three_jobs_from_one_gpu(
     pools: ModuleType, rule: str, given_: dict[str, list[int]]
 ) -> None:
     base = {"stages": np.diag([90, 90, 90]) + 5, "iteration": [105] * 3}
-    pool = pools.pool_of(THROUGHPUT, 3, **(base | {"per_group": [[1]], "limit": [1]} | given_))
-    groupings, _ = searched(pool)
+    packing = pools.packing_of(
+        THROUGHPUT, 3, **(base | {"per_group": [[1]], "limit": [1]} | given_)
+    )
+    groupings, _ = searched(packing)
     assert (groupings[-1].members != ALONE).sum() == 2, rule
-    assert groupings[-1].value == pools.optimum(pool)
+    assert groupings[-1].value == pools.optimum(packing)
 
 
 def test_a_group_that_is_no_better_than_taking_turns_is_not_formed(pools: ModuleType) -> None:
     stages = [[50, 1, 1], [50, 1, 1]]
     rules = replace(THROUGHPUT, contention=(2 * 10**6,) * 3)
-    pool = pools.pool_of(rules, 2, stages=stages, iteration=[52, 52], per_group=[[1]], limit=[1])
-    groupings, _ = searched(pool)
+    packing = pools.packing_of(
+        rules, 2, stages=stages, iteration=[52, 52], per_group=[[1]], limit=[1]
+    )
+    groupings, _ = searched(packing)
     assert (groupings[-1].members != ALONE).sum() == 1
 
 
 def test_a_job_that_must_be_covered_takes_the_place_of_a_better_one(pools: ModuleType) -> None:
-    pool = pools.pool_of(
+    packing = pools.packing_of(
         THROUGHPUT,
         2,
         bucket=[ALONE, ALONE],
         best=[3 * 10**6, 10**6],
-        must=[False, True],
+        must_cover=[False, True],
         per_member=[[1, 1]],
         limit=[1],
     )
-    groupings, bounds = searched(pool)
+    groupings, bounds = searched(packing)
     assert groupings[-1].members[:, 0].tolist() == [1]
     assert bounds[-1].value == 10**6
 
 
 def test_jobs_that_must_be_covered_and_cannot_be_leave_nothing_to_yield(pools: ModuleType) -> None:
-    pool = pools.pool_of(
-        THROUGHPUT, 2, bucket=[ALONE] * 2, must=[True, True], per_member=[[1, 1]], limit=[1]
+    packing = pools.packing_of(
+        THROUGHPUT, 2, bucket=[ALONE] * 2, must_cover=[True, True], per_member=[[1, 1]], limit=[1]
     )
-    assert searched(pool)[0] == []
+    assert searched(packing)[0] == []
 
 
 def test_of_equal_jobs_the_heaviest_get_on_fastest(pools: ModuleType) -> None:
     stages = [[90, 5, 5], [5, 90, 5], [90, 5, 5], [90, 5, 5]]
-    pool = pools.pool_of(
+    packing = pools.packing_of(
         Rules("weighted_throughput"),
         4,
         stages=stages,
@@ -154,17 +160,17 @@ def test_of_equal_jobs_the_heaviest_get_on_fastest(pools: ModuleType) -> None:
         per_group=[[1]],
         limit=[2],
     )
-    groupings, _ = searched(pool)
+    groupings, _ = searched(packing)
     alone = groupings[-1].members[(groupings[-1].members != ALONE).sum(axis=1) == 1]
     assert alone.tolist() == [[2, ALONE, ALONE, ALONE]]
-    assert groupings[-1].value == pools.optimum(pool)
+    assert groupings[-1].value == pools.optimum(packing)
 
 
 def test_groups_are_formed_only_as_far_as_a_row_of_savings_allows(pools: ModuleType) -> None:
     jobs = 8
     stages = np.tile(np.diag([90, 90, 90, 90]) + 5, (2, 1))
     for saved in range(4):
-        pool = pools.pool_of(
+        packing = pools.packing_of(
             THROUGHPUT,
             jobs,
             stages=stages,
@@ -173,18 +179,22 @@ def test_groups_are_formed_only_as_far_as_a_row_of_savings_allows(pools: ModuleT
             per_member=[[0] * jobs, [1] * jobs],
             limit=[2, saved],
         )
-        groupings, _ = searched(pool)
+        groupings, _ = searched(packing)
         assert (groupings[-1].members != ALONE).sum() == 2 + saved
 
 
 def test_the_order_of_jobs_changes_no_value(pools: ModuleType) -> None:
-    pool = pools.random_pool(3, 12, "weighted_throughput", kinds=5)
+    packing = pools.random_pool(3, 12, "weighted_throughput", kinds=5)
     order = np.random.default_rng(0).permutation(12)
     by_class = ("stages", "iteration", "slowdown", "speed", "best", "weight", "memory")
-    moved = {name: getattr(pool, name)[order] for name in (*by_class, "bucket", "count", "must")}
-    conflicts = np.argsort(order)[pool.conflicts]
-    shuffled = replace(pool, **moved, conflicts=conflicts, per_member=pool.per_member[:, order])
-    assert searched(shuffled)[0][-1].value == searched(pool)[0][-1].value
+    moved = {
+        name: getattr(packing, name)[order] for name in (*by_class, "bucket", "count", "must_cover")
+    }
+    conflicts = np.argsort(order)[packing.conflicts]
+    shuffled = replace(
+        packing, **moved, conflicts=conflicts, per_member=packing.per_member[:, order]
+    )
+    assert searched(shuffled)[0][-1].value == searched(packing)[0][-1].value
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -192,29 +202,29 @@ def test_weights_and_speeds_may_be_as_large_as_documents_allow(
     pools: ModuleType, backend: str
 ) -> None:
     for seed in range(6):
-        pool = pools.random_pool(seed, 6, "weighted_throughput")
-        fast = replace(pool, speed=99 * pool.speed, best=99 * pool.best)
-        check_against_optimum(pools, replace(fast, weight=333_333 * pool.weight), backend)
+        packing = pools.random_pool(seed, 6, "weighted_throughput")
+        fast = replace(packing, speed=99 * packing.speed, best=99 * packing.best)
+        check_against_optimum(pools, replace(fast, weight=333_333 * packing.weight), backend)
 
 
 def test_without_time_there_is_a_greedy_grouping(pools: ModuleType) -> None:
-    pool = pools.random_pool(1, 8, "throughput")
-    groupings, bounds = searched(pool, seconds=0.0)
+    packing = pools.random_pool(1, 8, "throughput")
+    groupings, bounds = searched(packing, seconds=0.0)
     assert [g.source for g in groupings] == ["greedy"]
     assert not bounds
 
 
 def test_a_pool_without_jobs_is_worth_nothing(pools: ModuleType) -> None:
-    groupings, bounds = searched(pools.pool_of(THROUGHPUT, 0))
+    groupings, bounds = searched(pools.packing_of(THROUGHPUT, 0))
     assert groupings[-1].value == 0
     assert [b.value for b in bounds] == [0]
 
 
 @pytest.mark.parametrize(("jobs", "trace"), [(64, "trace1"), (200, "trace1"), (1000, "trace3")])
 def test_rounds_of_muris_traces_are_proven(pools: ModuleType, jobs: int, trace: str) -> None:
-    pool = pools.muri_pool(0, jobs, trace)
-    groupings, bounds = searched(pool)
+    packing = pools.muri_pool(0, jobs, trace)
+    groupings, bounds = searched(packing)
     assert bounds[-1].value == groupings[-1].value
     certified = [bound.value for bound in bounds if bound.certified]
     assert certified[-1] <= 1.01 * groupings[-1].value
-    assert pools.kept_by(pool, groupings[-1].members)
+    assert pools.kept_by(packing, groupings[-1].members)

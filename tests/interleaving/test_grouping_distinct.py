@@ -12,31 +12,40 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from placewright.formulations.interleaving.set_packing.column_generation.column_value import (
-    Hope,
-    judged,
+    ValueBound,
+    column_values,
 )
-from placewright.formulations.interleaving.set_packing.column_generation.dual_repair import raised
+from placewright.formulations.interleaving.set_packing.column_generation.dual_repair import (
+    repair_duals,
+)
 from placewright.formulations.interleaving.set_packing.column_generation.duals import (
-    groups_that_fit,
-    prices_of,
+    max_groups,
+    rounded_prices,
 )
-from placewright.formulations.interleaving.set_packing.column_generation.pricing import priced
-from placewright.formulations.interleaving.set_packing.column_generation.solve import pack_distinct
+from placewright.formulations.interleaving.set_packing.column_generation.pricing import (
+    solve_pricing,
+)
+from placewright.formulations.interleaving.set_packing.column_generation.solve import (
+    solve_by_column_generation,
+)
 from placewright.formulations.interleaving.set_packing.columns import (
     Columns,
-    enumerated,
-    number_of_columns,
-    valued,
+    count_columns,
+    enumerate_columns,
+    with_values,
 )
-from placewright.formulations.interleaving.set_packing.integer_program import pack
-from placewright.formulations.interleaving.set_packing.pairwise_exchange import repacked
+from placewright.formulations.interleaving.set_packing.integer_program import solve_program
+from placewright.formulations.interleaving.set_packing.pairwise_exchange import improve_by_exchange
 from placewright.formulations.interleaving.set_packing.problem import (
     ALONE,
     Grouping,
     GroupingBound,
-    Pool,
+    PackingProblem,
 )
-from placewright.formulations.interleaving.set_packing.solve import ENUMERATED, group
+from placewright.formulations.interleaving.set_packing.solve import (
+    MAX_ENUMERATED_COLUMNS,
+    solve_set_packing,
+)
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
 
@@ -48,37 +57,41 @@ def new_session(seconds: float = 60.0) -> Session:
     return Session(InProcess().solve, time.monotonic() + seconds)
 
 
-def searched(pool: Pool, seconds: float = 60.0) -> tuple[list[Grouping], list[GroupingBound]]:
-    found = list(pack_distinct(pool, new_session(seconds)))
+def searched(
+    packing: PackingProblem, seconds: float = 60.0
+) -> tuple[list[Grouping], list[GroupingBound]]:
+    found = list(solve_by_column_generation(packing, new_session(seconds)))
     groupings = [f for f in found if isinstance(f, Grouping)]
     return groupings, [f for f in found if isinstance(f, GroupingBound)]
 
 
-def check_grouping(pool: Pool, grouping: Grouping) -> None:
+def check_grouping(packing: PackingProblem, grouping: Grouping) -> None:
     members = grouping.members[grouping.members != ALONE]
-    used = np.bincount(members, minlength=pool.classes)
-    assert (used <= pool.count).all()
-    assert (used == pool.count)[pool.must].all()
-    assert (pool.use(grouping.members).sum(axis=0) <= pool.limit).all()
-    assert valued(pool, grouping.members).worth.sum() == grouping.value
-    standing = (grouping.members[:, None] == pool.standing).all(axis=2).any(axis=1)
-    assert (judged(pool, grouping.members[~standing]) >= 0).all()
+    used = np.bincount(members, minlength=packing.classes)
+    assert (used <= packing.count).all()
+    assert (used == packing.count)[packing.must_cover].all()
+    assert (packing.usage(grouping.members).sum(axis=0) <= packing.limit).all()
+    assert with_values(packing, grouping.members).value.sum() == grouping.value
+    standing = (grouping.members[:, None] == packing.frozen_groups).all(axis=2).any(axis=1)
+    assert (column_values(packing, grouping.members[~standing]) >= 0).all()
 
 
 def jittered(
     pools: ModuleType, seed: int, jobs: int, objective: str, trace: str = "trace1"
-) -> Pool:
-    pool: Pool = pools.muri_pool(seed, jobs, trace, objective)
+) -> PackingProblem:
+    packing: PackingProblem = pools.muri_pool(seed, jobs, trace, objective)
     rng = np.random.default_rng(seed)
-    stages = np.rint(pool.stages * rng.uniform(0.9, 1.1, pool.stages.shape)).astype(np.int64)
-    iteration = np.rint(pool.iteration * rng.uniform(0.9, 1.1, jobs)).astype(np.int64)
-    return replace(pool, stages=stages, iteration=iteration)
+    stages = np.rint(packing.stages * rng.uniform(0.9, 1.1, packing.stages.shape)).astype(np.int64)
+    iteration = np.rint(packing.iteration * rng.uniform(0.9, 1.1, jobs)).astype(np.int64)
+    return replace(packing, stages=stages, iteration=iteration)
 
 
-def any_prices(pool: Pool, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def any_prices(packing: PackingProblem, seed: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     scale = 10.0 ** rng.integers(3, 7)
-    return rng.normal(0.3, 0.5, pool.classes) * scale, rng.normal(0.2, 0.5, len(pool.limit)) * scale
+    return rng.normal(0.3, 0.5, packing.classes) * scale, rng.normal(
+        0.2, 0.5, len(packing.limit)
+    ) * scale
 
 
 seeds = settings(
@@ -97,15 +110,15 @@ seeds = settings(
 def test_a_bound_at_any_prices_holds_however_early_the_search_stops(
     pools: ModuleType, seed: int, jobs: int, objective: str, work: int
 ) -> None:
-    pool = pools.random_pool(seed, jobs, objective)
-    prices = prices_of(pool, *any_prices(pool, seed))
+    packing = pools.random_pool(seed, jobs, objective)
+    prices = rounded_prices(packing, *any_prices(packing, seed))
     assert prices is not None
-    bound, fit = prices.base, groups_that_fit(pool)
-    for bucket in range(pool.buckets):
-        if (pool.bucket == bucket).any():
-            found = priced(pool, prices, bucket, 0, work, new_session())
-            bound += raised(pool, found, int(fit[bucket])).cost
-    best = pools.optimum(pool)
+    bound, fit = prices.base, max_groups(packing)
+    for bucket in range(packing.buckets):
+        if (packing.bucket == bucket).any():
+            found = solve_pricing(packing, prices, bucket, 0, work, new_session())
+            bound += repair_duals(packing, found, int(fit[bucket])).cost
+    best = pools.optimum(packing)
     assert best is None or bound // prices.scale >= best
 
 
@@ -114,14 +127,14 @@ def test_a_bound_at_any_prices_holds_however_early_the_search_stops(
 def test_generated_bounds_and_groupings_stand_on_both_sides_of_the_optimum(
     pools: ModuleType, seed: int, jobs: int, objective: str
 ) -> None:
-    pool = pools.random_pool(seed, jobs, objective)
-    best = pools.optimum(pool)
-    groupings, bounds = searched(pool)
+    packing = pools.random_pool(seed, jobs, objective)
+    best = pools.optimum(packing)
+    groupings, bounds = searched(packing)
     if best is None:
         assert not groupings
         return
     for grouping in groupings:
-        check_grouping(pool, grouping)
+        check_grouping(packing, grouping)
         assert grouping.value <= best
     for bound in bounds:
         assert bound.certified
@@ -133,13 +146,13 @@ def test_generated_bounds_and_groupings_stand_on_both_sides_of_the_optimum(
 def test_no_grouping_of_any_method_beats_a_bound_of_any_method(
     pools: ModuleType, seed: int, objective: str
 ) -> None:
-    pool = pools.random_pool(seed, 14, objective)
+    packing = pools.random_pool(seed, 14, objective)
     if seed % 2:
-        pool = replace(pool, must=np.zeros_like(pool.must))
-    groupings, bounds = searched(pool)
+        packing = replace(packing, must_cover=np.zeros_like(packing.must_cover))
+    groupings, bounds = searched(packing)
     for grouping in groupings:
-        check_grouping(pool, grouping)
-    for found in pack(pool, enumerated(pool), new_session()):
+        check_grouping(packing, grouping)
+    for found in solve_program(packing, enumerate_columns(packing), new_session()):
         (groupings if isinstance(found, Grouping) else bounds).append(found)  # type: ignore[arg-type]
     if groupings:
         assert max(g.value for g in groupings) <= min(b.value for b in bounds)
@@ -148,8 +161,8 @@ def test_no_grouping_of_any_method_beats_a_bound_of_any_method(
 def test_where_running_jobs_cannot_all_stay_nothing_is_made_of_groups_that_are_not_allowed(
     pools: ModuleType,
 ) -> None:
-    pool = pools.random_pool(1004, 17, "efficiency", kinds=17)
-    groupings, _ = searched(pool)
+    packing = pools.random_pool(1004, 17, "efficiency", kinds=17)
+    groupings, _ = searched(packing)
     assert not groupings
 
 
@@ -158,20 +171,21 @@ def test_where_running_jobs_cannot_all_stay_nothing_is_made_of_groups_that_are_n
 def test_a_search_to_the_end_finds_every_group_that_pays(
     pools: ModuleType, seed: int, objective: str
 ) -> None:
-    pool = replace(
-        pools.random_pool(seed, 10, objective), standing=pools.random_pool(0, 1, objective).standing
+    packing = replace(
+        pools.random_pool(seed, 10, objective),
+        frozen_groups=pools.random_pool(0, 1, objective).frozen_groups,
     )
-    prices = prices_of(pool, *any_prices(pool, seed))
+    prices = rounded_prices(packing, *any_prices(packing, seed))
     assert prices is not None
     # Without jobs to do without, no group is left out because a part of it is worth as much.
-    columns = enumerated(replace(pool, must=np.ones_like(pool.must)))
-    reduced = prices.reduced(pool, columns.members, columns.worth)
-    for bucket in range(pool.buckets):
-        there = (pool.bucket[columns.members[:, 0]] == bucket) & (columns.members[:, 1] != ALONE)
-        if not (pool.bucket == bucket).any():
+    columns = enumerate_columns(replace(packing, must_cover=np.ones_like(packing.must_cover)))
+    reduced = prices.reduced_cost(packing, columns.members, columns.value)
+    for bucket in range(packing.buckets):
+        there = (packing.bucket[columns.members[:, 0]] == bucket) & (columns.members[:, 1] != ALONE)
+        if not (packing.bucket == bucket).any():
             continue
-        found = priced(pool, prices, bucket, 0, MANY, new_session())
-        assert found.rest == 0
+        found = solve_pricing(packing, prices, bucket, 0, MANY, new_session())
+        assert found.rest_bound == 0
         paying = columns.members[there & (reduced > 0)]
         assert set(map(tuple, found.columns.members.tolist())) == set(map(tuple, paying.tolist()))
 
@@ -181,51 +195,53 @@ def test_a_search_to_the_end_finds_every_group_that_pays(
 def test_hope_is_never_below_what_a_column_is_worth(
     pools: ModuleType, seed: int, objective: str
 ) -> None:
-    pool = pools.random_pool(seed, 10, objective)
-    columns = enumerated(pool)
-    allowed = judged(pool, columns.members) >= 0
-    hope = Hope(pool).of(columns.members)
-    assert (hope[allowed] >= columns.worth[allowed]).all()
-    assert (judged(pool, columns.members)[allowed] == columns.worth[allowed]).all()
+    packing = pools.random_pool(seed, 10, objective)
+    columns = enumerate_columns(packing)
+    allowed = column_values(packing, columns.members) >= 0
+    hope = ValueBound(packing).of(columns.members)
+    assert (hope[allowed] >= columns.value[allowed]).all()
+    assert (column_values(packing, columns.members)[allowed] == columns.value[allowed]).all()
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_groups_put_together_anew_are_worth_no_less_and_keep_the_rules(
     pools: ModuleType, seed: int
 ) -> None:
-    pool = pools.random_pool(seed, 30, "throughput")
+    packing = pools.random_pool(seed, 30, "throughput")
     alone = Columns(np.full((0, 4), ALONE, dtype=np.int64), np.zeros(0, dtype=np.int64))
-    groupings, _ = searched(pool)
+    groupings, _ = searched(packing)
     for grouping in groupings[:1]:
-        better = repacked(pool, valued(pool, grouping.members), new_session())
-        assert better.worth.sum() >= grouping.value
-        check_grouping(pool, Grouping(better.members, int(better.worth.sum()), "anew"))
-    assert len(repacked(pool, alone, new_session())) == 0
+        better = improve_by_exchange(packing, with_values(packing, grouping.members), new_session())
+        assert better.value.sum() >= grouping.value
+        check_grouping(packing, Grouping(better.members, int(better.value.sum()), "anew"))
+    assert len(improve_by_exchange(packing, alone, new_session())) == 0
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_a_hundred_distinct_jobs_are_grouped_within_three_percent(
     pools: ModuleType, objective: str
 ) -> None:
-    pool = jittered(pools, 2, 100, objective)
-    assert number_of_columns(pool) > ENUMERATED
-    found = list(group(pool, new_session()))
+    packing = jittered(pools, 2, 100, objective)
+    assert count_columns(packing) > MAX_ENUMERATED_COLUMNS
+    found = list(solve_set_packing(packing, new_session()))
     groupings = [f for f in found if isinstance(f, Grouping)]
     bounds = [f for f in found if isinstance(f, GroupingBound)]
     assert groupings[-1].value <= bounds[-1].value <= 1.03 * groupings[-1].value
-    check_grouping(pool, groupings[-1])
+    check_grouping(packing, groupings[-1])
 
 
 def test_without_time_there_is_still_a_grouping_and_a_bound(pools: ModuleType) -> None:
-    pool = pools.random_pool(1, 40, "throughput")
-    pool = replace(pool, must=np.zeros_like(pool.must))
-    groupings, bounds = searched(pool, seconds=0.0)
+    packing = pools.random_pool(1, 40, "throughput")
+    packing = replace(packing, must_cover=np.zeros_like(packing.must_cover))
+    groupings, bounds = searched(packing, seconds=0.0)
     assert groupings
     assert bounds[-1].value >= groupings[-1].value
 
 
 def test_columns_that_are_worth_nothing_are_no_reason_to_go_on(pools: ModuleType) -> None:
     session = new_session()
-    found = list(pack_distinct(pools.random_pool(43, 2, "weighted_throughput"), session))
+    found = list(
+        solve_by_column_generation(pools.random_pool(43, 2, "weighted_throughput"), session)
+    )
     assert found[-1].value == 0
     assert not session.wall_stopped

@@ -9,12 +9,18 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from placewright.formulations.interleaving.set_packing.column_generation.solve import pack_distinct
-from placewright.formulations.interleaving.set_packing.columns import enumerated
-from placewright.formulations.interleaving.set_packing.integer_program import pack
-from placewright.formulations.interleaving.set_packing.job_classes import merged
-from placewright.formulations.interleaving.set_packing.problem import Grouping, GroupingBound, Pool
-from placewright.formulations.interleaving.set_packing.template_columns import fill
+from placewright.formulations.interleaving.set_packing.column_generation.solve import (
+    solve_by_column_generation,
+)
+from placewright.formulations.interleaving.set_packing.columns import enumerate_columns
+from placewright.formulations.interleaving.set_packing.integer_program import solve_program
+from placewright.formulations.interleaving.set_packing.job_classes import merge_classes
+from placewright.formulations.interleaving.set_packing.problem import (
+    Grouping,
+    GroupingBound,
+    PackingProblem,
+)
+from placewright.formulations.interleaving.set_packing.template_columns import solve_by_templates
 from placewright.formulations.interleaving.set_packing.templates import Profiles
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
@@ -23,12 +29,12 @@ from placewright.solver import InProcess
 SEEDS = (*range(8), 1020)
 
 
-def ways(pool: Pool) -> Iterator[list[Grouping | GroupingBound]]:
+def ways(packing: PackingProblem) -> Iterator[list[Grouping | GroupingBound]]:
     """Yield what each way to search finds; the first one is exact."""
-    small = merged(pool)
-    yield list(pack(small.pool, enumerated(small.pool), a_session()))
-    yield list(fill(small, Profiles.of_pool(small.pool), a_session()))
-    yield list(pack_distinct(small.pool, a_session()))
+    small = merge_classes(packing)
+    yield list(solve_program(small.packing, enumerate_columns(small.packing), a_session()))
+    yield list(solve_by_templates(small, Profiles.of_pool(small.packing), a_session()))
+    yield list(solve_by_column_generation(small.packing, a_session()))
 
 
 def a_session() -> Session:
@@ -40,8 +46,8 @@ def test_no_way_finds_more_than_there_is_or_proves_less(pools: ModuleType, seed:
     rng = np.random.default_rng(seed)
     jobs = int(rng.integers(8, 26))
     kinds = int(rng.integers(2, jobs))
-    pool = pools.random_pool(seed, jobs, pools.OBJECTIVES[seed % 3], kinds=kinds)
-    exact, *others = ways(pool)
+    packing = pools.random_pool(seed, jobs, pools.OBJECTIVES[seed % 3], kinds=kinds)
+    exact, *others = ways(packing)
     values = [found.value for found in exact if isinstance(found, Grouping)]
     for found in [f for way in others for f in way]:
         if isinstance(found, Grouping):

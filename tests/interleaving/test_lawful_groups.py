@@ -20,7 +20,7 @@ def test_the_verifier_refuses_groupings_of_pending_jobs_that_break_a_rule_and_no
         def allowed(self, way: object) -> bool:
             return True
 
-        def lawful(self, members: object) -> bool:
+        def may_form(self, members: object) -> bool:
             return True
 
     seen: Counter[str] = Counter()
@@ -33,9 +33,9 @@ def test_the_verifier_refuses_groupings_of_pending_jobs_that_break_a_rule_and_no
                 checked = verify(round_, every.written(way, places))
                 broken = {violation.rule for violation in checked.violations}
                 assert broken <= RULES | OTHERS
-                good = all(strict.lawful(unit.members) for unit in way) and strict.allowed(way)
+                good = all(strict.may_form(unit.members) for unit in way) and strict.allowed(way)
                 assert bool(broken & RULES) is not good, (seed, broken)
-                total = sum(every.worth(unit) for unit in way)
+                total = sum(every.value(unit) for unit in way)
                 assert broken or checked.terms[round_.policy.terms[0]] == total
                 seen.update(broken or {"valid"})
     assert set(seen) >= RULES | {"valid"}

@@ -144,8 +144,8 @@ def test_two_jobs_may_leave_a_slot_between_them():
     groups = np.array([[[9, 1, 9, 1], [1, 9, 1, 9]], [[9, 0, 1, 0], [9, 0, 1, 0]]])
     periods, offsets = best_offsets(groups, spanning=False)
     assert periods.tolist() == [20, 18]
-    neighbours = [plain_period(groups[1].tolist(), o) for o in ((0, 1), (1, 0))]
-    assert neighbours == [20, 20]
+    price_neighbours = [plain_period(groups[1].tolist(), o) for o in ((0, 1), (1, 0))]
+    assert price_neighbours == [20, 20]
     assert offsets[1].tolist() == [0, 2]
 
 

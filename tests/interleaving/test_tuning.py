@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from placewright.formulations.interleaving.problem.compile import compile_interleaving
-from placewright.formulations.interleaving.problem.option_classes import teams_in
+from placewright.formulations.interleaving.problem.option_classes import grouped_jobs
 from placewright.formulations.interleaving.set_packing.problem import Grouping
-from placewright.formulations.interleaving.set_packing.solve import group
+from placewright.formulations.interleaving.set_packing.solve import solve_set_packing
 from placewright.formulations.session import Session
 from placewright.instances.converters import convert_synergy
 from placewright.instances.derived.speed import speed
@@ -149,11 +149,11 @@ def test_jobs_alike_but_for_stages_share_a_row_and_none_is_taken_twice() -> None
     for seed in range(100, 125):
         round_ = tuned_round(seed, sharing=True, alike=True)
         problem = compile_interleaving(round_)
-        assert len(set(problem.kind.values())) <= 1
+        assert len(set(problem.class_of_job.values())) <= 1
         session = Session(InProcess().solve, deadline=time.monotonic() + 10.0)
-        for found in group(problem.pool, session):
+        for found in solve_set_packing(problem.packing, session):
             if isinstance(found, Grouping):
-                teams = teams_in(found, problem.of_class, problem.kind)
+                teams = grouped_jobs(found, problem.of_class, problem.class_of_job)
                 jobs = [j for team in teams for j in team]
                 assert len(set(jobs)) == len(jobs) <= len(round_.jobs)
 

@@ -6,12 +6,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from placewright.formulations.interleaving.problem.compile import Interleaving
-from placewright.formulations.interleaving.set_packing.job_classes import merged
-from placewright.formulations.interleaving.set_packing.problem import Pool
+from placewright.formulations.interleaving.set_packing.job_classes import merge_classes
+from placewright.formulations.interleaving.set_packing.problem import PackingProblem
 
 
-def sticking(
-    problem: Interleaving, pool: Pool, sets: Sequence[tuple[int, ...]]
+def match_running_groups(
+    problem: Interleaving, packing: PackingProblem, sets: Sequence[tuple[int, ...]]
 ) -> list[tuple[int, ...]]:
     """Return teams of the same worth in which more running jobs are with whom they run with.
 
@@ -26,50 +26,52 @@ def sticking(
     -----
     Greedy: the pair of a team and a place that have most in common is settled first.
     """
-    kind_of = _kinds(problem, pool)
-    if len(set(kind_of.values())) == len(kind_of):
+    class_of = _class_of_running(problem, packing)
+    if len(set(class_of.values())) == len(class_of):
         return list(sets)
-    chosen = {j for team in sets for j in team if j in kind_of}
-    places = list(dict.fromkeys(problem.together[j] for j in chosen))
-    seats = [Counter(kind_of[j] for j in team if j in kind_of) for team in sets]
-    new = [[j for j in team if j not in kind_of] for team in sets]
-    settled: set[int] = set()
+    chosen = {j for job_group in sets for j in job_group if j in class_of}
+    places = list(dict.fromkeys(problem.colocated[j] for j in chosen))
+    demand = [Counter(class_of[j] for j in job_group if j in class_of) for job_group in sets]
+    new = [[j for j in job_group if j not in class_of] for job_group in sets]
+    matched: set[int] = set()
     used: set[int] = set()
-    for team, place in _by_common(seats, [[kind_of[j] for j in p if j in chosen] for p in places]):
-        if team in settled or place in used:
+    for job_group, place in _pairs_by_overlap(
+        demand, [[class_of[j] for j in p if j in chosen] for p in places]
+    ):
+        if job_group in matched or place in used:
             continue
-        settled.add(team)
+        matched.add(job_group)
         used.add(place)
         for j in places[place]:
-            if j in chosen and seats[team][kind_of[j]]:
-                seats[team][kind_of[j]] -= 1
-                new[team].append(j)
+            if j in chosen and demand[job_group][class_of[j]]:
+                demand[job_group][class_of[j]] -= 1
+                new[job_group].append(j)
                 chosen.remove(j)
     rest: defaultdict[int, list[int]] = defaultdict(list)
     for j in sorted(chosen, reverse=True):
-        rest[kind_of[j]].append(j)
-    for mine, left in zip(new, seats, strict=True):
-        mine += [rest[kind].pop() for kind in left.elements()]
+        rest[class_of[j]].append(j)
+    for mine, left in zip(new, demand, strict=True):
+        mine += [rest[job_class].pop() for job_class in left.elements()]
     return [tuple(mine) for mine in new]
 
 
-def _kinds(problem: Interleaving, pool: Pool) -> dict[int, int]:
+def _class_of_running(problem: Interleaving, packing: PackingProblem) -> dict[int, int]:
     """Return a number per running job of the pool that only its equals have."""
-    of = merged(pool).of.tolist()
-    return {j: of[c] for c, j in enumerate(problem.jobs) if j in problem.together}
+    of = merge_classes(packing).of.tolist()
+    return {j: of[c] for c, j in enumerate(problem.jobs) if j in problem.colocated}
 
 
-def _by_common(
-    seats: Sequence[Counter[int]], there: Sequence[Sequence[int]]
+def _pairs_by_overlap(
+    demand: Sequence[Counter[int]], in_place: Sequence[Sequence[int]]
 ) -> Iterator[tuple[int, int]]:
     """Yield pairs of a team and a place, those with most jobs in common first."""
     common: Counter[tuple[int, int]] = Counter()
-    with_kind: defaultdict[int, list[int]] = defaultdict(list)
-    for team, wanted in enumerate(seats):
-        for kind in wanted:
-            with_kind[kind].append(team)
-    for place, kinds in enumerate(there):
-        for kind, number in Counter(kinds).items():
-            for team in with_kind[kind]:
-                common[team, place] += min(number, seats[team][kind])
+    with_class: defaultdict[int, list[int]] = defaultdict(list)
+    for job_group, classes_of_group in enumerate(demand):
+        for job_class in classes_of_group:
+            with_class[job_class].append(job_group)
+    for place, classes in enumerate(in_place):
+        for job_class, number in Counter(classes).items():
+            for job_group in with_class[job_class]:
+                common[job_group, place] += min(number, demand[job_group][job_class])
     yield from sorted(common, key=lambda pair: (-common[pair], pair))

@@ -11,24 +11,24 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from placewright.formulations.interleaving.heuristics.usage_in_place import (
-    Held,
+    HostUsage,
     places_of,
     within_quotas,
 )
 from placewright.formulations.interleaving.problem.compile import Interleaving
-from placewright.formulations.interleaving.problem.merged_groups import merged
-from placewright.formulations.interleaving.problem.teams import teams_of, worth
+from placewright.formulations.interleaving.problem.job_groups import group_value, job_groups_of
+from placewright.formulations.interleaving.problem.merged_groups import merged_task_groups
 from placewright.formulations.interleaving.set_packing.columns import (
     allowed,
-    padded,
+    group_values,
+    pad_members,
     periods,
-    worth_of,
 )
 from placewright.formulations.interleaving.set_packing.problem import ALONE, Bools, Ints
 from placewright.formulations.session import Candidate, Group, Place
 
 
-def joined(free: Interleaving, candidate: Candidate) -> Candidate | None:
+def insert_waiting(free: Interleaving, candidate: Candidate) -> Candidate | None:
     """Return a plan in which waiting jobs have joined teams of it, None if none can.
 
     Parameters
@@ -40,41 +40,41 @@ def joined(free: Interleaving, candidate: Candidate) -> Candidate | None:
     waiting = [
         c
         for c, j in enumerate(free.jobs)
-        if free.pool.bucket[c] != ALONE and jobs[j].running is None and j not in candidate.starts
+        if free.packing.bucket[c] != ALONE and jobs[j].running is None and j not in candidate.starts
     ]
     if not waiting:
         return None
-    yard = _Yard(free, candidate)
-    weight = free.pool.weight
+    insertion = _Insertion(free, candidate)
+    weight = free.packing.weight
     waiting.sort(key=lambda c: (-jobs[free.jobs[c]].priority, -int(weight[c])))
-    changed = [c for c in waiting if yard.place(c)]
-    found = yard.candidate()
+    changed = [c for c in waiting if insertion.insert(c)]
+    found = insertion.candidate()
     # Rows count the least that any option takes.
     return found if changed and within_quotas(free, found.starts, found.preempted) else None
 
 
 @dataclass(slots=True)
-class _Team:
+class _PlacedGroup:
     """Classes of the pool in ascending order, where they are, and what they are worth."""
 
     classes: Ints
     places: tuple[Place, ...]
-    worth: int
+    value: int
 
 
-class _Yard:
+class _Insertion:
     """Teams that others may join, by bucket; what is held of hosts, and left of rows."""
 
     def __init__(self, free: Interleaving, candidate: Candidate) -> None:
         self._free, self._candidate = free, candidate
         self._class_of = {j: c for c, j in enumerate(free.jobs)}
-        self._teams: defaultdict[int, list[_Team]] = defaultdict(list)
-        self._held = Held(free)
-        self._left = free.pool.limit.copy()
-        together = {j: group for group in candidate.groups for j in group.members}
+        self._groups: defaultdict[int, list[_PlacedGroup]] = defaultdict(list)
+        self._usage = HostUsage(free)
+        self._residual = free.packing.limit.copy()
+        colocated = {j: group for group in candidate.groups for j in group.members}
         stopped = {place[2] for j in candidate.preempted for place in places_of(free, j)}
         for j, job in enumerate(free.round.jobs):
-            members = together[j].members if j in together else (j,)
+            members = colocated[j].members if j in colocated else (j,)
             if j != members[0] or j in candidate.preempted:
                 continue
             if job.running is None and j not in candidate.starts:
@@ -83,78 +83,102 @@ class _Yard:
             places = places_of(free, j) if start is None else start[1]
             option = job.running.option if job.running else candidate.starts[j][0]
             mates = [free.round.jobs[mate] for mate in members]
-            groups = merged(mates, free.sharing) if len(mates) > 1 else job.options[option].groups
-            self._held.add(groups, places)
+            groups = (
+                merged_task_groups(mates, free.sharing)
+                if len(mates) > 1
+                else job.options[option].groups
+            )
+            self._usage.add(groups, places)
             if j in free.stays:
                 continue
             classes = np.array(sorted(self._class_of[mate] for mate in members), dtype=np.int64)
-            self._left -= free.pool.use(padded(classes[None]))[0]
+            self._residual -= free.packing.usage(pad_members(classes[None]))[0]
             # Beside a stopped job only those of higher priority arrive.
-            quiet = stopped.isdisjoint(place[2] for place in places)
-            if option == 0 and quiet and members not in free.standing:
-                now = worth(free, together.get(j) or Group(members, (0,), 0))
-                self._teams[int(free.pool.bucket[classes[0]])].append(_Team(classes, places, now))
+            undisturbed = stopped.isdisjoint(place[2] for place in places)
+            if option == 0 and undisturbed and members not in free.frozen_groups:
+                now = group_value(free, colocated.get(j) or Group(members, (0,), 0))
+                self._groups[int(free.packing.bucket[classes[0]])].append(
+                    _PlacedGroup(classes, places, now)
+                )
 
-    def place(self, c: int) -> bool:
+    def insert(self, c: int) -> bool:
         """Let a waiting class join the team where that is worth most, if any."""
-        pool = self._free.pool
-        if (pool.per_member[:, c] > self._left).any():
+        packing = self._free.packing
+        if (packing.per_member[:, c] > self._residual).any():
             return False
-        teams = self._teams[int(pool.bucket[c])]
+        placed_groups = self._groups[int(packing.bucket[c])]
         gains: list[tuple[int, int]] = []
-        for size in range(1, pool.most):
-            some = [n for n, team in enumerate(teams) if len(team.classes) == size]
+        for size in range(1, packing.max_members):
+            some = [
+                n
+                for n, placed_group in enumerate(placed_groups)
+                if len(placed_group.classes) == size
+            ]
             if some:
                 members = np.sort(
-                    np.column_stack([[*(teams[n].classes for n in some)], np.full(len(some), c)])
+                    np.column_stack(
+                        [[*(placed_groups[n].classes for n in some)], np.full(len(some), c)]
+                    )
                 )
-                period = periods(pool, members)
-                gain = worth_of(pool, members, period) - [teams[n].worth for n in some]
-                fine = (gain > 0) & allowed(pool, members, period) & self._at_peace(c, members)
-                gains += [(int(gain[k]), some[k]) for k in np.flatnonzero(fine)]
-        return any(self._join(c, teams[n]) for _, n in sorted(gains, reverse=True))
+                period = periods(packing, members)
+                gain = group_values(packing, members, period) - [
+                    placed_groups[n].value for n in some
+                ]
+                accepted = (
+                    (gain > 0)
+                    & allowed(packing, members, period)
+                    & self._without_conflict(c, members)
+                )
+                gains += [(int(gain[k]), some[k]) for k in np.flatnonzero(accepted)]
+        return any(self._try_insert(c, placed_groups[n]) for _, n in sorted(gains, reverse=True))
 
     def candidate(self) -> Candidate:
         """Return the plan as it is now."""
         starts = dict(self._candidate.starts)
         sets = []
-        for team in (team for teams in self._teams.values() for team in teams):
-            members = tuple(self._free.jobs[c] for c in team.classes.tolist())
+        for placed_group in (
+            placed_group
+            for placed_groups in self._groups.values()
+            for placed_group in placed_groups
+        ):
+            members = tuple(self._free.jobs[c] for c in placed_group.classes.tolist())
             for j in members:
                 if self._free.round.jobs[j].running is None:
-                    starts.setdefault(j, (0, team.places))
+                    starts.setdefault(j, (0, placed_group.places))
             if len(members) > 1:
                 sets.append(members)
         mine = {j for members in sets for j in members}
         others = tuple(g for g in self._candidate.groups if not mine.intersection(g.members))
-        groups = (*others, *teams_of(self._free, sets))
+        groups = (*others, *job_groups_of(self._free, sets))
         source = f"{self._candidate.source}, joined"
         return replace(self._candidate, starts=starts, groups=groups, source=source)
 
-    def _join(self, c: int, team: _Team) -> bool:
+    def _try_insert(self, c: int, placed_group: _PlacedGroup) -> bool:
         jobs = self._free.round.jobs
-        before = [jobs[self._free.jobs[k]] for k in team.classes.tolist()]
-        groups = merged(before, self._free.sharing)
-        self._held.add(groups, team.places, -1)
+        before = [jobs[self._free.jobs[k]] for k in placed_group.classes.tolist()]
+        groups = merged_task_groups(before, self._free.sharing)
+        self._usage.add(groups, placed_group.places, -1)
         new = jobs[self._free.jobs[c]]
-        after = merged([*before, new], self._free.sharing)
-        fits = self._held.admits(new.options[0].required, after, team.places)
-        self._held.add(after if fits else groups, team.places)
+        after = merged_task_groups([*before, new], self._free.sharing)
+        fits = self._usage.admits(new.options[0].required, after, placed_group.places)
+        self._usage.add(after if fits else groups, placed_group.places)
         if fits:
-            use = self._free.pool.use
-            self._left += use(padded(team.classes[None]))[0]
-            team.classes = np.sort(np.append(team.classes, c))
-            team.worth = self._worth(team.classes)
-            self._left -= use(padded(team.classes[None]))[0]
+            use = self._free.packing.usage
+            self._residual += use(pad_members(placed_group.classes[None]))[0]
+            placed_group.classes = np.sort(np.append(placed_group.classes, c))
+            placed_group.value = self._value(placed_group.classes)
+            self._residual -= use(pad_members(placed_group.classes[None]))[0]
         return fits
 
-    def _worth(self, classes: Ints) -> int:
-        pool = self._free.pool
-        return int(worth_of(pool, classes[None], periods(pool, classes[None]))[0])
+    def _value(self, classes: Ints) -> int:
+        packing = self._free.packing
+        return int(group_values(packing, classes[None], periods(packing, classes[None]))[0])
 
-    def _at_peace(self, c: int, members: Ints) -> Bools:
+    def _without_conflict(self, c: int, members: Ints) -> Bools:
         """Tell in which groups nobody conflicts with a class, bool (groups,)."""
-        conflicts = self._free.pool.conflicts
-        enemies = conflicts[(conflicts == c).any(axis=1)]
-        fighting: Bools = np.asarray(np.isin(members, enemies[enemies != c]).any(axis=1))
-        return ~fighting
+        conflicts = self._free.packing.conflicts
+        conflicting_pairs = conflicts[(conflicts == c).any(axis=1)]
+        in_conflict: Bools = np.asarray(
+            np.isin(members, conflicting_pairs[conflicting_pairs != c]).any(axis=1)
+        )
+        return ~in_conflict

@@ -49,20 +49,20 @@ def within_quotas(
     return all(amount >= 0 for amount in left.values())
 
 
-class Held:
+class HostUsage:
     """What teams hold of hosts besides whole GPUs."""
 
     def __init__(self, problem: Interleaving) -> None:
-        self._cluster, self._opened = problem.cluster, problem.opened
+        self._cluster, self._opened = problem.cluster, problem.open_hosts
         by_name = hosts_by_name(problem.round.cluster)
         self._hosts = [by_name[name] for name in problem.cluster.hosts]
-        self._held: defaultdict[tuple[int, str], int] = defaultdict(int)
+        self._usage: defaultdict[tuple[int, str], int] = defaultdict(int)
         self._masks: dict[Hashable, Bools] = {}
 
     def add(self, groups: Sequence[TaskGroup], places: Sequence[Place], times: int = 1) -> None:
         """Add what groups take in some places, or with -1 give it back."""
         for host, name, amount in _amounts(groups, places):
-            self._held[host, name] += times * amount
+            self._usage[host, name] += times * amount
 
     def admits(
         self, required: str | None, groups: Sequence[TaskGroup], places: Sequence[Place]
@@ -80,7 +80,7 @@ class Held:
         places
             Where its tasks are, each of them.
         """
-        if not _arranged(self._cluster, required, groups, places):
+        if not _satisfies_topology(self._cluster, required, groups, places):
             return False
         for number, _, host, gpus in places:
             group, has = groups[number], self._hosts[host].gpu_memory
@@ -93,7 +93,7 @@ class Held:
         for host, name, amount in _amounts(groups, places):
             more[host, name] += amount
         return all(
-            self._held[host, name] + amount <= self._hosts[host].capacity.get(name, 0)
+            self._usage[host, name] + amount <= self._hosts[host].capacity.get(name, 0)
             for (host, name), amount in more.items()
         )
 
@@ -104,7 +104,7 @@ class Held:
         return bool(self._masks[key][host])
 
 
-def _arranged(
+def _satisfies_topology(
     cluster: Cluster,
     required: str | None,
     groups: Sequence[TaskGroup],
@@ -115,7 +115,7 @@ def _arranged(
     Per option, group and slice the tasks share a domain, and groups keep their tasks `apart`.
     """
     shared: dict[Hashable, int] = {}
-    near: Counter[tuple[int, int]] = Counter()
+    tasks_in_domain: Counter[tuple[int, int]] = Counter()
     for number, index, host, _ in places:
         group, slices = groups[number], groups[number].slices
         joint: list[tuple[Hashable, str | None]] = [((), required), (number, group.required)]
@@ -128,8 +128,8 @@ def _arranged(
                     return False
         if group.apart is not None:
             part = number, _domain(cluster, group.apart.level, host)
-            near[part] += 1
-            if near[part] > group.apart.most:
+            tasks_in_domain[part] += 1
+            if tasks_in_domain[part] > group.apart.most:
                 return False
     return True
 

@@ -14,8 +14,8 @@ from operator import le
 
 from placewright.formulations.gang.problem.quotas import resources_held
 from placewright.formulations.interleaving.heuristics.kept_places import (
-    at_home,
-    homes_of,
+    keep_places,
+    members_in_place,
     stop_cost,
 )
 from placewright.formulations.interleaving.heuristics.usage_in_place import (
@@ -24,8 +24,8 @@ from placewright.formulations.interleaving.heuristics.usage_in_place import (
     within_quotas,
 )
 from placewright.formulations.interleaving.problem.compile import OBJECTIVES, Interleaving
-from placewright.formulations.interleaving.problem.merged_groups import merged
-from placewright.formulations.interleaving.problem.teams import worth
+from placewright.formulations.interleaving.problem.job_groups import group_value
+from placewright.formulations.interleaving.problem.merged_groups import merged_task_groups
 from placewright.formulations.session import Candidate, Group, Place, Slots
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option
@@ -34,7 +34,7 @@ from placewright.instances.documents.sharing import Sharing
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Gangs:
+class GangRound:
     """Teams, and the round in which they are gangs.
 
     Attributes
@@ -50,12 +50,12 @@ class Gangs:
     """
 
     problem: Interleaving
-    teams: tuple[Group, ...]
-    homes: tuple[int | None, ...]
+    job_groups: tuple[Group, ...]
+    anchors: tuple[int | None, ...]
     staying: tuple[Group, ...]
     round: Round
 
-    def told(self, found: Candidate) -> Candidate | None:
+    def lift(self, plan: Candidate) -> Candidate | None:
         """Tell a plan for the gangs as one for the round; None if it is none.
 
         So it is if a running job finds no place, if who preempts is not of higher priority, or if a
@@ -64,45 +64,49 @@ class Gangs:
         starts: dict[int, tuple[int, tuple[Place, ...]]] = {}
         slots: dict[int, Slots] = {}
         groups = list(self.staying)
-        for number, (team, home) in enumerate(zip(self.teams, self.homes, strict=True)):
-            start = found.starts.get(number)
-            here = () if home is None else at_home(self.problem, team, home)
-            if number in found.preempted or (start is None and home is None):
-                if any(j in self.problem.together and j not in here for j in team.members):
+        for number, (job_group, anchor) in enumerate(
+            zip(self.job_groups, self.anchors, strict=True)
+        ):
+            start = plan.starts.get(number)
+            in_place = () if anchor is None else members_in_place(self.problem, job_group, anchor)
+            if number in plan.preempted or (start is None and anchor is None):
+                if any(
+                    j in self.problem.colocated and j not in in_place for j in job_group.members
+                ):
                     return None
                 continue
-            option, places = self._at(home) if start is None else start
-            if len(team.members) == 1:
-                option = offered(self.problem.round, self.problem.round.jobs[team.members[0]])[
-                    option
-                ]
-            for j in team.members:
+            option, places = self._place_of(anchor) if start is None else start
+            if len(job_group.members) == 1:
+                option = options_alone(
+                    self.problem.round, self.problem.round.jobs[job_group.members[0]]
+                )[option]
+            for j in job_group.members:
                 running = self.problem.round.jobs[j].running
-                if start is None and j in here:
+                if start is None and j in in_place:
                     continue
-                if running and _same(self.problem, j, places, found.slots.get(number, ())):
+                if running and _same_places(self.problem, j, places, plan.slots.get(number, ())):
                     continue
                 starts[j] = option, tuple(places)
-                if number in found.slots:
-                    slots[j] = found.slots[number]
-            if len(team.members) > 1:
-                groups.append(team)
-        preempted = self._preempted(found, starts)
+                if number in plan.slots:
+                    slots[j] = plan.slots[number]
+            if len(job_group.members) > 1:
+                groups.append(job_group)
+        preempted = self._preempted(plan, starts)
         if preempted is None or not within_quotas(self.problem, starts, preempted):
             return None
-        return Candidate(starts, found.source, preempted, slots=slots, groups=tuple(groups))
+        return Candidate(starts, plan.source, preempted, slots=slots, groups=tuple(groups))
 
-    def _at(self, home: int | None) -> tuple[int, tuple[Place, ...]]:
+    def _place_of(self, anchor: int | None) -> tuple[int, tuple[Place, ...]]:
         """Return where a running job is, as a gang with the one option that it runs."""
-        if home is None:
+        if anchor is None:
             raise AssertionError("a team without a home has no place; expected one with a home")
-        return 0, places_of(self.problem, home)
+        return 0, places_of(self.problem, anchor)
 
     def _preempted(
-        self, found: Candidate, starts: dict[int, tuple[int, tuple[Place, ...]]]
+        self, plan: Candidate, starts: dict[int, tuple[int, tuple[Place, ...]]]
     ) -> dict[int, int] | None:
         """Return who displaces each preempted job; None if that is against its priority."""
-        if not found.preempted:
+        if not plan.preempted:
             return {}
         jobs = self.problem.round.jobs
         arrivals: defaultdict[int, set[int]] = defaultdict(set)
@@ -111,20 +115,26 @@ class Gangs:
             for place in set(places) - before:
                 arrivals[place[2]].add(j)
         preempted: dict[int, int] = {}
-        for number in found.preempted:
-            home = self.homes[number]
-            here = () if home is None else at_home(self.problem, self.teams[number], home)
-            for j in here:
+        for number in plan.preempted:
+            anchor = self.anchors[number]
+            in_place = (
+                ()
+                if anchor is None
+                else members_in_place(self.problem, self.job_groups[number], anchor)
+            )
+            for j in in_place:
                 hosts = {place[2] for place in places_of(self.problem, j)}
-                comes = {one for host in hosts for one in arrivals[host]}
-                newly = [one for one in comes if jobs[one].running is None]
-                if not newly or min(jobs[one].priority for one in comes) <= jobs[j].priority:
+                arriving = {one for host in hosts for one in arrivals[host]}
+                new_jobs = [one for one in arriving if jobs[one].running is None]
+                if not new_jobs or min(jobs[one].priority for one in arriving) <= jobs[j].priority:
                     return None
-                preempted[j] = max(newly, key=lambda one: (jobs[one].priority, -one))
+                preempted[j] = max(new_jobs, key=lambda one: (jobs[one].priority, -one))
         return preempted
 
 
-def gangs_of(problem: Interleaving, teams: Sequence[Group], staying: Sequence[Group]) -> Gangs:
+def build_gang_round(
+    problem: Interleaving, job_groups: Sequence[Group], staying: Sequence[Group]
+) -> GangRound:
     """Return the round in which teams are gangs.
 
     Parameters
@@ -134,16 +144,18 @@ def gangs_of(problem: Interleaving, teams: Sequence[Group], staying: Sequence[Gr
     staying
         Groups of the jobs that stay, and those of them that have their GPUs alone.
     """
-    homes = homes_of(problem, teams)
-    jobs = [_job(problem, n, homes[n], team) for n, team in enumerate(teams)]
-    jobs += [_fixed(problem, len(teams) + n, team) for n, team in enumerate(staying)]
+    anchors = keep_places(problem, job_groups)
+    jobs = [_job(problem, n, anchors[n], job_group) for n, job_group in enumerate(job_groups)]
+    jobs += [
+        _staying_job(problem, len(job_groups) + n, job_group) for n, job_group in enumerate(staying)
+    ]
     policy = problem.round.policy.model_copy(
         update={"formulation": "gang", "terms": _terms(problem)}
     )
     update = {"jobs": tuple(jobs), "policy": policy, "tenants": (), "sharing": Sharing()}
-    shared = tuple(team for team in staying if len(team.members) > 1)
+    shared = tuple(job_group for job_group in staying if len(job_group.members) > 1)
     round_ = problem.round.model_copy(update=update)
-    return Gangs(problem, tuple(teams), tuple(homes), shared, round_)
+    return GangRound(problem, tuple(job_groups), tuple(anchors), shared, round_)
 
 
 def _terms(problem: Interleaving) -> tuple[str, ...]:
@@ -156,36 +168,39 @@ def _terms(problem: Interleaving) -> tuple[str, ...]:
     )
 
 
-def _job(problem: Interleaving, number: int, home: int | None, team: Group) -> Job:
+def _job(problem: Interleaving, number: int, anchor: int | None, job_group: Group) -> Job:
     """Return a team as a job, which runs if it has a home."""
-    jobs = [problem.round.jobs[j] for j in team.members]
+    jobs = [problem.round.jobs[j] for j in job_group.members]
     priorities = [job.priority for job in jobs]
-    running = None if home is None else _running(problem, team, home)
+    running = None if anchor is None else _running(problem, job_group, anchor)
     return jobs[0].model_copy(
         update={
             "name": f"team-{number}",
             "tenant": None,
             "priority": min(priorities) if running is None else max(priorities),
-            "options": _options(problem, team),
+            "options": _options(problem, job_group),
             "running": running,
             "profile": None,
         }
     )
 
 
-def _options(problem: Interleaving, team: Group) -> tuple[Option, ...]:
-    jobs = [problem.round.jobs[j] for j in team.members]
+def _options(problem: Interleaving, job_group: Group) -> tuple[Option, ...]:
+    jobs = [problem.round.jobs[j] for j in job_group.members]
     first = jobs[0].options[0]
     if len(jobs) > 1:
-        update = {"groups": merged(jobs, problem.sharing), "value": worth(problem, team)}
+        update = {
+            "groups": merged_task_groups(jobs, problem.sharing),
+            "value": group_value(problem, job_group),
+        }
         return (first.model_copy(update=update),)
     return tuple(
-        jobs[0].options[index].model_copy(update={"value": worth(problem, team, index)})
-        for index in offered(problem.round, jobs[0])
+        jobs[0].options[index].model_copy(update={"value": group_value(problem, job_group, index)})
+        for index in options_alone(problem.round, jobs[0])
     )
 
 
-def offered(round_: Round, job: Job) -> Sequence[int]:
+def options_alone(round_: Round, job: Job) -> Sequence[int]:
     """Return the options that a job has on its own, those within what the rows count of quotas."""
     if job.running is not None:
         return (job.running.option,)
@@ -198,11 +213,11 @@ def offered(round_: Round, job: Job) -> Sequence[int]:
     return [o for o, mine in enumerate(held) if all(map(le, mine, map(min, *held)))]
 
 
-def _running(problem: Interleaving, team: Group, home: int) -> Running:
+def _running(problem: Interleaving, job_group: Group, anchor: int) -> Running:
     """Return a team in the place of a member; moving it costs what moving those there costs."""
-    jobs = [problem.round.jobs[j] for j in at_home(problem, team, home)]
-    running = running_of(problem.round.jobs[home])
-    if team.members in problem.standing:
+    jobs = [problem.round.jobs[j] for j in members_in_place(problem, job_group, anchor)]
+    running = running_of(problem.round.jobs[anchor])
+    if job_group.members in problem.frozen_groups:
         running = running.model_copy(update={"pinned": True})
     migrate, preempt = 0, 0
     for number, job in enumerate(jobs):
@@ -216,13 +231,13 @@ def _running(problem: Interleaving, team: Group, home: int) -> Running:
     )
 
 
-def _fixed(problem: Interleaving, number: int, team: Group) -> Job:
+def _staying_job(problem: Interleaving, number: int, job_group: Group) -> Job:
     """Return jobs that stay as one pinned job."""
-    jobs = [problem.round.jobs[j] for j in team.members]
+    jobs = [problem.round.jobs[j] for j in job_group.members]
     running = running_of(jobs[0])
     option = jobs[0].options[running.option]
     if len(jobs) > 1:
-        option = option.model_copy(update={"groups": merged(jobs, problem.sharing)})
+        option = option.model_copy(update={"groups": merged_task_groups(jobs, problem.sharing)})
     return jobs[0].model_copy(
         update={
             "name": f"team-{number}",
@@ -234,14 +249,14 @@ def _fixed(problem: Interleaving, number: int, team: Group) -> Job:
     )
 
 
-def _same(problem: Interleaving, job: int, places: Sequence[Place], slots: Slots) -> bool:
+def _same_places(problem: Interleaving, job: int, places: Sequence[Place], slots: Slots) -> bool:
     """Whether these are the places, GPUs in any order, in which a job runs."""
     tasks = running_of(problem.round.jobs[job]).tasks
-    before = _spots(places_of(problem, job), tuple(task.slot for task in tasks))
-    return before == _spots(places, slots or (None,) * len(places))
+    before = _task_places(places_of(problem, job), tuple(task.slot for task in tasks))
+    return before == _task_places(places, slots or (None,) * len(places))
 
 
-def _spots(places: Sequence[Place], slots: Slots) -> set[tuple[object, ...]]:
+def _task_places(places: Sequence[Place], slots: Slots) -> set[tuple[object, ...]]:
     return {
         (*place[:3], frozenset(place[3]), slot) for place, slot in zip(places, slots, strict=True)
     }

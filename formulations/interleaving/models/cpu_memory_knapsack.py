@@ -30,55 +30,55 @@ from placewright.formulations.gang.placement.preemption import repair_preemption
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.terms import VALUE
 from placewright.formulations.gang.run import run as run_gangs
-from placewright.formulations.interleaving.models.as_gangs import Gangs, gangs_of
+from placewright.formulations.interleaving.models.as_gangs import GangRound, build_gang_round
 from placewright.formulations.interleaving.problem.compile import Interleaving, compile_interleaving
+from placewright.formulations.interleaving.problem.job_groups import group_value, job_groups_of
 from placewright.formulations.interleaving.problem.option_classes import with_one_option
-from placewright.formulations.interleaving.problem.teams import teams_of, worth
 from placewright.formulations.interleaving.set_packing.problem import ALONE
 from placewright.formulations.session import Bound, Candidate, Group, Session
 from placewright.instances.documents.round import Round
 
 
-def all_alone(round_: Round) -> Gangs | None:
+def gangs_without_sharing(round_: Round) -> GangRound | None:
     """Return each job as a gang if nobody can share GPUs, else None.
 
     Nor does it if tenants have quotas: what gangs hold of them is not told.
     """
     problem = compile_interleaving(round_)
-    sharing = any(len(mine) > 1 for mine in problem.together.values())
+    sharing = any(len(mine) > 1 for mine in problem.colocated.values())
     if sharing or any(tenant.quota for tenant in round_.tenants):
         return None
-    bucket = problem.pool.bucket[problem.pool.bucket != ALONE]
-    if problem.pool.most > 1 and int(np.bincount(bucket).max(initial=0)) > 1:
+    bucket = problem.packing.bucket[problem.packing.bucket != ALONE]
+    if problem.packing.max_members > 1 and int(np.bincount(bucket).max(initial=0)) > 1:
         return None
-    staying = teams_of(problem, ((j,) for j in sorted(problem.stays)))
-    return gangs_of(problem, teams_of(problem, ((j,) for j in problem.jobs)), staying)
+    staying = job_groups_of(problem, ((j,) for j in sorted(problem.stays)))
+    return build_gang_round(problem, job_groups_of(problem, ((j,) for j in problem.jobs)), staying)
 
 
-def run_alone(gangs: Gangs, session: Session) -> Iterator[Candidate | Bound]:
+def solve_without_sharing(gangs: GangRound, session: Session) -> Iterator[Candidate | Bound]:
     """Yield a plan of proportional shares, then what the gang formulation finds and proves."""
-    shares = _shares(gangs)
-    if shares is not None:
-        yield shares
+    proportional = _proportional_plan(gangs)
+    if proportional is not None:
+        yield proportional
     problem = gangs.problem
-    shift = sum(_worth(problem, j) for j in problem.together)
+    constant = sum(_value_alone(problem, j) for j in problem.colocated)
     inner = replace(session, best=None, first_bound=None, proven=False)
     for step in run_gangs(compile_round(gangs.round), inner):
         if isinstance(step, Bound):
-            yield _told(problem, step, shift)
-        elif (told := gangs.told(step)) is not None:
-            yield told
+            yield _lift_bound(problem, step, constant)
+        elif (lifted := gangs.lift(step)) is not None:
+            yield lifted
         session.wall_stopped |= inner.wall_stopped
         inner.deadline, inner.proven = session.deadline, session.proven
         if session.best is not None:
-            inner.best = _of_gangs(gangs, session.best, shift)
+            inner.best = _gang_values(gangs, session.best, constant)
             first = next(iter(session.best))
-            moved = shift if first == problem.objective else 0
+            moved = constant if first == problem.objective else 0
             known = session.first_bound
             inner.first_bound = None if known is None else known - moved
 
 
-def _shares(gangs: Gangs) -> Candidate | None:
+def _proportional_plan(gangs: GangRound) -> Candidate | None:
     """Return the plan in which whoever starts has its first option; a greedy start wants more.
 
     None if there is no job of several options.
@@ -89,30 +89,30 @@ def _shares(gangs: Gangs) -> Candidate | None:
     placement = Placement(compile_round(gangs.round.model_copy(update={"jobs": jobs})))
     fill_by_policy(placement)
     repair_preemptions(placement)
-    return gangs.told(assign(placement, "shares"))
+    return gangs.lift(assign(placement, "shares"))
 
 
-def _worth(problem: Interleaving, job: int) -> int:
+def _value_alone(problem: Interleaving, job: int) -> int:
     """Return what a running job adds to the term: in the gangs' value only what comes counts."""
     running = problem.round.jobs[job].running
     option = 0 if running is None else running.option
-    return worth(problem, Group((job,), (0,), 0), option)
+    return group_value(problem, Group((job,), (0,), 0), option)
 
 
-def _told(problem: Interleaving, bound: Bound, shift: int) -> Bound:
+def _lift_bound(problem: Interleaving, bound: Bound, constant: int) -> Bound:
     """Return a bound of the gangs' terms as one of the round's."""
     name = {VALUE: problem.objective}
     holds = tuple(
-        (name.get(term, term), value + shift * (term == VALUE)) for term, value in bound.holds
+        (name.get(term, term), value + constant * (term == VALUE)) for term, value in bound.holds
     )
-    value = bound.value + shift * (bound.term == VALUE)
+    value = bound.value + constant * (bound.term == VALUE)
     return Bound(name.get(bound.term, bound.term), value, holds, bound.certified)
 
 
-def _of_gangs(gangs: Gangs, best: Mapping[str, int], shift: int) -> dict[str, int]:
+def _gang_values(gangs: GangRound, best: Mapping[str, int], constant: int) -> dict[str, int]:
     """Return the round's values as those of the gangs."""
     objective = gangs.problem.objective
     return {
-        term: best[objective] - shift if term == VALUE else best[term]
+        term: best[objective] - constant if term == VALUE else best[term]
         for term in gangs.round.policy.terms
     }

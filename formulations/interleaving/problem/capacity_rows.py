@@ -23,7 +23,7 @@ from placewright.topology import Cluster
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-MOST_MASKS = 12
+MAX_HOST_SETS = 12
 """Sets of allowed hosts with rows of their own; the others count for all hosts only."""
 
 Allowed: TypeAlias = tuple[tuple[str, ...] | None, tuple[str, ...] | None, frozenset[str]]
@@ -63,10 +63,10 @@ def block_rows(
     sizes = sorted(
         {max(g.gpu // WHOLE_GPU, 1) for j in jobs for o in j.options for g in o.groups if g.gpu}
     )
-    for within in _families(allowed, hosts):
-        inside = {key for key, mask in allowed.items() if not (mask & ~within).any()}
+    for within in _host_sets(allowed, hosts):
+        contained = {key for key, mask in allowed.items() if not (mask & ~within).any()}
         for size in sizes:
-            taken = np.array([_least_blocks(job, inside, size) for job in jobs], dtype=np.int64)
+            taken = np.array([_least_blocks(job, contained, size) for job in jobs], dtype=np.int64)
             if size == 1:
                 limit = int(gpus[within].sum()) * WHOLE_GPU + int(parts[within].sum())
             else:
@@ -88,7 +88,7 @@ def amount_rows(
         Of each job, negative for those that share with nobody, (jobs,).
     """
     for r, name in enumerate(cluster.resources):
-        taken = np.array([_least(job, name) for job in jobs], dtype=np.int64)
+        taken = np.array([_least_amount(job, name) for job in jobs], dtype=np.int64)
         limit = int(cluster.capacity[hosts, r].sum()) - int(held[r])
         # A group takes the CPU that one member asks, whichever asks most.
         shares = bucket >= 0 if name == "cpu" else np.zeros(len(jobs), dtype=bool)
@@ -101,19 +101,24 @@ def quota_rows(jobs: Sequence[Job], quota: Mapping[tuple[str, str], int]) -> Ite
     """Yield what jobs of a tenant take of its quota, grouped or not; `quota` is what they may."""
     for (tenant, resource), limit in quota.items():
         taken = np.array(
-            [_least(job, resource) if job.tenant == tenant else 0 for job in jobs], dtype=np.int64
+            [_least_amount(job, resource) if job.tenant == tenant else 0 for job in jobs],
+            dtype=np.int64,
         )
         if taken.sum() > limit:
             yield Row(np.zeros_like(taken), taken, limit)
 
 
-def _least(job: Job, resource: str) -> int:
+def _least_amount(job: Job, resource: str) -> int:
     return min(resources_held(option).get(resource, 0) for option in job.options)
 
 
-def _least_blocks(job: Job, inside: set[Allowed], size: int) -> int:
+def _least_blocks(job: Job, contained: set[Allowed], size: int) -> int:
     return min(
-        sum(g.count * _blocks(g, size) for g in option.groups if _names(job, g) in inside)
+        sum(
+            g.count * _blocks(g, size)
+            for g in option.groups
+            if _host_restriction(job, g) in contained
+        )
         for option in job.options
     )
 
@@ -122,7 +127,7 @@ def _blocks(group: TaskGroup, size: int) -> int:
     return group.gpu if size == 1 else group.gpu // WHOLE_GPU // size
 
 
-def _names(job: Job, group: TaskGroup) -> Allowed:
+def _host_restriction(job: Job, group: TaskGroup) -> Allowed:
     tasks = () if job.running is None or group.hosts is None else job.running.tasks
     return group.gpu_models, group.hosts, frozenset(task.host for task in tasks)
 
@@ -131,13 +136,13 @@ def _masks(jobs: Sequence[Job], cluster: Cluster) -> dict[Allowed, Bools]:
     masks: dict[Allowed, Bools] = {}
     for job in jobs:
         for group in (g for option in job.options for g in option.groups):
-            key = _names(job, group)
+            key = _host_restriction(job, group)
             if key not in masks:
                 masks[key] = hosts_of(job, group, cluster)
     return masks
 
 
-def fitting(jobs: Sequence[Job], cluster: Cluster, hosts: Bools) -> Bools:
+def fits_some_host(jobs: Sequence[Job], cluster: Cluster, hosts: Bools) -> Bools:
     """Tell which jobs run, or have an option of which each task fits some host, (jobs,).
 
     Parameters
@@ -151,12 +156,12 @@ def fitting(jobs: Sequence[Job], cluster: Cluster, hosts: Bools) -> Bools:
         resources = tuple(sorted(group.resources.items()))
         key = (group.gpu, group.cpu, group.memory, resources, group.gpu_models, group.hosts)
         if key not in known:
-            there = allowed_hosts(group, cluster) & hosts
-            there &= cluster.gpu_count * WHOLE_GPU >= group.gpu
+            feasible = allowed_hosts(group, cluster) & hosts
+            feasible &= cluster.gpu_count * WHOLE_GPU >= group.gpu
             asked = {"cpu": group.cpu, "memory": group.memory, **group.resources}
             for r, name in enumerate(cluster.resources):
-                there &= cluster.capacity[:, r] >= asked.pop(name, 0)
-            known[key] = bool(there.any()) and not any(asked.values())
+                feasible &= cluster.capacity[:, r] >= asked.pop(name, 0)
+            known[key] = bool(feasible.any()) and not any(asked.values())
         return known[key]
 
     return np.array(
@@ -187,9 +192,9 @@ def allowed_hosts(group: TaskGroup, cluster: Cluster) -> Bools:
     return mask
 
 
-def _families(allowed: Mapping[Allowed, Bools], hosts: Bools) -> list[Bools]:
+def _host_sets(allowed: Mapping[Allowed, Bools], hosts: Bools) -> list[Bools]:
     """Return the sets of hosts that get rows: all hosts, and the largest that jobs name."""
     seen = {mask.tobytes(): mask for mask in (hosts, *allowed.values())}
     first, *others = seen.values()
     others.sort(key=lambda mask: -int(mask.sum()))
-    return [first, *others[: MOST_MASKS - 1]]
+    return [first, *others[: MAX_HOST_SETS - 1]]

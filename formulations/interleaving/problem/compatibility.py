@@ -26,12 +26,12 @@ def buckets_of(jobs: Sequence[Job]) -> Ints:
     that runs another option than its first.
     """
     numbers: dict[Hashable, int] = {}
-    of = [_likeness(job) for job in jobs]
+    of = [_compatibility_key(job) for job in jobs]
     bucket = [ALONE if key is None else numbers.setdefault(key, len(numbers)) for key in of]
     return np.array(bucket, dtype=np.int64)
 
 
-def memory_of_gpus(
+def gpu_memory_of_buckets(
     jobs: Sequence[Job], cluster: Cluster, bucket: Ints, sharing: Sharing
 ) -> tuple[Ints, Ints]:
     """Return the MiB that each job takes of a GPU in a group, and those that its bucket can have.
@@ -46,21 +46,21 @@ def memory_of_gpus(
         Most MiB of a GPU where such tasks may be, 0: no limit.
     """
     memory = np.zeros(len(jobs), dtype=np.int64)
-    room = np.zeros(int(bucket.max(initial=ALONE)) + 1, dtype=np.int64)
-    for b in range(len(room)):
+    limit = np.zeros(int(bucket.max(initial=ALONE)) + 1, dtype=np.int64)
+    for b in range(len(limit)):
         at = np.flatnonzero(bucket == b)
         mine = [jobs[c] for c in at.tolist()]
-        crowded = -1.0
+        highest_load = -1.0
         for number in range(len(mine[0].options[0].groups)):
             groups = [job.options[0].groups[number] for job in mine]
             pairs = list(zip(mine, groups, strict=True))
             reached = np.any([hosts_of(job, group, cluster) for job, group in pairs], axis=0)
             most = int(cluster.gpu_memory[reached].max(initial=0))
             sizes = [size_in_group(job, group, sharing) for job, group in pairs]
-            if most and sum(sizes) / most > crowded:
-                crowded, room[b], memory[at] = sum(sizes) / most, most, sizes
-    return memory, room
+            if most and sum(sizes) / most > highest_load:
+                highest_load, limit[b], memory[at] = sum(sizes) / most, most, sizes
+    return memory, limit
 
 
-def _likeness(job: Job) -> Hashable | None:
+def _compatibility_key(job: Job) -> Hashable | None:
     return None if job.running is not None and job.running.option != 0 else grouping_key(job)

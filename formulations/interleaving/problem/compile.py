@@ -14,25 +14,33 @@ from placewright.formulations.interleaving.problem.capacity_rows import (
     Row,
     amount_rows,
     block_rows,
-    fitting,
+    fits_some_host,
     quota_rows,
 )
-from placewright.formulations.interleaving.problem.compatibility import buckets_of, memory_of_gpus
-from placewright.formulations.interleaving.problem.conflicts import conflicting
-from placewright.formulations.interleaving.problem.frozen_groups import standing
+from placewright.formulations.interleaving.problem.compatibility import (
+    buckets_of,
+    gpu_memory_of_buckets,
+)
+from placewright.formulations.interleaving.problem.conflicts import conflicting_pairs
+from placewright.formulations.interleaving.problem.frozen_groups import frozen_groups_of
 from placewright.formulations.interleaving.problem.option_classes import (
-    choices_of,
-    one_of_each,
+    add_choice_rows,
+    job_options,
     with_one_option,
 )
 from placewright.formulations.interleaving.problem.residual_capacity import (
-    Open,
-    Room,
-    open_to,
+    OpenHosts,
+    ResidualCapacity,
+    find_open_hosts,
     quota_left,
     running_together,
 )
-from placewright.formulations.interleaving.set_packing.problem import ALONE, Objective, Pool, Rules
+from placewright.formulations.interleaving.set_packing.problem import (
+    ALONE,
+    Objective,
+    PackingProblem,
+    Rules,
+)
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.derived.speed import speed
 from placewright.instances.documents.base import WHOLE_GPU
@@ -77,18 +85,18 @@ class Interleaving:
     sharing: Sharing
     cluster: Cluster
     jobs: tuple[int, ...]
-    pool: Pool
+    packing: PackingProblem
     of_class: tuple[int, ...]
-    kind: Mapping[int, int]
+    class_of_job: Mapping[int, int]
     objective: Objective
-    together: Mapping[int, tuple[int, ...]]
+    colocated: Mapping[int, tuple[int, ...]]
     stays: frozenset[int]
-    opened: Open
+    open_hosts: OpenHosts
 
     @cached_property
-    def standing(self) -> frozenset[tuple[int, ...]]:
+    def frozen_groups(self) -> frozenset[tuple[int, ...]]:
         """Groups that may only stay as they are, by the indices of their jobs in the round."""
-        rows = self.pool.standing.tolist()
+        rows = self.packing.frozen_groups.tolist()
         return frozenset(tuple(self.jobs[c] for c in row if c != ALONE) for row in rows)
 
 
@@ -103,33 +111,33 @@ def compile_interleaving(round_: Round, more: Collection[int] = ()) -> Interleav
         A round of policy `interleaving` that `references.check_round` accepts.
     """
     sharing, terms = round_.sharing, round_.policy.terms
-    together = running_together(round_)
-    fixed = {j for j in together if j in more or _pinned(round_.jobs[j])}
-    stays = frozenset(one for j in fixed for one in together[j])
+    colocated = running_together(round_)
+    fixed = {j for j in colocated if j in more or _pinned(round_.jobs[j])}
+    stays = frozenset(one for j in fixed for one in colocated[j])
     cluster = build_cluster(round_.cluster)
-    opened = open_to(round_, cluster)
+    open_hosts = find_open_hosts(round_, cluster)
     indices = tuple(j for j in range(len(round_.jobs)) if j not in stays)
     whole = [round_.jobs[j] for j in indices]
     named = [o for o in OBJECTIVES if o in terms]
     objective = min(named, key=terms.index) if named else "weighted_throughput"
-    room = Room(round_, cluster, together, stays, opened)
+    residual = ResidualCapacity(round_, cluster, colocated, stays, open_hosts)
 
-    def pool_of(jobs: Sequence[Job]) -> Pool:
+    def packing_of(jobs: Sequence[Job]) -> PackingProblem:
         """Return the pool of which these jobs are the classes, those of `jobs` first."""
         bucket = np.full(len(jobs), ALONE, dtype=np.int64)
         bucket[: len(whole)] = buckets_of(whole)
         rows = [
-            *block_rows(jobs, cluster, room.hosts, room.gpus, room.parts),
-            *amount_rows(jobs, cluster, room.hosts, room.held, bucket),
+            *block_rows(jobs, cluster, residual.hosts, residual.gpus, residual.parts),
+            *amount_rows(jobs, cluster, residual.hosts, residual.held, bucket),
             *quota_rows(jobs, quota_left(round_, stays)),
-            *_saving_row(round_, sharing, together, stays, opened, jobs, bucket),
+            *_savings_row(round_, sharing, colocated, stays, open_hosts, jobs, bucket),
         ]
         # Only a job of higher priority can stop one that runs.
         highest = max((job.priority for job in jobs), default=0)
         must = [job.running is not None and job.priority == highest for job in jobs]
-        memory, gpu_memory = memory_of_gpus(jobs, cluster, bucket, sharing)
+        memory, gpu_memory = gpu_memory_of_buckets(jobs, cluster, bucket, sharing)
         stages = [_stages(job, len(sharing.resources)) for job in jobs]
-        return Pool(
+        return PackingProblem(
             rules=Rules(objective, sharing.spanning, sharing.contention, sharing.most),
             stages=np.array(stages, dtype=np.int64).reshape(-1, len(sharing.resources)),
             iteration=_array(_alone(job) for job in jobs),
@@ -139,9 +147,9 @@ def compile_interleaving(round_: Round, more: Collection[int] = ()) -> Interleav
             weight=_array(job.weight for job in jobs),
             memory=memory,
             bucket=bucket,
-            count=fitting(jobs, cluster, opened.hosts).astype(np.int64),
-            must=np.array(must, dtype=bool),
-            conflicts=conflicting(whole, sharing),
+            count=fits_some_host(jobs, cluster, open_hosts.hosts).astype(np.int64),
+            must_cover=np.array(must, dtype=bool),
+            conflicts=conflicting_pairs(whole, sharing),
             gpu_memory=gpu_memory,
             per_group=_per_group(rows, bucket),
             per_member=_per_member(rows, bucket),
@@ -149,41 +157,41 @@ def compile_interleaving(round_: Round, more: Collection[int] = ()) -> Interleav
             limit=_array(row.limit for row in rows),
         )
 
-    choices = choices_of(round_, indices)
-    of_class = tuple(j for j, _ in choices)
-    pool = pool_of([with_one_option(round_.jobs[j], option) for j, option in choices])
-    kind: Mapping[int, int] = {}
+    options = job_options(round_, indices)
+    of_class = tuple(j for j, _ in options)
+    packing = packing_of([with_one_option(round_.jobs[j], option) for j, option in options])
+    class_of_job: Mapping[int, int] = {}
     if of_class != indices:
-        split = one_of_each(pool, of_class)
+        split = add_choice_rows(packing, of_class)
         if split is None:
-            pool, of_class = pool_of(whole), indices
+            packing, of_class = packing_of(whole), indices
         else:
-            pool, kind = split
+            packing, class_of_job = split
     position = {j: i for i, j in enumerate(indices)}
-    groups = {mine for mine in together.values() if len(mine) > 1 and mine[0] in position}
+    groups = {mine for mine in colocated.values() if len(mine) > 1 and mine[0] in position}
     classes = (_array(position[j] for j in mine) for mine in sorted(groups))
-    pool = replace(pool, standing=standing(pool, classes))
+    packing = replace(packing, frozen_groups=frozen_groups_of(packing, classes))
     return Interleaving(
         round_,
         sharing,
         cluster,
         indices,
-        pool,
+        packing,
         of_class,
-        kind,
+        class_of_job,
         objective,
-        together,
+        colocated,
         stays,
-        opened,
+        open_hosts,
     )
 
 
-def _saving_row(
+def _savings_row(
     round_: Round,
     sharing: Sharing,
-    together: Mapping[int, tuple[int, ...]],
+    colocated: Mapping[int, tuple[int, ...]],
     stays: Collection[int],
-    opened: Open,
+    open_hosts: OpenHosts,
     jobs: Sequence[Job],
     bucket: Ints,
 ) -> Iterator[Row]:
@@ -191,14 +199,14 @@ def _saving_row(
     if not sharing.as_needed:
         return
     asked = sum(job.options[0].milli_gpu for job in round_.jobs)
-    lack = asked - WHOLE_GPU * opened.gpus
+    lack = asked - WHOLE_GPU * open_hosts.gpus
     largest = max((j.options[0].milli_gpu for j in round_.jobs if j.profile), default=0)
-    groups = {mine for mine in together.values() if len(mine) > 1}
+    groups = {mine for mine in colocated.values() if len(mine) > 1}
     saves = {mine: (len(mine) - 1) * round_.jobs[mine[0]].options[0].milli_gpu for mine in groups}
-    most = max(sum(saves.values()), lack + largest - WHOLE_GPU if lack > 0 else 0)
+    max_saved = max(sum(saves.values()), lack + largest - WHOLE_GPU if lack > 0 else 0)
     fixed = sum(amount for mine, amount in saves.items() if mine[0] in stays)
     gpus = np.where(bucket == ALONE, 0, _array(job.options[0].milli_gpu for job in jobs))
-    yield Row(-gpus, gpus, most - fixed)
+    yield Row(-gpus, gpus, max_saved - fixed)
 
 
 def _pinned(job: Job) -> bool:

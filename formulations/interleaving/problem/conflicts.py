@@ -31,10 +31,10 @@ Ints = NDArray[np.int64]
 
 PER_MILLE = 1000
 _CHUNK = 1 << 22  # pairs that are compared at once
-_DOUBT = 1e-9  # far above what rounding does to a correlation
+_TOLERANCE = 1e-9  # far above what rounding does to a correlation
 
 
-def conflicting(jobs: Sequence[Job], sharing: Sharing) -> Ints:
+def conflicting_pairs(jobs: Sequence[Job], sharing: Sharing) -> Ints:
     """Return the pairs of jobs that never hold one GPU.
 
     Returns
@@ -55,9 +55,9 @@ def conflicting(jobs: Sequence[Job], sharing: Sharing) -> Ints:
         for i, job in enumerate(jobs):
             if job.profile is not None and len(job.profile.load) > 1:
                 series[len(job.profile.load)].append((i, job.profile.load))
-        for alike in series.values():
-            of = np.array([i for i, _ in alike], dtype=np.int64)
-            loads = np.array([load for _, load in alike], dtype=np.float64)
+        for same_length in series.values():
+            of = np.array([i for i, _ in same_length], dtype=np.int64)
+            loads = np.array([load for _, load in same_length], dtype=np.float64)
             pairs += [of[found] for found in _correlated(loads, sharing.correlation)]
     firsts, seconds = np.concatenate(pairs).T
     return np.stack(np.divmod(np.unique(firsts * len(jobs) + seconds), max(len(jobs), 1)), axis=1)
@@ -92,13 +92,13 @@ def _correlated(loads: NDArray[np.float64], threshold: int) -> Iterator[Ints]:
         excess = np.full(both.shape, -1.0)
         np.divide(covariance, both, out=excess, where=later & (both > 0))
         excess[later & (both > 0)] -= threshold / PER_MILLE
-        close = np.argwhere(np.abs(excess) <= _DOUBT)
-        surely = np.argwhere(excess > _DOUBT)
+        undecided = np.argwhere(np.abs(excess) <= _TOLERANCE)
+        certain = np.argwhere(excess > _TOLERANCE)
         proven = [
             _at_least(int(covariance[i, j]), int(variance[start + i]), int(variance[j]), threshold)
-            for i, j in close
+            for i, j in undecided
         ]
-        found: Ints = np.concatenate([surely, close[np.array(proven, dtype=bool)]])
+        found: Ints = np.concatenate([certain, undecided[np.array(proven, dtype=bool)]])
         found[:, 0] += start
         yield found
 

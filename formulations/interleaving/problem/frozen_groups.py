@@ -6,21 +6,25 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from placewright.formulations.interleaving.set_packing.columns import allowed, padded, periods
-from placewright.formulations.interleaving.set_packing.problem import MOST, Ints, Pool
+from placewright.formulations.interleaving.set_packing.columns import allowed, pad_members, periods
+from placewright.formulations.interleaving.set_packing.problem import (
+    MAX_MEMBERS,
+    Ints,
+    PackingProblem,
+)
 
 
-def standing(pool: Pool, groups: Iterable[Ints]) -> Ints:
+def frozen_groups_of(packing: PackingProblem, groups: Iterable[Ints]) -> Ints:
     """Return the groups, of classes in ascending order, that are not lawful, (groups, 4)."""
-    found = [padded(group[None]) for group in groups if not lawful(pool, group)]
-    return np.concatenate([np.zeros((0, MOST), dtype=np.int64), *found])
+    found = [pad_members(group[None]) for group in groups if not may_form(packing, group)]
+    return np.concatenate([np.zeros((0, MAX_MEMBERS), dtype=np.int64), *found])
 
 
-def lawful(pool: Pool, group: Ints) -> bool:
+def may_form(packing: PackingProblem, group: Ints) -> bool:
     """Whether two or more classes of one bucket may form a group now, int64 (members,)."""
-    room = int(pool.gpu_memory[pool.bucket[group[0]]])
-    if len(group) > pool.most or 0 < room < pool.memory[group].sum():
+    gpu_memory = int(packing.gpu_memory[packing.bucket[group[0]]])
+    if len(group) > packing.max_members or 0 < gpu_memory < packing.memory[group].sum():
         return False
-    if np.isin(pool.conflicts, group).all(axis=1).any():
+    if np.isin(packing.conflicts, group).all(axis=1).any():
         return False
-    return bool(allowed(pool, group[None], periods(pool, group[None]))[0])
+    return bool(allowed(packing, group[None], periods(packing, group[None]))[0])

@@ -11,7 +11,7 @@ from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.sharing import Sharing
 
 
-def merged(jobs: Sequence[Job], sharing: Sharing) -> tuple[TaskGroup, ...]:
+def merged_task_groups(jobs: Sequence[Job], sharing: Sharing) -> tuple[TaskGroup, ...]:
     """Return the task groups of a job that takes what these jobs take of hosts and GPUs together.
 
     CPU is taken in turns, so that the most that one of them asks is enough; everything else adds
@@ -22,7 +22,7 @@ def merged(jobs: Sequence[Job], sharing: Sharing) -> tuple[TaskGroup, ...]:
     options = [job.options[0].groups for job in jobs]
     groups = []
     for number, first in enumerate(options[0]):
-        mine = [groups_[number] for groups_ in options]
+        mine = [task_groups[number] for task_groups in options]
         sizes = (size_in_group(job, group, sharing) for job, group in zip(jobs, mine, strict=True))
         resources: Counter[str] = Counter()
         for group in mine:

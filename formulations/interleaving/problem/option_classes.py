@@ -20,15 +20,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from placewright.formulations.interleaving.set_packing.problem import ALONE, Grouping, Pool
+from placewright.formulations.interleaving.set_packing.problem import (
+    ALONE,
+    Grouping,
+    PackingProblem,
+)
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
 
-MAX_KINDS = 200
+MAX_JOB_CLASSES = 200
 """Most kinds of jobs of several options; beyond, each job counts the least of its options."""
 
 
-def choices_of(round_: Round, jobs: Sequence[int]) -> list[tuple[int, int]]:
+def job_options(round_: Round, jobs: Sequence[int]) -> list[tuple[int, int]]:
     """Return (job, option) of each class: those of first options in order, then all others.
 
     A running job keeps its option.
@@ -50,7 +54,9 @@ def with_one_option(job: Job, option: int) -> Job:
     return job.model_copy(update={"options": (job.options[option],)})
 
 
-def one_of_each(pool: Pool, of_class: Sequence[int]) -> tuple[Pool, dict[int, int]] | None:
+def add_choice_rows(
+    packing: PackingProblem, of_class: Sequence[int]
+) -> tuple[PackingProblem, dict[int, int]] | None:
     """Return the pool with a row per kind of jobs of several options, and the kind of each job.
 
     Jobs of one kind are alike in all options but the first, so that it does not matter which of
@@ -69,57 +75,57 @@ def one_of_each(pool: Pool, of_class: Sequence[int]) -> tuple[Pool, dict[int, in
         None if there are more than `MAX_KINDS` kinds.
     """
     firsts = len(set(of_class))
-    other = np.arange(pool.classes) >= firsts
-    if pool.rules.objective != "efficiency":
+    other = np.arange(packing.classes) >= firsts
+    if packing.rules.objective != "efficiency":
         # What one iteration does is of no account where nobody shares.
-        pool = replace(
-            pool,
-            stages=np.where(other[:, None], 0, pool.stages),
-            iteration=np.where(other, 0, pool.iteration),
-            slowdown=np.where(other, 0, pool.slowdown),
-            memory=np.where(other, 0, pool.memory),
+        packing = replace(
+            packing,
+            stages=np.where(other[:, None], 0, packing.stages),
+            iteration=np.where(other, 0, packing.iteration),
+            slowdown=np.where(other, 0, packing.slowdown),
+            memory=np.where(other, 0, packing.memory),
         )
-    alike = np.column_stack(
+    keys = np.column_stack(
         [
-            pool.stages,
-            *(pool.iteration, pool.slowdown, pool.best, pool.weight, pool.memory),
-            pool.per_member.T,
+            packing.stages,
+            *(packing.iteration, packing.slowdown, packing.best, packing.weight, packing.memory),
+            packing.per_member.T,
         ]
     )[firsts:]
-    like = np.unique(alike, axis=0, return_inverse=True)[1].reshape(-1).tolist()
+    class_number = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1).tolist()
     options: defaultdict[int, list[int]] = defaultdict(list)
-    for j, number in zip(of_class[firsts:], like, strict=True):
+    for j, number in zip(of_class[firsts:], class_number, strict=True):
         options[j].append(number)
     numbers: dict[tuple[int, ...], int] = {}
-    kind = {j: numbers.setdefault(tuple(mine), len(numbers)) for j, mine in options.items()}
-    if len(numbers) > MAX_KINDS:
+    job_class = {j: numbers.setdefault(tuple(mine), len(numbers)) for j, mine in options.items()}
+    if len(numbers) > MAX_JOB_CLASSES:
         return None
-    rows = np.zeros((len(numbers), pool.classes), dtype=np.int64)
+    rows = np.zeros((len(numbers), packing.classes), dtype=np.int64)
     for c, j in enumerate(of_class):
-        if j in kind:
-            rows[kind[j], c] = 1
-    widened = replace(
-        pool,
-        per_group=np.pad(pool.per_group, ((0, len(numbers)), (0, 0))),
-        per_member=np.concatenate([pool.per_member, rows]),
-        peak=np.pad(pool.peak, ((0, len(numbers)), (0, 0))),
-        limit=np.concatenate([pool.limit, rows[:, :firsts].sum(axis=1)]),
+        if j in job_class:
+            rows[job_class[j], c] = 1
+    extended = replace(
+        packing,
+        per_group=np.pad(packing.per_group, ((0, len(numbers)), (0, 0))),
+        per_member=np.concatenate([packing.per_member, rows]),
+        peak=np.pad(packing.peak, ((0, len(numbers)), (0, 0))),
+        limit=np.concatenate([packing.limit, rows[:, :firsts].sum(axis=1)]),
     )
-    return widened, kind
+    return extended, job_class
 
 
-def teams_in(
-    grouping: Grouping, of_class: Sequence[int], kind: Mapping[int, int]
+def grouped_jobs(
+    grouping: Grouping, of_class: Sequence[int], job_class: Mapping[int, int]
 ) -> list[tuple[int, ...]]:
     """Return the jobs of each column; with another than its first option any job of a kind runs."""
     firsts = len(set(of_class))
     rows = [[c for c in row if c != ALONE] for row in grouping.members.tolist()]
     used = {of_class[c] for row in rows for c in row if c < firsts}
     left: defaultdict[int, list[int]] = defaultdict(list)
-    for j, number in kind.items():
+    for j, number in job_class.items():
         if j not in used:
             left[number].append(j)
     return [
-        tuple(of_class[c] if c < firsts else left[kind[of_class[c]]].pop() for c in row)
+        tuple(of_class[c] if c < firsts else left[job_class[of_class[c]]].pop() for c in row)
         for row in rows
     ]

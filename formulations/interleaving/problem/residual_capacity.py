@@ -22,11 +22,11 @@ from placewright.topology import Cluster
 
 Bools = NDArray[np.bool_]
 
-Spot: TypeAlias = tuple[int, int, str, frozenset[int]]
+TaskPlace: TypeAlias = tuple[int, int, str, frozenset[int]]
 """Group, index, host and GPUs of a task."""
 
 
-class Room:
+class ResidualCapacity:
     """Where tasks may be after the round, and what jobs that stay hold there.
 
     Attributes
@@ -45,44 +45,44 @@ class Room:
         self,
         round_: Round,
         cluster: Cluster,
-        together: Mapping[int, tuple[int, ...]],
+        colocated: Mapping[int, tuple[int, ...]],
         stays: Collection[int],
-        opened: Open,
+        open_hosts: OpenHosts,
     ) -> None:
         index = cluster.host_index
         used: dict[bool, Counter[tuple[str, int]]] = {True: Counter(), False: Counter()}
-        cpu: dict[tuple[int, Spot], int] = {}
-        self.hosts = opened.hosts.copy()
+        cpu: dict[tuple[int, TaskPlace], int] = {}
+        self.hosts = open_hosts.hosts.copy()
         self.held = np.zeros(len(cluster.resources), dtype=np.int64)
-        for j in together:
+        for j in colocated:
             job = round_.jobs[j]
-            for spot, task, group in _tasks(job):
+            for place, task, group in _running_tasks(job):
                 self.hosts[index[task.host]] = True
-                for gpu in task.gpus if together[j][0] == j or j not in stays else ():
+                for gpu in task.gpus if colocated[j][0] == j or j not in stays else ():
                     used[j in stays][task.host, gpu] += min(group.gpu, WHOLE_GPU)
                 if j in stays:
-                    first = together[j][0], spot
+                    first = colocated[j][0], place
                     cpu[first] = max(cpu.get(first, 0), group.cpu)
                     for r, name in enumerate(cluster.resources[1:], start=1):
                         amount = group.memory if name == "memory" else group.resources.get(name, 0)
                         self.held[r] += amount
         self.held[0] = sum(cpu.values())
-        self.gpus = np.where(opened.hosts, cluster.gpu_count, 0).astype(np.int64)
+        self.gpus = np.where(open_hosts.hosts, cluster.gpu_count, 0).astype(np.int64)
         self.parts = np.zeros_like(self.gpus)
-        for host, gpu in opened.closed | used[True].keys():
-            self.gpus[index[host]] -= opened.hosts[index[host]]
-            if opened(host, gpu):
+        for host, gpu in open_hosts.closed | used[True].keys():
+            self.gpus[index[host]] -= open_hosts.hosts[index[host]]
+            if open_hosts(host, gpu):
                 self.parts[index[host]] += WHOLE_GPU - used[True][host, gpu]
         for host, gpu in used[False]:
             # What runs where nothing may arrive can go on there.
-            if not opened(host, gpu) and (host, gpu) not in used[True]:
+            if not open_hosts(host, gpu) and (host, gpu) not in used[True]:
                 self.gpus[index[host]] += 1
-            elif not opened(host, gpu):
+            elif not open_hosts(host, gpu):
                 self.parts[index[host]] += WHOLE_GPU - used[True][host, gpu]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Open:
+class OpenHosts:
     """Where tasks may arrive: `hosts` (hosts,), but for the reserved GPUs `closed` of them."""
 
     hosts: Bools
@@ -103,15 +103,15 @@ class Open:
 
 def running_together(round_: Round) -> dict[int, tuple[int, ...]]:
     """Return for each running job who runs on its GPUs with it, itself too, in ascending order."""
-    together: dict[int, tuple[int, ...]] = {
+    colocated: dict[int, tuple[int, ...]] = {
         j: (j,) for j, job in enumerate(round_.jobs) if job.running is not None
     }
     for group in running_groups(round_):
-        together |= dict.fromkeys(group, group)
-    return together
+        colocated |= dict.fromkeys(group, group)
+    return colocated
 
 
-def open_to(round_: Round, cluster: Cluster) -> Open:
+def find_open_hosts(round_: Round, cluster: Cluster) -> OpenHosts:
     """Return where tasks may arrive."""
     index = cluster.host_index
     hosts = np.zeros(cluster.num_hosts, dtype=bool)
@@ -125,10 +125,10 @@ def open_to(round_: Round, cluster: Cluster) -> Open:
                 hosts[index[name]] = False
             else:
                 closed.update((name, gpu) for gpu in reservation.gpus)
-    return Open(hosts, frozenset(closed), cluster)
+    return OpenHosts(hosts, frozenset(closed), cluster)
 
 
-def _tasks(job: Job) -> Iterator[tuple[Spot, Task, TaskGroup]]:
+def _running_tasks(job: Job) -> Iterator[tuple[TaskPlace, Task, TaskGroup]]:
     """Yield what a running job runs, and where."""
     if job.running is not None:
         groups = job.options[job.running.option].groups

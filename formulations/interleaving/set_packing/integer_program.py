@@ -25,7 +25,7 @@ from placewright.formulations.interleaving.set_packing.problem import (
     Grouping,
     GroupingBound,
     Ints,
-    Pool,
+    PackingProblem,
 )
 from placewright.formulations.session import Session
 from placewright.solver import (
@@ -40,24 +40,24 @@ from placewright.solver import (
 
 Floats = NDArray[np.float64]
 
-FEW_COLUMNS = 2_000
+MAX_COLUMNS_FULL_PROOF = 2_000
 """Of so many columns the best choice is proven in hardly more time than it takes to come near."""
 
-SLACK = 1e-9
+BOUND_TOLERANCE_REL = 1e-9
 """Of a value: a solver's bound this near to it is no other number."""
 
-LARGEST_COST = 22
+MAX_COST_BITS = 22
 """Binary digits of a column's worth beyond which solvers lose their way."""
 
-LARGEST_SHIFT = 19
+MAX_FRACTION_BITS = 19
 """Binary digits that the objective of an integer program may have behind the point."""
 
-ROUNDING = 1e-6
+INTEGRALITY_TOLERANCE = 1e-6
 """How little below a whole number a solver's value may be and still count as that number."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Program:
+class SetPackingProgram:
     """Columns of a pool as an integer program.
 
     Attributes
@@ -73,7 +73,7 @@ class Program:
         What one of the objective is worth, a power of two.
     """
 
-    pool: Pool
+    packing: PackingProblem
     columns: Columns
     repeats: Ints
     use: Ints
@@ -81,60 +81,62 @@ class Program:
     unit: int
 
     @classmethod
-    def of(cls, pool: Pool, columns: Columns) -> Program:
+    def of(cls, packing: PackingProblem, columns: Columns) -> SetPackingProgram:
         """State the program."""
-        members, use = columns.members, pool.use(columns.members)
+        members, use = columns.members, packing.usage(columns.members)
         present = members != ALONE
         repeats = (members[:, :, None] == members[:, None, :]).sum(axis=2) * present
-        most = np.where(present, pool.count[members] // repeats.clip(min=1), pool.count.sum())
+        most = np.where(present, packing.count[members] // repeats.clip(min=1), packing.count.sum())
         model = Model()
         x = model.variables("column", len(columns), upper=most.min(axis=1))
-        least = np.where(pool.must, pool.count, -np.inf)
-        jobs = model.rows("class", pool.classes, lower=least, upper=pool.count)
+        least = np.where(packing.must_cover, packing.count, -np.inf)
+        jobs = model.rows("class", packing.classes, lower=least, upper=packing.count)
         model.add(jobs[members[present]], x[np.nonzero(present)[0]], 1.0)
-        taken = model.rows("row", len(pool.limit), upper=pool.limit)
+        taken = model.rows("row", len(packing.limit), upper=packing.limit)
         column, row = np.nonzero(use)
         model.add(taken[row], x[column], use[column, row])
-        digits = int(columns.worth.max(initial=0)).bit_length() - LARGEST_COST
-        unit = 1 << min(max(digits, 0), LARGEST_SHIFT)
-        model.term("worth", x, columns.worth / unit, sense="max")
-        return cls(pool, columns, repeats, use, model.arrays("worth"), unit)
+        digits = int(columns.value.max(initial=0)).bit_length() - MAX_COST_BITS
+        unit = 1 << min(max(digits, 0), MAX_FRACTION_BITS)
+        model.term("worth", x, columns.value / unit, sense="max")
+        return cls(packing, columns, repeats, use, model.arrays("worth"), unit)
 
-    def relaxed(self) -> Arrays:
+    def relaxation(self) -> Arrays:
         """Return the program without whole numbers."""
         return replace(self.arrays, integer=np.zeros(len(self.columns), dtype=np.bool_))
 
-    def certified(self, duals: Floats) -> GroupingBound | None:
+    def certify(self, duals: Floats) -> GroupingBound | None:
         """Return what the duals of the relaxation prove."""
-        whole = replace(self.relaxed(), cost=self.columns.worth.astype(np.float64))
+        whole = replace(self.relaxation(), cost=self.columns.value.astype(np.float64))
         bound = certified_bound(whole, multipliers(whole, duals * self.unit))
         return None if bound is None else GroupingBound(floor(bound), certified=True)
 
     def grouping(self, times: Ints, source: str) -> Grouping:
         """Return the grouping that uses each column so many times."""
         members = np.repeat(self.columns.members, times, axis=0)
-        return Grouping(members, int(times @ self.columns.worth), source)
+        return Grouping(members, int(times @ self.columns.value), source)
 
 
-def pack(pool: Pool, columns: Columns, session: Session) -> Iterator[Grouping | GroupingBound]:
+def solve_program(
+    packing: PackingProblem, columns: Columns, session: Session
+) -> Iterator[Grouping | GroupingBound]:
     """Yield choices of all columns of a pool, mostly better ones later, and bounds."""
     tuning = parameters.PARAMETERS.models
-    program = Program.of(pool, columns)
+    program = SetPackingProgram.of(packing, columns)
     yield from greedy(program)
     if not len(columns):
         yield GroupingBound(0, certified=True)
         return
-    relaxed = relax(program.relaxed(), session)
+    relaxed = solve_relaxation(program.relaxation(), session)
     if relaxed is None or relaxed.row_duals is None or relaxed.values is None:
         return
-    bound = program.certified(relaxed.row_duals)
+    bound = program.certify(relaxed.row_duals)
     if bound is not None:
         yield bound
-    yield from near(program, relaxed.values, relaxed.row_duals)
+    yield from round_relaxation(program, relaxed.values, relaxed.row_duals)
     doubt = None
     if len(columns) > tuning.max_core_columns:
         doubt = reduced_costs_of(program.arrays, relaxed.row_duals, relaxed.values)
-    gap = 0.0 if len(columns) <= FEW_COLUMNS else session.gap / 2
+    gap = 0.0 if len(columns) <= MAX_COLUMNS_FULL_PROOF else session.gap / 2
     outcome = search_core(session, program.arrays, doubt, gap)
     if outcome is None:
         return
@@ -144,12 +146,14 @@ def pack(pool: Pool, columns: Columns, session: Session) -> Iterator[Grouping | 
         yield best
         least = best.value
     if outcome.bound is not None:
-        most = floor(outcome.bound * program.unit + ROUNDING)
-        yield GroupingBound(least if abs(most - least) <= SLACK * least else most, certified=False)
+        most = floor(outcome.bound * program.unit + INTEGRALITY_TOLERANCE)
+        yield GroupingBound(
+            least if abs(most - least) <= BOUND_TOLERANCE_REL * least else most, certified=False
+        )
 
 
-def pack_some(
-    pool: Pool, columns: Columns, session: Session, *, gap: float, seconds: float
+def solve_restricted(
+    packing: PackingProblem, columns: Columns, session: Session, *, gap: float, seconds: float
 ) -> Iterator[Grouping]:
     """Yield choices of columns that are not all of a pool, so that no bound is worth its time.
 
@@ -157,13 +161,13 @@ def pack_some(
     relaxation leaves most in doubt.
     """
     tuning = parameters.PARAMETERS.models
-    program = Program.of(pool, columns)
+    program = SetPackingProgram.of(packing, columns)
     yield from greedy(program)
-    relaxed = relax(program.relaxed(), session)
+    relaxed = solve_relaxation(program.relaxation(), session)
     if relaxed is None or relaxed.row_duals is None or relaxed.values is None:
         return
     scores = program.arrays.reduced_costs(relaxed.row_duals)
-    times = rounded(program, relaxed.values, scores)
+    times = round_and_fill(program, relaxed.values, scores)
     if times is not None:
         yield program.grouping(times, "rounding")
     doubt = reduced_costs_of(program.arrays, relaxed.row_duals, relaxed.values)
@@ -184,9 +188,9 @@ def pack_some(
         yield program.grouping(np.rint(values).astype(np.int64), "program")
 
 
-def relax(arrays: Arrays, session: Session) -> Outcome | None:
+def solve_relaxation(arrays: Arrays, session: Session) -> Outcome | None:
     """Solve a relaxation; values and duals are those of the arrays, the rest is scaled."""
-    digits = int(arrays.cost.max(initial=0.0)).bit_length() - LARGEST_COST
+    digits = int(arrays.cost.max(initial=0.0)).bit_length() - MAX_COST_BITS
     scale = float(1 << max(digits, 0))
     outcome = session.optimise(replace(arrays, cost=arrays.cost / scale))
     if outcome is None or outcome.row_duals is None:
@@ -194,52 +198,54 @@ def relax(arrays: Arrays, session: Session) -> Outcome | None:
     return replace(outcome, row_duals=outcome.row_duals * scale)
 
 
-def greedy(program: Program) -> Iterator[Grouping]:
+def greedy(program: SetPackingProgram) -> Iterator[Grouping]:
     """Yield the choice of the columns that are worth most, if there is one."""
-    worth = program.columns.worth.astype(np.float64)
-    times = rounded(program, np.zeros(len(worth)), worth)
+    value = program.columns.value.astype(np.float64)
+    times = round_and_fill(program, np.zeros(len(value)), value)
     if times is not None:
         yield program.grouping(times, "greedy")
 
 
-def near(program: Program, values: Floats, duals: Floats) -> Iterator[Grouping]:
+def round_relaxation(
+    program: SetPackingProgram, values: Floats, duals: Floats
+) -> Iterator[Grouping]:
     """Yield a choice near the optimum of the relaxation, if there is one."""
-    times = rounded(program, values, program.arrays.reduced_costs(duals))
+    times = round_and_fill(program, values, program.arrays.reduced_costs(duals))
     if times is not None:
         yield program.grouping(times, "rounding")
 
 
-def rounded(program: Program, values: Floats, score: Floats) -> Ints | None:
+def round_and_fill(program: SetPackingProgram, values: Floats, score: Floats) -> Ints | None:
     """Return how often to use each column: values rounded down, then the best score that fits.
 
     Classes that must be covered come first. None where one is not, or a row is exceeded.
     """
-    pool, members, use = program.pool, program.columns.members, program.use
-    times = np.floor(values + ROUNDING).astype(np.int64)
+    packing, members, use = program.packing, program.columns.members, program.use
+    times = np.floor(values + INTEGRALITY_TOLERANCE).astype(np.int64)
     present = members != ALONE
     taken = np.repeat(members, times, axis=0)
-    left = pool.count - np.bincount(taken[taken != ALONE], minlength=pool.classes)
-    room = pool.limit - times @ use
-    urgent = (present & pool.must[members]).any(axis=1)
+    left = packing.count - np.bincount(taken[taken != ALONE], minlength=packing.classes)
+    residual = packing.limit - times @ use
+    urgent = (present & packing.must_cover[members]).any(axis=1)
     order = np.lexsort((-score, ~urgent))
-    order = order[urgent[order] | (program.columns.worth[order] > 0)]
+    order = order[urgent[order] | (program.columns.value[order] > 0)]
     while True:
         fits = (left[members[order]] >= program.repeats[order]).all(axis=1)
-        order = order[fits & (use[order] <= room).all(axis=1)]
+        order = order[fits & (use[order] <= residual).all(axis=1)]
         if not len(order):
             break
         best, order = order[0], order[1:]
         who, needs = members[best][present[best]], use[best] > 0
-        ways = np.concatenate(
+        multiples = np.concatenate(
             [
                 left[who] // program.repeats[best][present[best]],
-                room[needs] // use[best][needs],
+                residual[needs] // use[best][needs],
             ]
         )
-        often = int(ways.min())
-        times[best] += often
-        np.subtract.at(left, who, often)
-        room -= often * use[best]
-    if (room < 0).any() or (left < 0).any() or left[pool.must].any():
+        times_used = int(multiples.min())
+        times[best] += times_used
+        np.subtract.at(left, who, times_used)
+        residual -= times_used * use[best]
+    if (residual < 0).any() or (left < 0).any() or left[packing.must_cover].any():
         return None
     return times

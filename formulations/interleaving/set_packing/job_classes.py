@@ -9,22 +9,22 @@ import numpy as np
 from placewright.formulations.interleaving.set_packing.columns import (
     periods,
     rates,
-    valued,
     weights,
+    with_values,
 )
 from placewright.formulations.interleaving.set_packing.problem import (
     ALONE,
-    MOST,
+    MAX_MEMBERS,
     Grouping,
     Ints,
-    Pool,
-    ascending,
+    PackingProblem,
+    sort_members,
 )
 
-FEWEST_WEIGHTS = 3
+MIN_WEIGHTS_PER_CLASS = 3
 """Weights that a kind of jobs keeps at least."""
 
-LARGEST_WEIGHT = 1_000_000
+MAX_SCALED_WEIGHT = 1_000_000
 """Means of weights are scaled to be about as large, so that little is lost when they are rounded.
 
 Then what a column is worth has at most 53 binary digits, and is exact in solvers.
@@ -32,7 +32,7 @@ Then what a column is worth has at most 53 binary digits, and is exact in solver
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Merged:
+class AggregatedProblem:
     """A pool in which no two classes are alike, but for those in conflicts and standing groups.
 
     Attributes
@@ -49,60 +49,66 @@ class Merged:
         A weight of 1 is so much in `pool`.
     """
 
-    pool: Pool
+    packing: PackingProblem
     kind: Ints
-    original: Pool
+    original: PackingProblem
     of: Ints
     unit: int = 1
 
-    def expanded(self, grouping: Grouping) -> Grouping:
+    def disaggregate(self, grouping: Grouping) -> Grouping:
         """Return a grouping of the original classes: of each kind the heaviest get on fastest.
 
         The value is that of the original weights.
         """
         column, place = np.nonzero(grouping.members != ALONE)
         taken = grouping.members[column, place]
-        wanted = self.kind[taken]
-        order = np.lexsort((-_rates(self.pool, grouping.members)[column, place], wanted))
+        wanted_kind = self.kind[taken]
+        order = np.lexsort((-_rates(self.packing, grouping.members)[column, place], wanted_kind))
         jobs = np.repeat(np.arange(self.original.classes), self.original.count)
         kind = self.kind[self.of][jobs]
         jobs = jobs[np.lexsort((-self.original.weight[jobs], kind))]
         # The first place of a kind is for the first job of the kind, the second for the second ...
-        rank = np.arange(len(order)) - np.searchsorted(wanted[order], wanted[order])
+        rank = np.arange(len(order)) - np.searchsorted(wanted_kind[order], wanted_kind[order])
         chosen = np.full_like(grouping.members, ALONE)
         chosen[column[order], place[order]] = jobs[
-            np.searchsorted(np.sort(kind), wanted[order]) + rank
+            np.searchsorted(np.sort(kind), wanted_kind[order]) + rank
         ]
-        members = ascending(chosen)
-        value = int(valued(self.original, members).worth.sum())
+        members = sort_members(chosen)
+        value = int(with_values(self.original, members).value.sum())
         return Grouping(members, value, grouping.source)
 
 
-def merged(pool: Pool) -> Merged:
+def merge_classes(packing: PackingProblem) -> AggregatedProblem:
     """Merge the classes that are alike in all that the rules of the pool look at."""
-    kinds = [pool.apart(), pool.bucket, pool.must, pool.iteration, pool.memory]
-    kinds += [pool.longest(), *pool.stages.T, *pool.per_member, *pool.peak]
-    if pool.rules.objective != "efficiency":
-        kinds += [pool.speed, pool.best]
-    weight = weights(pool)
+    kinds = [
+        packing.separation_key(),
+        packing.bucket,
+        packing.must_cover,
+        packing.iteration,
+        packing.memory,
+    ]
+    kinds += [packing.max_period(), *packing.stages.T, *packing.per_member, *packing.peak]
+    if packing.rules.objective != "efficiency":
+        kinds += [packing.speed, packing.best]
+    weight = weights(packing)
     keys = np.vstack([*kinds, weight]).T
     unique, first, of = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     of = of.reshape(-1)
     new_kind = (unique[1:, :-1] != unique[:-1, :-1]).any(axis=1)
     kind = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(new_kind)])[: len(unique)]
-    smaller = replace(pool.represented(first, of), weight=weight[first])
-    return Merged(smaller, kind, pool, of)
+    smaller = replace(packing.aggregate(first, of), weight=weight[first])
+    return AggregatedProblem(smaller, kind, packing, of)
 
 
-def coarser(fine: Merged, most: int) -> Merged:
+def merge_weights(fine: AggregatedProblem, most: int) -> AggregatedProblem:
     """Let classes of one kind share weights until there are about so many classes.
 
     A weight is then the mean of the jobs'. No kind has more than as many classes as another may
     have, and where all have so few, everything stays as it is.
     """
-    pool = fine.pool
+    packing = fine.packing
     per_kind = np.bincount(fine.kind)
-    weights_of = max(most // max(len(per_kind), 1), FEWEST_WEIGHTS)
+    weights_of = max(most // max(len(per_kind), 1), MIN_WEIGHTS_PER_CLASS)
     while np.minimum(per_kind, weights_of + 1).sum() <= most and weights_of < per_kind.max(
         initial=0
     ):
@@ -110,33 +116,35 @@ def coarser(fine: Merged, most: int) -> Merged:
     if per_kind.max(initial=0) <= weights_of:
         return fine
     first_of_kind = np.searchsorted(fine.kind, fine.kind)
-    before = np.cumsum(pool.count) - pool.count
+    before = np.cumsum(packing.count) - packing.count
     before -= before[first_of_kind]
-    jobs = np.bincount(fine.kind, weights=pool.count)[fine.kind].astype(np.int64)
+    jobs = np.bincount(fine.kind, weights=packing.count)[fine.kind].astype(np.int64)
     # Of many weights each part has about as many jobs, of few each is a part.
     part = np.where(
         per_kind[fine.kind] > weights_of,
         before * weights_of // jobs.clip(min=1),
-        np.arange(pool.classes) - first_of_kind,
+        np.arange(packing.classes) - first_of_kind,
     )
     keys = np.column_stack([fine.kind, part])
     _, first, of = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     of = of.reshape(-1)
-    unit = max(LARGEST_WEIGHT // int(pool.weight.max(initial=1)), 1)
+    unit = max(MAX_SCALED_WEIGHT // int(packing.weight.max(initial=1)), 1)
     total = np.zeros(len(first), dtype=np.int64)
-    np.add.at(total, of, pool.weight * pool.count)
-    smaller = pool.represented(first, of)
+    np.add.at(total, of, packing.weight * packing.count)
+    smaller = packing.aggregate(first, of)
     mean = total * unit // smaller.count.clip(min=1)
-    return Merged(replace(smaller, weight=mean), fine.kind[first], fine.original, of[fine.of], unit)
+    return AggregatedProblem(
+        replace(smaller, weight=mean), fine.kind[first], fine.original, of[fine.of], unit
+    )
 
 
-def _rates(pool: Pool, members: Ints) -> Ints:
+def _rates(packing: PackingProblem, members: Ints) -> Ints:
     """Return the normalised throughput of each member of columns, int64 (columns, 4)."""
     size = (members != ALONE).sum(axis=1)
-    result = np.where(members != ALONE, pool.best[members], 0)
-    for number in range(2, MOST + 1):
+    result = np.where(members != ALONE, packing.best[members], 0)
+    for number in range(2, MAX_MEMBERS + 1):
         some = np.flatnonzero(size == number)
         if len(some):
             group = members[some, :number]
-            result[some, :number] = rates(pool, group, periods(pool, group))
+            result[some, :number] = rates(packing, group, periods(packing, group))
     return result

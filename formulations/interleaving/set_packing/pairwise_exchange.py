@@ -13,60 +13,62 @@ from itertools import combinations
 import numpy as np
 
 from placewright.formulations.interleaving.set_packing.column_generation.column_value import (
-    Hope,
-    judged,
+    ValueBound,
+    column_values,
 )
-from placewright.formulations.interleaving.set_packing.columns import NOTHING, Columns
+from placewright.formulations.interleaving.set_packing.columns import NOT_ALLOWED, Columns
 from placewright.formulations.interleaving.set_packing.problem import (
     ALONE,
-    MOST,
+    MAX_MEMBERS,
     Bools,
     Ints,
-    Pool,
-    ascending,
+    PackingProblem,
+    sort_members,
 )
 from placewright.formulations.session import Session
 
 CHUNK = 1 << 11
 """Pairs of groups that are looked at together."""
 
-SPLITS = np.array([[0, *rest] for rest in combinations(range(1, 2 * MOST), MOST - 1)])
+SPLITS = np.array([[0, *rest] for rest in combinations(range(1, 2 * MAX_MEMBERS), MAX_MEMBERS - 1)])
 """Which of eight places make the first group: all ways in which the first place is among them."""
 
-OTHERS = np.array([[p for p in range(2 * MOST) if p not in split] for split in SPLITS.tolist()])
+OTHERS = np.array(
+    [[p for p in range(2 * MAX_MEMBERS) if p not in split] for split in SPLITS.tolist()]
+)
 
 
-def repacked(pool: Pool, columns: Columns, session: Session) -> Columns:
+def improve_by_exchange(packing: PackingProblem, columns: Columns, session: Session) -> Columns:
     """Return columns worth at least as much as these together, which respect all rows too."""
-    state = _State(pool, columns)
+    state = _ColumnState(packing, columns)
     changed = np.ones(len(columns), dtype=np.bool_)
     while changed.any() and not session.expired():
         before = state.members.copy()
-        for bucket in range(pool.buckets):
-            state.pair_up(bucket, changed)
-            state.step_in(bucket)
+        for bucket in range(packing.buckets):
+            state.exchange_members(bucket, changed)
+            state.insert_idle(bucket)
         changed = (state.members != before).any(axis=1)
     used = state.members[:, 0] != ALONE
-    return Columns(state.members[used], state.worth[used])
+    return Columns(state.members[used], state.value[used])
 
 
-class _State:
+class _ColumnState:
     """Columns that change, what they leave of the rows, and who is idle."""
 
-    def __init__(self, pool: Pool, columns: Columns) -> None:
-        self.pool, self.hope = pool, Hope(pool)
-        self.members, self.worth = columns.members.copy(), columns.worth.copy()
-        self.bucket = pool.bucket[self.members[:, 0]]
+    def __init__(self, packing: PackingProblem, columns: Columns) -> None:
+        self.packing, self.value_bound = packing, ValueBound(packing)
+        self.members, self.value = columns.members.copy(), columns.value.copy()
+        self.bucket = packing.bucket[self.members[:, 0]]
         used = self.members[self.members != ALONE]
-        self.idle = pool.count - np.bincount(used, minlength=pool.classes)
-        self.room = pool.limit - self._use(self.members)
+        self.idle = packing.count - np.bincount(used, minlength=packing.classes)
+        self.residual = packing.limit - self._use(self.members)
 
-    def pair_up(self, bucket: int, changed: Bools) -> None:
+    def exchange_members(self, bucket: int, changed: Bools) -> None:
         """Put pairs of columns of a bucket together anew, of which at least one has changed."""
         used = np.flatnonzero((self.bucket == bucket) & (self.members[:, 0] != ALONE))
         pairs = used[np.column_stack(np.triu_indices(len(used), 1))]
         pairs = pairs[changed[pairs].any(axis=1)]
-        parts = [self._splits(pairs[at : at + CHUNK]) for at in range(0, len(pairs), CHUNK)]
+        parts = [self._best_splits(pairs[at : at + CHUNK]) for at in range(0, len(pairs), CHUNK)]
         if not parts:
             return
         places, new, gain = (np.concatenate(part) for part in zip(*parts, strict=True))
@@ -75,37 +77,39 @@ class _State:
             if not touched[places[best]].any() and self._replace(places[best], new[best]):
                 touched[places[best]] = True
 
-    def _splits(self, pairs: Ints) -> tuple[Ints, Ints, Ints]:
+    def _best_splits(self, pairs: Ints) -> tuple[Ints, Ints, Ints]:
         """Return pairs that gain by another split, the groups of the best one, and the gain."""
         members = self.members[pairs].reshape(len(pairs), -1)
-        now = self.worth[pairs].sum(axis=1)
-        hope = self.hope.of(members[:, SPLITS].reshape(-1, MOST))
-        hope += self.hope.of(members[:, OTHERS].reshape(-1, MOST))
-        pair, split = np.nonzero(hope.reshape(len(pairs), -1) > now[:, None])
+        now = self.value[pairs].sum(axis=1)
+        optimistic = self.value_bound.of(members[:, SPLITS].reshape(-1, MAX_MEMBERS))
+        optimistic += self.value_bound.of(members[:, OTHERS].reshape(-1, MAX_MEMBERS))
+        pair, split = np.nonzero(optimistic.reshape(len(pairs), -1) > now[:, None])
         new = np.stack([members[pair[:, None], of[split]] for of in (SPLITS, OTHERS)], axis=1)
-        new = ascending(new.reshape(-1, MOST))
-        worth = judged(self.pool, new).reshape(-1, 2)
-        gain = np.where((worth == NOTHING).any(axis=1), NOTHING, worth.sum(axis=1) - now[pair])
+        new = sort_members(new.reshape(-1, MAX_MEMBERS))
+        value = column_values(self.packing, new).reshape(-1, 2)
+        gain = np.where(
+            (value == NOT_ALLOWED).any(axis=1), NOT_ALLOWED, value.sum(axis=1) - now[pair]
+        )
         good = np.flatnonzero(gain > 0)
         good = good[np.lexsort((-gain[good], pair[good]))]
         _, first = np.unique(pair[good], return_index=True)
         best = good[first]
-        return pairs[pair[best]], new.reshape(-1, 2, MOST)[best], gain[best]
+        return pairs[pair[best]], new.reshape(-1, 2, MAX_MEMBERS)[best], gain[best]
 
-    def step_in(self, bucket: int) -> None:
+    def insert_idle(self, bucket: int) -> None:
         """Let idle jobs of a bucket take the places of members, or places that are free."""
-        pool = self.pool
+        packing = self.packing
         used = np.flatnonzero((self.bucket == bucket) & (self.members[:, 0] != ALONE))
-        idle = np.flatnonzero((pool.bucket == bucket) & (self.idle > 0))
-        grid = np.meshgrid(used, idle, np.arange(pool.most), indexing="ij")
+        idle = np.flatnonzero((packing.bucket == bucket) & (self.idle > 0))
+        grid = np.meshgrid(used, idle, np.arange(packing.max_members), indexing="ij")
         where, who, place = (axis.ravel() for axis in grid)
         new = self.members[where]
         left = new[np.arange(len(new)), place]
         new[np.arange(len(new)), place] = who
-        better = self.hope.of(new) > self.worth[where]
-        better &= (left == ALONE) | ~pool.must[left]
-        where, who, left, new = where[better], who[better], left[better], ascending(new[better])
-        gain = judged(pool, new) - self.worth[where]
+        better = self.value_bound.of(new) > self.value[where]
+        better &= (left == ALONE) | ~packing.must_cover[left]
+        where, who, left, new = where[better], who[better], left[better], sort_members(new[better])
+        gain = column_values(packing, new) - self.value[where]
         touched = np.zeros(len(self.members), dtype=np.bool_)
         order = np.argsort(-gain, kind="stable")
         for best in order[gain[order] > 0].tolist():
@@ -120,14 +124,14 @@ class _State:
 
     def _replace(self, places: Ints, new: Ints) -> bool:
         """Put other columns in these places, if the rows allow."""
-        room = self.room + self._use(self.members[places]) - self._use(new)
-        if (room < 0).any():
+        residual = self.residual + self._use(self.members[places]) - self._use(new)
+        if (residual < 0).any():
             return False
-        self.members[places], self.worth[places] = new, judged(self.pool, new)
-        self.room = room
+        self.members[places], self.value[places] = new, column_values(self.packing, new)
+        self.residual = residual
         return True
 
     def _use(self, members: Ints) -> Ints:
         """Return what columns take of each row together; none where there are no members."""
-        used: Ints = self.pool.use(members[members[:, 0] != ALONE]).sum(axis=0)
+        used: Ints = self.packing.usage(members[members[:, 0] != ALONE]).sum(axis=0)
         return used

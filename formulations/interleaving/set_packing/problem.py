@@ -39,10 +39,10 @@ THOUSAND = 1_000
 ALONE = -1
 """The bucket of classes that share with nobody, and the class where a column has fewer members."""
 
-MOST = 4
+MAX_MEMBERS = 4
 """Members of a group at most."""
 
-FOREVER = 10**14
+UNLIMITED_US = 10**14
 """Microseconds that no group takes: 16 stages of 10^9, contention of a thousand times at most."""
 
 
@@ -65,11 +65,11 @@ class Rules:
     objective: Objective = "weighted_throughput"
     spanning: bool = False
     contention: tuple[int, int, int] = (MILLION, MILLION, MILLION)
-    most: int = MOST
+    max_members: int = MAX_MEMBERS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pool:
+class PackingProblem:
     """Classes of interchangeable jobs, buckets of classes that may share GPUs, and linear rows.
 
     Attributes
@@ -123,14 +123,16 @@ class Pool:
     memory: Ints
     bucket: Ints
     count: Ints
-    must: Bools
+    must_cover: Bools
     conflicts: Ints
     gpu_memory: Ints
     per_group: Ints
     per_member: Ints
     limit: Ints
     peak: Ints = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
-    standing: Ints = field(default_factory=lambda: np.full((0, MOST), ALONE, dtype=np.int64))
+    frozen_groups: Ints = field(
+        default_factory=lambda: np.full((0, MAX_MEMBERS), ALONE, dtype=np.int64)
+    )
 
     @property
     def classes(self) -> int:
@@ -148,11 +150,11 @@ class Pool:
         return slots_of(self.stages.shape[1], spanning=self.rules.spanning)
 
     @property
-    def most(self) -> int:
+    def max_members(self) -> int:
         """Members of a group at most: each has a slot of its own to begin in."""
-        return min(self.rules.most, self.slots)
+        return min(self.rules.max_members, self.slots)
 
-    def represented(self, first: Ints, of: Ints) -> Pool:
+    def aggregate(self, first: Ints, of: Ints) -> PackingProblem:
         """Return the pool in which each class stands for several of this one.
 
         Parameters
@@ -175,30 +177,34 @@ class Pool:
             memory=self.memory[first],
             bucket=self.bucket[first],
             count=count,
-            must=self.must[first],
+            must_cover=self.must_cover[first],
             conflicts=of[self.conflicts],
             per_member=self.per_member[:, first],
             peak=self.peak[:, first] if self.peak.size else self.peak,
-            standing=ascending(np.where(self.standing == ALONE, ALONE, of[self.standing])),
+            frozen_groups=sort_members(
+                np.where(self.frozen_groups == ALONE, ALONE, of[self.frozen_groups])
+            ),
         )
 
-    def apart(self) -> Ints:
+    def separation_key(self) -> Ints:
         """Return a number per class that only classes of no conflict and no standing group share.
 
         Shape (classes,).
         """
-        named = np.concatenate([self.conflicts.ravel(), self.standing[self.standing != ALONE]])
+        named = np.concatenate(
+            [self.conflicts.ravel(), self.frozen_groups[self.frozen_groups != ALONE]]
+        )
         number = np.zeros(self.classes, dtype=np.int64)
         number[named] = 1 + named
         return number
 
-    def longest(self) -> Ints:
+    def max_period(self) -> Ints:
         """Return the longest period that each class's slowdown cap allows, shape (classes,)."""
-        within = np.minimum(self.slowdown, FOREVER * THOUSAND // self.iteration.clip(min=1))
+        within = np.minimum(self.slowdown, UNLIMITED_US * THOUSAND // self.iteration.clip(min=1))
         capped = within * self.iteration // THOUSAND
-        return np.where(self.slowdown > 0, capped, FOREVER)
+        return np.where(self.slowdown > 0, capped, UNLIMITED_US)
 
-    def use(self, members: Ints) -> Ints:
+    def usage(self, members: Ints) -> Ints:
         """Return what columns take of each row, int64 (columns, rows).
 
         `members` are ascending classes padded with `ALONE`, int64 (columns, up to 4).
@@ -213,7 +219,7 @@ class Pool:
         return result
 
 
-def ascending(members: Ints) -> Ints:
+def sort_members(members: Ints) -> Ints:
     """Return columns with their classes in ascending order and `ALONE` last."""
     last = np.iinfo(np.int64).max
     order = np.sort(np.where(members == ALONE, last, members), axis=1)

@@ -15,20 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.interleaving.set_packing.columns import (
-    enumerated,
-    number_of_columns,
+    count_columns,
+    enumerate_columns,
     periods,
     weights,
 )
 from placewright.formulations.interleaving.set_packing.problem import (
     ALONE,
-    MOST,
+    MAX_MEMBERS,
     Ints,
-    Pool,
-    ascending,
+    PackingProblem,
+    sort_members,
 )
 
-MOST_TEMPLATES = 50_000
+MAX_TEMPLATES = 50_000
 """Most templates whose places are filled."""
 
 Number = TypeVar("Number", np.int64, np.float64)
@@ -46,33 +46,42 @@ class Profiles:
         The profile of each class.
     """
 
-    pool: Pool
+    packing: PackingProblem
     of: Ints
 
     @classmethod
-    def of_pool(cls, pool: Pool) -> Profiles:
+    def of_pool(cls, packing: PackingProblem) -> Profiles:
         """Find the profiles.
 
         Classes that are `apart` have one of their own. So have those that must be covered, unless
         that makes too many templates: they are the ones that are worth less than nothing where
         others pay more, and a bound that puts one of them in several places of a template is poor.
         """
-        apart = pool.apart()
-        alone = np.where(pool.must, pool.classes + 1 + np.arange(pool.classes), apart)
-        profiles = cls._apart(pool, alone)
-        return profiles if profiles.templates <= MOST_TEMPLATES else cls._apart(pool, apart)
+        number = packing.separation_key()
+        own_profile = np.where(
+            packing.must_cover, packing.classes + 1 + np.arange(packing.classes), number
+        )
+        profiles = cls._by_number(packing, own_profile)
+        return profiles if profiles.templates <= MAX_TEMPLATES else cls._by_number(packing, number)
 
     @classmethod
-    def _apart(cls, pool: Pool, apart: Ints) -> Profiles:
+    def _by_number(cls, packing: PackingProblem, number: Ints) -> Profiles:
         """Let classes of one profile and one number share a profile."""
-        keys = [apart, pool.bucket, pool.iteration, pool.memory, pool.longest(), *pool.stages.T]
+        keys = [
+            number,
+            packing.bucket,
+            packing.iteration,
+            packing.memory,
+            packing.max_period(),
+            *packing.stages.T,
+        ]
         _, first, of = np.unique(np.vstack(keys).T, axis=0, return_index=True, return_inverse=True)
-        return cls(pool.represented(first, of.reshape(-1)), of.reshape(-1))
+        return cls(packing.aggregate(first, of.reshape(-1)), of.reshape(-1))
 
     @property
     def templates(self) -> int:
         """How many templates there are at most."""
-        return number_of_columns(self.pool) - self.pool.classes
+        return count_columns(self.packing) - self.packing.classes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +104,7 @@ class _Places:
     turn: Ints
     period: Ints
     candidates: Ints
-    worth: Ints
+    value: Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,45 +122,47 @@ class Templates:
     members: Ints
     bucket: Ints
     size: Ints
-    worth: Ints
+    value: Ints
     places: tuple[_Places, ...]
 
     @classmethod
-    def of_pool(cls, pool: Pool, profiles: Profiles) -> Templates:
+    def of_pool(cls, packing: PackingProblem, profiles: Profiles) -> Templates:
         """Find the templates of a pool's profiles, and what each class is worth in each place."""
-        kinds = profiles.pool
+        kinds = profiles.packing
         # If every profile must be covered, no group is left out for being worth too little.
-        columns = enumerated(replace(kinds, must=np.ones(kinds.classes, dtype=np.bool_)))
+        columns = enumerate_columns(
+            replace(kinds, must_cover=np.ones(kinds.classes, dtype=np.bool_))
+        )
         columns = columns.take(columns.members[:, 1] != ALONE)
         members = columns.members
         present = members != ALONE
         size = present.sum(axis=1)
         period = np.zeros(len(members), dtype=np.int64)
-        for number in range(2, MOST + 1):
+        for number in range(2, MAX_MEMBERS + 1):
             some = np.flatnonzero(size == number)
             if len(some):
                 period[some] = periods(kinds, members[some, :number])
         turn = np.zeros_like(members)
-        for k in range(1, MOST):
+        for k in range(1, MAX_MEMBERS):
             again = members[:, k] == members[:, k - 1]
             turn[:, k] = np.where(again, turn[:, k - 1] + 1, 0)
-        shared = pool.rules.objective == "efficiency"
-        speed = (0 if shared else 1) * pool.speed * pool.iteration
+        shared = packing.rules.objective == "efficiency"
+        speed = (0 if shared else 1) * packing.speed * packing.iteration
         places = []
         for profile in range(kinds.classes):
             template, place = np.nonzero(members == profile)
             classes = np.flatnonzero(profiles.of == profile)
-            candidates = np.repeat(classes, pool.count[classes].clip(max=MOST))
+            candidates = np.repeat(classes, packing.count[classes].clip(max=MAX_MEMBERS))
             different, index = np.unique(period[template], return_inverse=True)
-            worth = speed[candidates] // different[:, None] * weights(pool)[candidates]
-            places.append(_Places(template, place, turn[template, place], index, candidates, worth))
-        fixed = columns.worth if shared else np.zeros(len(members), dtype=np.int64)
+            value = speed[candidates] // different[:, None] * weights(packing)[candidates]
+            places.append(_Places(template, place, turn[template, place], index, candidates, value))
+        fixed = columns.value if shared else np.zeros(len(members), dtype=np.int64)
         return cls(members, kinds.bucket[members[:, 0]], size, fixed, tuple(places))
 
     def __len__(self) -> int:
         return len(self.size)
 
-    def filled(self, cost: NDArray[Number]) -> tuple[NDArray[Number], Ints]:
+    def fill(self, cost: NDArray[Number]) -> tuple[NDArray[Number], Ints]:
         """Fill each place with the class that earns most there beyond its cost.
 
         Parameters
@@ -170,14 +181,14 @@ class Templates:
         for at in self.places:
             if not len(at.template):
                 continue
-            gain = at.worth - cost[at.candidates]
-            best = np.argsort(-gain, axis=1, kind="stable")[:, :MOST]
+            gain = at.value - cost[at.candidates]
+            best = np.argsort(-gain, axis=1, kind="stable")[:, :MAX_MEMBERS]
             who = best[at.period, at.turn]
             earned[at.template, at.place] = gain[at.period, who]
             chosen[at.template, at.place] = at.candidates[who]
-        return earned, ascending(chosen)
+        return earned, sort_members(chosen)
 
-    def most_earned(self, cost: Ints) -> Ints:
+    def max_earned(self, cost: Ints) -> Ints:
         """Return what the best class for each place earns there, int64 (templates, 4).
 
         Whether it is in another place of the template, too, is not asked.
@@ -185,11 +196,11 @@ class Templates:
         earned = np.zeros(self.members.shape, dtype=np.int64)
         for at in self.places:
             if len(at.template):
-                gain = (at.worth - cost[at.candidates]).max(axis=1)
+                gain = (at.value - cost[at.candidates]).max(axis=1)
                 earned[at.template, at.place] = gain[at.period]
         return earned
 
-    def fair_costs(self, price: Ints, own: Ints) -> Ints:
+    def least_costs(self, price: Ints, own: Ints) -> Ints:
         """Return the least costs at which no class earns more than a place asks for.
 
         Parameters
@@ -203,7 +214,7 @@ class Templates:
         for at in self.places:
             if not len(at.template):
                 continue
-            least = np.full(len(at.worth), np.iinfo(np.int64).max)
+            least = np.full(len(at.value), np.iinfo(np.int64).max)
             np.minimum.at(least, at.period, price[at.template, at.place])
-            np.maximum.at(cost, at.candidates, (at.worth - least[:, None]).max(axis=0))
+            np.maximum.at(cost, at.candidates, (at.value - least[:, None]).max(axis=0))
         return cost

@@ -6,27 +6,30 @@ from itertools import combinations
 
 import numpy as np
 
-from placewright.formulations.interleaving.set_packing.column_generation.duals import Floats, reach
+from placewright.formulations.interleaving.set_packing.column_generation.duals import (
+    Floats,
+    rate_numerator,
+)
 from placewright.formulations.interleaving.set_packing.columns import (
-    NOTHING,
+    NOT_ALLOWED,
     allowed,
-    alone,
+    group_values,
     periods,
-    worth_of,
+    single_values,
 )
 from placewright.formulations.interleaving.set_packing.problem import (
     ALONE,
     MILLION,
     Bools,
     Ints,
-    Pool,
+    PackingProblem,
 )
 
-UPWARDS = 1 + 1e-12
+ROUNDING_FACTOR = 1 + 1e-12
 """More than what rounding can take from a result of floating-point numbers."""
 
 
-def judged(pool: Pool, members: Ints) -> Ints:
+def column_values(packing: PackingProblem, members: Ints) -> Ints:
     """Return what columns are worth, `NOTHING` where they are not allowed, int64 (columns,).
 
     Parameters
@@ -36,32 +39,32 @@ def judged(pool: Pool, members: Ints) -> Ints:
         No members at all are worth 0.
     """
     size = (members != ALONE).sum(axis=1)
-    worth = np.where(size > 0, alone(pool)[members[:, 0]], 0)
-    worth[size > pool.most] = NOTHING
-    for number in range(2, pool.most + 1):
+    value = np.where(size > 0, single_values(packing)[members[:, 0]], 0)
+    value[size > packing.max_members] = NOT_ALLOWED
+    for number in range(2, packing.max_members + 1):
         some = np.flatnonzero(size == number)
-        some = some[_may_share(pool, members[some, :number])]
+        some = some[_may_share(packing, members[some, :number])]
         group = members[some, :number]
-        period = periods(pool, group)
-        worth[size == number] = NOTHING
-        fine = allowed(pool, group, period)
-        worth[some[fine]] = worth_of(pool, group[fine], period[fine])
-    return worth
+        period = periods(packing, group)
+        value[size == number] = NOT_ALLOWED
+        accepted = allowed(packing, group, period)
+        value[some[accepted]] = group_values(packing, group[accepted], period[accepted])
+    return value
 
 
-def _may_share(pool: Pool, group: Ints) -> Bools:
+def _may_share(packing: PackingProblem, group: Ints) -> Bools:
     """Tell which groups fit the memory and join no conflicting pair."""
-    room = pool.gpu_memory[pool.bucket[group[:, 0]]]
-    may = (room == 0) | (pool.memory[group].sum(axis=1) <= room)
-    if len(pool.conflicts):
-        both = np.append(pool.conflicts, pool.conflicts[:, ::-1], axis=0)
-        apart = both @ np.array([pool.classes, 1])
+    gpu_memory = packing.gpu_memory[packing.bucket[group[:, 0]]]
+    may = (gpu_memory == 0) | (packing.memory[group].sum(axis=1) <= gpu_memory)
+    if len(packing.conflicts):
+        both = np.append(packing.conflicts, packing.conflicts[:, ::-1], axis=0)
+        conflicts = both @ np.array([packing.classes, 1])
         for one, other in combinations(range(group.shape[1]), 2):
-            may &= ~np.isin(group[:, one] * pool.classes + group[:, other], apart)
+            may &= ~np.isin(group[:, one] * packing.classes + group[:, other], conflicts)
     return np.asarray(may)
 
 
-class Hope:
+class ValueBound:
     """A quick upper bound of the worth of columns.
 
     The members are never at a resource at the same time, and each runs all its stages: no period is
@@ -69,17 +72,17 @@ class Hope:
     that may span two slots counts half, since others fill the other half.
     """
 
-    def __init__(self, pool: Pool) -> None:
-        stages = pool.stages.astype(np.float64)
+    def __init__(self, packing: PackingProblem) -> None:
+        stages = packing.stages.astype(np.float64)
         own = stages.sum(axis=1)
-        if pool.rules.spanning:
+        if packing.rules.spanning:
             stages[:, 0] /= 2
         # The last entry is that of `ALONE`: nobody.
         self._stages = np.vstack([stages, np.zeros_like(stages[:1])])
         self._own = np.append(own, 0.0)
-        self._reach = np.append(reach(pool), 0.0)
-        self._alone = np.append(alone(pool), 0).astype(np.float64)
-        self._factor = np.array([MILLION, MILLION, *pool.rules.contention]) / MILLION
+        self._reach = np.append(rate_numerator(packing), 0.0)
+        self._alone = np.append(single_values(packing), 0).astype(np.float64)
+        self._factor = np.array([MILLION, MILLION, *packing.rules.contention]) / MILLION
 
     def of(self, members: Ints) -> Floats:
         """Return at least the worth of each column, 0 without members, float64 (columns,).
@@ -88,13 +91,15 @@ class Hope:
         """
         size = (members != ALONE).sum(axis=1)
         first, *others = members.T
-        needed, own = self._stages[first], self._own[first]
-        gained, single = self._reach[first], self._alone[first]
+        stage_sum, own = self._stages[first], self._own[first]
+        numerator, single = self._reach[first], self._alone[first]
         for other in others:
-            needed = needed + self._stages[other]
+            stage_sum = stage_sum + self._stages[other]
             own = np.maximum(own, self._own[other])
-            gained = gained + self._reach[other]
+            numerator = numerator + self._reach[other]
             single = single + self._alone[other]
-        least = np.maximum(needed.max(axis=1), own) * self._factor[size]
-        hope: Floats = np.where(size > 1, gained / least.clip(min=1.0) * UPWARDS, single)
-        return hope
+        least = np.maximum(stage_sum.max(axis=1), own) * self._factor[size]
+        bound: Floats = np.where(
+            size > 1, numerator / least.clip(min=1.0) * ROUNDING_FACTOR, single
+        )
+        return bound

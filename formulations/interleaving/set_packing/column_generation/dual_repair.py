@@ -12,15 +12,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placewright.formulations.interleaving.set_packing.column_generation.pricing import Priced
-from placewright.formulations.interleaving.set_packing.problem import ALONE, Ints, Pool
+from placewright.formulations.interleaving.set_packing.column_generation.pricing import (
+    PricingResult,
+)
+from placewright.formulations.interleaving.set_packing.problem import ALONE, Ints, PackingProblem
 
-SHARES = (0.5, 0.25, 0.1, 0.05, 0.0)
+THRESHOLD_SHARES = (0.5, 0.25, 0.1, 0.05, 0.0)
 """Thresholds that are tried, between what was not found (0) and the most that was (1)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Raise:
+class DualRepair:
     """How prices of one bucket's classes are raised.
 
     Attributes
@@ -33,41 +35,41 @@ class Raise:
         By how much the scaled bound exceeds that of the prices before, if no group paid.
     """
 
-    added: Ints
+    increase: Ints
     threshold: int
     cost: int
 
 
-def raised(pool: Pool, found: Priced, fit: int) -> Raise:
+def repair_duals(packing: PackingProblem, found: PricingResult, group_limit: int) -> DualRepair:
     """Return the cheapest raise of some; at most `fit` groups of the bucket fit."""
-    top = max(int(found.reduced.max(initial=found.rest)), found.rest)
-    best = Raise(np.zeros(pool.classes, dtype=np.int64), top, top * fit)
-    for share in SHARES:
-        threshold = found.rest + int((top - found.rest) * share)
-        if threshold * fit >= best.cost:
+    top = max(int(found.reduced.max(initial=found.rest_bound)), found.rest_bound)
+    best = DualRepair(np.zeros(packing.classes, dtype=np.int64), top, top * group_limit)
+    for share in THRESHOLD_SHARES:
+        threshold = found.rest_bound + int((top - found.rest_bound) * share)
+        if threshold * group_limit >= best.cost:
             continue
-        added = covering(pool, found, threshold)
-        cost = threshold * fit + sum((added.astype(object) * pool.count).tolist())
-        best = min(best, Raise(added, threshold, cost), key=lambda r: r.cost)
+        increase = member_increases(packing, found, threshold)
+        cost = threshold * group_limit + sum((increase.astype(object) * packing.count).tolist())
+        best = min(best, DualRepair(increase, threshold, cost), key=lambda r: r.cost)
     return best
 
 
-def covering(pool: Pool, found: Priced, threshold: int) -> Ints:
+def member_increases(packing: PackingProblem, found: PricingResult, threshold: int) -> Ints:
     """Return raises of prices at which no found group exceeds a threshold, int64 (classes,).
 
     Always that class is raised that most takes part, by as much as the worst of its groups needs.
     """
     some = found.reduced > threshold
     members, over = found.columns.members[some], found.reduced[some] - threshold
-    added = np.zeros(pool.classes, dtype=np.int64)
+    increase = np.zeros(packing.classes, dtype=np.int64)
     while len(over):
         present = members != ALONE
         part = np.repeat(over, present.sum(axis=1)).astype(np.float64)
-        mass = np.bincount(members[present], weights=part, minlength=pool.classes)
-        raising = int((mass / pool.count.clip(min=1)).argmax())
-        times = (members == raising).sum(axis=1)
+        mass = np.bincount(members[present], weights=part, minlength=packing.classes)
+        raised_class = int((mass / packing.count.clip(min=1)).argmax())
+        times = (members == raised_class).sum(axis=1)
         more = int((-(-over // times.clip(min=1)))[times > 0].max())
-        added[raising] += more
+        increase[raised_class] += more
         over = over - more * times
         members, over = members[over > 0], over[over > 0]
-    return added
+    return increase

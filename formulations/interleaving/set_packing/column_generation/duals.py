@@ -21,18 +21,27 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.interleaving.set_packing.columns import alone, valued, weights
-from placewright.formulations.interleaving.set_packing.problem import ALONE, MILLION, Ints, Pool
+from placewright.formulations.interleaving.set_packing.columns import (
+    single_values,
+    weights,
+    with_values,
+)
+from placewright.formulations.interleaving.set_packing.problem import (
+    ALONE,
+    MILLION,
+    Ints,
+    PackingProblem,
+)
 
 Floats = NDArray[np.float64]
 
-FINEST = 1 << 20
+MAX_SCALE = 1 << 20
 """Fractions of a unit of worth in which prices are counted at most."""
 
-LARGEST = 1 << 52
+MAX_SCALED_VALUE = 1 << 52
 """Scaled worth of a job at most, so that scaled worth less prices stays far within 64 bits."""
 
-SAFE = 1 << 60
+MAX_PRICE = 1 << 60
 """No price may be larger."""
 
 
@@ -63,16 +72,16 @@ class Prices:
     job: Floats
     row: Floats
 
-    def reduced(self, pool: Pool, members: Ints, worth: Ints) -> Ints:
+    def reduced_cost(self, packing: PackingProblem, members: Ints, value: Ints) -> Ints:
         """Return the scaled reduced worth of columns, members int64 (columns, up to 4)."""
         paid = np.where(members != ALONE, self.member[members], 0).sum(axis=1)
-        bucket = pool.bucket[members[:, 0]]
-        own = self.group[bucket] if pool.buckets else np.zeros_like(paid)
-        left: Ints = worth * self.scale - paid - np.where(bucket != ALONE, own, 0)
+        bucket = packing.bucket[members[:, 0]]
+        own = self.group[bucket] if packing.buckets else np.zeros_like(paid)
+        left: Ints = value * self.scale - paid - np.where(bucket != ALONE, own, 0)
         return left
 
 
-def prices_of(pool: Pool, job: Floats, row: Floats) -> Prices | None:
+def rounded_prices(packing: PackingProblem, job: Floats, row: Floats) -> Prices | None:
     """Return usable prices next to these: rounded, with the right sign, no job alone pays.
 
     Parameters
@@ -84,22 +93,26 @@ def prices_of(pool: Pool, job: Floats, row: Floats) -> Prices | None:
     -------
     None where the numbers are too large to be counted in 64 bits.
     """
-    own = alone(pool)
-    most = max(int(own.max(initial=0)), int(_most_in_groups(pool)), 1)
-    scale = min(FINEST, 1 << max(LARGEST // most, 1).bit_length() - 1)
-    y = _whole(np.where(pool.must, job, job.clip(min=0.0)) * scale)
-    z = _whole(row.clip(min=0.0) * scale)
-    in_rows = z @ pool.per_member.astype(object) if len(z) else np.zeros(pool.classes, dtype=object)
-    group = z @ pool.per_group.astype(object) if len(z) else np.zeros(pool.buckets, dtype=object)
-    shares = pool.bucket != ALONE
-    on_top = np.where(shares, np.append(group, 0)[pool.bucket], 0)
+    own = single_values(packing)
+    most = max(int(own.max(initial=0)), int(_max_group_value(packing)), 1)
+    scale = min(MAX_SCALE, 1 << max(MAX_SCALED_VALUE // most, 1).bit_length() - 1)
+    y = _round_to_int(np.where(packing.must_cover, job, job.clip(min=0.0)) * scale)
+    z = _round_to_int(row.clip(min=0.0) * scale)
+    in_rows = (
+        z @ packing.per_member.astype(object) if len(z) else np.zeros(packing.classes, dtype=object)
+    )
+    group = (
+        z @ packing.per_group.astype(object) if len(z) else np.zeros(packing.buckets, dtype=object)
+    )
+    shares = packing.bucket != ALONE
+    on_top = np.where(shares, np.append(group, 0)[packing.bucket], 0)
     # A job on its own that pays becomes dearer until it does not.
     y = np.maximum(y, own.astype(object) * scale - in_rows - on_top)
-    y = np.where(pool.must, y, np.maximum(y, 0))
+    y = np.where(packing.must_cover, y, np.maximum(y, 0))
     member = y + in_rows
-    if any(abs(price) > SAFE for price in (*member, *group, most * scale)):
+    if any(abs(price) > MAX_PRICE for price in (*member, *group, most * scale)):
         return None
-    base = int(sum(y * pool.count) + sum(z * pool.limit))
+    base = int(sum(y * packing.count) + sum(z * packing.limit))
     prices = Prices(
         scale,
         member.astype(np.int64),
@@ -109,44 +122,48 @@ def prices_of(pool: Pool, job: Floats, row: Floats) -> Prices | None:
         z.astype(np.float64) / scale,
     )
     # Groups that run are columns whatever the rules say, each once at most.
-    standing = valued(pool, pool.standing)
-    gained = prices.reduced(pool, standing.members, standing.worth).clip(min=0)
+    frozen = with_values(packing, packing.frozen_groups)
+    gained = prices.reduced_cost(packing, frozen.members, frozen.value).clip(min=0)
     return replace(prices, base=base + sum(gained.tolist()))
 
 
-def reach(pool: Pool) -> Floats:
+def rate_numerator(packing: PackingProblem) -> Floats:
     """Return the numerators of worth: a member's worth is at most this over the period.
 
     float64 (classes,), right to a relative 10^-15.
     """
-    if pool.rules.objective == "efficiency":
-        busy: Floats = pool.stages.sum(axis=1).astype(np.float64) * MILLION / pool.slots
-        return busy
-    moved: Floats = pool.speed.astype(np.float64) * pool.iteration * weights(pool)
-    return moved
+    if packing.rules.objective == "efficiency":
+        stage_total: Floats = (
+            packing.stages.sum(axis=1).astype(np.float64) * MILLION / packing.slots
+        )
+        return stage_total
+    numerator: Floats = packing.speed.astype(np.float64) * packing.iteration * weights(packing)
+    return numerator
 
 
-def _most_in_groups(pool: Pool) -> float:
+def _max_group_value(packing: PackingProblem) -> float:
     """Return the most that a job can be worth in a group: no period is below its own stages."""
-    shares = pool.bucket != ALONE
-    least = pool.stages.sum(axis=1)[shares].clip(min=1) * (min(pool.rules.contention) / MILLION)
-    return float((reach(pool)[shares] / least.clip(min=1.0)).max(initial=0.0))
+    shares = packing.bucket != ALONE
+    least = packing.stages.sum(axis=1)[shares].clip(min=1) * (
+        min(packing.rules.contention) / MILLION
+    )
+    return float((rate_numerator(packing)[shares] / least.clip(min=1.0)).max(initial=0.0))
 
 
-def groups_that_fit(pool: Pool) -> Ints:
+def max_groups(packing: PackingProblem) -> Ints:
     """Return how many groups of at least two jobs each bucket can have, int64 (buckets,)."""
     jobs = np.bincount(
-        pool.bucket[pool.bucket != ALONE],
-        weights=pool.count[pool.bucket != ALONE],
-        minlength=pool.buckets,
+        packing.bucket[packing.bucket != ALONE],
+        weights=packing.count[packing.bucket != ALONE],
+        minlength=packing.buckets,
     )
     fit = jobs.astype(np.int64) // 2
-    grows = (pool.per_group >= 0).all(axis=1) & (pool.per_member >= 0).all(axis=1)
+    grows = (packing.per_group >= 0).all(axis=1) & (packing.per_member >= 0).all(axis=1)
     for row in np.flatnonzero(grows):
-        takes = pool.per_group[row]
-        fit = np.where(takes > 0, np.minimum(fit, pool.limit[row] // takes.clip(min=1)), fit)
+        takes = packing.per_group[row]
+        fit = np.where(takes > 0, np.minimum(fit, packing.limit[row] // takes.clip(min=1)), fit)
     return fit.clip(min=0)
 
 
-def _whole(values: Floats) -> NDArray[np.object_]:
+def _round_to_int(values: Floats) -> NDArray[np.object_]:
     return np.array([int(value) for value in np.rint(values)], dtype=object)

@@ -19,80 +19,82 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from placewright.formulations.interleaving.set_packing.column_generation.column_value import judged
+from placewright.formulations.interleaving.set_packing.column_generation.column_value import (
+    column_values,
+)
 from placewright.formulations.interleaving.set_packing.column_generation.dual_repair import (
-    covering,
-    raised,
+    member_increases,
+    repair_duals,
 )
 from placewright.formulations.interleaving.set_packing.column_generation.duals import (
     Floats,
     Prices,
-    groups_that_fit,
-    prices_of,
+    max_groups,
+    rounded_prices,
 )
 from placewright.formulations.interleaving.set_packing.column_generation.heuristic_pricing import (
-    neighbours,
+    price_neighbours,
 )
 from placewright.formulations.interleaving.set_packing.column_generation.pricing import (
-    Priced,
-    priced,
+    PricingResult,
+    solve_pricing,
 )
 from placewright.formulations.interleaving.set_packing.columns import (
-    NOTHING,
+    NOT_ALLOWED,
     Columns,
-    alone,
-    joined,
-    padded,
-    valued,
+    concatenate,
+    pad_members,
+    single_values,
+    with_values,
 )
-from placewright.formulations.interleaving.set_packing.integer_program import Program
+from placewright.formulations.interleaving.set_packing.integer_program import SetPackingProgram
 from placewright.formulations.interleaving.set_packing.problem import (
     ALONE,
     GroupingBound,
     Ints,
-    Pool,
+    PackingProblem,
 )
 from placewright.formulations.session import Session
 
-PREMIUM = 8
+COVER_PREMIUM = 8
 """Worth of covering a class that must be covered, in the greatest worth of a column."""
 
-START = 4
+START_GROUPS_PER_JOB = 4
 """Random groups per job and size to begin with."""
 
-KEPT = 8
+RETAINED_PER_CLASS = 8
 """Columns per class that stay in the relaxation, those that come nearest to paying."""
 
-EACH = 6
+ENTERING_PER_CLASS = 6
 """New columns per class and round."""
 
-FEW = 4_000
+MIN_RETAINED_COLUMNS = 4_000
 """Columns that stay in any relaxation."""
 
-CLOSE = 5e-4
+CLOSE_GAP_REL = 5e-4
 """Of the relaxation's value: a bound as near as that is good enough."""
 
-TOLERANCE = 2e-4
+UNSEEN_GAIN_REL = 2e-4
 """Of the relaxation's value: what all groups together may pay unseen."""
 
-STALLED = 5e-3
+STALL_GAIN_REL = 5e-3
 """Of the relaxation's value: what neighbours must add in a round to be enough on their own."""
 
-WORK = 1 << 22
+MAX_NODES = 1 << 22
 """Groups of clusters that are bounded per bucket and round."""
 
-ROUGH = 1 << 10
+MAX_NODES_FIRST = 1 << 10
 """Groups of clusters that are bounded per bucket before there are any prices."""
 
-PATIENCE = 5
+MAX_ROUNDS_WITHOUT_GAIN = 5
 """Searches in a row without a bound that is better by the tolerance, before generation ends."""
 
-SHARE = 0.5
+SMOOTHING = 0.5
 """Of the prices of the best bound, in those that are searched."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Relaxation:
+class MasterSolution:
     """The linear relaxation over some columns.
 
     Attributes
@@ -113,11 +115,11 @@ class Relaxation:
     @property
     def value(self) -> float:
         """What the columns in use are worth."""
-        return float(self.values @ self.columns.worth)
+        return float(self.values @ self.columns.value)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Searched:
+class _PricingRound:
     """What a search of all buckets at some prices gave.
 
     Attributes
@@ -137,8 +139,8 @@ class _Searched:
 
 
 def generate(
-    pool: Pool, start: Columns, session: Session, reserve: float
-) -> Iterator[GroupingBound | Relaxation]:
+    packing: PackingProblem, start: Columns, session: Session, reserve: float
+) -> Iterator[GroupingBound | MasterSolution]:
     """Yield ever tighter bounds, and in the end the relaxation over the columns found.
 
     Parameters
@@ -150,133 +152,159 @@ def generate(
     """
     rng = np.random.default_rng(session.seed)
     columns, last = start, 0.0
-    relaxed: Relaxation | None = None
-    best: _Searched | None = None
-    share, idle = SHARE, 0
-    most_groups = max(int(groups_that_fit(pool).sum()), 1)
-    free = prices_of(pool, np.zeros(pool.classes), np.zeros(len(pool.limit)))
-    if free is not None:
+    solution: MasterSolution | None = None
+    best: _PricingRound | None = None
+    smoothing, rounds_without_gain = SMOOTHING, 0
+    group_limit = max(int(max_groups(packing).sum()), 1)
+    zero_prices = rounded_prices(packing, np.zeros(packing.classes), np.zeros(len(packing.limit)))
+    if zero_prices is not None:
         # However little time there is, there is a bound: each job as if it were on its own.
-        yield GroupingBound(_searched(pool, free, 0, ROUGH, session, reserve).bound, certified=True)
+        yield GroupingBound(
+            _price_all_buckets(packing, zero_prices, 0, MAX_NODES_FIRST, session, reserve).bound,
+            certified=True,
+        )
     while not session.expired(reserve):
-        solved = relaxed_over(pool, columns, session)
+        solved = solve_master(packing, columns, session)
         if solved is None:
             break
-        relaxed = solved
-        prices = _between(pool, relaxed, best, share)
-        own = prices_of(pool, relaxed.job, relaxed.row)
-        if prices is None or own is None:
+        solution = solved
+        prices = _stabilised_prices(packing, solution, best, smoothing)
+        master_prices = rounded_prices(packing, solution.job, solution.row)
+        if prices is None or master_prices is None:
             break
-        tolerance = int(TOLERANCE * relaxed.value / most_groups * prices.scale)
-        used = columns.take(relaxed.values > 0)
-        entering = neighbours(pool, prices, used, tolerance, rng)
-        stalled = relaxed.value <= last * (1 + STALLED)
-        last = relaxed.value
+        tolerance = int(UNSEEN_GAIN_REL * solution.value / group_limit * prices.scale)
+        used = columns.take(solution.values > 0)
+        entering = price_neighbours(packing, prices, used, tolerance, rng)
+        stalled = solution.value <= last * (1 + STALL_GAIN_REL)
+        last = solution.value
         if stalled or (best is None and session.expired(2 * reserve)):
-            lifted = _lifted(pool, prices, entering, tolerance)
-            if lifted is None:
+            repaired = _repair_prices(packing, prices, entering, tolerance)
+            if repaired is None:
                 break
-            searched = _searched(pool, lifted, tolerance, WORK, session, reserve)
-            entering = joined(entering, searched.columns)
-            idle += 1
-            if best is None or searched.bound < best.bound:
-                if best is None or searched.bound < best.bound * (1 - TOLERANCE):
-                    idle = 0
-                best = searched
+            pricing_round = _price_all_buckets(
+                packing, repaired, tolerance, MAX_NODES, session, reserve
+            )
+            entering = concatenate(entering, pricing_round.columns)
+            rounds_without_gain += 1
+            if best is None or pricing_round.bound < best.bound:
+                if best is None or pricing_round.bound < best.bound * (1 - UNSEEN_GAIN_REL):
+                    rounds_without_gain = 0
+                best = pricing_round
                 yield GroupingBound(best.bound, certified=True)
-            if best.bound <= relaxed.value * (1 + CLOSE) or idle > PATIENCE:
+            if (
+                best.bound <= solution.value * (1 + CLOSE_GAP_REL)
+                or rounds_without_gain > MAX_ROUNDS_WITHOUT_GAIN
+            ):
                 break
-        gain = own.reduced(pool, entering.members, entering.worth)
+        gain = master_prices.reduced_cost(packing, entering.members, entering.value)
         # Where nothing pays at the relaxation's own prices, the next look is nearer to them.
-        share = SHARE if (gain > tolerance).any() else share / 2
-        gain = prices.reduced(pool, entering.members, entering.worth)
-        entering = entering.take(_spread(entering, gain, pool.classes))
-        columns = joined(_kept(pool, relaxed, own), entering)
-    if relaxed is not None:
-        yield relaxed
+        smoothing = SMOOTHING if (gain > tolerance).any() else smoothing / 2
+        gain = prices.reduced_cost(packing, entering.members, entering.value)
+        entering = entering.take(_select_entering(entering, gain, packing.classes))
+        columns = concatenate(_retained_columns(packing, solution, master_prices), entering)
+    if solution is not None:
+        yield solution
 
 
-def starting(pool: Pool, seed: int) -> Columns:
+def initial_columns(packing: PackingProblem, seed: int) -> Columns:
     """Return every class on its own, groups that run, and random groups."""
     rng = np.random.default_rng(seed)
-    classes = np.flatnonzero(pool.count > 0)
-    parts = [Columns(padded(classes[:, None]), alone(pool)[classes]), valued(pool, pool.standing)]
-    for bucket in range(pool.buckets):
-        jobs = classes[pool.bucket[classes] == bucket]
-        for size in range(2, pool.most + 1):
-            for _ in range(START):
+    classes = np.flatnonzero(packing.count > 0)
+    parts = [
+        Columns(pad_members(classes[:, None]), single_values(packing)[classes]),
+        with_values(packing, packing.frozen_groups),
+    ]
+    for bucket in range(packing.buckets):
+        jobs = classes[packing.bucket[classes] == bucket]
+        for size in range(2, packing.max_members + 1):
+            for _ in range(START_GROUPS_PER_JOB):
                 drawn = rng.permutation(jobs)[: len(jobs) // size * size].reshape(-1, size)
-                groups = padded(np.sort(drawn, axis=1))
-                some = Columns(groups, judged(pool, groups))
-                parts.append(some.take(some.worth != NOTHING))
-    return joined(*parts)
+                groups = pad_members(np.sort(drawn, axis=1))
+                some = Columns(groups, column_values(packing, groups))
+                parts.append(some.take(some.value != NOT_ALLOWED))
+    return concatenate(*parts)
 
 
-def relaxed_over(pool: Pool, columns: Columns, session: Session) -> Relaxation | None:
+def solve_master(
+    packing: PackingProblem, columns: Columns, session: Session
+) -> MasterSolution | None:
     """Solve the relaxation over some columns, with a premium for classes that must be covered."""
-    premium = PREMIUM * int(columns.worth.max(initial=0))
-    covers = (pool.must[columns.members] & (columns.members != ALONE)).sum(axis=1)
-    easier = replace(pool, must=np.zeros_like(pool.must))
-    program = Program.of(easier, Columns(columns.members, columns.worth + premium * covers))
-    outcome = session.optimise(program.relaxed())
+    premium = COVER_PREMIUM * int(columns.value.max(initial=0))
+    covers = (packing.must_cover[columns.members] & (columns.members != ALONE)).sum(axis=1)
+    easier = replace(packing, must_cover=np.zeros_like(packing.must_cover))
+    program = SetPackingProgram.of(
+        easier, Columns(columns.members, columns.value + premium * covers)
+    )
+    outcome = session.optimise(program.relaxation())
     if outcome is None or outcome.values is None or outcome.row_duals is None:
         return None
-    job, row = np.split(outcome.row_duals * program.unit, [pool.classes])
-    return Relaxation(columns, outcome.values, job - premium * pool.must, row)
+    job, row = np.split(outcome.row_duals * program.unit, [packing.classes])
+    return MasterSolution(columns, outcome.values, job - premium * packing.must_cover, row)
 
 
-def _between(
-    pool: Pool, relaxed: Relaxation, best: _Searched | None, share: float
+def _stabilised_prices(
+    packing: PackingProblem, solution: MasterSolution, best: _PricingRound | None, smoothing: float
 ) -> Prices | None:
     """Return prices with a share of the best ones so far."""
     if best is None:
-        return prices_of(pool, relaxed.job, relaxed.row)
-    job = share * best.job + (1 - share) * relaxed.job
-    return prices_of(pool, job, share * best.row + (1 - share) * relaxed.row)
+        return rounded_prices(packing, solution.job, solution.row)
+    job = smoothing * best.job + (1 - smoothing) * solution.job
+    return rounded_prices(packing, job, smoothing * best.row + (1 - smoothing) * solution.row)
 
 
-def _lifted(pool: Pool, prices: Prices, columns: Columns, tolerance: int) -> Prices | None:
+def _repair_prices(
+    packing: PackingProblem, prices: Prices, columns: Columns, tolerance: int
+) -> Prices | None:
     """Return prices at which none of some columns pays more than the tolerance."""
-    reduced = prices.reduced(pool, columns.members, columns.worth)
-    lift = covering(pool, Priced(columns, reduced, tolerance), tolerance)
-    return prices_of(pool, prices.job + lift / prices.scale, prices.row)
+    reduced = prices.reduced_cost(packing, columns.members, columns.value)
+    increase = member_increases(packing, PricingResult(columns, reduced, tolerance), tolerance)
+    return rounded_prices(packing, prices.job + increase / prices.scale, prices.row)
 
 
-def _searched(
-    pool: Pool, prices: Prices, tolerance: int, work: int, session: Session, reserve: float
-) -> _Searched:
+def _price_all_buckets(
+    packing: PackingProblem,
+    prices: Prices,
+    tolerance: int,
+    work: int,
+    session: Session,
+    reserve: float,
+) -> _PricingRound:
     """Search all buckets for groups that pay more than the tolerance."""
-    fit, bound, job = groups_that_fit(pool), prices.base, prices.job
-    parts = [valued(pool, pool.standing)]
-    for bucket in range(pool.buckets):
-        there = pool.bucket == bucket
-        if (pool.count[there] > 0).any():
-            found = priced(pool, prices, bucket, tolerance, work, session, reserve)
-            rise = raised(pool, found, int(fit[bucket]))
-            bound += rise.cost
+    group_limits, bound, job = max_groups(packing), prices.base, prices.job
+    parts = [with_values(packing, packing.frozen_groups)]
+    for bucket in range(packing.buckets):
+        in_bucket = packing.bucket == bucket
+        if (packing.count[in_bucket] > 0).any():
+            found = solve_pricing(packing, prices, bucket, tolerance, work, session, reserve)
+            repair = repair_duals(packing, found, int(group_limits[bucket]))
+            bound += repair.cost
             # What groups still pay, their members pay in equal parts.
-            job = job + (rise.added + there * (rise.threshold / pool.most)) / prices.scale
+            job = (
+                job
+                + (repair.increase + in_bucket * (repair.threshold / packing.max_members))
+                / prices.scale
+            )
             parts.append(found.columns)
-    return _Searched(job, prices.row, bound // prices.scale, joined(*parts))
+    return _PricingRound(job, prices.row, bound // prices.scale, concatenate(*parts))
 
 
-def _kept(pool: Pool, relaxed: Relaxation, prices: Prices) -> Columns:
+def _retained_columns(packing: PackingProblem, solution: MasterSolution, prices: Prices) -> Columns:
     """Return the columns in use, each class on its own, and those that come nearest to paying."""
-    columns = relaxed.columns
-    loss = -prices.reduced(pool, columns.members, columns.worth)
-    loss[(relaxed.values > 0) | (columns.members[:, 1] == ALONE)] = -1
-    most = max(KEPT * pool.classes, FEW)
+    columns = solution.columns
+    loss = -prices.reduced_cost(packing, columns.members, columns.value)
+    loss[(solution.values > 0) | (columns.members[:, 1] == ALONE)] = -1
+    most = max(RETAINED_PER_CLASS * packing.classes, MIN_RETAINED_COLUMNS)
     return columns.take(np.sort(np.argsort(loss, kind="stable")[:most]))
 
 
-def _spread(columns: Columns, gain: Ints, classes: int) -> Ints:
+def _select_entering(columns: Columns, gain: Ints, classes: int) -> Ints:
     """Return the columns that gain most, at most `EACH` for the class that needs them most."""
     taken = np.zeros(classes, dtype=np.int64)
     chosen, seen = [], set()
     for index in np.argsort(-gain, kind="stable").tolist():
         members = columns.members[index]
         present = members[members != ALONE]
-        if taken[present].min() < EACH and members.tobytes() not in seen:
+        if taken[present].min() < ENTERING_PER_CLASS and members.tobytes() not in seen:
             seen.add(members.tobytes())
             taken[present] += 1
             chosen.append(index)

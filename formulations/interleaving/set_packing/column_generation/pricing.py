@@ -13,25 +13,35 @@ from dataclasses import dataclass
 import numpy as np
 
 from placewright.formulations.interleaving.problem.period import best_offsets, contended
-from placewright.formulations.interleaving.set_packing.column_generation.column_value import judged
+from placewright.formulations.interleaving.set_packing.column_generation.column_value import (
+    column_values,
+)
 from placewright.formulations.interleaving.set_packing.column_generation.duals import Prices
 from placewright.formulations.interleaving.set_packing.column_generation.pricing_tree import (
-    Clusters,
-    clusters_of,
+    ClassTree,
+    build_class_tree,
 )
-from placewright.formulations.interleaving.set_packing.columns import NOTHING, Columns, padded
-from placewright.formulations.interleaving.set_packing.problem import MOST, Ints, Pool
+from placewright.formulations.interleaving.set_packing.columns import (
+    NOT_ALLOWED,
+    Columns,
+    pad_members,
+)
+from placewright.formulations.interleaving.set_packing.problem import (
+    MAX_MEMBERS,
+    Ints,
+    PackingProblem,
+)
 from placewright.formulations.session import Session
 
-CHUNK = 1 << 15
+CHUNK_GROUPS = 1 << 15
 """Groups of clusters that are halved at a time."""
 
-ENOUGH = 1 << 13
+MAX_FOUND_GROUPS = 1 << 13
 """Groups that are worth more than their price, after which a search may stop."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Priced:
+class PricingResult:
     """What a search of one bucket found.
 
     Attributes
@@ -46,18 +56,18 @@ class Priced:
 
     columns: Columns
     reduced: Ints
-    rest: int
+    rest_bound: int
 
 
-def priced(
-    pool: Pool,
+def solve_pricing(
+    packing: PackingProblem,
     prices: Prices,
     bucket: int,
     tolerance: int,
-    work: int,
+    nodes: int,
     session: Session,
     reserve: float = 0.0,
-) -> Priced:
+) -> PricingResult:
     """Search a bucket for groups whose scaled reduced worth exceeds a tolerance.
 
     Parameters
@@ -69,84 +79,88 @@ def priced(
 
     The bucket has at least one class with a job.
     """
-    search = _Search(pool, prices, bucket, tolerance)
-    for size in range(2, pool.most + 1):
-        search.run(size, work, session, reserve)
-    columns = Columns(np.concatenate(search.members), np.concatenate(search.worths))
-    return Priced(columns, prices.reduced(pool, columns.members, columns.worth), search.rest)
+    search = _BranchAndBound(packing, prices, bucket, tolerance)
+    for size in range(2, packing.max_members + 1):
+        search.run(size, nodes, session, reserve)
+    columns = Columns(np.concatenate(search.members), np.concatenate(search.values_found))
+    return PricingResult(
+        columns, prices.reduced_cost(packing, columns.members, columns.value), search.rest_bound
+    )
 
 
-class _Search:
+class _BranchAndBound:
     """One search of the groups of a bucket, size after size."""
 
-    def __init__(self, pool: Pool, prices: Prices, bucket: int, tolerance: int) -> None:
-        self.pool, self.prices, self.bucket, self.tolerance = pool, prices, bucket, tolerance
-        self.tree = clusters_of(pool, prices, bucket)
-        self.room = int(pool.gpu_memory[bucket])
-        self.rest = tolerance
-        self.work = 0
-        self.members = [np.zeros((0, MOST), dtype=np.int64)]
-        self.worths = [np.zeros(0, dtype=np.int64)]
+    def __init__(
+        self, packing: PackingProblem, prices: Prices, bucket: int, tolerance: int
+    ) -> None:
+        self.packing, self.prices, self.bucket, self.tolerance = packing, prices, bucket, tolerance
+        self.tree = build_class_tree(packing, prices, bucket)
+        self.gpu_memory = int(packing.gpu_memory[bucket])
+        self.rest_bound = tolerance
+        self.nodes = 0
+        self.members = [np.zeros((0, MAX_MEMBERS), dtype=np.int64)]
+        self.values_found = [np.zeros(0, dtype=np.int64)]
 
-    def run(self, size: int, most: int, session: Session, reserve: float) -> None:
+    def run(self, size: int, max_nodes: int, session: Session, reserve: float) -> None:
         """Halve until nothing above the tolerance is left, or `most` groups were bounded."""
         found = 0
-        groups, bounds = self._bounded(np.zeros((1, size), dtype=np.int64))
+        groups, bounds = self._bound_groups(np.zeros((1, size), dtype=np.int64))
         while len(groups):
-            if self.work >= most or found >= ENOUGH or session.expired(reserve):
-                self.rest = max(self.rest, int(bounds.max()))
+            if self.nodes >= max_nodes or found >= MAX_FOUND_GROUPS or session.expired(reserve):
+                self.rest_bound = max(self.rest_bound, int(bounds.max()))
                 return
-            count = max(CHUNK, len(groups) // 4)
+            count = max(CHUNK_GROUPS, len(groups) // 4)
             if count < len(groups):
                 order = np.argpartition(-bounds, count)
                 groups, bounds = groups[order], bounds[order]
-            halves, values = self._bounded(_halves(self.tree, groups[:count]))
-            single = (self.tree.left[halves] < 0).all(axis=1)
-            found += self._value(halves[single])
-            groups = np.concatenate([groups[count:], halves[~single]])
+            children, values = self._bound_groups(_branch(self.tree, groups[:count]))
+            single = (self.tree.left[children] < 0).all(axis=1)
+            found += self._keep_single_groups(children[single])
+            groups = np.concatenate([groups[count:], children[~single]])
             bounds = np.concatenate([bounds[count:], values[~single]])
 
-    def _bounded(self, groups: Ints) -> tuple[Ints, Ints]:
+    def _bound_groups(self, groups: Ints) -> tuple[Ints, Ints]:
         """Return the groups of clusters whose bound exceeds the tolerance, and their bounds."""
-        tree, rules = self.tree, self.pool.rules
-        self.work += len(groups)
-        if self.room:
-            groups = groups[tree.memory[groups].sum(axis=1) <= self.room]
+        tree, rules = self.tree, self.packing.rules
+        self.nodes += len(groups)
+        if self.gpu_memory:
+            groups = groups[tree.memory[groups].sum(axis=1) <= self.gpu_memory]
         bare, _ = best_offsets(tree.stages[groups], spanning=rules.spanning)
         bare = np.maximum(bare, tree.own[groups].max(axis=1))
         period = contended(bare, rules.contention[groups.shape[1] - 2])
-        within = np.minimum(tree.iteration[groups].sum(axis=1), tree.longest[groups].min(axis=1))
+        within = np.minimum(tree.iteration[groups].sum(axis=1), tree.max_period[groups].min(axis=1))
         groups, period = groups[period <= within], period[period <= within]
         level = np.searchsorted(tree.grid, period, side="right") - 1
         bound = tree.most[groups, level[:, None]].sum(axis=1) - self.prices.group[self.bucket]
         above = bound > self.tolerance
         return groups[above], bound[above]
 
-    def _value(self, groups: Ints) -> int:
+    def _keep_single_groups(self, groups: Ints) -> int:
         """Keep the groups of single classes that are above the tolerance, and count them."""
         members = np.sort(self.tree.of[groups], axis=1)
-        members = padded(members)
-        worth = judged(self.pool, members)
-        above = self.prices.reduced(self.pool, members, worth) > self.tolerance
-        above &= worth != NOTHING
+        members = pad_members(members)
+        value = column_values(self.packing, members)
+        above = self.prices.reduced_cost(self.packing, members, value) > self.tolerance
+        above &= value != NOT_ALLOWED
         self.members.append(members[above])
-        self.worths.append(worth[above])
+        self.values_found.append(value[above])
         return int(above.sum())
 
 
-def _halves(tree: Clusters, groups: Ints) -> Ints:
+def _branch(tree: ClassTree, groups: Ints) -> Ints:
     """Replace the widest cluster of each group by its halves, in every way that differs."""
     rows = np.arange(len(groups))
-    cluster = groups[rows, tree.width[groups].argmax(axis=1)]
-    same = groups == cluster[:, None]
+    node = groups[rows, tree.width[groups].argmax(axis=1)]
+    same = groups == node[:, None]
     times = same.sum(axis=1)
     results = [groups[:0]]
-    for often in np.unique(times).tolist():
-        some = times == often
-        left, right = tree.left[cluster[some]], tree.right[cluster[some]]
+    for times_used in np.unique(times).tolist():
+        some = times == times_used
+        left, right = tree.left[node[some]], tree.right[node[some]]
         rest = groups[some][~same[some]].reshape(len(left), -1)
-        for rights in range(often + 1):
-            lefts = often - rights
+        for rights in range(times_used + 1):
+            lefts = times_used - rights
             enough = (tree.jobs[left] >= lefts) & (tree.jobs[right] >= rights)
             halved = [np.repeat(left[:, None], lefts, 1), np.repeat(right[:, None], rights, 1)]
             results.append(np.hstack([rest, *halved])[enough])

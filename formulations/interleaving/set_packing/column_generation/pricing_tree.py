@@ -20,28 +20,28 @@ import numpy as np
 from placewright.formulations.interleaving.set_packing.column_generation.duals import (
     Floats,
     Prices,
-    reach,
+    rate_numerator,
 )
-from placewright.formulations.interleaving.set_packing.problem import MILLION, Ints, Pool
+from placewright.formulations.interleaving.set_packing.problem import MILLION, Ints, PackingProblem
 
-PERIODS = 2048
+MAX_PERIODS = 2048
 """Periods in the grid at most, in steps of a few thousandths."""
 
-ENTRIES = 1 << 22
+MAX_TABLE_ENTRIES = 1 << 22
 """Entries of a table at most: where clusters are many, the grid is coarser."""
 
-NET = 0.2
+NET_VALUE_WEIGHT = 0.2
 """How much a difference of net worth counts beside one of stages, where clusters are halved."""
 
-UPWARDS = 1 + 1e-12
+ROUNDING_FACTOR = 1 + 1e-12
 """More than what rounding can take from a quotient of floating-point numbers."""
 
-WIDEST = 32.0
+MAX_PERIOD_RATIO = 32.0
 """Ratio of the last period of the grid to the longest iteration; beyond it the last one counts."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Clusters:
+class ClassTree:
     """The tree of one bucket; the root is cluster 0, children come after their parent.
 
     Attributes
@@ -76,23 +76,23 @@ class Clusters:
     stages: Ints
     own: Ints
     iteration: Ints
-    longest: Ints
+    max_period: Ints
     memory: Ints
     grid: Ints
     most: Ints
 
 
-def clusters_of(pool: Pool, prices: Prices, bucket: int) -> Clusters:
+def build_class_tree(packing: PackingProblem, prices: Prices, bucket: int) -> ClassTree:
     """Return the tree of a bucket, which has at least one class with a job."""
-    classes = np.flatnonzero((pool.bucket == bucket) & (pool.count > 0))
-    own = pool.stages[classes].sum(axis=1)
+    classes = np.flatnonzero((packing.bucket == bucket) & (packing.count > 0))
+    own = packing.stages[classes].sum(axis=1)
     typical = float(own.mean())
-    value = reach(pool)[classes]
+    value = rate_numerator(packing)[classes]
     # At twice the typical iteration, in what a typical job is worth at the speed it has alone.
     unit = max(float(value.mean()), 1.0) / typical
     net = value / (2 * typical) - prices.member[classes] / prices.scale
-    measures = np.column_stack([pool.stages[classes] / typical, NET * net / unit])
-    left, right, parts, widths = _halved(measures)
+    measures = np.column_stack([packing.stages[classes] / typical, NET_VALUE_WEIGHT * net / unit])
+    left, right, parts, widths = _split_recursively(measures)
     order = np.concatenate(parts)
     start = np.cumsum([0, *(len(part) for part in parts)])[:-1]
 
@@ -103,53 +103,53 @@ def clusters_of(pool: Pool, prices: Prices, bucket: int) -> Clusters:
         return np.maximum.reduceat(of[classes][order], start, axis=0)
 
     # No period is below a member's own stages.
-    factor = min(pool.rules.contention) / MILLION
+    factor = min(packing.rules.contention) / MILLION
     first = max(int(own.min() * factor * 0.999), 1)
-    last = max(first + 1, int(WIDEST * pool.iteration[classes].max()))
-    length = max(min(PERIODS, ENTRIES // len(parts)), 2)
+    last = max(first + 1, int(MAX_PERIOD_RATIO * packing.iteration[classes].max()))
+    length = max(min(MAX_PERIODS, MAX_TABLE_ENTRIES // len(parts)), 2)
     grid = np.unique(np.geomspace(first, last, length).astype(np.int64))
     grid[0] = first
     paid = prices.member[classes]
     most = np.empty((len(parts), len(grid)), dtype=np.int64)
-    for cluster in range(len(parts))[::-1]:
-        if left[cluster] < 0:
-            job = parts[cluster][0]
-            gained = np.ceil(value[job] * prices.scale / grid * UPWARDS) + 1
-            most[cluster] = gained.astype(np.int64) - paid[job]
+    for node in range(len(parts))[::-1]:
+        if left[node] < 0:
+            job = parts[node][0]
+            gained = np.ceil(value[job] * prices.scale / grid * ROUNDING_FACTOR) + 1
+            most[node] = gained.astype(np.int64) - paid[job]
         else:
-            np.maximum(most[left[cluster]], most[right[cluster]], out=most[cluster])
-    return Clusters(
+            np.maximum(most[left[node]], most[right[node]], out=most[node])
+    return ClassTree(
         left=left,
         right=right,
-        jobs=np.add.reduceat(pool.count[classes][order], start),
+        jobs=np.add.reduceat(packing.count[classes][order], start),
         of=classes[order[start]],
         width=widths,
-        stages=least(pool.stages),
+        stages=least(packing.stages),
         own=np.minimum.reduceat(own[order], start),
-        iteration=greatest(pool.iteration),
-        longest=greatest(pool.longest()),
-        memory=least(pool.memory),
+        iteration=greatest(packing.iteration),
+        max_period=greatest(packing.max_period()),
+        memory=least(packing.memory),
         grid=grid,
         most=most,
     )
 
 
-def _halved(measures: Floats) -> tuple[Ints, Ints, list[Ints], Floats]:
+def _split_recursively(measures: Floats) -> tuple[Ints, Ints, list[Ints], Floats]:
     """Return both halves of each cluster, its classes by position, and how much they differ."""
     left, right, widths = [-1], [-1], [-1.0]
     parts = [np.arange(len(measures))]
-    for cluster, part in enumerate(parts):
+    for node, part in enumerate(parts):
         if len(part) == 1:
             continue
-        there = measures[part]
-        spread = there.max(axis=0) - there.min(axis=0)
-        widths[cluster] = float(spread.sum())
-        along = there[:, spread.argmax()]
+        part_measures = measures[part]
+        spread = part_measures.max(axis=0) - part_measures.min(axis=0)
+        widths[node] = float(spread.sum())
+        along = part_measures[:, spread.argmax()]
         order = np.argsort(along, kind="stable")
         # In the middle of the range, so that clusters far apart separate first.
         middle = np.searchsorted(along[order], (along.min() + along.max()) / 2, side="right")
         cut = int(middle.clip(1, len(part) - 1))
-        left[cluster], right[cluster] = len(parts), len(parts) + 1
+        left[node], right[node] = len(parts), len(parts) + 1
         for half in (part[order[:cut]], part[order[cut:]]):
             parts.append(half)
             left.append(-1)

@@ -7,62 +7,72 @@ from collections.abc import Iterator
 import numpy as np
 
 from placewright.formulations.interleaving.set_packing.column_generation.master import (
-    Relaxation,
+    MasterSolution,
     generate,
-    starting,
+    initial_columns,
 )
-from placewright.formulations.interleaving.set_packing.columns import valued
-from placewright.formulations.interleaving.set_packing.diving import dived
-from placewright.formulations.interleaving.set_packing.integer_program import Program, greedy, near
-from placewright.formulations.interleaving.set_packing.pairwise_exchange import repacked
-from placewright.formulations.interleaving.set_packing.problem import Grouping, GroupingBound, Pool
+from placewright.formulations.interleaving.set_packing.columns import with_values
+from placewright.formulations.interleaving.set_packing.diving import dive
+from placewright.formulations.interleaving.set_packing.integer_program import (
+    SetPackingProgram,
+    greedy,
+    round_relaxation,
+)
+from placewright.formulations.interleaving.set_packing.pairwise_exchange import improve_by_exchange
+from placewright.formulations.interleaving.set_packing.problem import (
+    Grouping,
+    GroupingBound,
+    PackingProblem,
+)
 from placewright.formulations.session import Session
 
-RESERVE = 0.3
+PLAN_TIME_SHARE = 0.3
 """Of the time: kept for plans, when bounds could still become better."""
 
-SMALL = 4_000
+MAX_MIP_COLUMNS = 4_000
 """Columns of an integer program at most; one of more finds nothing that rounding does not."""
 
-SECONDS = 10.0
+MIP_SECONDS = 10.0
 """Most time of the integer program."""
 
-GAP = 1e-3
+MIP_GAP_REL = 1e-3
 """Of the integer program's value: how near to its bound it has to come."""
 
 
-def pack_distinct(pool: Pool, session: Session) -> Iterator[Grouping | GroupingBound]:
+def solve_by_column_generation(
+    packing: PackingProblem, session: Session
+) -> Iterator[Grouping | GroupingBound]:
     """Yield groupings, mostly better ones later, and certified bounds, each tighter."""
-    start = starting(pool, session.seed)
-    program = Program.of(pool, start)
+    start = initial_columns(packing, session.seed)
+    program = SetPackingProgram.of(packing, start)
     yield from greedy(program)
-    relaxed = None
-    for found in generate(pool, start, session, RESERVE * max(session.remaining(), 0.0)):
-        if isinstance(found, Relaxation):
-            relaxed = found
+    solution = None
+    for found in generate(packing, start, session, PLAN_TIME_SHARE * max(session.remaining(), 0.0)):
+        if isinstance(found, MasterSolution):
+            solution = found
         else:
             yield found
-    if relaxed is None:
+    if solution is None:
         return
-    program = Program.of(pool, relaxed.columns)
-    duals = np.concatenate([relaxed.job, relaxed.row]) / program.unit
+    program = SetPackingProgram.of(packing, solution.columns)
+    duals = np.concatenate([solution.job, solution.row]) / program.unit
     # Rounding takes no time, so that there is something if diving has too little.
-    rounding = list(near(program, relaxed.values, duals))
+    rounding = list(round_relaxation(program, solution.values, duals))
     yield from rounding
-    dive = dived(pool, relaxed, session)
-    if dive is not None:
-        yield _improved(pool, dive, session)
-    if dive is None or len(relaxed.columns) <= SMALL:
+    dived = dive(packing, solution, session)
+    if dived is not None:
+        yield _improve(packing, dived, session)
+    if dived is None or len(solution.columns) <= MAX_MIP_COLUMNS:
         for grouping in rounding:
-            yield _improved(pool, grouping, session)
-    if len(relaxed.columns) <= SMALL:
-        outcome = session.optimise(program.arrays, share=0.5, most=SECONDS, gap=GAP)
+            yield _improve(packing, grouping, session)
+    if len(solution.columns) <= MAX_MIP_COLUMNS:
+        outcome = session.optimise(program.arrays, share=0.5, most=MIP_SECONDS, gap=MIP_GAP_REL)
         if outcome is not None and outcome.values is not None:
             times = np.rint(outcome.values).astype(np.int64)
-            yield _improved(pool, program.grouping(times, "program"), session)
+            yield _improve(packing, program.grouping(times, "program"), session)
 
 
-def _improved(pool: Pool, grouping: Grouping, session: Session) -> Grouping:
+def _improve(packing: PackingProblem, grouping: Grouping, session: Session) -> Grouping:
     """Return a grouping whose groups are put together anew where that helps."""
-    better = repacked(pool, valued(pool, grouping.members), session)
-    return Grouping(better.members, int(better.worth.sum()), grouping.source)
+    better = improve_by_exchange(packing, with_values(packing, grouping.members), session)
+    return Grouping(better.members, int(better.value.sum()), grouping.source)

@@ -20,7 +20,7 @@ from placewright.formulations.session import Group
 from placewright.instances.derived.speed import speed
 
 
-def teams_of(problem: Interleaving, sets: Iterable[tuple[int, ...]]) -> list[Group]:
+def job_groups_of(problem: Interleaving, sets: Iterable[tuple[int, ...]]) -> list[Group]:
     """Return teams with the best offsets; one job on its own has offset 0.
 
     Parameters
@@ -32,14 +32,14 @@ def teams_of(problem: Interleaving, sets: Iterable[tuple[int, ...]]) -> list[Gro
     for members in sets:
         by_size[len(members)].append(tuple(sorted(members)))
     alone = (Group(members, (0,), 0) for members in by_size.pop(1, ()))
-    shared = (_timed(problem, size, sets_) for size, sets_ in sorted(by_size.items()))
-    return sorted(chain(alone, *shared), key=lambda team: team.members)
+    shared = (_with_offsets(problem, size, sets_) for size, sets_ in sorted(by_size.items()))
+    return sorted(chain(alone, *shared), key=lambda job_group: job_group.members)
 
 
-def _timed(problem: Interleaving, size: int, sets: list[tuple[int, ...]]) -> list[Group]:
+def _with_offsets(problem: Interleaving, size: int, sets: list[tuple[int, ...]]) -> list[Group]:
     jobs, sharing = problem.round.jobs, problem.sharing
-    known = {j: p.stages for members in sets for j in members if (p := jobs[j].profile)}
-    stages = np.array([[known[j] for j in members] for members in sets], dtype=np.int64)
+    stages_of = {j: p.stages for members in sets for j in members if (p := jobs[j].profile)}
+    stages = np.array([[stages_of[j] for j in members] for members in sets], dtype=np.int64)
     bare, offsets = best_offsets(stages, spanning=sharing.spanning)
     period = contended(bare, sharing.contention[size - 2])
     return [
@@ -48,7 +48,7 @@ def _timed(problem: Interleaving, size: int, sets: list[tuple[int, ...]]) -> lis
     ]
 
 
-def worth(problem: Interleaving, team: Group, option: int = 0) -> int:
+def group_value(problem: Interleaving, job_group: Group, option: int = 0) -> int:
     """Return what a team adds to the term that groups are chosen by.
 
     Parameters
@@ -56,17 +56,17 @@ def worth(problem: Interleaving, team: Group, option: int = 0) -> int:
     option
         Of a job on its own; in a group all run their first option.
     """
-    jobs = [problem.round.jobs[j] for j in team.members]
+    jobs = [problem.round.jobs[j] for j in job_group.members]
     alone = len(jobs) == 1
     if problem.objective == "efficiency":
         profiles = [job.profile for job in jobs if job.profile is not None]
-        period = profiles[0].alone if alone and profiles else team.period
+        period = profiles[0].alone if alone and profiles else job_group.period
         busy = sum(sum(profile.stages) for profile in profiles)
         return MILLION * busy // (problem.sharing.slots * period) if profiles else 0
     total = 0
     for job in jobs:
         rate = speed(job, option)
         if not alone and job.profile is not None:
-            rate = rate * job.profile.alone // team.period
+            rate = rate * job.profile.alone // job_group.period
         total += rate * (job.weight if problem.objective == "weighted_throughput" else 1)
     return total
