@@ -18,8 +18,8 @@ from placewright.formulations.gang import run
 from placewright.formulations.gang.models.aggregate import sifting
 from placewright.formulations.gang.models.aggregate.column_generation import aggregate_models
 from placewright.formulations.gang.models.aggregate.core_search import option_reduced_costs
-from placewright.formulations.gang.models.aggregate.model import AggregateModel
 from placewright.formulations.gang.models.aggregate.powers_of_two import only_powers_of_two
+from placewright.formulations.gang.models.aggregate.variables import AggregateModel
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.session import Session

@@ -12,14 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placewright.formulations.gang.bounds import fragmentation
+from placewright.formulations.gang.bounds.dual_prices import DualPrices
 from placewright.formulations.gang.heuristics.empty_domains import _knapsack
 from placewright.formulations.gang.models.aggregate.column_generation import (
     PricedModel,
     aggregate_models,
     bound_by_relaxation,
+    tasks_per_host,
 )
 from placewright.formulations.gang.models.aggregate.gpu_columns import unbounded_knapsack
+from placewright.formulations.gang.models.aggregate.host_classes import host_classes
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
+from placewright.formulations.gang.models.aggregate.model import build_aggregate_model
 from placewright.formulations.gang.models.aggregate.resource_grid import ResourceGrid, coarser_units
 from placewright.formulations.gang.models.host.model import build_host_model
 from placewright.formulations.gang.placement.placement import Placement
@@ -69,6 +73,20 @@ def test_a_relaxation_that_holds_a_term_says_so() -> None:
     counts.model.hold("value", 0, 0.5)
     with pytest.raises(ValueError, match=r"'hold:value' are not among what a bound holds"):
         list(bound_by_relaxation(session(), counts, patterns, "opened"))
+
+
+def test_a_bound_counts_all_that_running_jobs_hold_as_free() -> None:
+    problem = problem_of({"gpu": 3000, "cpu": 5}, runs=True)
+    in_use, cleared = Placement(problem), Placement(problem, cleared=True)
+    room = tasks_per_host(cleared)
+    classes = host_classes(problem, room)
+    assert build_aggregate_model(problem, classes, room, cleared.whole).y.size
+    with pytest.raises(ValueError, match="not cleared"):
+        build_aggregate_model(problem, classes, room, in_use.whole)
+    price = np.ones(len(problem.shape_gpu))
+    assert DualPrices.of(problem, ResourceGrid(problem, cleared), price).bound() >= 0
+    with pytest.raises(ValueError, match="not one of cleared hosts"):
+        DualPrices.of(problem, ResourceGrid(problem, in_use), price)
 
 
 def test_patterns_of_hosts_have_tasks_of_whole_gpus() -> None:

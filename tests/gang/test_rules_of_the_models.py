@@ -19,11 +19,11 @@ from placewright.formulations.gang.models.aggregate.host_columns import (
     grid_host_classes,
     host_patterns_apply,
 )
-from placewright.formulations.gang.models.aggregate.model import AggregateModel
 from placewright.formulations.gang.models.aggregate.model import (
     build_aggregate_model as build_counts,
 )
 from placewright.formulations.gang.models.aggregate.resource_grid import ResourceGrid
+from placewright.formulations.gang.models.aggregate.variables import AggregateModel
 from placewright.formulations.gang.models.host.gpus import add_gpus
 from placewright.formulations.gang.models.host.model import build_host_model
 from placewright.formulations.gang.models.host.preemption import add_preemption

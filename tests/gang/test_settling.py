@@ -55,7 +55,9 @@ class Board:
     def settled(self) -> tuple[list[str], list[str]]:
         """Names of the jobs that start or move, and of those that are stopped."""
         repair_preemptions(self.placement)
+        before = list(self.placement.started()), [list(jobs) for jobs in self.placement.stopped]
         found = assign(self.placement, "test")
+        assert (list(self.placement.started()), self.placement.stopped) == before
         names = [job.name for job in self.round.jobs]
         return sorted(names[j] for j in found.starts), sorted(names[j] for j in found.preempted)
 

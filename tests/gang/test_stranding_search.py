@@ -14,7 +14,7 @@ from placewright.formulations.gang import run
 from placewright.formulations.gang.heuristics.fragmentation_increase import NEVER, Increases
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
-from placewright.formulations.gang.problem.task_mix import TaskMix, free_gpus
+from placewright.formulations.gang.problem.task_mix import TaskMix
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
@@ -104,7 +104,7 @@ def test_free_gpus_are_those_that_are_not_promised(tiny: ModuleType) -> None:
     @given(tiny.rounds(terms=("value",)))
     def check(round_: Round) -> None:
         placement = Placement(compile_round(round_))
-        gpus = free_gpus(placement)
+        gpus = placement.arrivable_milli_gpu()
         assert (np.sort(gpus, axis=1) == np.sort(placement.gpu_free, axis=1)).all()
 
     check()

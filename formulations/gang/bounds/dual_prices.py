@@ -57,10 +57,17 @@ class DualPrices:
         Parameters
         ----------
         grid
-            Of the cleared hosts.
+            Of the cleared hosts: what running jobs hold that may move counts as free.
         price
             In units of value, (first shapes,); any numbers will do.
+
+        Raises
+        ------
+        ValueError
+            If running jobs that may move hold something in the grid: the bound would be too low.
         """
+        if not np.array_equal(grid.free[:, 0], problem.cleared.whole_free(problem.cluster)):
+            raise ValueError("the grid is not one of cleared hosts: prices would prove too much")
         model = problem.host_kind
         of_model = [np.flatnonzero(problem.open & (model == m)) for m in np.unique(model)]
         parts: list[tuple[Ints, NDArray[np.bool_]]] = [

@@ -16,7 +16,7 @@ import numpy as np
 
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.task_mix import TaskMix, free_gpus
+from placewright.formulations.gang.problem.task_mix import TaskMix
 
 CHUNK = 1024
 """Hosts looked at together."""
@@ -29,7 +29,7 @@ def stranded_lower_bound(problem: Problem) -> int:
     """Return a lower bound on `stranded`, over all plans."""
     mix = TaskMix.of(problem)
     before = Placement(problem, cleared=True)
-    gpus = free_gpus(before)
+    gpus = before.arrivable_milli_gpu()
     model = problem.cluster.gpu_model.astype(np.int64)
     free_milli = before.free_milli_gpu
     if mix.total * max(int(free_milli.sum()), 1 << 9) > LARGEST:

@@ -11,7 +11,7 @@ import numpy as np
 
 from placewright.formulations.gang.heuristics.vector_packing import Ints, best_fit, by_patterns
 from placewright.formulations.gang.models.aggregate.gpu_columns import GpuPatterns
-from placewright.formulations.gang.models.aggregate.model import AggregateModel
+from placewright.formulations.gang.models.aggregate.variables import AggregateModel
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import TaskPlacement
 from placewright.formulations.gang.problem.problem import Problem

@@ -17,7 +17,7 @@ from placewright.formulations.gang.heuristics.class_packing import Singles, Star
 from placewright.formulations.gang.models.aggregate.gangs import WHOLE_CLUSTER
 from placewright.formulations.gang.models.aggregate.gpu_columns import GpuPatterns
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
-from placewright.formulations.gang.models.aggregate.model import AggregateModel
+from placewright.formulations.gang.models.aggregate.variables import AggregateModel
 from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.greedy import place_choice
 from placewright.formulations.gang.placement.placement import Placement

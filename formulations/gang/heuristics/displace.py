@@ -20,7 +20,7 @@ from placewright.formulations.gang.heuristics.displacement_cost import NO_QUOTA,
 from placewright.formulations.gang.heuristics.quota_knapsack import select
 from placewright.formulations.gang.heuristics.victim_sets import NO_PRICES, Prices, priced
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
-from placewright.formulations.gang.models.aggregate.model import AggregateModel
+from placewright.formulations.gang.models.aggregate.variables import AggregateModel
 from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.gang_hosts import (
     ChooseHosts,

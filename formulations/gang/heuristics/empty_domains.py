@@ -21,7 +21,7 @@ from placewright.formulations.gang.models.aggregate.column_generation import (
     aggregate_models,
     bound_by_relaxation,
 )
-from placewright.formulations.gang.models.aggregate.model import AggregateModel
+from placewright.formulations.gang.models.aggregate.variables import AggregateModel
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.freeable_domains import FreeableDomains
 from placewright.formulations.gang.problem.jobs import JobClass

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.task_mix import TaskMix, free_gpus
+from placewright.formulations.gang.problem.task_mix import TaskMix
 from placewright.instances.documents.base import WHOLE_GPU
 
 Ints = NDArray[np.int64]
@@ -74,7 +74,7 @@ class Increases:
             placement.least_rank <= problem.shape_rank[shapes][:, None]
         )
         self._model = problem.cluster.gpu_model.astype(np.int64)
-        self.free, self.gpus = placement.free.copy(), free_gpus(placement)
+        self.free, self.gpus = placement.free.copy(), placement.arrivable_milli_gpu()
         self.least = np.full(self._may.shape, NEVER, dtype=np.int64)
         self._slot = np.zeros(self._may.shape, dtype=np.int64)
         self.now = np.zeros(self._may.shape[1], dtype=np.int64)

@@ -27,7 +27,7 @@ from placewright.formulations.gang.models.aggregate.column_generation import (
     collect_bounds,
 )
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
-from placewright.formulations.gang.models.aggregate.model import AggregateModel
+from placewright.formulations.gang.models.aggregate.variables import AggregateModel
 from placewright.formulations.gang.models.host.victims import select_victims
 from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.fair_share import fill_by_policy

@@ -14,7 +14,7 @@ from placewright.formulations.gang.heuristics.bundles import Items
 from placewright.formulations.gang.heuristics.swap_search import Seating
 from placewright.formulations.gang.models.aggregate.column_generation import PricedModel
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
-from placewright.formulations.gang.models.aggregate.model import AggregateModel
+from placewright.formulations.gang.models.aggregate.variables import AggregateModel
 from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.preemption import repair_preemptions

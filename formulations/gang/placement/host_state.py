@@ -177,6 +177,16 @@ class HostState:
         free: Ints = self.whole * WHOLE_GPU + partial.sum(axis=1)
         return free
 
+    def arrivable_milli_gpu(self) -> Ints:
+        """Return the milli-GPU that tasks may still take of each GPU, int64 (hosts, most GPUs).
+
+        GPUs of a host are not told apart: as many wholly free ones are left out as are assigned to
+        tasks without a name. GPUs that hold MIG slices have nothing for other tasks.
+        """
+        by_size = np.sort(self.partial_free, axis=1)
+        unassigned = np.arange(by_size.shape[1]) < self.whole[:, None]
+        return np.where(unassigned, WHOLE_GPU, by_size)
+
     def free_gpu_ids(self, host: int) -> list[int]:
         """Wholly free GPUs of a host, last first; as many as are promised to tasks stay unnamed."""
         free: list[int] = np.flatnonzero(self.gpu_free[host] == WHOLE_GPU)[::-1].tolist()

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from placewright.formulations.gang.problem.jobs import Group, JobClass
+from placewright.formulations.gang.problem.jobs import Group, JobClass
 
 Ints = NDArray[np.int64]
 

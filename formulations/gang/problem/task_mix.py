@@ -21,7 +21,6 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.option import TaskGroup
@@ -117,17 +116,6 @@ class TaskMix:
             room &= free[:, r, None] >= self.demand[:, r]
         each = np.where(large, gpus[:, None, :], 0).sum(axis=2)
         return np.where(room, each[:, self.size_of], 0)
-
-
-def free_gpus(placement: Placement) -> Ints:
-    """Return free milli-GPU per host and GPU, (hosts, GPUs), whatever the GPUs' names.
-
-    Of the wholly free GPUs those that are promised to tasks have nothing left, and GPUs with MIG
-    slices have nothing for others.
-    """
-    named = np.sort(placement.partial_free, axis=1)
-    spare = np.arange(named.shape[1]) < placement.whole[:, None]
-    return np.where(spare, WHOLE_GPU, named)
 
 
 def _kinds(round_: Round) -> dict[_Key, int]:

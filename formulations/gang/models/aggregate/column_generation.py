@@ -23,13 +23,11 @@ from placewright.formulations.gang.models.aggregate.host_columns import (
     grid_host_classes,
     host_patterns_apply,
 )
-from placewright.formulations.gang.models.aggregate.model import (
-    AggregateModel,
-    build_aggregate_model,
-)
+from placewright.formulations.gang.models.aggregate.model import build_aggregate_model
 from placewright.formulations.gang.models.aggregate.powers_of_two import only_powers_of_two
 from placewright.formulations.gang.models.aggregate.resource_grid import ResourceGrid
 from placewright.formulations.gang.models.aggregate.sifting import solve_by_sifting
+from placewright.formulations.gang.models.aggregate.variables import AggregateModel
 from placewright.formulations.gang.models.tenant_share_rows import with_actual_shares
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.dominant_shares import SHARE_TERMS

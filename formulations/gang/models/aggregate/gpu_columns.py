@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.models.aggregate.column_pool import PatternPool
-from placewright.formulations.gang.models.aggregate.model import AggregateModel
+from placewright.formulations.gang.models.aggregate.variables import AggregateModel
 from placewright.instances.documents.base import WHOLE_GPU
 
 Ints = NDArray[np.int64]

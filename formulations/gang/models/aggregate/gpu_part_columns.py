@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.models.aggregate.gpu_columns import GpuKinds, GpuPatterns
 from placewright.formulations.gang.models.aggregate.gpu_parts import A_SHARE
-from placewright.formulations.gang.models.aggregate.model import AggregateModel
+from placewright.formulations.gang.models.aggregate.variables import AggregateModel
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.gpu_parts import GpuPartState
 from placewright.formulations.gang.problem.mig_layouts import FREE, maximal_slice_sets

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.models.aggregate.column_pool import PatternPool
 from placewright.formulations.gang.models.aggregate.host_classes import HostClasses, classes_of
-from placewright.formulations.gang.models.aggregate.model import AggregateModel
 from placewright.formulations.gang.models.aggregate.resource_grid import ResourceGrid
+from placewright.formulations.gang.models.aggregate.variables import AggregateModel
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.instances.documents.base import WHOLE_GPU

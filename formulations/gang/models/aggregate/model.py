@@ -28,15 +28,12 @@ the same spread, so bounds of the model hold for the round.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.models.aggregate.gangs import (
-    GangColumns,
-    GangKind,
     domain_rows,
     gang_columns,
     gang_kinds,
@@ -45,91 +42,11 @@ from placewright.formulations.gang.models.aggregate.gpu_parts import GpuPartType
 from placewright.formulations.gang.models.aggregate.host_classes import HostClasses
 from placewright.formulations.gang.models.aggregate.rows import add_class_sums
 from placewright.formulations.gang.models.aggregate.terms import add_terms
-from placewright.formulations.gang.problem.dominant_shares import TenantShare
-from placewright.formulations.gang.problem.jobs import Group
+from placewright.formulations.gang.models.aggregate.variables import AggregateModel
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.solver import Model
 
 Ints = NDArray[np.int64]
-
-
-@dataclass(frozen=True, eq=False)
-class AggregateModel:
-    """The model and where its variables are.
-
-    Attributes
-    ----------
-    y, y_option : columns, and the offer of each y
-    y_most, y_cost : most jobs of each y; what stopping one costs at least, 0 for pending jobs
-    x, x_shape, x_class : columns, shape and host class of each x
-    opened : column of o per host class, -1 for classes in use
-    u, gangs : columns of u and what each stands for
-    gang_kinds, gang_kind_of : the gang kinds, and the kind of each group that has one
-    option_row : row per job class, its jobs with any option
-    task_row : row per shape, tasks placed less tasks started
-    gpu_row, share_row : row per host class (-1: none), row per (part, host class)
-    quota_row : row per quota of the problem
-    parts : what shapes ask of shared GPUs
-    """
-
-    problem: Problem
-    host_classes: HostClasses
-    model: Model
-    y: Ints
-    y_option: Ints
-    y_most: Ints
-    y_cost: Ints
-    x: Ints
-    x_shape: Ints
-    x_class: Ints
-    opened: Ints
-    u: Ints
-    gangs: GangColumns
-    gang_kinds: list[GangKind]
-    gang_kind_of: dict[Group, int]
-    option_row: Ints
-    task_row: Ints
-    gpu_row: Ints
-    share_row: Ints
-    quota_row: Ints
-    parts: GpuPartTypes
-
-    def part_of(self, shape: Ints, host_class: Ints) -> Ints:
-        """Return the parts that shapes ask for on hosts of some classes, -1 for whole GPUs."""
-        known, first = np.unique(self.host_classes.of_host, return_index=True)
-        product = self.problem.cluster.product[first[known >= 0]]
-        parts: Ints = self.parts.of[shape, product[host_class]]
-        return parts
-
-    @property
-    def y_class(self) -> Ints:
-        """Job class of each y."""
-        return self.problem.options.job_class[self.y_option]
-
-    @property
-    def y_choice(self) -> Ints:
-        """Choice of each y."""
-        return self.problem.options.choice[self.y_option]
-
-    @property
-    def y_columns(self) -> tuple[Ints, Ints, Ints]:
-        """The columns y, and the job class and choice of each."""
-        return self.y, self.y_class, self.y_choice
-
-    @property
-    def left_out_shares(self) -> tuple[TenantShare, ...]:
-        """The tenants with what jobs hold that are left out: such a job may be kept."""
-        return self.problem.shares_with_jobs(
-            (self.problem.num_jobs - self.problem.num_competing).tolist()
-        )
-
-    @property
-    def inner_gang_columns(self) -> NDArray[np.bool_]:
-        """Columns of gangs in a domain below the one that they require: only spread needs them."""
-        outermost = np.array([kind.levels[0] for kind in self.gang_kinds], dtype=np.int64)
-        mask = np.zeros(self.model.columns, dtype=np.bool_)
-        mask[self.u] = self.gangs.level > outermost[self.gangs.kind]
-        return mask
 
 
 def build_aggregate_model(
@@ -139,7 +56,15 @@ def build_aggregate_model(
 
     Without `sums` the blocks that sum over the hosts of a class are left out, x with them: host
     patterns (hostpatterns.py) take their place.
+
+    Raises
+    ------
+    ValueError
+        If `whole` is not what hosts have that are cleared of all running jobs that may move: a
+        bound of the model would not hold for plans that stop some of them.
     """
+    if not np.array_equal(whole, problem.cleared.whole_free(problem.cluster)):
+        raise ValueError("the hosts are not cleared; a bound of the model would not hold")
     model = Model()
     y_offer, y_most, y_cost = _columns(problem)
     y = model.variables("y", len(y_offer), upper=y_most)

@@ -5,15 +5,11 @@ Hosts in use share what is free of them; empty ones bring what each has when the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang.models.aggregate.variables import AggregateModel
 from placewright.instances.documents.base import WHOLE_GPU
-
-if TYPE_CHECKING:
-    from placewright.formulations.gang.models.aggregate.model import AggregateModel
 
 Ints = NDArray[np.int64]
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang.models.aggregate.variables import AggregateModel
 from placewright.formulations.gang.models.tenant_share_rows import add_share_terms
 from placewright.formulations.gang.problem.collectives import LinkBandwidths, least_time_us_within
 from placewright.formulations.gang.problem.jobs import Choice
 from placewright.formulations.gang.problem.terms import BOTTLENECK, ENTITLED, PROGRESS, VALUE
-
-if TYPE_CHECKING:
-    from placewright.formulations.gang.models.aggregate.model import AggregateModel
 
 Ints = NDArray[np.int64]
 

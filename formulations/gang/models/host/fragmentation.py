@@ -30,7 +30,7 @@ from placewright.formulations.gang.models.host.entries import Ints
 from placewright.formulations.gang.models.host.gpus import ANY_FREE, GpuSlots
 from placewright.formulations.gang.models.host.model import HostModel, milli_each
 from placewright.formulations.gang.problem.mig_layouts import FREE
-from placewright.formulations.gang.problem.task_mix import STRANDED, TaskMix, free_gpus
+from placewright.formulations.gang.problem.task_mix import STRANDED, TaskMix
 from placewright.instances.documents.base import WHOLE_GPU
 
 Sum: TypeAlias = tuple[float, list[tuple[int, float]]]
@@ -40,7 +40,7 @@ Sum: TypeAlias = tuple[float, list[tuple[int, float]]]
 def add_stranded(m: HostModel, slots: GpuSlots) -> None:
     """Append the term and what it needs."""
     mix = TaskMix.of(m.problem)
-    gpus = free_gpus(m.placement)[m.hosts]
+    gpus = m.placement.arrivable_milli_gpu()[m.hosts]
     open_ = m.problem.open[m.hosts]
     every = int(m.placement.free_milli_gpu[m.hosts[open_]].sum())
     m.model.term(STRANDED, m.y[:0], np.zeros(0), sense="min", constant=float(mix.total * every))
