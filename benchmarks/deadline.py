@@ -1,6 +1,7 @@
 """`deadline`: which deadlines to promise, placewright beside rules and time-indexed programs.
 
-README.md and `lease_rounds.py` say how rounds are drawn; without Chronus's trace all are skipped.
+docs/benchmarks/deadline.md and `lease_rounds.py` say how rounds are drawn; without Chronus's
+trace all are skipped.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`incremental`: round after round with an engine, beside `solve_round` on the very same rounds.
 
-README.md says what is measured, and what the columns mean.
+docs/benchmarks/incremental.md says what is measured.
 """
 
 from __future__ import annotations

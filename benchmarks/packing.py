@@ -2,7 +2,7 @@
 
 Pods of the openb trace are drawn with replacement and arrive in rounds until they ask 130 % of the
 cluster's GPUs, as in Weng et al., "Beware of Fragmentation", USENIX ATC 2023, section 6; nothing
-leaves, nothing moves, and what has no room when it arrives is dropped. README.md says more.
+leaves, nothing moves, and what has no room when it arrives is dropped.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`scale`: from a file to a verified plan by the command line, with 512 to 1,000,000 GPUs.
 
-README.md says what is measured, and what the columns mean.
+docs/benchmarks/scale.md says what is measured.
 """
 
 from __future__ import annotations

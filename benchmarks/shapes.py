@@ -1,6 +1,7 @@
 """`shapes`: many options per job, placewright beside one 0/1 variable per job and option.
 
-README.md says how the rounds are drawn. Without the tables of `speeds.FILES` all are skipped.
+docs/benchmarks/shapes.md says how the rounds are drawn. Without the tables of
+`speeds.FILES` all are skipped.
 """
 
 from __future__ import annotations
