@@ -1,7 +1,8 @@
 """The independent check of a plan.
 
-It reads documents and names only, shares no code with the formulations, and recomputes every
-objective term from the round and the plan alone.
+It imports nothing of formulations and solvers, and recomputes every rule and every objective term
+from the round and the plan alone. What it shares with them are the documents and their units, what
+a host entry and a range of hosts stand for, and the tables of hardware in `topology`.
 """
 
 from __future__ import annotations

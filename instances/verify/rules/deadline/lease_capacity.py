@@ -14,12 +14,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from placewright.instances.derived.lease_arithmetic import work_per_lease
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option
 from placewright.instances.verify.reading import Promises, Reading, Spans
+from placewright.instances.verify.rules.deadline.lease_arithmetic import lease_work
 
 Ints = npt.NDArray[np.int64]
 Models = frozenset[str]
@@ -172,7 +172,7 @@ def _pinned(reading: Reading) -> Iterator[Held]:
         job, end = reading.jobs[name], leases.horizon
         if job.deadline is not None:
             pace = job.deadline.pace(running.option)
-            each = work_per_lease(pace, leases.length_s, len({task.host for task in running.tasks}))
+            each = lease_work(pace, leases.length_s, len({task.host for task in running.tasks}))
             if each:
                 end = min(end, -(-job.deadline.work // each))
         yield Held(job, job.options[running.option], end)

@@ -11,15 +11,15 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from placewright.instances.derived.lease_arithmetic import (
-    completion_time,
-    min_hosts,
-    work_per_lease,
-)
 from placewright.instances.documents.deadline import Deadline
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan_leases import Interval
 from placewright.instances.verify.reading import Reading, Spans
+from placewright.instances.verify.rules.deadline.lease_arithmetic import (
+    completion,
+    fewest_hosts,
+    lease_work,
+)
 
 
 def first_usable(reading: Reading, job: Job, option: int) -> int:
@@ -69,7 +69,7 @@ class Pacing:
         Without a deadline the pace is the usual one.
         """
         pace = (job.deadline or _USUAL).pace(option)
-        return work_per_lease(pace, self._leases.length_s, self._here.get(job.name, 1))
+        return lease_work(pace, self._leases.length_s, self._here.get(job.name, 1))
 
     def finish(
         self, job: Job, option: int, intervals: Sequence[Interval], *, placed: bool
@@ -81,19 +81,19 @@ class Pacing:
         """
         deadline = job.deadline or _USUAL
         pace, length = deadline.pace(option), self._leases.length_s
-        later = min_hosts(job.options[option], self._largest)
+        later = fewest_hosts(job.options[option], self._largest)
         if job.running is not None and job.running.pinned:
             later = len({task.host for task in job.running.tasks})
         now = self._here.get(job.name, later) if placed else later
         begins, last = intervals[0][0] == 0, intervals[-1][1] - 1
         hosts = later if last else now
         count = sum(end - first for first, end in intervals)
-        before = work_per_lease(pace, length, later) * (count - 1)
+        before = lease_work(pace, length, later) * (count - 1)
         if begins and last:
-            before += work_per_lease(pace, length, now) - work_per_lease(pace, length, later)
+            before += lease_work(pace, length, now) - lease_work(pace, length, later)
         left = deadline.work - before
-        if left > work_per_lease(pace, length, hosts):
-            done = before + work_per_lease(pace, length, hosts)
+        if left > lease_work(pace, length, hosts):
+            done = before + lease_work(pace, length, hosts)
             return (
                 f"leases of job {job.name!r} do {done} thousandths of a second of its work; "
                 f"expected {deadline.work}"
@@ -103,7 +103,7 @@ class Pacing:
                 f"job {job.name!r} is done before its last lease, {last}; "
                 "expected no lease that it does not need"
             )
-        return completion_time(self._leases.start(self._now, last), left, pace, hosts)
+        return completion(self._leases.start(self._now, last), left, pace, hosts)
 
 
 _USUAL = Deadline(work_s=1)

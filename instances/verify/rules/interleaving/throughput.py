@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from placewright.instances.derived.speed import speed
 from placewright.instances.documents.job import Job
-from placewright.instances.documents.sensitivity import UNIT
 from placewright.instances.verify.reading import Placed, Reading
+from placewright.instances.verify.rules.interleaving.speed import UNIT, speed_alone
 from placewright.instances.verify.rules.interleaving.turns import profiles_of, recomputed
 
 
@@ -47,9 +46,9 @@ def _rates(reading: Reading) -> Iterator[tuple[Job, int]]:
         period = recomputed(reading, group)
         for member, profile in zip(group.members, profiles_of(group), strict=True):
             job = member.placed.job
-            yield job, speed(job, 0) * profile.alone // period if period else 0
+            yield job, speed_alone(job, 0) * profile.alone // period if period else 0
     for placed in _single(reading):
-        yield placed.job, speed(placed.job, placed.chosen)
+        yield placed.job, speed_alone(placed.job, placed.chosen)
 
 
 def _single(reading: Reading) -> Iterator[Placed]:
