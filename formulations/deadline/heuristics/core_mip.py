@@ -123,7 +123,7 @@ def _solve_core(
             values = part.extend(outcome.values, problem.alternatives)
         best = _selection(problem, values > 0.5, bound)
         rows = master.demands.violated(values)
-        if not master.add_rows(rows) and not master.sharpen(values, session):
+        if not master.add_rows(rows):
             break
     return best
 

@@ -25,7 +25,6 @@ from itertools import islice
 
 import numpy as np
 
-from placewright.formulations.deadline.models.benders_cuts import fluid_cut
 from placewright.formulations.deadline.models.demand_bound import (
     DemandRow,
     DemandRows,
@@ -156,14 +155,6 @@ class MasterLp:
             self._limits = np.append(self._limits, np.array(limits, dtype=np.int64))
         return bool(new)
 
-    def sharpen(self, chosen: Floats, session: Session) -> bool:
-        """Add a row that no window gives and that a choice breaks; return whether one was found."""
-        cut = fluid_cut(self.demands, chosen, session)
-        if cut is not None:
-            self._coefficients = np.vstack([self._coefficients, cut.weight * self.allowed])
-            self._limits = np.append(self._limits, cut.limit)
-        return cut is not None
-
     def full(self) -> RestrictedMaster:
         """Return the whole program."""
         none = np.full(self.problem.jobs, NONE, dtype=np.int64)
@@ -217,7 +208,7 @@ class MasterLp:
                 break
             if tight and found is not None:
                 rows = self.demands.violated(found.chosen)
-                if not self.add_rows(rows) and not self.sharpen(found.chosen, session):
+                if not self.add_rows(rows):
                     break
                 none_included = np.zeros(self.problem.jobs, dtype=np.bool_)
                 restricted = self.restrict(

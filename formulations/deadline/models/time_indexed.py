@@ -15,9 +15,6 @@ Gao et al. (Chronus, SoCC'21) and their artifact solve a model of this kind, wit
 X <= S nor, in the usual tightened variant, variables of their own for each deadline of a job. Both
 sharpen the relaxation: sharing the leases of a job among its deadlines loosens it by 0.5 % on
 rounds of a hundred jobs of their trace, for it lets half a promise run in the time of the other.
-
-Leases may be counted together in *spans* of leases that are alike: X[w,i] is then how many leases
-of span i the way runs in, at most its length. `intervals` says what that loses.
 """
 
 from __future__ import annotations
@@ -46,17 +43,14 @@ class TimeIndexedModel:
     ----------
     problem, model
         The terms of the model are `broken` and `admitted`.
-    span : int64 (horizon,)
-        The span of each lease.
     promised : int64 (ways,)
         The column of each way.
-    runs : int64 (ways, spans)
-        The column of each way and span, `ABSENT` where it cannot run.
+    runs : int64 (alternatives, horizon)
+        The column of each alternative and lease, `ABSENT` where it cannot run.
     """
 
     problem: Problem
     model: Model
-    span: Ints
     promised: Ints
     runs: Ints
 
@@ -87,7 +81,7 @@ class TimeIndexedModel:
         alternatives = schedule.alternative[has]
         values[self.promised[alternatives]] = 1.0
         at, lease = np.nonzero(schedule.runs[has])
-        np.add.at(values, self.runs[alternatives[at], self.span[lease]], 1.0)
+        values[self.runs[alternatives[at], lease]] = 1.0
         return values
 
     def alternatives(self, values: Floats) -> Ints:
@@ -97,14 +91,14 @@ class TimeIndexedModel:
         alternative[self.problem.job[chosen]] = chosen
         return alternative
 
-    def counts(self, values: Floats) -> Ints:
-        """Return how many leases of each span each job runs in at a whole point (jobs, spans)."""
+    def leases(self, values: Floats) -> Bools:
+        """Return in which leases each job runs at an integral point: bool (jobs, horizon)."""
         alternative = self.alternatives(values)
         has = np.flatnonzero(alternative != NONE)
         columns = self.runs[alternative[has]]
-        counts = np.zeros((self.problem.jobs, self.runs.shape[1]), dtype=np.int64)
-        counts[has] = np.where(columns == ABSENT, 0, np.rint(values[columns]))
-        return counts
+        leases = np.zeros((self.problem.jobs, self.problem.horizon), dtype=np.bool_)
+        leases[has] = (columns != ABSENT) & (values[columns] > 0.5)
+        return leases
 
 
 def usable(problem: Problem) -> Bools:
@@ -146,24 +140,15 @@ def is_flow(problem: Problem) -> Bools:
     return single & bool(nested.all())
 
 
-def build(problem: Problem, span: Ints | None = None) -> TimeIndexedModel:
-    """State the model of a problem.
-
-    Parameters
-    ----------
-    span
-        The span of each lease (horizon,), from 0 on; leases of one span are alike to every way and
-        have the same capacity. None: each lease is a span.
-    """
-    span = np.arange(problem.horizon) if span is None else span
-    _, sample, length = np.unique(span, return_index=True, return_counts=True)
-    can = usable(problem)[:, sample]
-    alternative, at = np.nonzero(can)
+def build(problem: Problem) -> TimeIndexedModel:
+    """Return the time-indexed model of a problem."""
+    can = usable(problem)
+    alternative, lease = np.nonzero(can)
     model = Model()
     promised = model.variables("promised", problem.alternatives, upper=can.any(axis=1))
     runs = np.full(can.shape, ABSENT, dtype=np.int64)
-    run = model.variables("runs", len(alternative), upper=length[at])
-    runs[alternative, at] = run
+    run = model.variables("runs", len(alternative), upper=1)
+    runs[alternative, lease] = run
     one = model.rows("one", problem.jobs, upper=1)
     model.add(one[problem.job], promised, 1.0)
     done = model.rows("done", problem.alternatives, lower=0, upper=0)
@@ -171,19 +156,18 @@ def build(problem: Problem, span: Ints | None = None) -> TimeIndexedModel:
     model.add(done, promised, -problem.need)
     inside = model.rows("inside", len(alternative), upper=0)
     model.add(inside, run, 1.0)
-    model.add(inside, promised[alternative], -length[at])
+    model.add(inside, promised[alternative], -1.0)
     for row, asked in enumerate(problem.demand.T):
         # In units of what all demands have in common: small numbers, and sharper rows.
         unit = max(1, int(np.gcd.reduce(asked)))
-        limit = problem.capacity[row, sample] // unit * length
-        rows = model.rows(f"capacity {row}", len(length), upper=limit)
-        model.add(rows[at], run, asked[alternative] // unit)
+        rows = model.rows(f"capacity {row}", problem.horizon, upper=problem.capacity[row] // unit)
+        model.add(rows[lease], run, asked[alternative] // unit)
     kept = problem.loss[problem.job] - problem.lost
     model.term(BROKEN, promised, -kept, sense="min", constant=float(problem.loss.sum()))
     model.term(ADMITTED, promised, problem.value, sense="max")
-    return TimeIndexedModel(problem, model, span, promised, runs)
+    return TimeIndexedModel(problem, model, promised, runs)
 
 
 def read(indexed: TimeIndexedModel, values: Floats) -> Schedule:
-    """Return the schedule at a whole point of a model in which each lease is a span."""
-    return Schedule(indexed.alternatives(values), indexed.counts(values) > 0)
+    """Return the schedule at an integral point of the model."""
+    return Schedule(indexed.alternatives(values), indexed.leases(values))
