@@ -8,14 +8,15 @@ and leaves the verified term values of the best plan so far in `session.best`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, floor, inf, nextafter
-from typing import TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.instances.documents.round import Round
 from placewright.solver import (
     Arrays,
     BackendUnavailableError,
@@ -143,6 +144,50 @@ class Bound:
     plus: tuple[str, ...] = ()
 
 
+class InnerRounds(Protocol):
+    """Decides a round of gangs that is part of another decision."""
+
+    def __call__(
+        self, round_: Round, session: Session, problem: Any = None, /
+    ) -> Iterator[Candidate | Bound]:
+        """Yield verified plans, each better than those before, and bounds of that round.
+
+        `session` is that of the whole decision: its best plan and bounds are another round's.
+        `problem` is the gang problem that the round compiles to, if that is known.
+        """
+        ...
+
+
+class RegionResult(Protocol):
+    """The result of a region's round."""
+
+    @property
+    def candidate(self) -> Candidate | None:
+        """The plan of the region, None without one."""
+        ...
+
+
+class RegionRounds(Protocol):
+    """Decides the rounds of regions side by side."""
+
+    def __call__(self, subproblems: Sequence[Any], session: Session, /) -> Iterable[RegionResult]:
+        """Return the results of regions, each a `RegionSubproblem`, in their order."""
+        ...
+
+
+class GangFormulation(Protocol):
+    """The gang formulation, or what stands for it from round to round."""
+
+    def __call__(self, problem: Any, session: Session, /) -> Iterator[Candidate | Bound]:
+        """Yield plans and bounds of a gang problem."""
+        ...
+
+
+def _unavailable(*_: Any) -> Iterator[Any]:
+    """Stand for a service that nobody provides."""
+    raise RuntimeError("expected a session with all services that its formulation asks for")
+
+
 @dataclass(slots=True)
 class Session:
     """A round's clock, its way to a solver, and the best verified plan so far.
@@ -167,6 +212,9 @@ class Session:
     has_plan
         Whether the round is part of a decision that has a plan already, so that a first plan in a
         hurry is of no use.
+    inner_rounds, region_rounds, gang
+        Services: who decides rounds of gangs inside another decision, those of regions side by
+        side, and gang problems.
     """
 
     solve: Solve
@@ -183,6 +231,9 @@ class Session:
     wall_stopped: bool = False
     budget: float = WORK
     has_plan: bool = False
+    inner_rounds: InnerRounds = _unavailable
+    region_rounds: RegionRounds = _unavailable
+    gang: GangFormulation = _unavailable
 
     def remaining(self) -> float:
         """Seconds left to plan with: before the deadline, negative after it.

@@ -54,9 +54,10 @@ def prove_bounds(
     values = verification.terms
     terms = tuple(values)
     bounds = Bounds()
-    with settings.session(Meter()) as session:
+    resources = Resources(settings, gang.run)
+    with resources.session(Meter()) as session:
         session.best = values
-        for step in _steps(round, plan, settings, session):
+        for step in _steps(round, plan, resources, session):
             if isinstance(step, Bound):
                 bounds.add(step)
                 bounds.tell(session, terms, values)
@@ -67,8 +68,7 @@ def prove_bounds(
 
 
 def _steps(
-    round_: Round, plan: Plan, settings: Settings, session: Session
+    round_: Round, plan: Plan, resources: Resources, session: Session
 ) -> Iterator[Candidate | Bound]:
     """Return what proves bounds for plans of the round's policy."""
-    resources = Resources(settings, gang.run)
     return DECIDERS[round_.policy.formulation].bounds(round_, plan, resources, session)

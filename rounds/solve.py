@@ -8,8 +8,8 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TypeAlias
 
 from placewright.collection import no_collection
-from placewright.formulations.gang import run as gang
-from placewright.formulations.session import Bound, Candidate, Session
+from placewright.formulations.gang import run as gang_formulation
+from placewright.formulations.session import Bound, Candidate, GangFormulation, Session
 from placewright.instances.documents.plan import Certificate, Decision, Plan
 from placewright.instances.documents.policy import headline
 from placewright.instances.documents.round import Round
@@ -17,7 +17,7 @@ from placewright.instances.verify import verify, verify_certificate
 from placewright.rounds.certificate import Bounds, better, headline_gap, refuse_beaten
 from placewright.rounds.decisions import decide, waits
 from placewright.rounds.errors import InternalError
-from placewright.rounds.policies.base import DECIDERS, Formulation, Resources
+from placewright.rounds.policies.base import DECIDERS, Resources
 from placewright.rounds.regions.executors import check_executor
 from placewright.rounds.settings import Isolation, Settings, Solver
 from placewright.rounds.state.memory import Memory
@@ -98,7 +98,7 @@ def solve_round(
     )
     check_executor(round, executor)
     with no_collection():
-        return Solve(round, settings, progress, Memory(), gang.run, executor).plan()
+        return Solve(round, settings, progress, Memory(), gang_formulation.run, executor).plan()
 
 
 class Solve:
@@ -110,12 +110,12 @@ class Solve:
         settings: Settings,
         progress: Progress | None,
         memory: Memory,
-        formulation: Formulation,
+        gang: GangFormulation,
         executor: Executor | None = None,
     ) -> None:
         self.round, self.settings, self.progress = round_, settings, progress
         self.memory = memory
-        self.resources = Resources(settings, formulation, memory, executor)
+        self.resources = Resources(settings, gang, memory, executor)
         self.meter = Meter()
         self.bounds = Bounds()
         self.best: Candidate | None = None
@@ -129,7 +129,7 @@ class Solve:
         self.unmoved = self.memory.unmoved(self.round)
         self.decider = DECIDERS[self.round.policy.formulation].decider(self.round, self.resources)
         self.terms = self.decider.terms
-        opened = self.settings.session(self.meter, solver)
+        opened = self.resources.session(self.meter, solver)
         with ThreadPoolExecutor(1) as aside, opened as session:
             # Nothing needs the digest before the end, and the search mostly waits for its solver.
             self.digest = aside.submit(self.memory.digest, self.round)

@@ -18,23 +18,20 @@ from placewright.rounds.sections.collectives import collectives_of
 from placewright.rounds.sections.move_order import order_of_moves
 
 
-def plans_within(
-    round_: Round, session: Session, problem: Problem | None = None
-) -> Iterator[Candidate]:
-    """Yield plans of a round of gangs until it is proven, or the session's clock has run out.
-
-    The session is that of the whole decision: its best plan and bounds are another round's.
-    `problem` is what the round compiles to, if that is known.
-    """
-    for step in steps_within(round_, session, problem):
-        if isinstance(step, Candidate):
-            yield step
-
-
-def steps_within(
+def solve_inner_round(
     round_: Round, session: Session, problem: Problem | None = None
 ) -> Iterator[Candidate | Bound]:
-    """Yield plans as `plans_within` does, and the bounds of that round."""
+    """Yield plans and bounds of a round of gangs until it is proven, or time is over.
+
+    Parameters
+    ----------
+    round_
+        A round of policy `gang`.
+    session
+        That of the whole decision: its best plan and bounds are another round's.
+    problem
+        What the round compiles to, if that is known.
+    """
     problem = compile_round(round_) if problem is None else problem
     has_plan = session.best is not None
     inner = replace(session, best=None, first_bound=None, proven=False, has_plan=has_plan)

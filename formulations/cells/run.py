@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import replace
-from typing import TypeAlias
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from placewright.formulations.cells.residual_round import ADDS_UP, Rest
 from placewright.formulations.gang.placement.assignment import assign
@@ -13,8 +12,6 @@ from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Bound, Candidate, Session
-
-Formulation: TypeAlias = Callable[[Problem, Session], Iterator[Candidate | Bound]]
 
 
 def _shifts(rest: Rest, base: Mapping[str, int]) -> dict[str, int]:
@@ -31,26 +28,34 @@ def _shifts(rest: Rest, base: Mapping[str, int]) -> dict[str, int]:
     }
 
 
-def run_around(
-    rest: Rest,
-    base: Mapping[str, int],
-    formulation: Formulation,
-    problem: Problem,
-    session: Session,
-) -> Iterator[Candidate | Bound]:
+@dataclass(frozen=True, slots=True, eq=False)
+class CellProblem:
+    """What is left to decide once guaranteed jobs have their places.
+
+    `base` has the terms of `rest.base()` in the whole round, and `gangs` is what the rest compiles
+    to.
+    """
+
+    rest: Rest
+    base: Mapping[str, int]
+    gangs: Problem
+
+
+def run(cells: CellProblem, session: Session) -> Iterator[Candidate | Bound]:
     """Yield candidates and bounds of the whole round from those of the rest.
 
-    `base` has the terms of `rest.base()` in the whole round. What is bounded are the plans in which
+    The session's gang formulation decides the rest. What is bounded are the plans in which
     guaranteed jobs have these places. What evicted jobs leave is open to others only if they find
     another place, which no model of the rest knows. So a greedy plan that arrives nowhere there
     comes first, and if others turn out to be unlawful, a second search with these hosts closed
     comes last.
     """
-    shift = _shifts(rest, base)
+    rest, problem = cells.rest, cells.gangs
+    shift = _shifts(rest, cells.base)
     audited = session.best is not None
     left = sorted(rest.left_by(rest.evicted.jobs))
     if not left:
-        yield from _told(rest, shift, formulation, problem, session, audited=audited)
+        yield from _told(rest, shift, problem, session, audited=audited)
         return
     for state in (problem.state, problem.cleared):
         state.busy[left] = True
@@ -63,9 +68,9 @@ def run_around(
     if told is None:
         raise AssertionError("a plan arrives on closed hosts; expected none")
     yield told
-    unlawful = yield from _told(rest, shift, formulation, problem, session, audited=audited)
+    unlawful = yield from _told(rest, shift, problem, session, audited=audited)
     if unlawful and not session.proven and not session.expired():
-        for step in _told(rest, shift, formulation, closed, session, audited=audited):
+        for step in _told(rest, shift, closed, session, audited=audited):
             if isinstance(step, Candidate):
                 yield step
 
@@ -73,7 +78,6 @@ def run_around(
 def _told(
     rest: Rest,
     shift: Mapping[str, int],
-    formulation: Formulation,
     problem: Problem,
     session: Session,
     *,
@@ -89,7 +93,7 @@ def _told(
     inner = replace(session, best=None, first_bound=None, proven=False)
     if audited:
         _tell(inner, session, shift, first)
-    for step in formulation(problem, inner):
+    for step in inner.gang(problem, inner):
         if isinstance(step, Bound):
             yield _bound(step, shift)
         elif (told := rest.told(step)) is not None:

@@ -20,7 +20,6 @@ from placewright.formulations.deadline.admission import ADMITTED, BROKEN, Admiss
 from placewright.formulations.deadline.bounds.trivial import trivial_bounds
 from placewright.formulations.deadline.heuristics.list_scheduling import objective
 from placewright.formulations.deadline.heuristics.place_current_lease import (
-    GangSearch,
     place_current_lease,
 )
 from placewright.formulations.deadline.models.whole.solve import solve_integrated
@@ -40,22 +39,18 @@ STEADY_TIME_SHARE = 0.5
 might be better."""
 
 
-def run(
-    admission: Admission, session: Session, search: GangSearch, known: Schedule | None = None
-) -> Iterator[Candidate | Bound]:
+def run(admission: Admission, session: Session) -> Iterator[Candidate | Bound]:
     """Yield plans, each of better promises, and bounds.
 
     Parameters
     ----------
     admission
         What there is to promise.
-    search
-        Decides rounds of gangs.
-    known
-        A schedule of promises that the last round has left, by the steady ways of the admission.
+    session
+        Clock and solver, and who decides inner rounds of gangs.
     """
     bounds: list[Bound] = []
-    for step in _search_admission(admission, session, search, known):
+    for step in _search_admission(admission, session):
         if isinstance(step, Bound):
             bounds.append(step)
         yield step
@@ -76,9 +71,7 @@ def _proven(best: Mapping[str, int], bounds: Sequence[Bound]) -> bool:
     return unbroken and (ADMITTED not in best or min(most) <= best[ADMITTED])
 
 
-def _search_admission(
-    admission: Admission, session: Session, search: GangSearch, known: Schedule | None
-) -> Iterator[Candidate | Bound]:
+def _search_admission(admission: Admission, session: Session) -> Iterator[Candidate | Bound]:
     """Yield plans that place the current lease of chosen promises, and bounds of the choice.
 
     Promises that are kept by steady ways come first, for where the current lease can be placed they
@@ -86,6 +79,7 @@ def _search_admission(
     """
     yield from trivial_bounds(admission)
     problem, steady = admission.problem, admission.steady_only()
+    known = admission.known
     choosing = replace(session, deadline=_deadline_after(session, 1 - PLACEMENT_TIME_SHARE))
     first = best = None
     if steady is not admission:
@@ -99,7 +93,7 @@ def _search_admission(
                     and steady.problem.alternatives
                     and problem.jobs <= MAX_JOBS_EARLY_PLAN
                 ):
-                    yield from islice(place_current_lease(admission, known, session, search), 1)
+                    yield from islice(place_current_lease(admission, known, session), 1)
                 first = known
         session.wall_stopped |= session_part.wall_stopped
     for step in _choose(problem, choosing, known):
@@ -107,7 +101,7 @@ def _search_admission(
             yield step
             continue
         if first is best is None and problem.alternatives and problem.jobs <= MAX_JOBS_EARLY_PLAN:
-            yield from islice(place_current_lease(admission, step, session, search), 1)
+            yield from islice(place_current_lease(admission, step, session), 1)
         best = step
     session.wall_stopped |= choosing.wall_stopped
     if (
@@ -116,12 +110,12 @@ def _search_admission(
         and objective(problem, best) > objective(problem, first)
     ):
         session_part = replace(session, deadline=_deadline_after(session, STEADY_TIME_SHARE))
-        yield from place_current_lease(admission, first, session_part, search)
+        yield from place_current_lease(admission, first, session_part)
         session.wall_stopped |= session_part.wall_stopped
     elif first is not None:
         best = first
     if best is not None:
-        yield from place_current_lease(admission, best, session, search)
+        yield from place_current_lease(admission, best, session)
 
 
 def _choose(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TypeAlias
 
 import numpy as np
 
@@ -18,7 +17,6 @@ from placewright.formulations.geo.bounds.assignment_bounds import (
 from placewright.formulations.geo.heuristics.data_orders import add_data_orders
 from placewright.formulations.geo.heuristics.decomposition import (
     VALUE_GAP,
-    SolveRegions,
     decompose_by_region,
 )
 from placewright.formulations.geo.heuristics.exchange import minimise_remote_reads
@@ -31,10 +29,6 @@ from placewright.formulations.geo.problem.compile import Problem
 from placewright.formulations.geo.problem.job_classes import build_job_classes
 from placewright.formulations.geo.problem.running_jobs import RunningJobs
 from placewright.formulations.session import SHARPNESS, Bound, Candidate, Session, near
-from placewright.instances.documents.round import Round
-
-SolveGangRound: TypeAlias = Callable[[Round, Session], Iterator[Candidate | Bound]]
-"""A round of gangs inside this one: its plans, verified, and its bounds."""
 
 SMALL = 4_000
 """Jobs times hosts of a round that is decided as a whole."""
@@ -49,30 +43,24 @@ EXCESS_QUANTILES = (0.1, 0.25, 0.5)
 """Of the ways in which jobs read more than they must: so many are tried once value is proven."""
 
 
-def run(
-    problem: Problem,
-    gangs: Callable[[], Gangs],
-    session: Session,
-    solve_gang_round: SolveGangRound,
-    decide: SolveRegions,
-) -> Iterator[Candidate | Bound]:
+def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
     """Yield plans and bounds of a round of policy `geo`.
 
     Parameters
     ----------
-    gangs
-        Returns all jobs as one round of gangs, wherever they may run.
-    within, decide
-        How a round of gangs is decided here, and how those of regions are, side by side.
+    problem
+        The round, as arrays.
+    session
+        Clock and solver, and who decides inner rounds of gangs and those of regions.
     """
     for term in problem.round.policy.terms[1:]:
         yield Bound(term, 0, certified=True)
     size = len(problem.round.jobs) * problem.cluster.num_hosts
     if size <= SMALL:
-        yield from _solve_monolithic(problem, monolithic_round(problem), session, solve_gang_round)
+        yield from _solve_monolithic(problem, monolithic_round(problem), session)
         return
     began, end = time.monotonic(), session.deadline
-    gangs_of_round = gangs()
+    gangs_of_round = problem.gangs()
     running_jobs = RunningJobs(problem, gangs_of_round)
     classes = build_job_classes(running_jobs)
     # To check a plan takes about as long, and comes after the search, but before later bounds.
@@ -82,20 +70,18 @@ def run(
     if size <= MEDIUM and not session.deterministic:
         # The rest of the time is for the round as a whole; the better plan is kept.
         session.deadline -= max(0.0, session.remaining()) / 4
-    yield from decompose_by_region(
-        running_jobs, classes, value_bound, session, decide, last=size > MEDIUM
-    )
+    yield from decompose_by_region(running_jobs, classes, value_bound, session, last=size > MEDIUM)
     yield from integer_value_bound(classes, session)
     session.deadline += max(0.0, end - session.deadline)
     if size <= MEDIUM:
-        yield from _limit_remote_reads(problem, session, solve_gang_round, 0.0)
+        yield from _limit_remote_reads(problem, session, 0.0)
         if not _proven(session, VALUE_GAP):
-            yield from _monolithic_in_time(problem, gangs_of_round, session, solve_gang_round)
+            yield from _monolithic_in_time(problem, gangs_of_round, session)
         for share in EXCESS_QUANTILES:
             known = session.best or {}
             if not _proven(session) or not known.get("remote_reads"):
                 break
-            yield from _limit_remote_reads(problem, session, solve_gang_round, share)
+            yield from _limit_remote_reads(problem, session, share)
             if session.best != known:
                 break
     yield from cost_bound(classes, session)
@@ -108,13 +94,13 @@ def _proven(session: Session, gap: float = SHARPNESS) -> bool:
 
 
 def _monolithic_in_time(
-    problem: Problem, gangs_of_round: Gangs, session: Session, solve_gang_round: SolveGangRound
+    problem: Problem, gangs_of_round: Gangs, session: Session
 ) -> Iterator[Candidate | Bound]:
     """Yield plans and bounds of a round that is decided as one of gangs, if time does for it."""
     gangs = monolithic_round_in_time(problem, session)
     if gangs is None:
         return
-    for step in _solve_monolithic(problem, gangs, session, solve_gang_round):
+    for step in _solve_monolithic(problem, gangs, session):
         yield step
         if isinstance(step, Candidate) and len(gangs.weights.terms) == 1:
             yield add_data_orders(
@@ -122,9 +108,7 @@ def _monolithic_in_time(
             )
 
 
-def _limit_remote_reads(
-    problem: Problem, session: Session, solve_gang_round: SolveGangRound, share: float
-) -> Iterator[Candidate]:
+def _limit_remote_reads(problem: Problem, session: Session, share: float) -> Iterator[Candidate]:
     """Yield plans in which no job that starts reads much more over links than it would elsewhere.
 
     `share` is that of all ways to read more than the least that are open to jobs, the smallest
@@ -143,7 +127,7 @@ def _limit_remote_reads(
     inner = replace(session, gap=0.0)
     if not session.deterministic:
         inner.deadline -= max(0.0, session.remaining()) / 2
-    for step in solve_gang_round(gangs.round, inner):
+    for step in inner.inner_rounds(gangs.round, inner):
         session.wall_stopped |= inner.wall_stopped and session.deterministic
         if isinstance(step, Candidate):
             yield add_data_orders(problem, gangs.lift(step))
@@ -154,13 +138,13 @@ def _limit_remote_reads(
 
 
 def _solve_monolithic(
-    problem: Problem, gangs: MonolithicRound, session: Session, solve_gang_round: SolveGangRound
+    problem: Problem, gangs: MonolithicRound, session: Session
 ) -> Iterator[Candidate | Bound]:
     """Yield what a round of gangs says of the whole round."""
     known: list[Bound] = []
     # What costs count for is less than any gap of worth that one would ask for.
     inner = replace(session, gap=0.0)
-    for step in solve_gang_round(gangs.round, inner):
+    for step in inner.inner_rounds(gangs.round, inner):
         if isinstance(step, Bound):
             known.append(step)
             yield from gangs.lift_bound(step, session.best)

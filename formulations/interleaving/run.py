@@ -15,13 +15,13 @@ exactly here, where the paper matches greedily.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
-from typing import TypeAlias
 
 import numpy as np
 
+from placewright.formulations.common.inner_rounds import inner_plans
 from placewright.formulations.gang.problem.quotas import resources_held
 from placewright.formulations.interleaving.heuristics.group_matching import match_running_groups
 from placewright.formulations.interleaving.heuristics.insertion import insert_waiting
@@ -56,9 +56,6 @@ from placewright.instances.derived.speed import speed
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
 
-GangSearch: TypeAlias = Callable[[Round, Session], Iterator[Candidate]]
-"""Yields verified plans of a round of gangs, each better than those before."""
-
 MAX_PREEMPTION_LEVELS = 4
 """Priorities of running jobs, the lowest ones, that may stop for higher ones without any other."""
 
@@ -66,15 +63,15 @@ MAX_REGROUPINGS = 4
 """How often jobs are grouped anew because some groups found no place."""
 
 
-def run(fixed: Interleaving, session: Session, search: GangSearch) -> Iterator[Candidate | Bound]:
+def run(fixed: Interleaving, session: Session) -> Iterator[Candidate | Bound]:
     """Yield a plan without new groups, then better ones, and bounds.
 
     Parameters
     ----------
     kept
         A round, if all running jobs stay as they are.
-    search
-        Decides rounds of gangs.
+    session
+        Clock and solver, and who decides inner rounds of gangs.
     """
     round_ = fixed.round
     alone = gangs_without_sharing(round_)
@@ -85,7 +82,7 @@ def run(fixed: Interleaving, session: Session, search: GangSearch) -> Iterator[C
         yield from steps
         return
     gangs = one_job_per_gang(fixed, _within_quotas(fixed))
-    lifted = (gangs.lift(found) for found in search(gangs.round, session))
+    lifted = (gangs.lift(found) for found in inner_plans(gangs.round, session))
     with_values = any(term in OBJECTIVES for term in round_.policy.terms)
     yield from islice((plan for plan in lifted if plan is not None), 1 if with_values else None)
     yield from _trivial_bounds(round_)
@@ -93,9 +90,9 @@ def run(fixed: Interleaving, session: Session, search: GangSearch) -> Iterator[C
         return
     running = any(job.running is not None for job in round_.jobs)
     free_problem = compile_interleaving(round_) if running else fixed
-    free = _PackingSearch(free_problem, free_problem, session, search)
+    free = _PackingSearch(free_problem, free_problem, session)
     if running or round_.policy.terms[0] not in OBJECTIVES:
-        still = _PackingSearch(fixed, free_problem, session, search)
+        still = _PackingSearch(fixed, free_problem, session)
         yield from (step for step in still.steps() if isinstance(step, Candidate))
     if round_.policy.terms[0] not in OBJECTIVES:
         yield from free.bounds()
@@ -133,10 +130,8 @@ def _within_quotas(fixed: Interleaving) -> Iterator[int]:
 class _PackingSearch:
     """One way to group: with all running jobs as they are, or with those that may move free."""
 
-    def __init__(
-        self, problem: Interleaving, free: Interleaving, session: Session, search: GangSearch
-    ) -> None:
-        self._session, self._gangs = session, search
+    def __init__(self, problem: Interleaving, free: Interleaving, session: Session) -> None:
+        self._session = session
         self._problem, self._free = problem, free
         round_ = problem.round
         self._staying = staying(self._problem)
@@ -224,7 +219,7 @@ class _PackingSearch:
             self._problem, job_groups_of(self._problem, sets + others), self._staying
         )
         placed: frozenset[int] | None = None
-        for found in self._gangs(gangs.round, self._session):
+        for found in inner_plans(gangs.round, self._session):
             lifted = gangs.lift(found)
             if lifted is not None:
                 yield lifted

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol
 
-from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.session import Bound, Candidate, Session
+from placewright.formulations.session import Bound, Candidate, GangFormulation, Session
 from placewright.instances.documents.plan import Decision, Plan, Reason
 from placewright.instances.documents.round import Round
 from placewright.instances.policies import PolicyRegistry
-from placewright.rounds.settings import Settings
+from placewright.rounds.regions.subrounds import Parts
+from placewright.rounds.settings import Settings, Solver
 from placewright.rounds.state.memory import Memory
-
-Formulation: TypeAlias = Callable[[Problem, Session], Iterator[Candidate | Bound]]
-"""The gang formulation, or what stands for it from round to round."""
+from placewright.rounds.subround import solve_inner_round
+from placewright.rounds.usage import Meter
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,17 @@ class Resources:
     """
 
     settings: Settings
-    gang: Formulation
+    gang: GangFormulation
     memory: Memory = field(default_factory=Memory)
     executor: Executor | None = None
+
+    @contextmanager
+    def session(self, meter: Meter, solver: Solver | None = None) -> Iterator[Session]:
+        """Open a session with the services that formulations ask for; see `Settings.session`."""
+        with self.settings.session(meter, solver) as session:
+            session.inner_rounds, session.gang = solve_inner_round, self.gang
+            session.region_rounds = Parts(self.settings, self.executor)
+            yield session
 
 
 class Decider(Protocol):

@@ -9,7 +9,7 @@ from typing import Any
 
 from placewright.formulations.cells.admission import Admission, admit
 from placewright.formulations.cells.residual_round import Rest, rest_of
-from placewright.formulations.cells.run import run_around
+from placewright.formulations.cells.run import CellProblem, run
 from placewright.formulations.gang.problem.compile import Compiler, compile_round
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Bound, Candidate, Session
@@ -20,7 +20,6 @@ from placewright.instances.documents.plan import Decision, DecisionKind, Plan, R
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds.decisions import Unmoved, decide
-from placewright.rounds.policies.base import Formulation
 from placewright.rounds.sections.collectives import collectives_of
 from placewright.rounds.sections.move_order import order_of_moves
 from placewright.rounds.sections.reasons import reasons_of
@@ -41,12 +40,12 @@ class CellsDecider:
     ----------
     round_
         A round in which some tenant owns cells.
-    compiler, formulation
-        What the rest is compiled and decided by.
+    compiler
+        What the rest is compiled by.
     """
 
-    def __init__(self, round_: Round, compiler: Compiler, formulation: Formulation) -> None:
-        self._round, self._formulation = round_, formulation
+    def __init__(self, round_: Round, compiler: Compiler) -> None:
+        self._round = round_
         self._admission: Admission = admit(round_)
         self.rest: Rest = rest_of(round_, self._admission.placed)
         self._problem = compiler(self.rest.round, self.rest.borrowed)
@@ -64,8 +63,7 @@ class CellsDecider:
 
     def steps(self, session: Session) -> Iterator[Candidate | Bound]:
         """Yield what the formulation yields of the rest, told of the whole."""
-        base = base_terms(self.rest)
-        return run_around(self.rest, base, self._formulation, self._problem, session)
+        return run(CellProblem(self.rest, base_terms(self.rest), self._problem), session)
 
     def sections(
         self, candidate: Candidate, decisions: Sequence[Decision]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +21,6 @@ from placewright.rounds.sections.move_order import order_of_moves
 from placewright.rounds.sections.reasons import reasons_of
 from placewright.rounds.state.admission import Ledger
 from placewright.rounds.state.promises import KIND
-from placewright.rounds.subround import plans_within
 from placewright.topology import Cluster
 
 
@@ -34,9 +34,11 @@ class DeadlineDecider:
 
     def steps(self, session: Session) -> Iterator[Candidate | Bound]:
         """Yield what the formulation yields."""
-        steady = self._admission.steady_only()
-        known = self._ledger.schedule(steady) if self._ledger.leases else None
-        return run(self._admission, session, plans_within, known)
+        admission = self._admission
+        if self._ledger.leases:
+            known = self._ledger.schedule(admission.steady_only())
+            admission = replace(admission, known=known)
+        return run(admission, session)
 
     @cached_property
     def _admission(self) -> Admission:

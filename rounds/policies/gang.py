@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from placewright.formulations.cells.run import run_around
+from placewright.formulations.cells.run import CellProblem
+from placewright.formulations.cells.run import run as run_cells
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Bound, Candidate, Session
 from placewright.instances.documents.plan import Decision, Plan, Reason
 from placewright.instances.documents.round import Round
-from placewright.rounds.policies.base import Decider, Formulation, PolicyDecider, Resources
+from placewright.rounds.policies.base import Decider, PolicyDecider, Resources
 from placewright.rounds.policies.cells import CellsDecider, base_terms, own_cells, rest_of_plan
 from placewright.rounds.sections.collectives import collectives_of
 from placewright.rounds.sections.move_order import order_of_moves
@@ -21,14 +22,14 @@ from placewright.rounds.sections.shares import shares_after
 class GangDecider:
     """A formulation on a whole round of gangs."""
 
-    def __init__(self, round_: Round, problem: Problem, formulation: Formulation) -> None:
-        self._round, self._problem, self._formulation = round_, problem, formulation
+    def __init__(self, round_: Round, problem: Problem) -> None:
+        self._round, self._problem = round_, problem
         self.hosts = problem.cluster.hosts
         self.terms = problem.terms
 
     def steps(self, session: Session) -> Iterator[Candidate | Bound]:
         """Yield what the formulation yields."""
-        return self._formulation(self._problem, session)
+        return session.gang(self._problem, session)
 
     def reasons(self, candidate: Candidate) -> Mapping[int, Reason]:
         """Return the reason of every pending job that a candidate does not start."""
@@ -46,8 +47,8 @@ class GangDecider:
 def _decider(round_: Round, resources: Resources) -> Decider:
     compile_ = resources.memory.compile
     if own_cells(round_):
-        return CellsDecider(round_, compile_, resources.gang)
-    return GangDecider(round_, compile_(round_), resources.gang)
+        return CellsDecider(round_, compile_)
+    return GangDecider(round_, compile_(round_))
 
 
 def _bounds(
@@ -58,7 +59,7 @@ def _bounds(
         return _decider(round_, resources).steps(session)
     rest = rest_of_plan(round_, plan)
     problem = resources.memory.compile(rest.round, rest.borrowed)
-    return run_around(rest, base_terms(rest), resources.gang, problem, session)
+    return run_cells(CellProblem(rest, base_terms(rest), problem), session)
 
 
 POLICY = PolicyDecider(_decider, _bounds)

@@ -3,46 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Executor
 from functools import cached_property
 from typing import Any
 
-from placewright.formulations.gang.problem.compile import compile_round
-from placewright.formulations.gang.problem.problem import Problem as Gangs
 from placewright.formulations.geo.heuristics.data_orders import never_runnable
 from placewright.formulations.geo.problem.compile import Problem, compile_geo
 from placewright.formulations.geo.run import run
 from placewright.formulations.session import Bound, Candidate, DataPlan, Session
-from placewright.instances.documents.geo import Geo
 from placewright.instances.documents.plan import Decision, Reason
 from placewright.instances.documents.round import Round
 from placewright.rounds.policies.base import Decider, PolicyDecider, Resources, bounds_by_deciding
-from placewright.rounds.regions.subrounds import Parts
 from placewright.rounds.sections.collectives import collectives_of
 from placewright.rounds.sections.move_order import order_of_moves
 from placewright.rounds.sections.reasons import reasons_of
 from placewright.rounds.sections.replicas_and_flows import flow_section, replica_section
-from placewright.rounds.settings import Settings
-from placewright.rounds.subround import steps_within
 
 
 class GeoDecider:
     """Decides a round in which regions hold data, and jobs run where they can read theirs."""
 
-    def __init__(self, round_: Round, settings: Settings, executor: Executor | None = None) -> None:
-        self._round, self._settings, self._executor = round_, settings, executor
+    def __init__(self, round_: Round) -> None:
+        self._round = round_
         self.terms: tuple[str, ...] = round_.policy.terms
 
     @cached_property
     def _problem(self) -> Problem:
         return compile_geo(self._round)
-
-    @cached_property
-    def _gangs(self) -> Gangs:
-        """All jobs as one round of gangs, wherever they may run."""
-        policy = self._round.policy.model_copy(update={"formulation": "gang", "terms": ("value",)})
-        round_ = self._round.model_copy(update={"policy": policy, "geo": Geo()})
-        return compile_round(round_, self._problem.cluster)
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -51,12 +37,11 @@ class GeoDecider:
 
     def steps(self, session: Session) -> Iterator[Candidate | Bound]:
         """Yield what the formulation yields."""
-        decide = Parts(self._settings, self._executor)
-        yield from run(self._problem, lambda: self._gangs, session, steps_within, decide)
+        return run(self._problem, session)
 
     def reasons(self, candidate: Candidate) -> Mapping[int, Reason]:
         """Return the reason of every pending job that a candidate does not start."""
-        reasons = dict(reasons_of(self._gangs, candidate))
+        reasons = dict(reasons_of(self._problem.gangs(), candidate))
         data = candidate.data or DataPlan()
         nowhere = never_runnable(self._problem, list(reasons), data.creates)
         for j in reasons:
@@ -100,8 +85,11 @@ class GeoDecider:
         }
 
 
-def _decider(round_: Round, resources: Resources) -> Decider:
-    return GeoDecider(round_, resources.settings, resources.executor)
+def _decider(
+    round_: Round,
+    resources: Resources,  # noqa: ARG001
+) -> Decider:
+    return GeoDecider(round_)
 
 
 POLICY = PolicyDecider(_decider, bounds_by_deciding(_decider))

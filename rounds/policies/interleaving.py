@@ -23,7 +23,6 @@ from placewright.instances.documents.round import Round
 from placewright.rounds.policies.base import Decider, PolicyDecider, Resources, bounds_by_deciding
 from placewright.rounds.sections.collectives import collectives_of
 from placewright.rounds.sections.reasons import Room, emptied
-from placewright.rounds.subround import plans_within
 
 KIND = "groups"
 
@@ -38,7 +37,7 @@ class InterleavingDecider:
 
     def steps(self, session: Session) -> Iterator[Candidate | Bound]:
         """Yield what the formulation yields."""
-        return run(self._kept, session, plans_within)
+        return run(self._kept, session)
 
     def reasons(self, candidate: Candidate) -> Mapping[int, Reason]:
         """Return the reason of every pending job that a candidate does not start."""

@@ -24,7 +24,7 @@ from placewright.instances.documents.round import Round
 from placewright.rounds.regions.patience import waited_for
 from placewright.rounds.regions.processes import ProcessError, Processes
 from placewright.rounds.settings import Settings
-from placewright.rounds.subround import steps_within
+from placewright.rounds.subround import solve_inner_round
 from placewright.rounds.usage import Meter
 
 LARGE = 20_000
@@ -94,7 +94,7 @@ def _end(begun: _Begun, document: Callable[[], Round], session: Session) -> Answ
 
 
 def _search(problem: Problem, round_: Round, session: Session) -> Iterator[Candidate | Bound]:
-    return steps_within(round_, session, replace(problem, round=round_))
+    return solve_inner_round(round_, session, replace(problem, round=round_))
 
 
 def _value(round_: Round, found: Candidate) -> int:

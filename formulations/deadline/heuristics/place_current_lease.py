@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TypeAlias
 
 import numpy as np
 
+from placewright.formulations.common.inner_rounds import inner_plans
 from placewright.formulations.deadline.heuristics.current_lease import (
     CurrentLease,
     build_current_lease,
@@ -25,16 +25,11 @@ from placewright.formulations.deadline.problem.problem import NONE, Ints, Schedu
 from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.compile import compile_round
-from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Candidate, Session
-from placewright.instances.documents.round import Round
-
-GangSearch: TypeAlias = Callable[[Round, Session, Problem], Iterator[Candidate]]
-"""Yields verified plans of a round of gangs, given what it compiles to, each better than before."""
 
 
 def place_current_lease(
-    admission: Admission, schedule: Schedule, session: Session, search: GangSearch
+    admission: Admission, schedule: Schedule, session: Session
 ) -> Iterator[Candidate]:
     """Yield plans that keep a schedule's promises, as far as the current lease can be placed."""
     problem, offers = admission.problem, Offers(admission)
@@ -44,7 +39,7 @@ def place_current_lease(
             problem, schedule, _costs_of_running_now(admission), admission.round.leases.headroom
         )
     current = build_current_lease(admission, must, must.runs[:, 0])
-    for found in _gang_plans(current, session, search):
+    for found in _gang_plans(current, session):
         lifted = current.lift(found)
         places = current_places(admission, lifted.starts, lifted.preempted)
         kept = repair_promises(admission, must, places)
@@ -65,13 +60,13 @@ def _displaces_in_vain(admission: Admission, kept: Schedule, lifted: Candidate) 
     )
 
 
-def _gang_plans(current: CurrentLease, session: Session, search: GangSearch) -> Iterator[Candidate]:
+def _gang_plans(current: CurrentLease, session: Session) -> Iterator[Candidate]:
     """Yield plans of the gangs: at once one in which large ones come first, then better ones."""
     gangs = compile_round(current.round)
     placement = displacement_greedy(gangs)
     repair_preemptions(placement)
     yield assign(placement, "crowding")
-    yield from search(current.round, session, gangs)
+    yield from inner_plans(current.round, session, gangs)
 
 
 def _costs_of_running_now(admission: Admission) -> Ints:

@@ -9,7 +9,7 @@ import numpy as np
 
 from placewright.formulations.deadline.problem.alternatives import AlternativeGenerator, dues_of
 from placewright.formulations.deadline.problem.capacity_rows import CapacityRows
-from placewright.formulations.deadline.problem.problem import Bools, Ints, Problem
+from placewright.formulations.deadline.problem.problem import Bools, Ints, Problem, Schedule
 from placewright.instances.derived.lease_arithmetic import completion_time, work_per_lease
 from placewright.instances.documents.deadline import (
     Deadline,
@@ -40,6 +40,8 @@ class Admission:
         (ways,): whether the way counts on more hosts in the current lease, where it is faster.
     steady : Bools
         (ways,): whether counted leases keep the promise while the job runs on as it does.
+    known : Schedule or None
+        The promises that the last round has left, by the steady ways.
     """
 
     round: Round
@@ -51,6 +53,7 @@ class Admission:
     hosts: Ints
     fast: Bools
     steady: Bools
+    known: Schedule | None = None
 
     def steady_only(self) -> Admission:
         """Return the admission with its steady ways only."""

@@ -12,9 +12,8 @@ more with the rows of the bound (class_arrays.py), which allow hosts to be empti
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 import numpy as np
 
@@ -30,7 +29,6 @@ from placewright.formulations.geo.heuristics.region_quotas import quotas_of_regi
 from placewright.formulations.geo.heuristics.residual import ResidualCapacity
 from placewright.formulations.geo.heuristics.subproblem import (
     FixedDecisions,
-    RegionSubproblem,
     RegionSubproblems,
 )
 from placewright.formulations.geo.models.current_capacity import (
@@ -55,24 +53,11 @@ BLOCKED_MILLI = 2**40
 """Milli-GPU taken of a host to which nothing may come."""
 
 
-class RegionResult(Protocol):
-    """The result of a region subproblem."""
-
-    @property
-    def candidate(self) -> Candidate | None:
-        """The plan of the region, None without one."""
-        ...
-
-
-SolveRegions = Callable[[Sequence[RegionSubproblem], Session], Iterable[RegionResult]]
-
-
 def decompose_by_region(
     running_jobs: RunningJobs,
     classes: JobClasses,
     most: float,
     session: Session,
-    decide: SolveRegions,
     *,
     last: bool,
 ) -> Iterator[Candidate]:
@@ -89,9 +74,7 @@ def decompose_by_region(
     most
         Upper bound of `value`.
     session
-        Clock and solver.
-    decide
-        Solves region subproblems.
+        Clock and solver, and who decides the rounds of regions.
     last
         Whether no other plan follows.
     """
@@ -107,8 +90,8 @@ def decompose_by_region(
             running_jobs.gangs,
         )
         classes = build_job_classes(first)
-    found = _Decomposition(running_jobs, regions, anti_affinity, costs, decide)
-    other = _Decomposition(running_jobs, regions, anti_affinity, costs, decide)
+    found = _Decomposition(running_jobs, regions, anti_affinity, costs)
+    other = _Decomposition(running_jobs, regions, anti_affinity, costs)
     interrupt: KeyboardInterrupt | None = None
     try:
         found.run(classes_at_current_capacity(first), session)
@@ -142,14 +125,13 @@ class _Decomposition:
         regions: RegionSubproblems,
         anti_affinity: CrossRegionAntiAffinity,
         costs: Ints,
-        decide: SolveRegions,
     ) -> None:
         self.running_jobs, self.problem, self.round = (
             running_jobs,
             running_jobs.problem,
             running_jobs.problem.round,
         )
-        self.regions, self.costs, self.decide = regions, costs, decide
+        self.regions, self.costs = regions, costs
         self.fixed = FixedDecisions()
         self._anti_affinity = anti_affinity
         self._tried: set[tuple[int, int]] = set()
@@ -239,7 +221,9 @@ class _Decomposition:
             for r, jobs in jobs_of_region.items()
         ]
         names = self.problem.cluster.hosts
-        for subproblem, answer in zip(subproblems, self.decide(subproblems, session), strict=True):
+        for subproblem, answer in zip(
+            subproblems, session.region_rounds(subproblems, session), strict=True
+        ):
             self._tried.update((j, subproblem.region) for j in jobs_of_region[subproblem.region])
             if answer.candidate is not None:
                 self.fixed.add(subproblem.region, subproblem.lift(answer.candidate), names)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
 from placewright.formulations.common.wan.arrays import NONE, Bools, Ints, Wan, compile_wan
+from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.gang.problem.problem import Problem as Gangs
 from placewright.formulations.session import Candidate
+from placewright.instances.documents.geo import Geo
 from placewright.instances.documents.round import Round
+from placewright.instances.policies import GANG
 from placewright.topology import Cluster
 
 
@@ -38,6 +44,8 @@ class Problem:
         (regions, models): micro-dollars per GPU-hour.
     quota : dict of (region, tenant) to int
         Milli-GPU that the jobs of a tenant may hold in a region.
+    gangs : Callable
+        Returns all jobs as one gang problem, wherever they may run; compiled when first asked for.
     """
 
     wan: Wan
@@ -49,6 +57,7 @@ class Problem:
     current_region: Ints
     gpu_price: Ints
     quota: dict[tuple[int, str], int]
+    gangs: Callable[[], Gangs]
 
     @property
     def round(self) -> Round:
@@ -149,8 +158,16 @@ def compile_geo(round_: Round) -> Problem:
     running = np.flatnonzero(current_region != NONE)
     eligible[running] = current_region[running, None] == np.arange(len(regions))
     return Problem(
-        wan, available, source, eligible, remote_gib, egress, current_region, gpu_price, quota
+        *(wan, available, source, eligible, remote_gib, egress, current_region, gpu_price, quota),
+        gangs=cache(lambda: _compile_gangs(wan)),
     )
+
+
+def _compile_gangs(wan: Wan) -> Gangs:
+    """Return all jobs as one gang problem, wherever they may run."""
+    policy = wan.round.policy.model_copy(update={"formulation": GANG.name, "terms": ("value",)})
+    round_ = wan.round.model_copy(update={"policy": policy, "geo": Geo()})
+    return compile_round(round_, wan.cluster)
 
 
 def _read_sources(wan: Wan, available: Bools) -> Ints:
