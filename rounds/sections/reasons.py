@@ -24,6 +24,7 @@ from placewright.formulations.gang.problem.jobs import (
     TaskPlacement,
 )
 from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.gang.problem.residual import residual
 from placewright.formulations.session import Candidate
 from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.plan import Reason
@@ -79,7 +80,7 @@ def emptied(problem: Problem) -> Placement:
     """Return the cluster with nothing on it, every host healthy and open to all."""
     bare = State.empty(problem.cluster)
     every_host = np.ones_like(problem.open)
-    return Placement(replace(problem.residual({}), state=bare, cleared=bare, open=every_host))
+    return Placement(replace(residual(problem, {}), state=bare, cleared=bare, open=every_host))
 
 
 def _displaced(

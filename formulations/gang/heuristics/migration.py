@@ -35,6 +35,7 @@ from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.placement.upgrade import upgrade_options
 from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.gang.problem.residual import residual
 from placewright.formulations.gang.problem.terms import ENTITLED, VALUE
 from placewright.formulations.session import Bound, Candidate, Session
 from placewright.solver import Arrays, Outcome
@@ -186,7 +187,7 @@ def moving(
         other = assign(packed, "repacking")
         yield other
         moved = other if session.best[first] > best else moved
-    frozen = problem.residual(moved.starts, moved.slots)
+    frozen = residual(problem, moved.starts, moved.slots)
     if not frozen.terms:
         return
     placement = Placement(frozen)

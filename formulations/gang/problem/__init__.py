@@ -1,1 +1,1 @@
-"""A round as arrays: what is to be decided, on what; imports nothing else of the formulation."""
+"""The compiled round: what is decided, on which hosts, as arrays. Imports no other part of gang."""

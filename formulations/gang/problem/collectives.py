@@ -1,8 +1,8 @@
-"""How fast the collectives of gangs can be at best, by where their tasks are.
+"""Lower bounds on the time of a gang's collective, by the domains that its tasks are in.
 
-Ranks go along the tree of domains (ranking.py), so a ring leaves each domain that it uses once and
-enters it once: its bottleneck is the slowest of the links that it has to cross, each with one
-message. For a tree, and where GPUs form a mesh, that is the best there could be.
+Ranks go along the tree of domains (task_order.py), so a ring enters and leaves each domain that it
+uses once. Its bottleneck is the slowest link that it has to cross, each link with one message. For
+trees, and where GPUs form a mesh, that is the best that any order of ranks could reach.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ UNLIMITED = 1 << 60
 
 @dataclass(frozen=True, eq=False, slots=True)
 class LinkBandwidths:
-    """Mbit/s of one message, `UNLIMITED` where nothing is known.
+    """Mbit/s of one message over the links of a cluster; `UNLIMITED` where nothing is known.
 
     Attributes
     ----------
-    leaving_level : list of int
-        Per level above the host, what leaving one of its domains allows at most.
+    leaving_level : list of int, (levels above the host,)
+        Out of a domain of the level, at most.
     nvlink_domain : int64 (hosts,)
-        Which NVLink domain a host is in.
+        NVLink domain of each host.
     leaving_nvlink_domain, inside_nvlink_domain : int64 (hosts,)
-        Out of that, and between two of its GPUs at most.
+        Out of that domain, and between two of its GPUs, at most.
     """
 
     leaving_level: list[int]
@@ -71,12 +71,12 @@ class LinkBandwidths:
 
 
 def num_ranks(group: Group) -> int:
-    """Return how many GPUs a group has."""
+    """Return the number of ranks of a group's collective: its GPUs."""
     return group.milli_gpu // 1000
 
 
 def least_time_us(group: Group, mbps: int) -> int:
-    """Return the microseconds of a group's collective at a bottleneck, rounded up."""
+    """Return the microseconds of a group's collective at a bottleneck of `mbps`, rounded up."""
     traffic = group.traffic
     if traffic is None or mbps >= UNLIMITED:
         return 0
@@ -86,9 +86,14 @@ def least_time_us(group: Group, mbps: int) -> int:
 def least_time_us_within(
     speeds: LinkBandwidths, group: Group, level: int, hosts: NDArray[np.bool_]
 ) -> int:
-    """Return the least time of a gang that needs all of a domain of a level (-1: the cluster).
+    """Return the least microseconds of a gang's collective if the gang spans a whole domain.
 
-    It lies in no domain of the next level, and only on some of the `hosts`, (hosts,).
+    Parameters
+    ----------
+    level
+        The level of the smallest domain that holds all tasks; -1: only the whole cluster does.
+    hosts : bool (hosts,)
+        Hosts that the gang may use.
     """
     last = len(speeds.leaving_level)
     widths = [UNLIMITED, *speeds.leaving_level[level + 1 :]]

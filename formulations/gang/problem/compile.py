@@ -1,4 +1,4 @@
-"""From a checked round to a Problem."""
+"""Compiles a checked round into a `Problem`: arrays, interned options and job classes."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from placewright.topology import Cluster, State
 
 
 class Compiler:
-    """Compiles rounds that follow each other; what two of them share is compiled once.
+    """Compiles successive rounds; what two of them share is compiled once.
 
-    The jobs of the last round are kept alive, and shapes keep their indices, until a round has
-    another cluster, other precedences of running jobs, tenants or spread weights, or too few of
-    the shapes.
+    Jobs of the last round are kept alive, and shapes keep their indices. Both are compiled anew
+    when a round has another cluster, other precedences of running jobs, tenants or spread weights,
+    or when fewer than half of the known shapes are still in use.
     """
 
     def __init__(self) -> None:
         self._basis: _CompiledJobs | None = None
 
     def __call__(self, round_: Round, borrowed: BorrowingOptions | None = None) -> Problem:
-        """Compile a checked round into arrays and classes.
+        """Compile a checked round.
 
-        `borrowed` says who is not entitled where the round itself does not.
+        `borrowed` replaces the borrowing options that follow from the round itself.
         """
         borrowed = borrowing_options(round_) if borrowed is None else borrowed
         levels = precedence_levels(round_, borrowed)
@@ -54,9 +54,9 @@ class Compiler:
 
 
 def compile_round(round_: Round, cluster: Cluster | None = None) -> Problem:
-    """Compile a checked round into arrays and classes; `cluster` is that of its document, if known.
+    """Compile one checked round; `cluster` is its cluster if that has been built already.
 
-    A `Compiler` does the same for rounds that follow each other.
+    Successive rounds are compiled faster by a `Compiler`.
     """
     borrowed = borrowing_options(round_)
     return _CompiledJobs(round_, precedence_levels(round_, borrowed), cluster).problem(
@@ -75,7 +75,7 @@ def precedence_levels(round_: Round, borrowed: BorrowingOptions) -> list[Precede
 
 
 class _CompiledJobs:
-    """What the jobs of a round are compiled upon, and those that are."""
+    """The compiled jobs of a round, and what they were compiled with."""
 
     def __init__(
         self, round_: Round, levels: list[Precedence], cluster: Cluster | None = None
@@ -90,6 +90,7 @@ class _CompiledJobs:
         self.borrowed: BorrowingOptions = {}
 
     def serves(self, round_: Round, levels: list[Precedence]) -> bool:
+        """Whether another round may be compiled with the same shapes and precedences."""
         described = self.describer
         return (
             round_.cluster is self.document
@@ -101,6 +102,7 @@ class _CompiledJobs:
         )
 
     def problem(self, round_: Round, borrowed: BorrowingOptions) -> Problem:
+        """Compile a round; jobs that are compiled already are looked up by identity."""
         cluster, shapes, jobs = self.cluster, self.describer.shapes, round_.jobs
         # By identity: jobs do not change, and a known one is alive, so its id is its own.
         known = self.known
@@ -173,9 +175,9 @@ class _CompiledJobs:
         )
 
     def _state(self, facts: Sequence[CompiledJob], parted: bool) -> State:
-        """Return what is free, healthy and busy once these jobs hold what they run on.
+        """Return the state of the hosts once these jobs hold what they run on.
 
-        `parted`: with the memory and the slices of GPUs.
+        `parted`: with the memory and the MIG slices of GPUs.
         """
         state = State.shared(self.cluster) if parted else State.empty(self.cluster)
         state.healthy[:] = self.healthy
@@ -207,7 +209,7 @@ class _CompiledJobs:
 def _usable_gpus(
     round_: Round, cluster: Cluster, state: State
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """GPUs that are not reserved, and healthy hosts that are not reserved as a whole."""
+    """Return the GPUs not reserved, (gpus,), and the healthy hosts not reserved whole, (hosts,)."""
     usable = np.ones(cluster.num_gpus, dtype=np.bool_)
     open_ = state.healthy.copy()
     for reservation in round_.reservations:
@@ -220,6 +222,7 @@ def _usable_gpus(
 
 
 def _running_job(now: int, facts: CompiledJob, job_class: int) -> RunningJob:
+    """Return a running job with its stop costs; by default GPUs times the seconds that are lost."""
     job, held = facts.job, facts.held
     running = job.running
     if running is None or held is None:
@@ -238,7 +241,7 @@ def _running_job(now: int, facts: CompiledJob, job_class: int) -> RunningJob:
 
 
 def milli_gpu_on(jobs: Sequence[Job], hosts: set[str]) -> int:
-    """Milli-GPU that running jobs hold on some hosts."""
+    """Return the milli-GPU that running jobs hold on some hosts, given by name."""
     return sum(
         job.options[job.running.option].groups[task.group].gpu
         for job in jobs

@@ -1,4 +1,4 @@
-"""Dominant shares of tenants: what is counted, in which terms, and what they can be at most.
+"""Dominant resource fairness: the shares of tenants, and the objective terms that they stand for.
 
 The dominant share of a tenant is the largest, over resources, of what its jobs hold after the round
 out of what all healthy hosts have, divided by the tenant's weight (Ghodsi et al., Dominant Resource
@@ -7,9 +7,10 @@ Fairness, NSDI 2011, sections 4.1 and 4.3). In whole units of 1 / `SCALE`, round
     share(i)  =  max_r  floor(SCALE * held[i,r] / (capacity[r] * weight[i]))
 
 Max-min over tenants, lexicographically: theta_k, the sum of the k smallest shares, is maximised for
-k = 1, 2, ... Such ordered sums are linear, of whole numbers too (Ogryczak and Sliwinski, On solving
-linear programs with the ordered weighted averaging objective, EJOR 148, 2003). The policy's term
-`share` stands for these terms, one per tenant that has jobs in the round, `MOST` at most.
+k = 1, 2, ... Such ordered sums are linear, also in whole numbers (Ogryczak and Sliwinski, On
+solving linear programs with the ordered weighted averaging objective, EJOR 148, 2003). The policy's
+term `share` stands for these terms, one per tenant that has jobs in the round, but no more than
+`MAX_ORDERED`.
 """
 
 from __future__ import annotations
@@ -60,12 +61,12 @@ class TenantShare:
 
     @property
     def by_resource(self) -> dict[int, int]:
-        """The share of what the tenant holds of each resource."""
+        """Share of each resource that the tenant holds, in units of 1 / `SCALE`."""
         return {r: SCALE * self.held[r] // per for r, per in self.denominator.items()}
 
     @property
     def upper_bound(self) -> int:
-        """The share of what the tenant holds, or of all there is if that is less."""
+        """Dominant share of what the tenant holds, no more than all hosts have."""
         return max(
             (
                 SCALE * min(self.held[r], self.total[r]) // per
@@ -75,19 +76,18 @@ class TenantShare:
         )
 
     def plus(self, amounts: Mapping[int, int]) -> Self:
-        """Return the tenant with these amounts on top of what it holds."""
+        """Return the tenant holding these amounts, by resource, in addition."""
         return replace(self, held={r: h + amounts[r] for r, h in self.held.items()})
 
 
 def tenant_shares(
     round_: Round, cluster: Cluster, healthy: NDArray[np.bool_]
 ) -> tuple[TenantShare, ...]:
-    """Return the tenants that have jobs in a round, if its policy asks for shares.
+    """Return the tenants that have jobs in a round; () if its policy has no term `share`.
 
     Parameters
     ----------
-    healthy
-        Whether each host is healthy, shape (hosts,).
+    healthy : bool (hosts,)
     """
     if SHARE not in round_.policy.terms:
         return ()
@@ -114,13 +114,13 @@ def tenant_shares(
 
 
 def _capacity(cluster: Cluster, hosts: NDArray[np.bool_]) -> dict[int, int]:
-    """Return what some hosts, shape (hosts,), have in all of each resource."""
+    """Return the capacity of the marked hosts, bool (hosts,), by resource (-1: milli-GPU)."""
     has = cluster.capacity[hosts].sum(axis=0).tolist()
     return {-1: int(cluster.gpu_count[hosts].sum()) * WHOLE_GPU, **dict(enumerate(has))}
 
 
 def write_out_share(terms: Iterable[str], tenants: int) -> tuple[str, ...]:
-    """Write out the term `share` for so many tenants."""
+    """Replace the term `share` by its ordered sums, for a number of tenants."""
     ordered = (
         ORDERED_SHARES[: max(tenants, 1)]
         if tenants <= MAX_ORDERED
@@ -135,5 +135,5 @@ def num_smallest(term: str, tenants: int) -> int:
 
 
 def sum_of_smallest(term: str, shares: Sequence[int]) -> int:
-    """Return the value of a term for these shares of all tenants that count."""
+    """Return the value of a term, given the shares of all tenants that count."""
     return sum(sorted(shares)[: num_smallest(term, len(shares))])

@@ -1,15 +1,16 @@
-"""Who stands on a guarantee, and who borrows: what comes before priority.
+"""Entitlement: which jobs a tenant's guarantee covers, and which borrow; it precedes priority.
 
 A tenant's jobs are taken in order: higher priority first, running before pending, then as in the
-round. Opportunistic jobs are left out, for no guarantee covers them.
+round. Opportunistic jobs are left out, since no guarantee covers them.
 
 running    entitled if it fits the guarantee together with the entitled running jobs before it
 pending    entitled with an option that fits the guarantee together with all running jobs before it
-           and the claims of the pending ones before it; it claims the most that such options ask
+           and the claims of the pending ones before it; its claim is the most, per resource, that
+           such options ask for
 
-Only resources that the guarantee names and the job asks for count. A tenant without a guarantee has
-no limit. So a running job loses nothing to those that wait, and whoever is entitled by all that the
-tenant runs and claims takes no more than the guarantee.
+Only resources count that the guarantee names and the job asks for. A tenant without a guarantee has
+no limit. So pending jobs take no entitlement from running ones, and the entitled jobs of a tenant
+never hold more than its guarantee, whichever of them run.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ BorrowingOptions: TypeAlias = Mapping[int, tuple[int, ...]]
 
 
 def borrowing_options(round_: Round) -> dict[int, tuple[int, ...]]:
-    """Return, by index of a job, the options with which it is not entitled; most jobs have none."""
+    """Return, by index of a job, the options with which it borrows; most jobs have none."""
     borrowed = {
         i: tuple(range(len(job.options))) for i, job in enumerate(round_.jobs) if job.opportunistic
     }
@@ -45,6 +46,7 @@ def borrowing_options(round_: Round) -> dict[int, tuple[int, ...]]:
 def _borrowing_options_of_tenant(
     jobs: Sequence[Job], mine: list[int], guarantee: Amounts
 ) -> dict[int, tuple[int, ...]]:
+    """Return the borrowing options of one tenant's jobs (indices `mine`)."""
     entitled, ahead = Counter[str](), Counter[str]()
     borrowed: dict[int, tuple[int, ...]] = {}
     for i in sorted(mine, key=lambda i: (-jobs[i].priority, jobs[i].running is None, i)):

@@ -1,4 +1,4 @@
-"""What the term `freed` pays for: the domains of one level, and what each is worth empty."""
+"""The term `freed`: which domains of the policy's level count, and what each is worth empty."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from placewright.instances.documents.base import WHOLE_GPU
 
 
 class FreeableDomains:
-    """The domains of the policy's level.
+    """The domains of the level that `policy.freeing` names.
 
     Attributes
     ----------
     domain : int64 (hosts,)
         Domain of each host.
     worth_of_gpu, worth_of_host, worth_of_domain : int, int64 (hosts,), int64 (domains,)
-        Milli-GPU-seconds that a GPU, a host, and a domain as a whole, is worth.
+        Milli-GPU-seconds that an empty GPU, host or domain is worth.
     busy : bool (domains,)
         Whether something ran there before the round.
     freeable : bool (domains,)
-        Whether it was busy, and nothing there is pinned.
+        Whether it was busy and no pinned job runs there.
     """
 
     def __init__(self, problem: Problem) -> None:

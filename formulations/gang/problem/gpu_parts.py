@@ -1,8 +1,8 @@
-"""GPUs that are shared in more than one dimension: fractions with memory, and MIG slices.
+"""Parts of GPUs beside milli-GPU: GPU memory and MIG slices, as demands and as what is left.
 
-`Sharing` says what the shapes of a round ask, `Parts` what the GPUs of a placement have left. Both
-exist only in rounds where some task asks for GPU memory or a slice. A slice as large as a GPU needs
-neither: it is a task of a whole GPU, on hosts that can be cut.
+`GpuPartDemands` has what the shapes of a round ask for, `GpuPartState` what the GPUs of a placement
+have left. Both exist only in rounds where a task asks for GPU memory or a slice. A slice as large
+as a GPU needs neither: it is a task of a whole GPU, on hosts whose GPUs support MIG.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class GpuPartDemands:
-    """What tasks of each shape ask of GPUs besides milli-GPU.
+    """What tasks of each shape ask of GPUs beside milli-GPU.
 
     Attributes
     ----------
     memory : int64 (shapes,)
         MiB of each GPU.
     slice_kind : int64 (shapes, products + 1)
-        What slice a task is on GPUs of each product, -1 if none; the last column, all -1, is that
-        of GPUs that cannot be cut.
+        Kind of slice (an index into `topology.mig.SLICES`) that a task is on GPUs of each product,
+        -1 if none; the last column, all -1, is for GPUs without MIG.
     is_slice : bool (shapes,)
         Whether a task is a slice smaller than a GPU.
     product : int32 (hosts,)
@@ -45,13 +45,16 @@ class GpuPartDemands:
     layouts: Layouts
 
     def slice_kind_on(self, shape: int, host: int) -> int:
-        """Return what slice a task is on a host."""
+        """Return the kind of slice that a task is on a host, -1 if none."""
         return int(self.slice_kind[shape, self.product[host]])
 
     def charge(
         self, state: State, shape: int, host: int, gpu: int, start: int | None, times: int
     ) -> None:
-        """Take what a task holds of a GPU of a state (1), or give it back (-1)."""
+        """Charge one task to a GPU of a state (`times` 1), or release it (-1).
+
+        `gpu` is the index in the cluster, `start` the memory slice at which a MIG slice begins.
+        """
         if state.gpu_memory is not None:
             state.gpu_memory[gpu] -= times * self.memory[shape]
         if state.slices is not None and self.is_slice[shape] and start is not None:
@@ -60,20 +63,20 @@ class GpuPartDemands:
 
 
 def slice_kinds(profile: str | None) -> list[int]:
-    """Return what slice a profile is on GPUs of each product, and -1 for those that have none."""
+    """Return the kind of slice of a MIG profile by product; -1 where it does not exist."""
     kinds = [product.profiles.get(profile, NO_MIG) if profile else NO_MIG for product in PRODUCTS]
     return [*kinds, NO_MIG]
 
 
 class GpuPartState:
-    """What is left of each GPU beside its milli-GPU; (hosts, most GPUs of a host).
+    """What each GPU has left beside milli-GPU; arrays (hosts, most GPUs of a host).
 
     Attributes
     ----------
     memory : int64
         Free MiB.
     layout : int64
-        Number of the layout of slices; `FREE` where there are none.
+        Layout of MIG slices (an index of `Layouts`); `FREE` without slices.
     """
 
     def __init__(
@@ -89,11 +92,11 @@ class GpuPartState:
             self.layout[exists] = sharing.layouts.of_masks(state.slices)
 
     def restricts(self, shape: int) -> bool:
-        """Whether milli-GPU alone do not say how many tasks of a share fit a GPU."""
+        """Whether memory or slices, besides milli-GPU, limit how many tasks fit a GPU."""
         return bool(self.demands.is_slice[shape] or self.demands.memory[shape])
 
     def fits_free_gpu(self, shape: int, milli: int) -> Ints:
-        """Return how many tasks of a share one wholly free GPU of each host takes."""
+        """Return how many tasks of a share fit a wholly free GPU of each host, int64 (hosts,)."""
         if self.demands.is_slice[shape]:
             kind = self.demands.slice_kind[shape][self.demands.product]
             return np.where(kind >= 0, self.demands.layouts.num_fitting[FREE][kind], 0)
@@ -103,9 +106,10 @@ class GpuPartState:
     def fits_partial_gpus(
         self, shape: int, milli: int, partial: Ints, hosts: Ints | slice | int
     ) -> Ints:
-        """Return how many tasks of a share each partly used GPU of some hosts takes.
+        """Return how many tasks of a share fit each partly used GPU of some hosts.
 
-        `partial` are the free milli-GPU of those that may be shared.
+        `partial` has the free milli-GPU of the GPUs that may be shared, (hosts, most GPUs of a
+        host).
         """
         layout = self.layout[hosts]
         if self.demands.is_slice[shape]:
@@ -116,9 +120,9 @@ class GpuPartState:
         return np.minimum(memory, partial // milli)
 
     def charge(self, shape: int, host: int, gpu: int, start: int | None, times: int) -> None:
-        """Take what one task needs of a GPU (1), or give it back (-1).
+        """Charge one task to a GPU of a host (`times` 1), or release it (-1).
 
-        `start` is where a slice lies that was there before; one that comes lies anywhere.
+        `start` is where the slice of a running task begins; an arriving slice has none yet.
         """
         self.memory[host, gpu] -= times * self.demands.memory[shape]
         if self.demands.is_slice[shape]:

@@ -1,4 +1,4 @@
-"""What the jobs of a round are upon its cluster: their options, interned, and what runs where."""
+"""Compiles jobs: their options as interned choices, their job class, and what running ones hold."""
 
 from __future__ import annotations
 
@@ -33,9 +33,22 @@ PINNED = -1
 
 
 class RunningUse(NamedTuple):
-    """What a running job holds: per task a host and a row of demands, per GPU the milli-GPU.
+    """What a running job holds, in flat form: per task and per GPU.
 
-    `parts` are the GPU memory and the mask of MIG slices per GPU; () if it asks for neither.
+    Attributes
+    ----------
+    level
+        Index of its precedence, see `RunningJob.level`.
+    milli_gpu
+        In all.
+    places, tasks, slots
+        As in `RunningJob`.
+    hosts, demands : (tasks,)
+        Host of each task, and the row of its demands in `JobCompiler.demands`.
+    gpus, milli : (GPUs held,)
+        Index in the cluster, and milli-GPU, of each GPU that a task uses.
+    parts : (GPUs held,)
+        (MiB, mask of MIG slices) of each of them; () if the job asks for neither.
     """
 
     level: int
@@ -51,7 +64,7 @@ class RunningUse(NamedTuple):
 
 
 class CompiledJob(NamedTuple):
-    """What a job is with these `borrowed` options: the number of its kind, -1 if pinned."""
+    """A job as compiled with its `borrowed` options; `class_number` is `PINNED` for pinned jobs."""
 
     job: Job
     borrowed: tuple[int, ...]
@@ -88,7 +101,7 @@ class JobCompiler:
         self.labels: dict[tuple[str, int], int] = {}
 
     def compile(self, job: Job, borrowed: tuple[int, ...]) -> CompiledJob:
-        """Return what a job is with these `borrowed` options."""
+        """Return a job as it is with these borrowing options."""
         kind, running = self.class_number(job, borrowed), job.running
         if running is None:
             return CompiledJob(job, borrowed, kind, None)
@@ -97,7 +110,7 @@ class JobCompiler:
         return CompiledJob(job, borrowed, kind, self._held(job, running, level))
 
     def class_number(self, job: Job, borrowed: tuple[int, ...]) -> int:
-        """Return the number of a job's kind, a new one if it is met for the first time."""
+        """Return a job's class number; jobs that no constraint or term tells apart share one."""
         running, label = job.running, self.label_number(job)
         if running is not None and running.pinned:
             return PINNED
@@ -111,13 +124,13 @@ class JobCompiler:
         return kind
 
     def rank_of(self, precedence: Precedence) -> int:
-        """Return the number of levels strictly below a precedence."""
+        """Return the rank of a precedence: the number of levels strictly below it."""
         if precedence not in self.ranks_known:
             self.ranks_known[precedence] = bisect_left(self.levels, precedence)
         return self.ranks_known[precedence]
 
     def _choice(self, job: Job, index: int, label: int, entitled: bool) -> Choice:
-        """Return an option as jobs of a class have it; jobs share options, so few are looked at."""
+        """Return an option as a choice; jobs share options, so few are compiled."""
         option = job.options[index]
         # By identity: options do not change, and a known one is alive, so its id is its own.
         key = id(option), index, job.weight, job.priority, label, entitled
@@ -126,6 +139,7 @@ class JobCompiler:
         return self.choice_of_option[key][1]
 
     def _new_choice(self, job: Job, index: int, label: int, entitled: bool) -> Choice:
+        """Compile an option; equal choices are one object."""
         option, rank = job.options[index], self.rank_of((entitled, job.priority))
         joint = NO_LEVEL
         if option.required is not None and sum(g.count for g in option.groups) > 1:
@@ -141,7 +155,7 @@ class JobCompiler:
         return known
 
     def label_number(self, job: Job) -> int:
-        """Return the number of a job's label, a new one if it is met for the first time."""
+        """Return the number of a job's anti-affinity label, `NO_LABEL` if it has none."""
         asked = job.anti_affinity
         if asked is None:
             return NO_LABEL
@@ -151,7 +165,10 @@ class JobCompiler:
     def job_classes(
         self, members: Mapping[int, list[int]], jobs: Sequence[Job]
     ) -> tuple[JobClass, ...]:
-        """Return the classes of jobs, whose indices `members` has by kind, pending ones first."""
+        """Return the job classes, pending ones first.
+
+        `members` has the job indices of each class number.
+        """
         # Running jobs of different levels are of different classes: their shapes differ in rank.
         return tuple(
             JobClass(
@@ -169,9 +186,9 @@ class JobCompiler:
         )
 
     def list_labels(self, placed: Iterable[tuple[int, Job, Iterable[int]]]) -> tuple[Label, ...]:
-        """Return all labels that were met, with the domains where jobs of them run.
+        """Return all labels, with the domains where jobs of each run.
 
-        `placed` has the index, the job and the hosts of each one that runs.
+        `placed` has the index, the job and the hosts of each running job.
         """
         homes: list[dict[int, frozenset[int]]] = [{} for _ in self.labels]
         levels = [level for _, level in self.labels]
@@ -183,6 +200,7 @@ class JobCompiler:
         return tuple(Label(level, home) for level, home in zip(levels, homes, strict=True))
 
     def _held(self, job: Job, running: Running, level: int) -> RunningUse:
+        """Return what a running job holds."""
         option, tasks = job.options[running.option], running.tasks
         groups, host_of, start = option.groups, self.cluster.host_index, self.gpu_start
         places = tuple([(t.group, t.index, host_of[t.host], t.gpus) for t in tasks])
@@ -214,13 +232,13 @@ class JobCompiler:
         )
 
     def _mask(self, group: TaskGroup, host: int, slot: int | None) -> int:
-        """Return what a task's slice takes of its GPU; a whole GPU needs no mask."""
+        """Return the mask of a task's MIG slice on its GPU; 0 for whole GPUs and shares."""
         if group.mig is None or slot is None or group.gpu >= WHOLE_GPU:
             return 0
         kind = PRODUCTS[self.cluster.product[host]].profiles[group.mig]
         return mask_of(kind, slot)
 
     def _demand(self, group: TaskGroup) -> int:
-        """Return the number of what a task asks besides GPUs, as (resource, amount)."""
+        """Return the row of a group's demands besides GPUs, (resource, amount) pairs."""
         wanted = (("cpu", group.cpu), ("memory", group.memory), *group.resources.items())
         return self.demands.setdefault(wanted, len(self.demands))

@@ -1,4 +1,4 @@
-"""Jobs as a gang formulation sees them: groups, choices, classes; what runs and what starts."""
+"""Jobs as the gang formulation sees them: groups, choices, classes; running and placed jobs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NO_SLOTS: Mapping[int, Slots] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class TaskSlices:
-    """Tasks of a group in slices of `size`, each inside one domain of a level (an index)."""
+    """Tasks of a group go in slices of `size`, each inside one domain of a level (an index)."""
 
     size: int
     level: int
@@ -28,7 +28,7 @@ class TaskSlices:
 
 @dataclass(frozen=True, slots=True)
 class DomainLimit:
-    """At most `max_tasks` tasks of a group in one domain of a level (an index)."""
+    """At most `max_tasks` tasks of a group in one domain of a level (an index): failure domains."""
 
     level: int
     max_tasks: int
@@ -36,7 +36,7 @@ class DomainLimit:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """A collective of all GPUs of a group; `timed` if the term `bottleneck` counts its time."""
+    """The collective of all GPUs of a group; `timed` if the term `bottleneck` counts its time."""
 
     pattern: Literal["ring", "tree"]
     data_mib: int
@@ -47,8 +47,19 @@ class Traffic:
 class Group:
     """A task group: `count` tasks of one shape.
 
-    `required` is the index of the level that must hold all tasks (`NO_LEVEL`: none), `weights` the
-    (level index, spread weight) pairs that count for it, outermost first.
+    Attributes
+    ----------
+    shape : int
+        Index of the shape of its tasks.
+    count : int
+    milli_gpu : int
+        Of all its tasks.
+    required : int
+        Level (an index) of which one domain must hold all tasks; `NO_LEVEL` if none.
+    weights : tuple of (level, spread weight)
+        Levels whose domains count for the term `spread`, outermost first.
+    slices, domain_limit, traffic
+        Further rules on where its tasks are; None if there are none.
     """
 
     shape: int
@@ -74,12 +85,12 @@ class Group:
 
     @property
     def is_ordered(self) -> bool:
-        """Whether it matters which index in the group a task has."""
+        """Whether the index that a task has in the group matters."""
         return self.slices is not None or self.traffic is not None
 
     @property
     def is_arranged(self) -> bool:
-        """Whether more than a required level says how the tasks are to lie to each other."""
+        """Whether more than a required level relates the places of its tasks."""
         return self.slices is not None or self.domain_limit is not None
 
 
@@ -113,17 +124,17 @@ class Choice:
 
     @property
     def entitled_value(self) -> int:
-        """What the option counts in the term `entitled`."""
+        """What the option adds to the term `entitled`."""
         return self.value if self.entitled else 0
 
     @property
     def is_single_task(self) -> bool:
-        """Whether the option is one task that may be wherever it fits."""
+        """Whether the option is one task that may be on any host where it fits."""
         return len(self.groups) == 1 and self.groups[0].count == 1 and not self.is_tied
 
     @property
     def is_tied(self) -> bool:
-        """Whether more than levels of single groups says where its tasks may be (arranging.py)."""
+        """Whether more than levels of single groups restricts its tasks (gang_tree.py)."""
         return (
             self.joint_level != NO_LEVEL
             or self.label != NO_LABEL
@@ -151,7 +162,7 @@ class Label:
 class JobClass:
     """Interchangeable jobs (indices in `round.jobs`, highest priority first).
 
-    A class of running jobs has one choice: the option that they run.
+    A class of running jobs has one choice: the option with which they run.
     """
 
     jobs: tuple[int, ...]
@@ -161,12 +172,22 @@ class JobClass:
 
 
 class RunningJob(NamedTuple):
-    """A running job that may move: its class, its places (and as puts), what stopping it costs.
+    """A running job that may move.
 
-    `slots` are where its MIG slices lie, per place.
-
-    `level` numbers the distinct precedences of such jobs, lowest first: a job of `level` k may be
-    preempted for tasks of a rank above k. Costs are in milli-GPU-seconds, without the tasks moved.
+    Attributes
+    ----------
+    job_class : int
+    level : int
+        Index of its precedence among the distinct ones of such jobs, lowest first: a job of level k
+        may be preempted for tasks of a rank above k.
+    places : tuple of (group, index, host, GPUs)
+        Where each task runs.
+    tasks : tuple of TaskPlacement
+        The same, one per task.
+    migrate_cost, preempt_cost : int
+        Milli-GPU-seconds, without what the tasks that move cost.
+    slots : tuple
+        Start of each task's MIG slice; () if the job has none.
     """
 
     job_class: int
@@ -186,8 +207,14 @@ ANY_JOB = -1
 class TaskPlacement:
     """`count` tasks of group `group` on `host`.
 
-    `gpus` are the GPUs of shares, one per task; empty where whole GPUs are named later. A task of a
-    running job that `stays` has the GPUs that it runs on, and if it is a MIG slice its `slot`.
+    Attributes
+    ----------
+    gpus : tuple of int
+        For shares the GPU of each task; for whole GPUs empty until they are assigned.
+    stays : bool
+        Whether it is a task of a running job that keeps its GPUs; then `gpus` has them.
+    slot : int or None
+        Start of the MIG slice of a task that stays.
     """
 
     group: int
@@ -199,7 +226,7 @@ class TaskPlacement:
 
 
 class JobPlacement(NamedTuple):
-    """A job that holds GPUs: its class, option and puts; `job` says which running job it is."""
+    """A job that holds GPUs: its class, option and tasks; `job` is given for a running job."""
 
     job_class: int
     choice: int

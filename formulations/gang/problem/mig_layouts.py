@@ -1,8 +1,9 @@
-"""What MIG slices do to a GPU: a finite machine whose states are numbered as they are met.
+"""MIG layouts: which slices a GPU holds and can still take, as a finite automaton.
 
-A **layout** is what stays where it is (a mask: bit i is memory slice i, bit 8 the media extensions)
-and how many slices of each kind have come. Where those lie is left open until the plan is written,
-so that their order costs nothing: they fit as long as some places for all of them exist together.
+A **layout** is a pair: the slices of running tasks that keep their place, as a mask (bit i is
+memory slice i, bit 8 the media extensions), and the number of arriving slices of each kind.
+Arriving slices get their place when the plan is written, so their order does not matter: they fit
+as long as places for all of them exist together. States are numbered as they are met.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ _LARGEST_FIRST = sorted(range(len(SLICES)), key=lambda k: (-SLICES[k].size, len(
 
 
 def mask_of(kind: int, start: int) -> int:
-    """Return what a slice takes of a GPU."""
+    """Return the mask of what a slice takes of a GPU, by its kind and its first memory slice."""
     one = SLICES[kind]
     return ((1 << one.size) - 1) << start | one.media << MEMORY_SLICES
 
 
 @cache
 def slice_starts(taken: int, came: SliceCounts) -> tuple[tuple[int, int], ...] | None:
-    """Return a (kind, start) for each slice that came, beside what is taken; None if impossible."""
+    """Return (kind, start) of each arriving slice beside the mask `taken`; None if impossible."""
     kind = next((k for k in _LARGEST_FIRST if came[k]), None)
     if kind is None:
         return ()
@@ -47,7 +48,7 @@ def slice_starts(taken: int, came: SliceCounts) -> tuple[tuple[int, int], ...] |
 
 @cache
 def num_fitting_slices(taken: int, came: SliceCounts, kind: int) -> int:
-    """Return how many more slices of a kind a GPU can take."""
+    """Return how many more slices of one kind a GPU can take."""
     room = 0
     while slice_starts(taken, _with(came, kind, room + 1)) is not None:
         room += 1
@@ -56,7 +57,7 @@ def num_fitting_slices(taken: int, came: SliceCounts, kind: int) -> int:
 
 @cache
 def maximal_slice_sets(taken: int, kinds: tuple[int, ...]) -> tuple[SliceCounts, ...]:
-    """Return the sets of slices of some kinds that a GPU can take, but for parts of others."""
+    """Return the maximal sets of slices, of some kinds, that a GPU can take."""
     found: set[SliceCounts] = set()
     waiting = [_NONE]
     maximal = []
@@ -71,16 +72,17 @@ def maximal_slice_sets(taken: int, kinds: tuple[int, ...]) -> tuple[SliceCounts,
 
 
 def _with(came: SliceCounts, kind: int, more: int) -> SliceCounts:
+    """Return the counts with `more` slices of a kind."""
     return (*came[:kind], came[kind] + more, *came[kind + 1 :])
 
 
 class Layouts:
-    """Numbers the layouts as they are met.
+    """The layouts met so far, by number.
 
     Attributes
     ----------
     num_fitting : int64 (layouts, kinds)
-        How many more slices of a kind alone a GPU can take.
+        How many more slices of one kind alone a GPU with the layout can take.
     """
 
     def __init__(self) -> None:
@@ -90,7 +92,7 @@ class Layouts:
         self.index_of(0)
 
     def index_of(self, stays: int, came: SliceCounts = _NONE) -> int:
-        """Return the number of a layout."""
+        """Return the number of a layout, a new one if it is met for the first time."""
         known = self._index.get((stays, came))
         if known is None:
             known = self._index[stays, came] = len(self._layouts)
@@ -100,13 +102,16 @@ class Layouts:
         return known
 
     def of_masks(self, masks: NDArray[np.int16]) -> NDArray[np.int64]:
-        """Return the layouts of GPUs on which something stays and nothing came."""
+        """Return the layouts of GPUs with slices of running tasks only, in the shape of `masks`."""
         distinct, position = np.unique(masks, return_inverse=True)
         numbers = np.array([self.index_of(int(mask)) for mask in distinct], dtype=np.int64)
         return numbers[position.reshape(masks.shape)]
 
     def after(self, layout: int, kind: int, start: int | None, times: int) -> int:
-        """Return the layout once a slice has come (1) or gone (-1); `start` if it stays there."""
+        """Return the layout once a slice is added (`times` 1) or removed (-1).
+
+        `start` is the place of a running task's slice, None for an arriving one.
+        """
         stays, came = self._layouts[layout]
         if start is None:
             return self.index_of(stays, _with(came, kind, times))
@@ -114,7 +119,7 @@ class Layouts:
         return self.index_of(stays | mask if times > 0 else stays & ~mask, came)
 
     def fits(self, layout: int, kind: int, start: int | None) -> bool:
-        """Whether a GPU can take one more slice, at this start if one is given."""
+        """Whether a GPU can take one more slice, at `start` if one is given."""
         stays, came = self._layouts[layout]
         if start is None:
             return bool(self.num_fitting[layout, kind])
@@ -122,7 +127,7 @@ class Layouts:
         return not stays & mask and slice_starts(stays | mask, came) is not None
 
     def starts(self, layout: int) -> tuple[tuple[int, int], ...]:
-        """Return a place, as (kind, start), for each slice that came."""
+        """Return a place, as (kind, start), for each arriving slice of a layout."""
         stays, came = self._layouts[layout]
         found = slice_starts(stays, came)
         if found is None:
@@ -130,7 +135,7 @@ class Layouts:
         return found
 
     def mask(self, layout: int) -> int:
-        """Return what is taken, as a mask, with the places that `starts` names."""
+        """Return the mask of all slices of a layout, arriving ones in the places of `starts`."""
         stays, _ = self._layouts[layout]
         for kind, start in self.starts(layout):
             stays |= mask_of(kind, start)

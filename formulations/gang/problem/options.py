@@ -1,4 +1,4 @@
-"""All options of all job classes as arrays: rounds have many more of them than hosts or shapes."""
+"""The options of all job classes as arrays."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Options:
-    """An entry per class and choice, in order of the classes; and one per group of those.
+    """An entry per job class and choice, in order of the classes; and one per group of each.
 
     Attributes
     ----------
-    job_class, choice : int64 (offers,)
+    job_class, choice : int64 (options,)
         Index of the class, and of the choice in it.
     class_start : int64 (classes + 1,)
-        The offers of class c are `first[c]:first[c + 1]`.
-    value, progress, milli_gpu : int64 (offers,)
-        Of one job with the choice.
-    entitled : bool (offers,)
-        Whether such a job stands on its tenant's guarantee, or that has none.
-    group_start : int64 (offers + 1,)
-        The groups of offer i are `group_first[i]:group_first[i + 1]`.
+        The options of class c are `class_start[c]:class_start[c + 1]`.
+    value, progress, milli_gpu : int64 (options,)
+        Of one job with the option.
+    entitled : bool (options,)
+        See `Choice.entitled`.
+    group_start : int64 (options + 1,)
+        The groups of option i are `group_start[i]:group_start[i + 1]`.
     groups : tuple of Group
-        Task groups, offer by offer.
+        Task groups, option by option.
     group_shape, group_count : int64 (groups,)
         Shape and number of their tasks.
     """
@@ -49,23 +49,23 @@ class Options:
 
     @property
     def entitled_value(self) -> Ints:
-        """What the term `entitled` counts of a job, int64 (offers,)."""
+        """What each option adds to the term `entitled`, int64 (options,)."""
         return np.where(self.entitled, self.value, 0)
 
-    def groups_of(self, offers: Ints) -> tuple[Ints, Ints]:
-        """Return, for each group of some offers, which of them it is of and the group's index."""
-        number = self.group_start[offers + 1] - self.group_start[offers]
-        which = np.repeat(np.arange(len(offers)), number)
-        begin = self.group_start[offers] - np.cumsum(number) + number
+    def groups_of(self, options: Ints) -> tuple[Ints, Ints]:
+        """Return, per group of some options, its option's position in `options` and its index."""
+        number = self.group_start[options + 1] - self.group_start[options]
+        which = np.repeat(np.arange(len(options)), number)
+        begin = self.group_start[options] - np.cumsum(number) + number
         return which, np.arange(len(which)) + begin[which]
 
     def sum_over_tasks(self, each: Ints) -> Ints:
-        """Sum a number per task of each group, int64 (groups,), over the tasks of each offer."""
+        """Sum a number per task of each group, int64 (groups,), over the tasks of each option."""
         return _sums(each * self.group_count, self.group_start)
 
 
 def list_options(classes: Sequence[JobClass]) -> Options:
-    """List what job classes offer."""
+    """List the options of job classes."""
     choices = [choice for job_class in classes for choice in job_class.choices]
     groups = tuple([group for choice in choices for group in choice.groups])
     first = _ends([len(job_class.choices) for job_class in classes])
@@ -87,6 +87,7 @@ def list_options(classes: Sequence[JobClass]) -> Options:
 
 
 def _sums(each: Ints, first: Ints) -> Ints:
+    """Return the sum of `each` over the consecutive ranges that `first` begins and ends."""
     upto = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(each)])
     sums: Ints = upto[first[1:]] - upto[first[:-1]]
     return sums
@@ -97,4 +98,5 @@ def _array(numbers: list[int]) -> Ints:
 
 
 def _ends(sizes: list[int]) -> Ints:
+    """Return where ranges of these sizes begin, and the end of the last."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(_array(sizes))])

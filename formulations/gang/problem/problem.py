@@ -1,21 +1,20 @@
-"""A round as arrays: shapes, job classes, quotas and the state of the hosts.
+"""The problem of one gang round as arrays: shapes, job classes, quotas and the state of the hosts.
 
 A **shape** is what a task asks of one host: milli-GPU, other resources, allowed GPU models and
 hosts; and its **rank**, the number of distinct precedences of running jobs strictly below its own.
-The **precedence** of a job with an option: whether it is entitled (standing.py), then its priority.
-A **job class** holds the jobs that no constraint or term can tell apart: equal options (groups,
-values) and tenant, all pending or all running. Everything downstream counts jobs per class.
-Running jobs that are pinned are no jobs here: what they hold is not there.
+The **precedence** of a job with an option: whether it is entitled (entitlement.py), then its
+priority. A **job class** holds the jobs that no constraint or term tells apart: equal options
+(groups, values) and tenant, all pending or all running. Everything downstream counts jobs per
+class. Pinned running jobs are not part of the problem: what they hold is missing on their hosts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import ceil, floor, gcd
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +22,6 @@ from numpy.typing import NDArray
 from placewright.formulations.gang.problem.dominant_shares import TenantShare
 from placewright.formulations.gang.problem.gpu_parts import GpuPartDemands
 from placewright.formulations.gang.problem.jobs import (
-    NO_SLOTS,
     Choice,
     JobClass,
     JobPlacement,
@@ -32,7 +30,7 @@ from placewright.formulations.gang.problem.jobs import (
 )
 from placewright.formulations.gang.problem.options import Options, list_options
 from placewright.formulations.gang.problem.terms import ENTITLED, PROGRESS, SENSE, VALUE
-from placewright.formulations.session import SHARPNESS, Place, Slots, outward
+from placewright.formulations.session import SHARPNESS, outward
 from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.round import Round
 from placewright.topology import Cluster, State
@@ -44,22 +42,27 @@ class Problem:
 
     Attributes
     ----------
+    round : Round
+    cluster : Cluster
+    state, cleared : State
+        As the hosts are, and without the running jobs that may move. Reserved GPUs have nothing
+        free.
+    classes : tuple of JobClass
+        Pending classes first.
     shape_gpu : int64 (shapes,)
         Milli-GPU of a task: below 1000 a share of one GPU, else whole GPUs.
     shape_demand : int64 (shapes, resources)
         Other demands, in the cluster's order of resources.
     shape_allowed : bool (shapes, hosts)
-        Hosts that the shape allows, by name and GPU model, and that have what it asks for at all.
+        Hosts that the shape allows by name and GPU model, and that have what it asks for at all.
     shape_rank : int64 (shapes,)
         See above; 0 where nothing runs that may move.
+    part_demands : GpuPartDemands or None
+        GPU memory and MIG slices that tasks ask for; None if none does.
     host_kind : int64 (hosts,)
-        Equal for hosts of one GPU model that the same shapes may be on by name, -1 without GPUs.
-    part_demands : Sharing or None
-        What tasks ask of GPUs besides milli-GPU; None if none does.
-    state, cleared : State
-        As it is, and without the running jobs that may move; reserved GPUs have nothing free.
+        Equal for hosts of one GPU model that the same shapes allow by name, -1 without GPUs.
     open : bool (hosts,)
-        Where tasks may arrive: healthy, not reserved, not to be vacated.
+        Hosts where tasks may arrive: healthy, not reserved, not to be vacated.
     usable : bool (gpus,)
         GPUs that are not reserved.
     vacate, pinned_hosts : bool (hosts,)
@@ -73,11 +76,11 @@ class Problem:
     quota : dict of (tenant, resource index or -1 for milli-GPU) to int
         What jobs of a tenant that are not pinned may hold.
     labels : tuple of Label
-        What keeps jobs apart.
+        Anti-affinity between jobs.
     terms : tuple of str
-        Objective terms, in lexicographic order; `share` is written out (fairness.py).
+        Objective terms in lexicographic order; `share` is written out (dominant_shares.py).
     shares : tuple of TenantShare
-        The tenants that count in the term `share`; none without it.
+        The tenants that count in the term `share`; () without it.
     """
 
     round: Round
@@ -110,19 +113,20 @@ class Problem:
 
     @cached_property
     def num_jobs(self) -> NDArray[np.int64]:
-        """Number of jobs in each class."""
+        """Number of jobs in each class, int64 (classes,)."""
         return np.array([len(c.jobs) for c in self.classes], dtype=np.int64)
 
     @cached_property
     def num_pending(self) -> NDArray[np.int64]:
-        """Number of pending jobs in each class: 0 for classes of running jobs."""
+        """Number of pending jobs in each class, int64 (classes,); 0 for classes of running jobs."""
         return self.num_jobs * np.array([not c.running for c in self.classes], dtype=np.int64)
 
     @cached_property
     def num_competing(self) -> NDArray[np.int64]:
-        """Number of jobs in each class, without running ones where none of them might arrive.
+        """Number of jobs in each class that compete for open hosts, int64 (classes,).
 
-        Such a job may stay there and use nothing that others could; a relaxation leaves it out.
+        All but running jobs where no task of theirs might arrive: such a job may stay and uses
+        nothing that others could have, so relaxations leave it out.
         """
         number = self.num_jobs.copy()
         job, _, host, shape = self.running_tasks.T
@@ -136,7 +140,7 @@ class Problem:
         return not self.usable.all()
 
     def competes(self, running: RunningJob) -> bool:
-        """Whether the tasks of a running job might arrive where they are."""
+        """Whether the tasks of a running job might arrive on the GPUs where they run."""
         groups = self.classes[running.job_class].choices[0].groups
         return all(
             self.shape_hosts[groups[g].shape, h]
@@ -150,27 +154,27 @@ class Problem:
 
     @cached_property
     def shape_hosts(self) -> NDArray[np.bool_]:
-        """Hosts where tasks of a shape may arrive, (shapes, hosts)."""
+        """Hosts where tasks of a shape may arrive, bool (shapes, hosts)."""
         return self.shape_allowed & self.open
 
     @cached_property
     def is_share(self) -> NDArray[np.bool_]:
-        """Which shapes ask for a share of one GPU."""
+        """Whether each shape asks for a share of one GPU, bool (shapes,)."""
         return (self.shape_gpu > 0) & (self.shape_gpu < WHOLE_GPU)
 
     @cached_property
     def running_placements(self) -> tuple[JobPlacement, ...]:
-        """The running jobs that may move, each in its place."""
+        """The placements of the running jobs that may move, each in place."""
         return tuple(JobPlacement(r.job_class, 0, r.tasks, job) for job, r in self.running.items())
 
     @cached_property
     def running_placement_of(self) -> dict[int, JobPlacement]:
-        """The start in place of each running job that may move."""
+        """The placement in place of each running job that may move, by job index."""
         return {start.job: start for start in self.running_placements}
 
     @cached_property
     def running_tasks(self) -> NDArray[np.int64]:
-        """Job, level, host and shape of each task of the running jobs that may move, (tasks, 4)."""
+        """Job, level, host, shape of each task of running jobs that may move, int64 (tasks, 4)."""
         shapes = [[g.shape for g in c.choices[0].groups] for c in self.classes]
         rows = [
             (job, running.level, host, shapes[running.job_class][group])
@@ -181,7 +185,7 @@ class Problem:
 
     @cached_property
     def class_of(self) -> list[int]:
-        """The class of each job (jobs,), -1 of pinned ones."""
+        """The class of each job, (jobs,); -1 for pinned ones."""
         found = [-1] * len(self.round.jobs)
         for number, job_class in enumerate(self.classes):
             for job in job_class.jobs:
@@ -190,55 +194,8 @@ class Problem:
 
     @cached_property
     def running_value(self) -> int:
-        """Value of all running jobs that may move; the term `value` counts from here."""
+        """Value of all running jobs that may move; the term `value` is relative to it."""
         return sum(len(c.jobs) * c.choices[0].value for c in self.classes if c.running)
-
-    def residual(
-        self,
-        moved: Mapping[int, tuple[int, tuple[Place, ...]]],
-        slots: Mapping[int, Slots] = NO_SLOTS,
-    ) -> Self:
-        """Return what is left to decide once every running job is where it is or has `moved` to.
-
-        `slots` as in a `Candidate`. The terms are those that pending jobs matter to.
-        """
-        state = self.state.copy()
-        for job in moved:
-            self.charge_state(state, job, self.running[job].places, -1, self.running[job].slots)
-        for job, (_, places) in moved.items():
-            self.charge_state(state, job, places, 1, slots.get(job, ()))
-        pending = tuple(c for c in self.classes if not c.running)
-        quota = dict(self.quota)
-        for job_class in self.classes:
-            for _ in job_class.jobs if job_class.running else ():
-                self.charge_quota(quota, job_class.tenant, job_class.choices[0])
-        terms = tuple(t for t in self.terms if t not in ("disruption", "remaining", "freed"))
-        return replace(
-            self,
-            state=state,
-            cleared=state,
-            classes=pending,
-            running={},
-            quota=quota,
-            terms=terms,
-            shares=self.shares_with_jobs([len(c.jobs) if c.running else 0 for c in self.classes]),
-        )
-
-    def charge_state(
-        self, state: State, job: int, places: Sequence[Place], times: int, slots: Slots = ()
-    ) -> None:
-        """Take from a state what a running job holds in some places, or give it back."""
-        groups = self.classes[self.running[job].job_class].choices[0].groups
-        for k, (group, _, host, gpus) in enumerate(places):
-            shape = groups[group].shape
-            state.free[host] -= times * self.shape_demand[shape]
-            each = min(int(self.shape_gpu[shape]), WHOLE_GPU)
-            for gpu in (int(self.cluster.gpu_start[host]) + g for g in gpus):
-                state.gpu_free[gpu] -= times * each * int(self.usable[gpu])
-                if self.part_demands is not None and self.usable[gpu]:
-                    start = slots[k] if slots else None
-                    self.part_demands.charge(state, shape, host, gpu, start, times)
-            state.busy[host] |= times > 0
 
     @cached_property
     def quota_keys(self) -> dict[int, list[tuple[int, int]]]:
@@ -250,18 +207,18 @@ class Problem:
 
     @cached_property
     def _value_steps(self) -> dict[str, int]:
-        """Per term a number that divides every value that it can take."""
-        offers = self.options
-        groups = set(offers.groups)
+        """Per term the greatest common divisor of the amounts that options add to it."""
+        options = self.options
+        groups = set(options.groups)
         return {
-            VALUE: int(np.gcd.reduce(offers.value, initial=0)),
-            ENTITLED: int(np.gcd.reduce(offers.entitled_value, initial=0)),
-            PROGRESS: int(np.gcd.reduce(offers.progress, initial=0)),
+            VALUE: int(np.gcd.reduce(options.value, initial=0)),
+            ENTITLED: int(np.gcd.reduce(options.entitled_value, initial=0)),
+            PROGRESS: int(np.gcd.reduce(options.progress, initial=0)),
             "spread": gcd(*(g.milli_gpu * weight for g in groups for _, weight in g.weights)),
         }
 
     def round_bound(self, term: str, bound: float) -> float:
-        """Round a bound outward to a value that the term can take, within solver tolerances.
+        """Round a claimed bound outward to a value that the term can take.
 
         Solvers stop within tolerances: for a minimum, 7.0000004 does not prove 8.
         """
@@ -278,17 +235,17 @@ class Problem:
         return outward((floor if sense == "max" else ceil)(bound / step) * step, sense)
 
     def demand_of(self, choice: Choice, resource: int) -> int:
-        """Return what an option takes of a resource in all (-1: milli-GPU)."""
+        """Return what all tasks of an option take of a resource (-1: milli-GPU)."""
         if resource < 0:
             return sum(g.milli_gpu for g in choice.groups)
         return sum(int(self.shape_demand[g.shape, resource]) * g.count for g in choice.groups)
 
     def amounts_of(self, choice: Choice) -> dict[int, int]:
-        """Return what an option takes of each resource in all (-1: milli-GPU)."""
+        """Return what all tasks of an option take, by resource (-1: milli-GPU)."""
         return {r: self.demand_of(choice, r) for r in range(-1, self.shape_demand.shape[1])}
 
     def shares_with_jobs(self, numbers: Sequence[int]) -> tuple[TenantShare, ...]:
-        """Return `shares` with what so many jobs of each class hold on top, the most they can."""
+        """Return `shares` with the most that more jobs, a number per class, could hold."""
         if not self.shares:
             return ()
         more = {
@@ -305,13 +262,13 @@ class Problem:
     def within_quota(
         self, left: Mapping[tuple[int, int], int], tenant: int, choice: Choice
     ) -> bool:
-        """Whether one more job of a tenant fits what is left of its quota."""
+        """Whether one more job of a tenant fits the rest of its quota, `left`."""
         keys = self.quota_keys.get(tenant, ())
         return all(self.demand_of(choice, resource) <= left[t, resource] for t, resource in keys)
 
     def charge_quota(
         self, left: dict[tuple[int, int], int], tenant: int, choice: Choice, times: int = 1
     ) -> None:
-        """Take what more jobs of a tenant need from what is left of its quota; -1 gives it back."""
+        """Charge `times` jobs of a tenant to the rest of its quota, `left`; -1 releases one."""
         for key in self.quota_keys.get(tenant, ()):
             left[key] -= times * self.demand_of(choice, key[1])

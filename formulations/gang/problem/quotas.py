@@ -1,4 +1,4 @@
-"""Quotas: what a job counts with, and what is left for those that are not pinned."""
+"""Quotas of tenants: what a job counts with, and what jobs that are not pinned may hold."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from placewright.topology import Cluster
 
 
 def remaining_quotas(round_: Round, cluster: Cluster) -> dict[tuple[int, int], int]:
-    """Return what jobs that are not pinned may hold per (tenant, resource).
+    """Return what jobs that are not pinned may hold, by (tenant, resource or -1 for milli-GPU).
 
-    A tenant that holds more than a quota which was lowered meanwhile may go on holding that.
+    A tenant that holds more than a quota, since the quota was lowered, may keep what it holds.
     """
     index = {name: i for i, name in enumerate(cluster.resources)} | {"gpu": -1}
     tenants = {t.name: i for i, t in enumerate(round_.tenants)}

@@ -1,4 +1,4 @@
-"""The distinct shapes of a round's tasks, as they are met, and what they are as arrays."""
+"""The table of task shapes: each distinct demand of a task, numbered, and as arrays."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ Names: TypeAlias = tuple[str, ...]
 
 
 class ShapeKey(NamedTuple):
-    """What tells shapes apart; `demand` are the other resources by name, None allows any."""
+    """What makes shapes differ: demands, allowed GPU models and hosts (None: any), rank.
+
+    `gpu` is milli-GPU, `gpu_memory` MiB, `mig` a profile; `demand` has other resources by name.
+    """
 
     gpu: int
     demand: tuple[tuple[str, int], ...]
@@ -44,9 +47,12 @@ _FIELDS = attrgetter(*(TaskGroup.model_fields.keys() - {"name", "resources"}))
 
 
 class ShapeTable:
-    """Numbers the distinct shapes as they are met.
+    """The distinct shapes of a round, numbered as they are met.
 
-    `timed`: the term `bottleneck` counts the time of collectives.
+    Parameters
+    ----------
+    timed
+        Whether the term `bottleneck` counts the time of collectives.
     """
 
     def __init__(self, cluster: Cluster, *, timed: bool = False) -> None:
@@ -61,10 +67,16 @@ class ShapeTable:
     def group(
         self, group: TaskGroup, weights: dict[str, int], rank: int, joint: int = NO_LEVEL
     ) -> Group:
-        """Return a task group with its shape; `weights` are the spread weights by level.
+        """Return a task group with its shape; equal groups are one object.
 
-        They must be those of the first call: equal groups are made once. `joint` is the level (an
-        index) of which one domain holds all groups of the option.
+        Parameters
+        ----------
+        weights
+            Spread weights by level; always those of the first call.
+        rank
+            Rank of the job's precedence.
+        joint
+            Level (an index) of which one domain holds all groups of the option.
         """
         key = (rank, joint, *_FIELDS(group), *group.resources.items())
         known = self._groups.get(key)
@@ -102,7 +114,7 @@ class ShapeTable:
         )
 
     def _slices(self, group: TaskGroup, required: int) -> TaskSlices | None:
-        """Return what slices ask beyond the level that the whole group requires."""
+        """Return the slices of a group, None where its required level or size 1 implies them."""
         asked = group.slices
         if asked is None or asked.size == 1 or self.levels[asked.required] <= required:
             return None
@@ -121,7 +133,7 @@ class ShapeTable:
     def arrays(
         self,
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-        """Return milli-GPU, other demands and allowed hosts, as `Problem` has them."""
+        """Return `shape_gpu`, `shape_demand` and `shape_allowed` as `Problem` has them."""
         cluster = self.cluster
         resources = {name: i for i, name in enumerate(cluster.resources)}
         model_of = {name: i for i, name in enumerate(cluster.gpu_models)}
@@ -147,13 +159,13 @@ class ShapeTable:
         return gpu, demand, hosts
 
     def _mask(self, names: Names) -> NDArray[np.bool_]:
-        """Mark the hosts that names and ranges stand for."""
+        """Mark the hosts that names and ranges stand for, bool (hosts,)."""
         if names not in self._masks:
             self._masks[names] = host_mask(self.cluster, names)
         return self._masks[names]
 
     def host_kinds(self) -> NDArray[np.int64]:
-        """Return a number per host that tells its kind of GPU and the lists of hosts it is in."""
+        """Return the kind of each host, (hosts,): its GPU model and the lists of hosts it is in."""
         tuning = parameters.PARAMETERS.problem
         model: NDArray[np.int64] = self.cluster.gpu_model.astype(np.int64)
         if self.has_gpu_parts:
@@ -167,7 +179,7 @@ class ShapeTable:
         return kinds if kinds.max(initial=0) < tuning.max_host_kinds else model
 
     def ranks(self) -> NDArray[np.int64]:
-        """Return the rank of each shape."""
+        """Return the rank of each shape, int64 (shapes,)."""
         return np.array([key.rank for key in self.index], dtype=np.int64)
 
     @property
@@ -176,7 +188,7 @@ class ShapeTable:
         return any(key.mig is not None or key.gpu_memory for key in self.index)
 
     def gpu_part_demands(self) -> GpuPartDemands:
-        """Return what the shapes ask of GPUs besides milli-GPU."""
+        """Return the GPU memory and MIG slices that shapes ask for."""
         kinds = [slice_kinds(key.mig) for key in self.index]
         return GpuPartDemands(
             memory=np.array([key.gpu_memory for key in self.index], dtype=np.int64),
@@ -188,7 +200,7 @@ class ShapeTable:
 
 
 def host_mask(cluster: Cluster, names: Sequence[str]) -> NDArray[np.bool_]:
-    """Mark the hosts that names and ranges stand for, (hosts,)."""
+    """Mark the hosts that names and ranges stand for, bool (hosts,)."""
     marked = np.zeros(cluster.num_hosts, dtype=np.bool_)
     if names:
         index = cluster.host_index

@@ -1,7 +1,7 @@
-"""A part of a compiled round, cut out of its arrays: some of the jobs, on some of the hosts.
+"""A subproblem: some of the jobs of a compiled round on some of its hosts, taken from its arrays.
 
-It is what the part compiles to as a round of its own (`compile_round`), but of jobs that are alike
-only one is read, and what they hold is copied.
+The result equals what the part compiles to as a round of its own (`compile_round`). It is faster,
+since of the jobs of a class only one is compiled and the state of hosts is copied.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ def cut_subproblem(
     jobs: Sequence[int],
     hosts: Sequence[int],
     variants: Sequence[int],
-    told: Callable[[int, int], Job],
+    changed: Callable[[int, int], Job],
 ) -> Problem:
-    """Return a part of a round.
+    """Return the problem of a part of a compiled round.
 
     Parameters
     ----------
     round_
-        The part with its own cluster, tenants, reservations and policy; its jobs may be as the
-        whole round has them.
+        The part as a round, with its own cluster, tenants, reservations and policy. Its jobs may be
+        those of the whole round, unchanged.
     jobs, hosts
         Their indices in the whole round, in its order.
-    variants
-        Of each job (jobs,) how the part changes what it asks.
-    told
-        Returns a job by its index in the whole round and its variant as the part has it. Jobs of
-        one class that have one variant are changed in the same way.
+    variants : (jobs,)
+        Number of the change that the part makes to each job.
+    changed
+        Returns a job, by its index in the whole round and its variant, as the part has it. Jobs of
+        one class with one variant are changed in the same way.
     """
     cluster, borrowed = build_cluster(round_.cluster), borrowing_options(round_)
     describer = JobCompiler(round_, cluster, precedence_levels(round_, borrowed))
@@ -56,11 +56,11 @@ def cut_subproblem(
     for i, (job, j, variant) in enumerate(zip(round_.jobs, jobs, variants, strict=True)):
         mine, job_class = borrowed.get(i, ()), whole.class_of[j]
         if job_class == PINNED:
-            pinned[i] = describer.compile(told(j, variant), mine)
+            pinned[i] = describer.compile(changed(j, variant), mine)
             continue
         key = job_class, variant, job.priority, mine
         if key not in known:
-            known[key] = describer.class_number(told(j, variant), mine)
+            known[key] = describer.class_number(changed(j, variant), mine)
         members[known[key]].append(i)
     classes, shapes = describer.job_classes(members, round_.jobs), describer.shapes
     inside = np.zeros(whole.cluster.num_hosts, dtype=np.bool_)
@@ -125,7 +125,7 @@ def _running(
     classes: Sequence[JobClass],
     describer: JobCompiler,
 ) -> dict[int, RunningJob]:
-    """Return the running jobs of a part that may move, on the hosts that are `inside` (hosts,)."""
+    """Return a part's running jobs that may move; `inside`, bool (hosts,), marks its hosts."""
     where = (np.cumsum(inside) - 1).tolist()
     found: dict[int, RunningJob] = {}
     for number, job_class in enumerate(classes):

@@ -1,14 +1,14 @@
-r"""What free GPUs are worth to the tasks that are to be expected: the term `stranded`.
+"""The mix of expected tasks, and fragmentation: how much free GPU is useful to them (`stranded`).
 
 Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient
 Descent", USENIX ATC 2023, section 4. With free milli-GPU r[i] of the GPUs i of a host h, and kinds
 k of tasks that take n[k] GPUs, m[k] milli-GPU of each,
 
-    useful(k, h)  =  sum of the r[i] >= m[k], if h has room for a task of k;  0 if not
+    useful(k, h)  =  sum of the r[i] >= m[k], if a task of k fits h;  0 if not
     stranded      =  sum_h sum_k weight[k] (sum_i r[i] - useful(k, h))
 
-over the open hosts. A GPU that holds MIG slices is of use to no kind. All kinds need resources of
-which more is better, so `useful` never grows when something arrives.
+over the open hosts. A GPU that holds MIG slices is useful to no kind. Arrivals only take from a
+host, so they never increase `useful`.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ _Key = tuple[int, tuple[tuple[str, int], ...], tuple[str, ...] | None]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TaskMix:
-    """The kinds of tasks that some host could be useful to, as arrays.
+    """The kinds of expected tasks that some host could be useful to, as arrays.
 
     Attributes
     ----------
     gpus, milli : int64 (kinds,)
         GPUs that a task takes, and milli-GPU of each.
     sizes, size_of : int64 (sizes,), int64 (kinds,)
-        The distinct `milli`, ascending, and which of them each kind's is.
+        The distinct `milli`, ascending, and the index of each kind's.
     demand : int64 (kinds, resources)
         Other resources, in the cluster's order.
     allowed : bool (GPU models + 1, kinds)
         Whether the kind may use the model; the last row is for hosts without one.
     weight : int64 (kinds,)
     total : int
-        Weight of all kinds, those included that can use nothing.
+        Weight of all kinds, including those that no host could be useful to.
     """
 
     gpus: Ints
@@ -63,7 +63,7 @@ class TaskMix:
 
     @classmethod
     def of(cls, problem: Problem) -> Self:
-        """Return the mix of the policy, or else that of the round's own jobs."""
+        """Return the mix of the policy, by default that of the round's own jobs."""
         cluster = problem.cluster
         kinds = _kinds(problem.round)
         resource = {name: i for i, name in enumerate(cluster.resources)}
@@ -94,7 +94,7 @@ class TaskMix:
         )
 
     def useful(self, free: Ints, gpus: Ints, model: Ints) -> Ints:
-        """Return what hosts have that is useful to each kind, in milli-GPU.
+        """Return the milli-GPU of hosts that are useful to each kind.
 
         Parameters
         ----------

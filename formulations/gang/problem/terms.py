@@ -1,4 +1,4 @@
-"""The terms that gang formulations name, and whether more is better."""
+"""The names of objective terms, and whether more or less of each is better."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PROGRESS = "progress"
 BOTTLENECK = "bottleneck"
 ENTITLED = "entitled"
 PACKED = "packed"
-"""Not a term of policies: what the hosts in use are worth (emptying.py)."""
+"""Not a term of policies: what the hosts in use are worth (heuristics/empty_domains.py)."""
 SENSE: dict[str, Literal["max", "min"]] = {
     "value": "max",
     "progress": "max",
