@@ -1,18 +1,21 @@
-"""Multipliers of many relaxations at once that differ in a few columns only, compiled.
+"""Restarted Halpern PDHG for a batch of LPs that differ in a few column bounds, compiled.
 
     min c x   where   row_lower <= A x <= row_upper,  lower <= x <= upper
 
-For any y, weak duality (`solver/certify.py`) makes a bound of it. Here y comes from the
-primal-dual hybrid gradient method, from where a relaxation like it ended:
+Any y gives a bound by weak duality (`solver/certify.py`). Here y comes from the primal-dual hybrid
+gradient method, warm-started from the iterate of a similar LP:
 
-    x' = x - tau (c - y A), within bounds
-    v = y - sigma A (2 x' - x),   y' = v + sigma (what rows may be, nearest to -v / sigma)
+    x' = x - tau (c - y A), projected onto the bounds
+    v = y - sigma A (2 x' - x),   y' = v + sigma (projection of -v / sigma onto the row limits)
 
-reflected, drawn back to where it began less and less (Halpern), and begun anew where it is when it
-slows down (Lu and Yang, "Restarted Halpern PDHG for linear programming", 2024). It needs a thousand
-steps where an interior point needs seventy. But a step is two products with A, and of eight
-relaxations at once they take little longer than of one; and after some hundred steps from the
-optimum of a relaxation, half of what it costs to say one more column is proven.
+with reflection, Halpern anchoring at the iterate of the last restart, and adaptive restarts (PDLP:
+Applegate et al., "Practical large-scale linear programming using primal-dual hybrid gradient",
+2021, and "Faster first-order primal-dual methods for linear programming using restarts and
+sharpness", Mathematical Programming 201, 2023; Lu and Yang, "Restarted Halpern PDHG for linear
+programming", 2024). It needs a thousand iterations where an interior-point method needs seventy.
+But an iteration is two products with A, which take little longer for eight LPs at once than for
+one; and some hundred iterations from the optimum of a parent LP prove half of the increase by one
+more fixed column.
 """
 
 from __future__ import annotations
@@ -46,7 +49,7 @@ BALANCE, LIGHT, HEAVY = 30.0, 3.0, 100.0
 
 
 class Iterates(NamedTuple):
-    """Iterates (columns or rows, lanes): where they began, are, and what the last step made."""
+    """Iterates (columns or rows, lanes): anchors, present ones, and those of the last step."""
 
     x_from: Floats32
     x: Floats32
@@ -60,7 +63,7 @@ class Iterates(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Iterate:
-    """Where a descent begins or ended, scaled: x (columns,), y (rows,), and the weight of y."""
+    """A scaled iterate: x (columns,), y (rows,), and the primal weight."""
 
     x: Floats32
     y: Floats32
@@ -68,7 +71,7 @@ class Iterate:
 
 
 class BatchedPdhg:
-    """Descents of one model that is to be minimised, from anywhere, with some columns said."""
+    """PDHG for one LP that is to be minimised, with columns fixed differently in each lane."""
 
     def __init__(self, arrays: Arrays) -> None:
         self._model = PresolvedLp(arrays)
@@ -80,7 +83,7 @@ class BatchedPdhg:
         return Iterate(x.astype(np.float32), y.astype(np.float32), BALANCE)
 
     def point(self, iterate: Iterate) -> Floats:
-        """Return the point (columns,) of a start; 0 for columns that are not in it."""
+        """Return the point (columns,) of an iterate; 0 for columns that presolve removed."""
         x = np.zeros(len(self._model.used))
         x[self._model.used] = iterate.x * self._model.column_scale
         return x
@@ -92,14 +95,16 @@ class BatchedPdhg:
         steps: int,
         cutoff: float,
     ) -> list[tuple[float, Iterate]]:
-        """Return a bound of each of up to `WIDTH` relaxations, and where it ended.
+        """Return a bound of each of up to `WIDTH` LPs, and its last iterate.
 
         Parameters
         ----------
-        said
-            Of each, columns of the arrays and their values.
-        starts
-            Of each, where to begin.
+        fixings
+            Of each LP, columns of the arrays and their values.
+        iterates
+            Of each LP, where to start.
+        steps
+            Largest number of iterations.
         cutoff
             Bounds need not be better.
         """
@@ -131,9 +136,9 @@ class BatchedPdhg:
     def _iterate(
         self, state: Iterates, weight: Floats, steps: int, cutoff: float
     ) -> tuple[Floats32, Floats32]:
-        """Return the best y (rows, lanes), and those to go on from; change `weight` (lanes,).
+        """Return the best y (rows, lanes), and those to continue from; change `weight` (lanes,).
 
-        That is the best, or the last one if that at the start was the best.
+        The latter are the best, or the last ones if no iteration improved on the start.
         """
         first, far = self._bounds(state), np.zeros((2, WIDTH))
         best, prices, size = first.copy(), state.y.copy(), STEP / self._model.norm
@@ -177,7 +182,7 @@ class BatchedPdhg:
 
 
 def prepare() -> None:
-    """Load the machine code of descents, or make it."""
+    """Load the compiled functions, or compile them."""
     first, none = np.zeros(1, dtype=np.int32), np.empty(0, dtype=np.int32)
     singles, lanes = np.empty(0, dtype=np.float32), np.empty((0, WIDTH), dtype=np.float32)
     sparse = Sparse(first, none, singles)
@@ -196,14 +201,14 @@ def pdhg_step(
     back: Floats32,
     moved: Floats,
 ) -> None:
-    """Make one step in all lanes.
+    """Make one iteration in all lanes.
 
     Parameters
     ----------
     sizes, back
-        (2, lanes) and (lanes,): tau and sigma, and how much of where it began comes back.
+        (2, lanes) and (lanes,): step sizes tau and sigma, and the weight of the Halpern anchor.
     moved
-        (2, lanes): squares of how far x and y went, for the caller.
+        (2, lanes): squared lengths of the steps of x and y, written for the caller.
     """
     sums = np.zeros(WIDTH, dtype=np.float32)
     far_x = np.zeros(WIDTH, dtype=np.float32)
@@ -250,7 +255,7 @@ def pdhg_step(
 
 @compiled
 def dual_values(lp: ScaledLp, state: Iterates, found: Floats) -> None:
-    """Write the bound that `y_next` proves in each lane into `found` (lanes,)."""
+    """Write the dual bound of `y_next` in each lane into `found` (lanes,)."""
     sums = np.zeros(WIDTH, dtype=np.float64)
     for lane in range(WIDTH):
         found[lane] = 0.0

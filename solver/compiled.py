@@ -1,7 +1,7 @@
-"""Machine code of inner loops, by numba: how functions ask for it, and where it is kept.
+"""Functions compiled by numba, with their machine code cached on disk.
 
-It is kept beside the module, or in the user's cache; where neither can be written, in a folder that
-is there as long as this process.
+The cache is beside the module, or in the user's cache folder; where neither can be written, in a
+temporary folder of this process.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _folders: list[tempfile.TemporaryDirectory[str]] = []
 
 
 class NotCachedError(Exception):
-    """The machine code of a function is not kept anywhere and would have to be made."""
+    """The machine code of a function is not cached and would have to be compiled."""
 
 
 class _Refusal(event.Listener):
-    """Refuses to make machine code of our functions; what others compile meanwhile is theirs."""
+    """Refuses to compile functions of this package; others may compile theirs meanwhile."""
 
     def on_start(self, event: Any) -> None:
         function = event.data["dispatcher"].py_func
@@ -42,12 +42,15 @@ class _Refusal(event.Listener):
 
 
 def compiled(function: Function) -> Function:
-    """Return a function that is machine code from its first call on."""
+    """Return a function that is compiled on its first call, or loaded from the cache."""
     return _wait_for_machine_code(function, **OPTIONS)
 
 
 def inlined(function: Function) -> Function:
-    """Return such a function that only others of them call, which makes it sooner made."""
+    """Return a compiled function that only compiled functions call.
+
+    It needs no Python wrapper, so it compiles faster.
+    """
     return _wait_for_machine_code(function, **OPTIONS, no_cpython_wrapper=True)
 
 
@@ -85,7 +88,13 @@ def _cached(function: Function, options: dict[str, Any]) -> Function:
 
 
 def process_cache_folder(*, make: bool = False) -> str | None:
-    """Return the folder of this process, None if it needs none so far; OSError if none can be."""
+    """Return the temporary cache folder of this process, None if there is none.
+
+    Raises
+    ------
+    OSError
+        If it cannot be made.
+    """
     if make and not _folders:
         _folders.append(tempfile.TemporaryDirectory(prefix="placewright-"))
     return _folders[0].name if _folders else None
@@ -93,7 +102,7 @@ def process_cache_folder(*, make: bool = False) -> str | None:
 
 @contextmanager
 def _cache_in(folder: str | None) -> Iterator[None]:
-    """Let numba keep there what is declared meanwhile."""
+    """Let numba cache functions in a folder that are declared inside this context."""
     config: Any = numba.config
     before, config.CACHE_DIR = config.CACHE_DIR, folder
     try:
@@ -104,6 +113,6 @@ def _cache_in(folder: str | None) -> Iterator[None]:
 
 @contextmanager
 def cached_only() -> Iterator[None]:
-    """Raise NotCachedError where machine code would be made meanwhile; what is kept is loaded."""
+    """Raise NotCachedError inside this context where a function would have to be compiled."""
     with event.install_listener("numba:compile", _Refusal()):
         yield

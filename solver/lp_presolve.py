@@ -1,4 +1,4 @@
-"""A relaxation without what cannot matter, its rows and columns brought to like sizes."""
+"""Presolve and equilibration of an LP for a first-order method."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SLACK = 1e-9
 
 
 class Sparse(NamedTuple):
-    """A matrix by its rows, or by its columns: where each begins, and entries."""
+    """A sparse matrix by rows (CSR) or by columns (CSC): first entry of each, indices, values."""
 
     first: NDArray[np.int32]
     other: NDArray[np.int32]
@@ -28,7 +28,7 @@ class Sparse(NamedTuple):
 
 
 class ScaledLp(NamedTuple):
-    """What is left of a model in single precision: entries, costs, limits of rows."""
+    """The presolved, scaled LP in single precision."""
 
     by_row: Sparse
     by_column: Sparse
@@ -38,24 +38,24 @@ class ScaledLp(NamedTuple):
 
 
 class PresolvedLp:
-    """What is left of a model that is to be minimised.
+    """An LP that is to be minimised, without redundant rows and fixed columns, and equilibrated.
 
     Attributes
     ----------
     used, live : Bools
-        (columns,) and (rows,) of the arrays that are left.
+        (columns,) and (rows,) of the arrays that remain.
     at : Ints
-        (columns,): the number that a column has among those left.
+        (columns,): the number of a column among those that remain.
     constant : float
-        What all others cost.
+        Cost of the columns that presolve removed.
     row_scale, column_scale : Floats
-        Factors of the rows and columns that are left; what columns are is divided by theirs.
-    lean : Lean
-        What is left.
+        Scaling factors of the remaining rows and columns; values of columns are divided by theirs.
+    lp : ScaledLp
+        The scaled LP.
     lower, upper : Floats
-        Bounds of its columns.
+        Scaled bounds of its columns.
     norm : float
-        The largest singular value.
+        Largest singular value of its matrix.
     """
 
     def __init__(self, arrays: Arrays) -> None:
@@ -93,7 +93,7 @@ class PresolvedLp:
         )
 
     def bound(self, y: Floats32, lower: Floats, upper: Floats) -> float:
-        """Return what y (rows,) proves, in double precision, with columns within these bounds."""
+        """Return the dual bound of y (rows,) in double precision, with these column bounds."""
         row, column, data = self._entries
         reduced = self._cost - np.bincount(column, data * y[row], minlength=len(lower))
         limit = np.where(y > 0, *self._limits)
@@ -102,7 +102,7 @@ class PresolvedLp:
 
 
 def _activity(arrays: Arrays, lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
-    """Return the least and the most that rows can be (rows,)."""
+    """Return the least and largest activity of rows (rows,)."""
     row, column, data = arrays.entry_rows(), arrays.indices, arrays.data
     low, high = data * lower[column], data * upper[column]
     least = np.bincount(row, np.minimum(low, high), minlength=arrays.rows)
@@ -111,10 +111,10 @@ def _activity(arrays: Arrays, lower: Floats, upper: Floats) -> tuple[Floats, Flo
 
 
 def _tightened(arrays: Arrays) -> tuple[Floats, Floats]:
-    """Return bounds of columns (columns,) that some optimum keeps.
+    """Return bounds of columns (columns,) that some optimum satisfies.
 
-    A column that costs nothing and eases every row that it is in is as large as it may be; and no
-    column is so large that the rest of a row cannot make good for it.
+    Dual fixing: a column of no positive cost that relaxes every row it is in is at its upper bound.
+    Activity bounds: no column exceeds what a row leaves at the least activity of the others.
     """
     row, column, data = arrays.entry_rows(), arrays.indices, arrays.data
     lower, upper = arrays.lower.copy(), arrays.upper.copy()
@@ -133,7 +133,11 @@ def _tightened(arrays: Arrays) -> tuple[Floats, Floats]:
 
 
 def _scales(row: Ints, column: Ints, data: Floats, shape: tuple[int, int]) -> tuple[Floats, Floats]:
-    """Return factors of rows and columns that bring entries near 1 (Ruiz; Pock and Chambolle)."""
+    """Return scaling factors of rows and columns.
+
+    Ruiz equilibration (Ruiz 2001) by largest entries, then one step by sums (Pock and Chambolle
+    2011), as in PDLP.
+    """
     scales = [np.ones(count) for count in shape]
     for last in [False] * SCALINGS + [True]:
         entries = np.abs(data) * scales[0][row] * scales[1][column]
@@ -149,7 +153,7 @@ def _scales(row: Ints, column: Ints, data: Floats, shape: tuple[int, int]) -> tu
 
 
 def _norm(row: Ints, column: Ints, data: Floats, shape: tuple[int, int]) -> float:
-    """Return the largest singular value, about."""
+    """Return the largest singular value, by power iteration."""
     x = np.random.default_rng(0).standard_normal(shape[1])
     size = 1.0
     for _ in range(POWER):

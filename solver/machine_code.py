@@ -1,9 +1,9 @@
-"""Whether the inner loops are there as machine code: loaded if it is kept, else made aside.
+"""Machine code of compiled kernels: loaded if it is cached, else compiled in a subprocess.
 
-To make it takes ten seconds, once on a machine that has a place for it. That is done in a process
-of its own, where it holds up nobody and can be killed: a thread would share the interpreter with
-the search, and a program that ends while a compiler is at work in it may crash. What that process
-leaves in files is then loaded here. It goes on for later rounds of this process, and ends with it.
+Compilation takes ten seconds, once on a machine with a cache folder. It runs in a process of its
+own, which delays no search and can be killed: a thread would share the interpreter with the search,
+and a program that ends while it compiles may crash. What that process caches is then loaded here.
+It goes on for later rounds of this process, and ends with it.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Protocol
 
 LOADING = 1.5
-"""Seconds in which a compiler and what is kept are surely loaded."""
+"""Seconds in which numba and the cache are surely loaded."""
 
 POLL_SECONDS = 0.05
-"""How often it is asked whether what is waited for is there."""
+"""Interval in which a deterministic round checks whether compilation has ended."""
 
 NOT_MADE = "machine code could not be made"
 NOT_INSTALLED = "numba is not installed (pip install 'placewright[replicas]')"
@@ -43,20 +45,28 @@ class Clock(Protocol):
 
 
 class MachineCode:
-    """The machine code of a process."""
+    """The machine code of some kernels in this process.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    modules
+        Names of modules whose `prepare()` calls each compiled function that Python calls.
+    """
+
+    def __init__(self, modules: Sequence[str]) -> None:
+        self._modules = tuple(modules)
         self._lock = Lock()
         self._loaded = False
         self._failure: str | None = None
         self._maker: subprocess.Popen[bytes] | None = None
         self._owner = 0
+        atexit.register(self.end)
 
     def available(self, session: Clock) -> bool:
-        """Say whether it is there; if not, see to it that it will be.
+        """Whether it is loaded; if not, start to compile it.
 
-        Where the clock must not decide, wait for it as long as time is left. Else nothing is begun
-        in the last moments, in which it could hardly be loaded.
+        A deterministic round waits for it as long as time is left. Others start nothing in the last
+        moments, in which it could hardly be loaded.
         """
         late = not session.deterministic and session.remaining() < LOADING
         if late and not self._loaded:
@@ -69,13 +79,17 @@ class MachineCode:
 
     @property
     def missing(self) -> str | None:
-        """Why there is none although it was asked for, None if there is, or nobody asked."""
+        """Why it is not loaded although `available` was called; None if it is loaded."""
         if self._failure is not None:
             return self._failure
         return None if self._loaded or self._maker is None else "machine code was not made in time"
 
+    def compile(self) -> None:
+        """Load or compile it in this process, however long that takes."""
+        _call_all(self._modules)
+
     def end(self) -> None:
-        """End what makes it, if that is at work for this process."""
+        """Kill the compiling process, if it was started by this process."""
         with self._lock:
             if self._maker is not None and self._owner == os.getpid():
                 self._maker.kill()
@@ -87,11 +101,11 @@ class MachineCode:
             if self._loaded or self._failure:
                 return self._loaded
             if self._maker is None or self._owner != os.getpid():
-                self._loaded = _load_all()
+                self._loaded = _load_all(self._modules)
                 if not self._loaded:
                     self._start()
             elif self._maker.poll() is not None:
-                self._loaded = self._maker.returncode == 0 and _load_all()
+                self._loaded = self._maker.returncode == 0 and _load_all(self._modules)
                 self._failure = None if self._loaded else NOT_MADE
             return self._loaded
 
@@ -100,39 +114,32 @@ class MachineCode:
             self._failure = NOT_INSTALLED
             return
         try:
-            self._maker, self._owner = _maker(), os.getpid()
+            self._maker, self._owner = _maker(self._modules), os.getpid()
         except (ImportError, OSError):
             self._failure = NOT_MADE
 
 
-MACHINE_CODE = MachineCode()
-atexit.register(MACHINE_CODE.end)
-
-
-def _load_all() -> bool:
-    """Load what is kept; say whether that is all there is. It loads a compiler, too."""
+def _load_all(modules: Sequence[str]) -> bool:
+    """Load cached machine code; return whether that is all of it. It imports numba, too."""
     try:
         from placewright.solver.compiled import cached_only
 
         with cached_only():
-            _call_all()
+            _call_all(modules)
     except Exception:  # noqa: BLE001
         # Whatever is wrong with a compiler or its files, plans are found without it.
         return False
     return True
 
 
-def _call_all() -> None:
-    """Call every compiled function that Python calls, so that its machine code is there."""
-    from placewright.formulations.replicas.heuristics import annealing_kernel
-    from placewright.solver import batched_pdhg
-
-    annealing_kernel.prepare()
-    batched_pdhg.prepare()
+def _call_all(modules: Sequence[str]) -> None:
+    """Call every compiled function of these modules, so that it is loaded or compiled."""
+    for module in modules:
+        import_module(module).prepare()
 
 
-def _maker() -> subprocess.Popen[bytes]:
-    """Start a process that makes it; it ends when this one does, however that is.
+def _maker(modules: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Start a process that compiles them; it ends when this one does, however that is.
 
     Raises
     ------
@@ -153,7 +160,7 @@ def _maker() -> subprocess.Popen[bytes]:
             sys.executable,
             "-P",
             "-c",
-            f"from {__name__} import compile_in_subprocess; compile_in_subprocess()",
+            f"from {__name__} import compile_in_subprocess; compile_in_subprocess({modules!r})",
         ],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
@@ -163,17 +170,13 @@ def _maker() -> subprocess.Popen[bytes]:
     )
 
 
-def compile_in_subprocess() -> None:
-    """Make it in this process, and end it; sooner when standard input is closed."""
+def compile_in_subprocess(modules: Sequence[str]) -> None:
+    """Compile these modules in this process, and end it; sooner when standard input closes."""
 
     def end_with_parent() -> None:
         os.read(sys.stdin.fileno(), 1)
         os._exit(1)
 
     Thread(target=end_with_parent, daemon=True).start()
-    _call_all()
+    _call_all(modules)
     os._exit(0)
-
-
-if __name__ == "__main__":
-    _call_all()

@@ -27,13 +27,13 @@ from placewright.formulations.replicas.heuristics.transfer_repair import (
     repair_transfers,
     untransferable_copies,
 )
+from placewright.formulations.replicas.machine_code import MACHINE_CODE
 from placewright.formulations.replicas.models.integer_program import MOST_COPIES
 from placewright.formulations.replicas.models.lexicographic import is_small, solve_lexicographically
 from placewright.formulations.replicas.problem.problem import DATA, Problem
 from placewright.formulations.replicas.solution import Solution
 from placewright.formulations.session import Bound, Candidate, Session
 from placewright.solver.arrays import Floats
-from placewright.solver.machine_code import MACHINE_CODE
 
 if TYPE_CHECKING:
     from placewright.formulations.replicas.bounds.replica_tree import ReplicaTree

@@ -1,4 +1,4 @@
-"""A layout by job classes and dataset classes, and what it comes to."""
+"""A solution: homes per job class and replicas per dataset class, with its leading terms."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from placewright.formulations.replicas.problem.problem import HOMELESS, Layout, 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solution:
-    """How many jobs of each job class have their home where, and where dataset classes are.
+    """Homes of job classes and replicas of dataset classes.
 
     Attributes
     ----------
     jobs : Ints
-        (job classes, regions, models).
+        (job classes, regions, models): jobs with their home there.
     replicas : Bools
         (dataset classes, regions).
     """
@@ -27,12 +27,12 @@ class Solution:
     replicas: Bools
 
     def demand(self, problem: Problem) -> Ints:
-        """Return milli-GPU (regions, models)."""
+        """Return the demand in milli-GPU (regions, models)."""
         asked: Ints = np.tensordot(problem.demand, self.jobs, axes=1)
         return asked
 
     def objective(self, problem: Problem) -> tuple[int, int, int]:
-        """Return `overload`, `remote_reads` and `copies`."""
+        """Return the leading terms as a tuple: `overload`, `remote_reads` and `copies`."""
         homeless = problem.count - self.jobs.sum(axis=(1, 2))
         there = self.jobs.sum(axis=2)[problem.read_class]
         local = np.where(self.replicas[problem.read_dataset_class], there, 0).sum(axis=1)
@@ -46,10 +46,10 @@ class Solution:
         )
 
     def without_idle_copies(self, problem: Problem) -> Solution:
-        """Return it without new replicas that nobody needs, and without idle drops.
+        """Return it without new replicas that no job reads and without needless drops.
 
-        Who reads from afar needs one with a link. What is there now stays where there is room for
-        it, the smallest first.
+        A replica over whose links jobs read remotely is kept. Existing replicas stay where storage
+        allows it, the smallest first.
         """
         read = self.local_reads(problem)
         replicas = self.replicas & (problem.current | read)
@@ -74,7 +74,7 @@ class Solution:
         return read
 
     def layout(self, problem: Problem) -> Layout:
-        """Return it job by job; jobs of a job class are dealt out in their order."""
+        """Return it per dataset and job; jobs of a class get its homes in their order."""
         homes = np.full((len(problem.job_class), 2), NONE, dtype=np.int64)
         order = np.argsort(problem.job_class, kind="stable")
         first = np.concatenate([[0], np.cumsum(problem.count)])

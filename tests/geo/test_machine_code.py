@@ -31,6 +31,8 @@ from placewright.solver import InProcess, Model, batched_pdhg, compiled, machine
 from placewright.solver.batched_pdhg import BatchedPdhg
 from placewright.solver.machine_code import MachineCode
 
+MODULES = ("placewright.formulations.replicas.heuristics.annealing_kernel",)
+
 NEVER = "import time; time.sleep(600)"
 """What a process does that makes machine code for longer than any test takes."""
 
@@ -53,15 +55,15 @@ class Unkept:
     """Nothing is kept until the process that makes it has ended; it does what `code` says."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
-        self.machine_code, self.initial_state = MachineCode(), 0
+        self.machine_code, self.started = MachineCode(MODULES), 0
         self._code, self._made = code, False
         monkeypatch.setattr(machine_code, "_maker", self._maker)
-        monkeypatch.setattr(machine_code, "_load_all", lambda: self._made)
+        monkeypatch.setattr(machine_code, "_load_all", lambda _: self._made)
         for user in (run, target):
             monkeypatch.setattr(user, "MACHINE_CODE", self.machine_code)
 
-    def _maker(self) -> subprocess.Popen[bytes]:
-        self.initial_state += 1
+    def _maker(self, _: object) -> subprocess.Popen[bytes]:
+        self.started += 1
         self._made = True
         return process(self._code)
 
@@ -87,7 +89,7 @@ def test_a_plan_is_there_in_time_without_it(
     assert verify(drawn, plan).ok
     certificate = certificate_of(plan)
     assert certificate.degraded == ("nothing was annealed: machine code was not made in time",)
-    assert never.initial_state == 1
+    assert never.started == 1
     assert certificate.run is not None
     assert certificate.run.wall_s < 60
 
@@ -125,7 +127,7 @@ def test_an_interrupt_while_it_is_waited_for_leaves_the_best_plan(
 
 def test_in_the_last_moments_nothing_is_begun(never: Unkept) -> None:
     assert not never.machine_code.available(session(0.5))
-    assert never.initial_state == 0
+    assert never.started == 0
     assert never.machine_code.missing is None
 
 
@@ -134,7 +136,7 @@ def test_it_is_there_once_its_process_has_ended(monkeypatch: pytest.MonkeyPatch)
     assert unkept.machine_code.available(session(60, deterministic=True))
     assert unkept.machine_code.missing is None
     assert unkept.machine_code.available(session(0.1))
-    assert unkept.initial_state == 1
+    assert unkept.started == 1
 
 
 def test_it_is_given_up_where_it_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,23 +144,23 @@ def test_it_is_given_up_where_it_cannot_be_made(monkeypatch: pytest.MonkeyPatch)
     assert not unkept.machine_code.available(session(60, deterministic=True))
     assert unkept.machine_code.missing == "machine code could not be made"
     assert not unkept.machine_code.available(session(60))
-    assert unkept.initial_state == 1
+    assert unkept.started == 1
 
 
 def test_it_is_given_up_where_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused() -> subprocess.Popen[bytes]:
+    def refused(_: object) -> subprocess.Popen[bytes]:
         raise OSError("no more processes")
 
-    machine = MachineCode()
+    machine = MachineCode(MODULES)
     monkeypatch.setattr(machine_code, "_maker", refused)
-    monkeypatch.setattr(machine_code, "_load_all", lambda: False)
+    monkeypatch.setattr(machine_code, "_load_all", lambda _: False)
     assert not machine.available(session(60))
     assert machine.missing == "machine code could not be made"
 
 
 SCRIPT = """
 import sys, time
-from placewright.solver.machine_code import MACHINE_CODE
+from placewright.formulations.replicas.machine_code import MACHINE_CODE
 from placewright.formulations.session import Session
 assert not MACHINE_CODE.available(Session(None, time.monotonic() + 60))
 print(MACHINE_CODE._maker.pid, flush=True)

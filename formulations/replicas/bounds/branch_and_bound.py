@@ -1,12 +1,10 @@
-"""Replicas are whole: bounds of a program by branching, each leaf certified on its own.
+"""Certified LP bounds, and branch and bound over replicas with a certified bound for each node.
 
-A large dataset is copied or not, and to a region or not. The relaxation copies it by halves, and a
-half of all that its readers read with it. A leaf of the tree says how many copies of a dataset
-there are at least and at most, or that one is in a region or is not; the least bound of all leaves
-holds for every plan, since each plan is in one of them.
-
-The leaf of the least bound is split next, at the count or the copy of which most GiB are in doubt:
-a count first where it has as many as a copy, since that leaves no way out by another region.
+The LP relaxation copies large datasets in fractions. Nodes bound the number of copies of a dataset,
+or fix whether it has a replica in a region; the least bound of all open nodes holds for every plan.
+Best-first search: the node of the least bound is branched on next, at the number of copies or the
+copy with the most GiB of fractionality, a number first in a tie, since that leaves no way out by
+another region.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ MOST_SPLITS = 30
 
 @dataclass(frozen=True, slots=True)
 class Branching:
-    """Least and most of a row or a column of the program."""
+    """Bounds on a row or a column of the relaxation."""
 
     row: bool
     index: int
@@ -50,10 +48,10 @@ class Branching:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RelaxationResult:
-    """What the relaxation of a leaf says: a certified bound, a point, and prices of its rows.
+    """Result of an LP relaxation: a certified bound, a primal point, and dual prices.
 
-    `point` is None where the solver has none, `prices` are what one more unit of a row's branching
-    would save.
+    `point` is None if the solver has none; `prices` (rows,) are the savings per unit of a row's
+    limit.
     """
 
     bound: int
@@ -63,7 +61,7 @@ class RelaxationResult:
 
 @dataclass(frozen=True, slots=True)
 class ProvenBound:
-    """A bound; `certified` unless a leaf is infeasible on a solver's word alone."""
+    """A bound; `certified` unless some node is infeasible by a claim of the solver alone."""
 
     bound: int
     certified: bool
@@ -80,15 +78,20 @@ class _Node:
 def solve_relaxation(
     arrays: Arrays, session: Session, share: float = 1.0
 ) -> RelaxationResult | None:
-    """Solve a relaxation in a share of the time left; None if that or a solver is missing.
+    """Return the result of an LP relaxation, None without time, a solver or a proven bound.
 
-    None also if nothing is proven. Large ones need an interior point. Small ones had better not
-    have one: it may not come to an end, and then its prices prove little.
+    Large LPs are solved by an interior-point method, small ones by simplex: an interior-point
+    method may not converge on those, and its prices then prove little.
+
+    Parameters
+    ----------
+    share
+        Largest share of the time left.
 
     Raises
     ------
     ArithmeticError
-        When the solver says that no point exists.
+        If the solver claims that the LP is infeasible.
     """
     interior = arrays.columns > FEW_COLUMNS
     outcome = session.optimise(arrays, share=share, interior=interior)
@@ -111,10 +114,9 @@ def try_relaxation(arrays: Arrays, session: Session, share: float = 1.0) -> Rela
 
 
 def is_proven_infeasible(arrays: Arrays, session: Session) -> bool:
-    """Say whether multipliers prove that no point exists.
+    """Whether multipliers prove a relaxation infeasible (Farkas).
 
-    The rows are let to be missed, at a price: what the prices then say must cost something is
-    checked on the rows as they are (Farkas).
+    An elastic LP penalises violation of rows; its duals are then checked on the original rows.
     """
     rows, columns = arrays.rows, arrays.columns
     more = np.arange(rows, dtype=np.int64)
@@ -141,13 +143,13 @@ def is_proven_infeasible(arrays: Arrays, session: Session) -> bool:
 
 
 def copy_fractions(relaxation: Relaxation, point: Floats | None) -> Floats:
-    """Return how much of each copy (datasets, regions) a point makes; nothing without one."""
+    """Return the copies of a point as fractions (datasets, regions); 0 without a point."""
     fresh = relaxation.aggregate.copyable
     return np.zeros(fresh.shape) if point is None else relaxation.replicas(point) * fresh
 
 
 def fractionality(copies: Floats) -> Floats:
-    """Return how far copies (datasets, regions) are from being made or not (datasets,)."""
+    """Return the total distance of copies (datasets, regions) from 0 and 1, (datasets,)."""
     doubt: Floats = np.minimum(copies, 1.0 - copies).clip(0.0).sum(axis=1)
     return doubt
 
@@ -155,9 +157,9 @@ def fractionality(copies: Floats) -> Floats:
 def branch_and_bound(
     relaxation: Relaxation, arrays: Arrays, root: RelaxationResult, session: Session, goal: float
 ) -> Iterator[ProvenBound]:
-    """Yield better and better bounds than the relaxation, `root`, of a program.
+    """Yield ever better bounds of a relaxation with integer replicas, from its root on.
 
-    It ends at the goal, which a plan reaches, where nothing is left to split, or without time.
+    It ends at the goal, the value of a plan, when no node can be branched on, or without time.
     """
     certified, number = True, count()
     best = root.bound
@@ -192,7 +194,7 @@ def branch_and_bound(
 
 
 def _choose_branching(relaxation: Relaxation, point: Floats) -> tuple[Branching, Branching] | None:
-    """Return two branchings of which every plan keeps one, and the point neither."""
+    """Return two branchings of which every plan satisfies one, and the point neither."""
     copies = copy_fractions(relaxation, point)
     numbers = copies.sum(axis=1)
     size = relaxation.aggregate.wan.size
@@ -209,7 +211,7 @@ def _choose_branching(relaxation: Relaxation, point: Floats) -> tuple[Branching,
 
 
 def _apply_branchings(arrays: Arrays, branchings: tuple[Branching, ...]) -> Arrays:
-    """Return the program within branchings, the later of the same row within the earlier."""
+    """Return the arrays with the bounds of all branchings."""
     lower, upper = arrays.lower.copy(), arrays.upper.copy()
     row_lower, row_upper = arrays.row_lower.copy(), arrays.row_upper.copy()
     for branching in branchings:

@@ -1,8 +1,8 @@
-"""Remote reads that no plan can save, and plans without any others.
+"""Lower bound on remote reads, and the homes and replicas that attain it.
 
-What a job reads and its region cannot hold it reads from remote, if it runs there: so much at least
-as where that is least. No plan reads less than all jobs together do so; in one that reads no more,
-each of them runs where it is least, beside all of its data that can be there.
+What a job reads and its region cannot hold is read remotely. Each job reads at least as much as in
+the region where that is least; no plan reads less than the sum over jobs, and in a plan that
+attains it each job runs in such a region, beside all of its data that can be there.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from placewright.formulations.replicas.problem.problem import Problem
 
 
 def least_remote_reads(aggregate: AggregateProblem) -> int:
-    """Return GiB that are read from remote, or not at all, in every plan."""
+    """Return a lower bound on the GiB that are read remotely, or by jobs without a home."""
     return int(_remote_gib_of_jobs(aggregate).min(axis=1).sum())
 
 
 def restrict_to_values(aggregate: AggregateProblem, held: Mapping[str, int]) -> AggregateProblem:
-    """Return a pool of the plans whose terms are no more than what is held."""
+    """Return the aggregate problem of plans whose terms are at most the given values."""
     aggregate = replace(
         aggregate, overload=min(aggregate.overload, held.get("overload", aggregate.overload))
     )
@@ -51,7 +51,7 @@ def homes_of_least_remote_reads(problem: Problem) -> tuple[Bools, int]:
 def forced_replicas(problem: Problem) -> Bools:
     """Return the replicas (dataset classes, regions) without which some job reads more remotely.
 
-    There is one region only where it can.
+    Those of classes with a single region of least remote reads.
     """
     least, _ = homes_of_least_remote_reads(problem)
     alone = (least.sum(axis=1) == 1)[problem.read_class]
@@ -68,7 +68,7 @@ def _remote_gib_of_jobs(aggregate: AggregateProblem) -> Ints:
 
 
 def _remote_gib(lives: Bools, reader: Ints, gib: Ints, absent: Bools) -> Ints:
-    """Return GiB that readers read from remote in regions, then nowhere (readers, regions + 1).
+    """Return GiB read remotely by region, then without a home (readers, regions + 1).
 
     Parameters
     ----------

@@ -1,9 +1,7 @@
-"""Bounds of the policy `replicas`: what no plan can do better, term by term.
+"""Lower bounds of the terms of policy `replicas`, proven one by one with earlier terms held.
 
-Multipliers of a linear relaxation (`models/relaxation.py`), whatever they are, prove a bound in
-whole numbers by weak duality, and so do those of each leaf where replicas are made whole
-(`branch_and_bound.py`). What data costs in all is bounded too, with only what comes before both
-held (`models/data_access.py`): less the remote reads of a plan, that is a bound of its copies.
+Any multipliers of the LP relaxation (`models/relaxation.py`) prove a certified bound in whole
+numbers by weak duality, and so do those of the nodes of a branch and bound (`branch_and_bound.py`).
 `docs/formulations/replicas.md` says what the relaxations leave out.
 """
 
@@ -72,17 +70,17 @@ LAST = 0.05
 def prove_bounds(
     problem: Problem, session: Session, held: Mapping[str, int], tree: ReplicaTree | None = None
 ) -> Iterator[Bound]:
-    """Yield bounds of every term, the quick ones first, and better ones as long as time is left.
+    """Yield bounds of every term, the quick ones first, then better ones until the time is over.
 
-    It ends early where all terms of the round's best plan are proven.
+    It ends early if all terms of the round's best plan are proven.
 
     Parameters
     ----------
     held
         Values of a plan by term. Each term is bounded among plans that are no worse in those
         before it.
-    places
-        A tree of what data costs in all that is there already, at what it holds.
+    tree
+        A replica tree that was grown before, at the values that it holds.
     """
     if is_beyond(problem):
         yield from (Bound(term, 0, certified=True) for term in problem.terms)
@@ -111,12 +109,12 @@ def prove_bounds(
 
 
 def is_beyond(problem: Problem) -> bool:
-    """Whether a relaxation takes too much memory: then all that is known is that no term is < 0."""
+    """Whether the relaxation takes too much memory; then the only bound of a term is 0."""
     return len(problem.read_gib) * problem.regions**2 > MOST_SERVED
 
 
 class _Targets:
-    """What is asked of each term beside a plan, and what is proven of it at once."""
+    """The terms to bound at the values of a plan, and the bounds that are known at once."""
 
     def __init__(self, problem: Problem, session: Session, held: Mapping[str, int]) -> None:
         self.terms, self.session, self.held = problem.terms, session, held
@@ -126,7 +124,7 @@ class _Targets:
         self._programs: dict[tuple[str, ...], Relaxation] = {}
 
     def immediate_bounds(self) -> Iterator[Bound]:
-        """Yield what is lost in every plan, and what a program without data says of load."""
+        """Yield trivial bounds, and those of an LP without data for `overload` and `hottest`."""
         for term in self.terms:
             yield Bound(term, self._proven[term], certified=True)
         coarse = build_relaxation(
@@ -142,7 +140,7 @@ class _Targets:
             yield Bound(last, self._trivial_data_bound, certified=True, plus=(first,))
 
     def largest_dataset_bounds(self) -> Iterator[Bound]:
-        """Yield bounds of what the largest data costs alone, where the whole may take too long."""
+        """Yield bounds of the data terms by the largest datasets alone, in very large rounds."""
         for term in self._data if is_large(self.aggregate) else ():
             if self._reached(term):
                 continue
@@ -153,9 +151,9 @@ class _Targets:
                 yield Bound(term, found.bound, tuple(known.items()), certified=True)
 
     def data_target(self, tree: ReplicaTree | None) -> BoundTarget | None:
-        """Return the question of what data costs in all, with only the terms before both held.
+        """Return the target of the sum of both data terms, with the terms before both held.
 
-        None without a plan, a solver or time, or where a plan needs no more than what is known.
+        None without a plan, a solver or time, or where the trivial bounds prove the plan.
         """
         if not set(DATA) <= self.held.keys():
             return None
@@ -171,7 +169,7 @@ class _Targets:
         return None if found is None else BoundTarget(*found, goal, last, holds, (first,))
 
     def target_of(self, term: str) -> BoundTarget | None:
-        """Return the question of a term of the round; None where all that matters is proven."""
+        """Return the target of a term; None if the round lacks it or it is proven."""
         if term not in self.terms or self.session.proven or self._reached(term):
             return None
         known = self._earlier_values(term)
@@ -188,21 +186,21 @@ class _Targets:
 
     @property
     def _data(self) -> list[str]:
-        """Both terms of data, as far as the round has them, in its order."""
+        """The data terms of the round, in its order."""
         return [name for name in self.terms if name in DATA]
 
     @property
     def _trivial_data_bound(self) -> int:
-        """What data costs in every plan, as far as it is known at once."""
+        """The trivial bound of the sum of both data terms."""
         return sum(self._proven[name] for name in self._data)
 
     def _earlier_values(self, term: str) -> dict[str, int]:
-        """Return what the plan has in the terms before one."""
+        """Return the plan's values of the terms before one."""
         before = self.terms[: self.terms.index(term)]
         return {name: self.held[name] for name in before if name in self.held}
 
     def _restricting_terms(self, term: str) -> tuple[str, ...]:
-        """Return the terms before one by which a pool has less of what could be done."""
+        """Return the terms before one whose values restrict the aggregate problem."""
         return tuple(
             name for name in ("overload", "remote_reads") if name in self._earlier_values(term)
         )
@@ -219,9 +217,9 @@ class _Targets:
 def _improve_targets(
     targets: Sequence[BoundTarget], session: Session, held: Mapping[str, int], spare: float
 ) -> Iterator[Bound]:
-    """Yield better and better bounds, question by question, in what is left but for some seconds.
+    """Yield ever better bounds, target by target, until a number of seconds is left.
 
-    What is proven of data in all is a bound of its last term, too, less the plan's others.
+    A bound of the sum of both data terms, less the plan's remote reads, is one of copies.
     """
     least: dict[str, int] = {}
     for left, target in zip(range(len(targets), 0, -1), targets, strict=True):
@@ -241,11 +239,17 @@ def _improve_targets(
 def replica_tree_of(
     problem: Problem, session: Session, held: Mapping[str, int], share: float = 1.0
 ) -> ReplicaTree | None:
-    """Return the tree of what data costs in all, probed.
+    """Return the replica tree of both data terms in one sum, after strong branching.
 
-    None without solver or time, where a relaxation is beyond reach, or where it is no use: where
-    few copies could be made, or too many.
-    `held`: values of the terms before. The relaxation may take a share of the time left.
+    None without a solver or time, where the relaxation takes too much memory, or where there are
+    too few or too many possible copies.
+
+    Parameters
+    ----------
+    held
+        Values of the terms before.
+    share
+        Largest share of the time left for the relaxation.
     """
     if is_beyond(problem):
         return None
@@ -259,10 +263,10 @@ def replica_tree_of(
 def _data_relaxation(
     aggregate: AggregateProblem, session: Session, held: Mapping[str, int], share: float = 1.0
 ) -> tuple[Relaxation, Arrays, RelaxationResult] | None:
-    """Return the program of what data costs in all, at what is held, and its relaxation.
+    """Return the relaxation of the sum of both data terms: the model, its arrays, the result.
 
-    Of very large pools only the largest datasets are in it. None without a solver or time, of which
-    the relaxation may take a share of what is left.
+    Very large rounds are restricted to the largest datasets. None without a solver or time, of
+    which it may take a share of what is left.
     """
     if is_large(aggregate):
         aggregate, share = (
@@ -284,10 +288,10 @@ def _data_relaxation(
 def relaxation_replicas(
     problem: Problem, session: Session, held: Mapping[str, int], share: float
 ) -> Floats | None:
-    """Return replicas (datasets, regions) of the relaxation of GiB copied at what is held, or less.
+    """Return the fractional replicas (datasets, regions) of the relaxation of `copies`.
 
-    None if no solver or time is left, of which it may take this share, or if it is beyond reach. Of
-    very large problems, only the largest datasets are in it.
+    At the values held. None without a solver or time, or where it takes too much memory. Very large
+    rounds are restricted to the largest datasets.
     """
     if is_beyond(problem):
         return None
@@ -304,10 +308,7 @@ def relaxation_replicas(
 
 
 def _trivial_bounds(aggregate: AggregateProblem) -> dict[str, int]:
-    """Return what is lost in every plan, for terms that need no program to see some of it.
-
-    That is what jobs cost that cannot have a home, and what cannot but be read from afar.
-    """
+    """Return the overload of jobs that cannot have a home, and the least remote reads."""
     return {
         "overload": HOMELESS * int(aggregate.demand[aggregate.homeless].sum()),
         "remote_reads": least_remote_reads(aggregate),

@@ -1,20 +1,21 @@
-"""Where the largest datasets go: a tree of relaxations, each with some copies said.
+"""Branch and bound over the placement of the largest datasets; each node fixes some copies.
 
     copied nowhere   or   a copy in region 1   or   none there and one in region 2   or   ...
 
-is true of every dataset, so the least bound of these holds for every plan. The relaxation copies
-large data by parts to many regions, and with it what is read beside it. Where the few largest
-datasets are to be said by region, that shows what else has to come, and who has to leave.
+holds for every dataset, so the least bound of these children holds for every plan. The relaxation
+copies large data in fractions to many regions, and with it what is read beside it; once the few
+largest datasets are fixed, what else must come or leave shows in the bound.
 
-Datasets of which most GiB are in doubt are *probed* first: each of their answers on its own. The
-root is split by the one that would make the smallest tree, if its answers cost as much everywhere
-as they do alone (Le Bodic and Nemhauser, "An abstract model for branching", Mathematical
-Programming 166, 2017). Where they cost least is also where to look for plans. Other leaves ask
+Strong branching: at the root the datasets with the most GiB of fractionality are probed, each child
+alone, and the root is branched on the one with the smallest estimated tree (Le Bodic and Nemhauser,
+"An abstract model for branching", Mathematical Programming 166, 2017). The cheapest children also
+tell the search where to place that dataset. Other nodes branch on
 
     a copy in region r   or   none there and one in s   or   in neither
 
-of the two regions most in doubt, and of the dataset that makes the smallest tree of such a leaf:
-what it asks then, others ask too, as long as that is in doubt there.
+for the two regions of most fractionality, and the dataset with the smallest estimated tree among
+some; later nodes reuse that dataset as long as it is fractional there. Node LPs are solved in
+batches by a first-order method (`solver/batched_pdhg.py`), warm-started at the parent.
 """
 
 from __future__ import annotations
@@ -112,11 +113,11 @@ class ReplicaTree:
 
     @property
     def replicas(self) -> Floats:
-        """How much of each replica (datasets, regions) there is in the relaxation."""
+        """The fractional replicas of the relaxation (datasets, regions)."""
         return self.relaxation.replicas(self._point)
 
     def probe(self) -> None:
-        """Find what each answer costs, of some datasets, as long as that is soon done."""
+        """Strong branching at the root: bound the children of some datasets."""
         root, relaxation = self.root, self.relaxation
         doubt = fractionality(copy_fractions(relaxation, self._point))
         datasets = np.argsort(-relaxation.aggregate.wan.size * doubt, kind="stable")[:PROBED]
@@ -150,7 +151,7 @@ class ReplicaTree:
             self._probed |= {key: node.bound for key, node in zip(mine, surer, strict=True)}
 
     def branching_dataset(self) -> tuple[int, list[int]] | None:
-        """Return the dataset that is branched on first, and regions, the likeliest first."""
+        """Return the dataset of the root and its regions by bound; None before `probe`."""
         if not self._size:
             return None
         p = min(self._size, key=self._size.__getitem__)
@@ -158,7 +159,7 @@ class ReplicaTree:
         return p, sorted(bounds, key=bounds.__getitem__)
 
     def improve_bound(self, goal: float, until: float) -> Iterator[ProvenBound]:
-        """Yield better and better claims until so many seconds are left, or the goal is reached."""
+        """Yield ever better claims until a number of seconds is left or the goal is reached."""
         session, known, turns, grows = self._session, self.root.bound, 0, True
         while True:
             now = int(min(self._best, goal))
@@ -172,7 +173,15 @@ class ReplicaTree:
 
     @contextmanager
     def run_in_background(self, goal: Callable[[], float]) -> Iterator[None]:
-        """Let the tree grow in a thread of its own meanwhile, unless the clock must not decide."""
+        """Grow the tree in a thread of its own inside this context.
+
+        In deterministic rounds nothing is grown.
+
+        Parameters
+        ----------
+        goal
+            Returns the value at which to stop, asked before each batch.
+        """
         if self._session.deterministic:
             yield
             return
@@ -192,9 +201,9 @@ class ReplicaTree:
         self._threads = THREADS
 
     def _expand(self, goal: float) -> bool:
-        """Let the leaves of the least bounds descend, as many as all threads take at once.
+        """Solve the open nodes of least bound, as many as all threads take at once.
 
-        False if there are none: the goal is reached, or nothing of a leaf is in doubt.
+        False if there are none: the goal is reached, or a node has no fractional copies.
         """
         aim = next((a for a in (goal * (1 - n) for n in NEARER) if a > self._best), goal)
         chosen = self._best_nodes(goal, aim)
@@ -204,9 +213,9 @@ class ReplicaTree:
         return bool(chosen)
 
     def _best_nodes(self, goal: float, cutoff: float) -> list[Node]:
-        """Take the leaves of the least bounds, splitting those that are ready.
+        """Take the open nodes of least bound, branching on those that are `ready`.
 
-        None if one cannot be split.
+        None of them if one cannot be branched on.
         """
         chosen: list[Node] = []
         number = self._threads * WIDTH
@@ -227,7 +236,7 @@ class ReplicaTree:
         return solve_nodes(self._pdhg, nodes, steps, cutoff, self._threads)
 
     def _split(self, node: Node, cutoff: float) -> list[Node]:
-        """Return the leaves that take a leaf's place, none if nothing of it is in doubt."""
+        """Return the children of a node, none if it has no fractional copies."""
         relaxation, fresh = self.relaxation, self.relaxation.aggregate.copyable
         first = self.branching_dataset()
         if not node.fixings and first is not None:
@@ -256,7 +265,7 @@ class ReplicaTree:
         return found[best]
 
     def _branch_on_regions(self, node: Node, p: int, doubt: Floats) -> list[Node]:
-        """Return leaves with a copy where that is most in doubt, in the next region, in neither."""
+        """Return children with a copy in the most fractional region, the next, or neither."""
         fixings, found = dict(node.fixings), []
         for r in np.argsort(-doubt, kind="stable")[:LIKELIEST].tolist():
             column = int(self.relaxation.replica[p, r])
@@ -266,7 +275,7 @@ class ReplicaTree:
         return [*found, self._node(node.bound, fixings, node.iterate)]
 
     def _branch_on_all_regions(self, node: Node, p: int) -> Iterator[Node]:
-        """Yield leaves with the first copy in each region, and none."""
+        """Yield children with the first copy in each region, and one without copies."""
         replica, fixings = self.relaxation.replica, dict(node.fixings)
         regions = [r for q, r in self._probed if q == p and r != NONE]
         for r in sorted(regions, key=lambda r: self._probed[p, r]):

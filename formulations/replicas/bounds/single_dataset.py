@@ -1,10 +1,10 @@
-"""What a dataset costs at least in every plan, by what is asked of it alone.
+"""Lower bounds on the cost of single datasets, as valid inequalities of the relaxation of all.
 
-Where those who must run beside a dataset are more than any region has room for, the relaxation
-makes 1.07 copies of it, and a plan makes two, or one and reads it from afar. That is seen without
-any other dataset (`problem/restriction.py`), in a program of some thousand columns. Jobs are whole,
-and so are replicas: what the dataset costs is a multiple of what divides its size and the GiB that
-each job reads of it. Rounded up to one, it is said to the relaxation of all.
+Where the jobs that must run beside a dataset exceed the capacity of every region, the relaxation
+makes 1.07 copies of it, while a plan makes two, or one and reads the rest remotely. The relaxation
+restricted to this dataset (`problem/restriction.py`), of some thousand columns, shows it. Jobs and
+replicas are integer, so the cost is a multiple of the greatest common divisor of the size and the
+GiB that each job reads; the bound is rounded up to one.
 """
 
 from __future__ import annotations
@@ -31,14 +31,16 @@ SHARE, ONE = 0.05, 0.005
 def with_dataset_bounds(
     aggregate: AggregateProblem, holds: Mapping[str, int], session: Session, number: int
 ) -> AggregateProblem:
-    """Return a pool that says it of so many datasets, largest first, or as many as there is time.
+    """Return an aggregate problem with `least` of a number of datasets, largest first.
+
+    Fewer if the time share ends.
 
     Parameters
     ----------
-    pool
-        One in which nothing is told apart.
+    aggregate
+        One without datasets in `apart`.
     holds
-        Values of terms, of plans that are no worse in them.
+        Upper bounds on terms.
     """
     least, wan = aggregate.least.copy(), aggregate.wan
     unit = wan.size.copy()

@@ -1,8 +1,9 @@
-"""One question of the policy `replicas`: how little a term can be, with others held.
+"""One term to bound, with earlier terms held.
 
-Its relaxation answers at once. How replicas are made whole then depends on how many copies could be
-made: by branching (`branch_and_bound.py`), in one program with a cut-off
-(`models/integer_program.py`), or by a tree of where the largest data goes (`replica_tree.py`).
+The LP relaxation gives a bound at once. How integer replicas improve it depends on the number of
+possible copies: by certified branch and bound (`branch_and_bound.py`), a MIP with an objective
+cutoff (`models/integer_program.py`), or a tree over the placement of the largest datasets whose
+node LPs are solved by a first-order method (`replica_tree.py`).
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from placewright.formulations.replicas.bounds.branch_and_bound import (
     branch_and_bound,
     copy_fractions,
 )
+from placewright.formulations.replicas.machine_code import MACHINE_CODE
 from placewright.formulations.replicas.models.integer_program import MOST_COPIES, IntegerProgram
 from placewright.formulations.replicas.models.relaxation import Relaxation
 from placewright.formulations.replicas.problem.job_classes import AggregateProblem
 from placewright.formulations.replicas.problem.problem import TOGETHER
 from placewright.formulations.session import Bound, Session, proven_whole
 from placewright.solver import Arrays
-from placewright.solver.machine_code import MACHINE_CODE
 
 if TYPE_CHECKING:
     from placewright.formulations.replicas.bounds.replica_tree import ReplicaTree
@@ -46,7 +47,7 @@ TIGHT = 0.8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoundTarget:
-    """A term, and those `plus` it, with others held: its relaxation, and what a plan reaches."""
+    """A term (plus those in `plus`) to bound: its relaxation, and the value of the best plan."""
 
     relaxation: Relaxation
     arrays: Arrays
@@ -59,17 +60,22 @@ class BoundTarget:
 
     @property
     def relaxation_bound(self) -> Bound:
-        """What its relaxation proves."""
+        """The certified bound of the LP relaxation."""
         return self.bound(ProvenBound(self.root.bound, certified=True))
 
     def bound(self, proven: ProvenBound) -> Bound:
-        """Return what is proven as a bound of the term."""
+        """Return a proven bound as a `Bound` of the term."""
         return Bound(self.term, proven.bound, self.holds, proven.certified, self.plus)
 
     def improve(self, session: Session, share: float, least: int = 0) -> Iterator[ProvenBound]:
-        """Yield better and better claims in a share of the time left, then certified bounds.
+        """Yield ever better claimed bounds in a share of the time left, then certified ones.
 
-        The latter may be weaker than claims before them. `least`: a bound that is known already.
+        The latter may be weaker than the claims before them.
+
+        Parameters
+        ----------
+        least
+            A bound that is known already.
         """
         best = max(self.root.bound, least)
         if FEW_COPIES < int(self.relaxation.aggregate.copyable.sum()) <= MOST_COPIES:
@@ -90,20 +96,21 @@ class BoundTarget:
 
     @property
     def uses_tree(self) -> bool:
-        """Whether a tree answers it."""
+        """Whether the replica tree proves it."""
         return needs_tree(self.relaxation.aggregate)
 
     @property
     def _tight(self) -> Bools:
-        """Regions that the relaxation fills, or nearly: (regions,)."""
+        """Regions whose storage the relaxation fills or nearly fills (regions,)."""
         if self.root.point is None:
             return np.ones(len(self.relaxation.aggregate.room), dtype=np.bool_)
         return self.relaxation.filled_regions(self.root.point, TIGHT)
 
     def _cut_off(self, session: Session, share: float, best: int) -> Iterator[ProvenBound]:
-        """Yield claims that nothing is much better than the goal, then ever nearer ones.
+        """Yield claims of a MIP with objective cutoffs ever nearer to the goal.
 
-        Of what data costs in all only the first: the copies alone are soon nearer.
+        Each claims that no plan is better than the goal by more than a relative gap. For the sum of
+        both data terms only the first cutoff is tried: the bound on copies alone soon comes nearer.
         """
         aggregate = self.relaxation.aggregate
         # Without rows that hardly matter SCIP is up to three times as fast.
@@ -137,10 +144,7 @@ def probed_tree(
     holds: tuple[tuple[str, int], ...],
     session: Session,
 ) -> ReplicaTree | None:
-    """Return the tree of a relaxation; what large data costs in each region is probed.
-
-    None without machine code for it.
-    """
+    """Return the probed replica tree of a relaxation, None without compiled code."""
     if not MACHINE_CODE.available(session):
         if MACHINE_CODE.missing is not None:
             session.degraded.append(f"no tree of bounds was grown: {MACHINE_CODE.missing}")
@@ -154,10 +158,10 @@ def probed_tree(
 
 
 def needs_tree(aggregate: AggregateProblem) -> bool:
-    """Whether so many copies could be made that only a tree makes the largest data whole."""
+    """Whether there are too many possible copies for the MIP, but not for the tree."""
     return int(aggregate.copyable.sum()) > MOST_COPIES and not is_large(aggregate)
 
 
 def is_large(aggregate: AggregateProblem) -> bool:
-    """Whether the program of a pool may take longer than there is time."""
+    """Whether the relaxation may take longer than there is time."""
     return int(aggregate.copyable.sum()) > MANY_COPIES

@@ -1,4 +1,4 @@
-"""Leaves of a tree of relaxations: what is said of copies in each, its bound, and how it grows."""
+"""Nodes of the replica tree: their fixings and bounds, and how they are solved in batches."""
 
 from __future__ import annotations
 
@@ -23,16 +23,18 @@ MORE = 1e-3
 
 @dataclass(order=True, slots=True)
 class Node:
-    """A relaxation with some copies said.
+    """A relaxation with some copies fixed, ordered by its bound.
 
     Attributes
     ----------
     number
-        No two leaves of a tree have the same.
-    start
-        Where its descent goes on.
+        Unique in a tree, to break ties.
+    fixings
+        Columns of copies, and their values.
+    iterate
+        Where its first-order method continues.
     ready
-        More steps would add little, so it is to be split.
+        More iterations would improve the bound little, so it is to be branched on.
     """
 
     bound: float
@@ -45,7 +47,7 @@ class Node:
 def solve_nodes(
     pdhg: BatchedPdhg, nodes: Sequence[Node], steps: int, cutoff: float, threads: int
 ) -> list[Node]:
-    """Return leaves after some more steps, fewer where bounds are no worse than the cutoff."""
+    """Return nodes after some more iterations, fewer once all bounds reach the cutoff."""
     parts = [nodes[k : k + WIDTH] for k in range(0, len(nodes), WIDTH)]
 
     def run(neighbourhood: Sequence[Node]) -> list[tuple[float, Iterate]]:
@@ -70,9 +72,10 @@ def _updated(node: Node, bound: float, iterate: Iterate) -> Node:
 
 
 def tree_growth_rate(costs: Floats) -> float:
-    """Return how fast a tree grows of which every leaf is split into some that cost so much more.
+    """Return the growth rate of the tree in which every node has children of these costs.
 
-    It has exp(growth times what they are to cost) leaves: sum of exp(-growth costs) = 1.
+    The size of a tree that must raise the bound by g is exp(rate g), with sum of exp(-rate cost) =
+    1 (Le Bodic and Nemhauser 2017).
     """
     low, high = 0.0, float(np.log(max(2, len(costs))) / costs.min())
     for _ in range(50):

@@ -1,10 +1,10 @@
-"""Homes by simulated annealing: data follows the jobs, and prices stand for what is scarce.
+"""Simulated annealing of homes: replicas follow the jobs, and penalties stand for scarce resources.
 
-A unit is some jobs of one job class that move together. One step takes a unit out and puts it back
-where it costs least, with noise: the GiB of replicas that it would be the only reader of, overload,
-and what the region's storage and links cannot take. Sometimes many readers of a dataset class move
-together, since a replica is made for its first reader and saved only with its last. The noise
-falls, and the price of overload rises.
+Heat-bath moves (Geman and Geman 1984), drawn by the Gumbel-max trick: a unit, some jobs of one
+class that move together, is taken out and put where it costs least, with noise. Costs are the GiB
+of replicas of which it would be the only reader, overload at a price, and penalties on storage and
+links. Compound moves take many readers of a dataset class at once, since a replica is made for its
+first reader and saved only with its last. The noise falls, and the price of overload rises.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ TOGETHER = 6
 
 
 class Annealing:
-    """Units and where they are."""
+    """One run of simulated annealing from a solution."""
 
     def __init__(self, problem: Problem, solution: Solution, may_hold: Bools, seed: int) -> None:
         self.problem, self._may_hold = problem, may_hold
@@ -53,7 +53,7 @@ class Annealing:
         self._state = initial_state(problem, solution, may_hold)
 
     def run(self, session: Session, seconds: float) -> Solution:
-        """Return the solution after so many seconds, or `SWEEPS` of all units if that is sooner."""
+        """Return the solution after a number of seconds or sweeps, whichever is sooner."""
         size, asks = self.problem.size[self.problem.size > 0], self._state.demand
         usual = float(np.median(size)) if size.size else 1.0
         price = usual / max(1.0, float(np.median(asks))) if asks.size else 0.0
@@ -76,7 +76,7 @@ class Annealing:
         return self.solution()
 
     def solution(self) -> Solution:
-        """Return where everything is."""
+        """Return the solution of the present state."""
         problem, state = self.problem, self._state
         jobs = np.zeros(problem.allowed_homes.shape, dtype=np.int64)
         there = state.cell != NOWHERE
@@ -89,7 +89,7 @@ class Annealing:
 
 
 def initial_state(problem: Problem, solution: Solution, may_hold: Bools) -> AnnealingState:
-    """Return every unit where it is in a solution, and data at most where it may be."""
+    """Return the state with every unit where a solution has it, and data only where it may be."""
     job_class, jobs, cells = _units(problem, solution)
     regions = problem.regions
     apart = ~may_hold[problem.read_dataset_class]

@@ -1,13 +1,13 @@
-"""Moves of units from cell to cell, and what they cost: the inner loops of annealing, compiled.
+"""Compiled kernel of simulated annealing: moves of units between cells, and their costs.
 
-A step looks at every region for each dataset class that a unit reads, some hundred numbers: two
-microseconds here, fifty in Python. All is in one file, since a compiled function that is kept on
-disk is not made anew when a function of another file changes.
+A cell is a GPU model of a region. A move looks at every region for each dataset class that a unit
+reads, some hundred numbers: two microseconds here, fifty in Python. All is in one file, since a
+compiled function that is kept on disk is not compiled anew when a function of another file changes.
 
-What copies take of links are sums, not ways. All links into a region take so much, and all out of
-it, where what one region alone has leaves it once at least. What the link between two regions does
-not take goes over a third region, so of what all links take together it takes twice as much. How
-copies get around each other is not seen.
+Links are relaxed to sums: ingress of each region, egress of each region (where it alone has the
+data, which then leaves at least once), and the total over all links. What the direct link between
+two regions cannot carry takes two hops over a third region, and counts twice in the total.
+Conflicts in time and between copies are not seen.
 """
 
 from __future__ import annotations
@@ -29,43 +29,43 @@ NOWHERE, ZERO = cast("tuple[int, int]", (np.int64(-1), np.int64(0)))
 
 
 class AnnealingState(NamedTuple):
-    """What is known of units, dataset classes and regions: what stays, then what moves change.
+    """State of the kernel: constants first, then what moves change.
 
     Attributes
     ----------
-    job class : Ints
-        (units,): the job class that each is a part of.
-    jobs, asks : Floats
+    job_class : Ints
+        (units,): the job class of each unit.
+    jobs, demand : Floats
         (units,): jobs, and milli-GPU of all of them.
-    first, dataset classes : Ints
+    first_read, read_dataset_class : Ints
         (job classes + 1,) and (reads,): the dataset classes that each job class reads.
-    may : Bools
+    allowed_homes : Bools
         (job classes, regions, models): where it may be.
-    afar : Floats
-        (job classes, regions): what a job costs there for data that cannot be there.
-    first_at, at : Ints
+    remote_cost : Floats
+        (job classes, regions): cost of remote reads of a job there, of data that cannot be there.
+    first_reader, reader : Ints
         (dataset classes + 1,) and (units that read it, for each dataset class).
     supply : Floats
         (cells,): milli-GPU.
     origin : Ints
-        (dataset classes,): the region that alone has it, else the last entry of `out` and `link`.
-    need, copy : Floats
-        (dataset classes, regions): GiB that the first reader brings, and those of them that are
-        copied.
+        (dataset classes,): the only region that has it, else the last entry of `egress_left` and
+        `link_left`.
+    stored_gib, copied_gib : Floats
+        (dataset classes, regions): GiB that its first reader stores there, and copies there.
     cell : Ints
         (units,): region and model as one number; `NOWHERE` for none.
     load : Floats
-        (cells,): milli-GPU asked.
-    readers, copies : Ints
-        (dataset classes, regions) and (dataset classes,): units that read it there, and regions it
-        is copied to.
-    room, into, out, total : Floats
-        (regions,), (regions,), (regions + 1,) and (1,): GiB that storage, links into a region, out
-        of it and all links have left; negative where there is too much.
-    link : Floats
-        (regions + 1, regions): GiB that a link has left.
-    costs, moved, before : Floats, Ints, Ints
-        (regions,), (units,) and (units,): room to work in.
+        (cells,): milli-GPU of demand.
+    reader_count, copy_count : Ints
+        (dataset classes, regions) and (dataset classes,): units that read it there, and regions
+        that it is copied to.
+    storage_left, ingress_left, egress_left, total_left : Floats
+        (regions,), (regions,), (regions + 1,) and (1,): residual GiB of storage, of links into a
+        region, out of it, and of all links; negative if exceeded.
+    link_left : Floats
+        (regions + 1, regions): residual GiB of each link.
+    data_cost, moved_units, old_cells : Floats, Ints, Ints
+        (regions,), (units,) and (units,): buffers.
     """
 
     job_class: Ints
@@ -96,7 +96,7 @@ class AnnealingState(NamedTuple):
 
 
 def prepare() -> None:
-    """Load the machine code of what annealing calls, or make it."""
+    """Load the compiled functions that Python calls, or compile them."""
     none, numbers = np.empty(0, dtype=np.int64), np.empty(0)
     table, counts = np.empty((0, 0)), np.empty((0, 0), dtype=np.int64)
     state = AnnealingState(
@@ -139,9 +139,14 @@ def sweep(
     price: float,
     random: np.random.Generator,
 ) -> None:
-    """Move each unit once in this order, then so many times readers of a dataset class together.
+    """Move each unit once in the given order, then try a number of compound moves.
 
-    `noise` is in GiB, `price` in GiB per milli-GPU of overload.
+    Parameters
+    ----------
+    together
+        Number of compound moves.
+    noise, price
+        GiB, and GiB per milli-GPU of overload.
     """
     for unit in order:
         remove_unit(state, unit)
@@ -194,7 +199,7 @@ def remove_unit(state: AnnealingState, unit: int) -> None:
 
 @compiled
 def insert_unit(state: AnnealingState, unit: int, cell: int) -> None:
-    """Put a unit that is nowhere into a cell, if it is one."""
+    """Put a unit that is in no cell into one, or leave it out if that is `NOWHERE`."""
     if cell == NOWHERE:
         return
     region, job_class = cell // state.allowed_homes.shape[2], state.job_class[unit]
@@ -219,10 +224,10 @@ def insert_unit(state: AnnealingState, unit: int, cell: int) -> None:
 
 @compiled
 def price_data(state: AnnealingState, unit: int, first: int, last: int) -> None:
-    """Write to `costs` what data costs in regions from the first to before the last, in GiB.
+    """Write the cost of data in GiB for a unit that is in no cell to `data_cost`.
 
-    For a unit that is nowhere: what it would be the only one to read, what storage and links cannot
-    take of that, and what it reads from afar.
+    For regions from the first to before the last: replicas of which it would be the only reader,
+    penalties on storage and links that they exceed, and remote reads.
     """
     job_class = state.job_class[unit]
     for region in range(first, last):
@@ -249,7 +254,7 @@ def price_data(state: AnnealingState, unit: int, first: int, last: int) -> None:
 
 @inlined
 def _hops(size: float, left: float) -> float:
-    """Return the GiB that a copy takes of all links, with so many left of the one between."""
+    """Return the GiB of all links that a copy takes, by the residual GiB of the direct link."""
     return size + max(0.0, size - max(0.0, left))
 
 
@@ -269,7 +274,7 @@ def added_overload(state: AnnealingState, unit: int, cell: int) -> float:
 def _choose(
     state: AnnealingState, unit: int, noise: float, price: float, random: np.random.Generator
 ) -> int:
-    """Return a cell for a unit that is nowhere, `NOWHERE` if none will do."""
+    """Draw a cell for a unit that is in none, `NOWHERE` if it has no allowed cell."""
     may = state.allowed_homes[state.job_class[unit]]
     regions, models = may.shape
     price_data(state, unit, ZERO, regions)
@@ -290,9 +295,9 @@ def _choose(
 def _cheapest(
     state: AnnealingState, unit: int, first: int, last: int, but: int, price: float
 ) -> tuple[float, int]:
-    """Return the least cost of a unit that is nowhere, and its cell; inf and `NOWHERE` if none.
+    """Return the least cost of a unit that is in no cell, and that cell; inf and `NOWHERE` if none.
 
-    In regions from the first to before the last, but for one.
+    In regions from the first to before the last, one of them excluded.
     """
     may = state.allowed_homes[state.job_class[unit]]
     models = may.shape[1]
@@ -310,7 +315,7 @@ def _cheapest(
 
 @inlined
 def _cost_in_place(state: AnnealingState, unit: int, cell: int, price: float) -> float:
-    """Return what a unit that was just taken out of a cell costs there."""
+    """Return the cost of a unit in the cell from which it was just removed."""
     region = cell // state.allowed_homes.shape[2]
     price_data(state, unit, region, region + 1)
     return float(state.data_cost[region] + price * added_overload(state, unit, cell))
@@ -326,9 +331,10 @@ def _empty_region(
     price: float,
     least: float,
 ) -> None:
-    """Move all that read a dataset class in a region to others, each where it costs least then.
+    """Compound move: all readers of a dataset class in a region move elsewhere, one by one.
 
-    To regions from the first to before the last; nobody if less is gained than `least`.
+    Each to its cheapest cell in regions from the first to before the last. Undone if the gain is
+    less than `least`.
     """
     models, number, gain = state.allowed_homes.shape[2], ZERO, 0.0
     if region == NOWHERE:
@@ -355,9 +361,10 @@ def _empty_region(
 def _gather_readers(
     state: AnnealingState, dataset_class: int, region: int, price: float, least: float
 ) -> None:
-    """Copy a dataset class to a region and move those readers there that gain by it.
+    """Compound move: copy a dataset class to a region and move those readers that gain by it.
 
-    Nobody if less is gained than `least`, with the copy.
+    The cost of the copy is not charged to any one reader. Undone if the gain of all is less than
+    `least`.
     """
     number, gain = ZERO, 0.0
     if state.reader_count[dataset_class, region] > 0:
@@ -388,7 +395,7 @@ def _gather_readers(
 
 @inlined
 def _undo(state: AnnealingState, number: int) -> None:
-    """Put the first so many of who moved back where they were."""
+    """Put the first units of `moved_units` back into their old cells."""
     for i in range(number):
         remove_unit(state, state.moved_units[i])
     for i in range(number):

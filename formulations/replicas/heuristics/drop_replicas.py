@@ -1,4 +1,4 @@
-"""Drops of replicas that nobody needs, where a region holds more than its share."""
+"""Drops of replicas without readers that lower `imbalance`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from placewright.formulations.replicas.solution import Solution
 
 
 def drop_idle_replicas(problem: Problem, solution: Solution) -> Solution:
-    """Return a solution with as many drops as make `imbalance` fall, the largest first.
+    """Return a solution without idle replicas whose drop lowers `imbalance`, the largest first.
 
-    A replica goes only if another one is complete or comes, and nobody reads it in its region or
-    reads its dataset class from afar.
+    A replica is idle if another one is complete or under way, and no job reads it in its region or
+    reads its dataset class remotely.
     """
     replicas = solution.replicas.copy()
     jobs = solution.jobs.sum(axis=2)[problem.read_class]

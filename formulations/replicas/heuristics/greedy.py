@@ -1,4 +1,4 @@
-"""Greedy construction: each job class in turn where it overloads, reads and copies least."""
+"""Greedy construction: job classes in turn, each where it adds least to the leading terms."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ NEVER = np.iinfo(np.int64).max
 
 
 class GreedyPlacement:
-    """A solution that grows.
+    """A partial solution to which job classes are added.
 
     Parameters
     ----------
     replicas
-        (dataset classes, regions): those that are there in the end; None for all that are there
-        now.
+        (dataset classes, regions): replicas after the plan; None for the current ones.
     copies
         (dataset classes, regions): copies that may be made in addition.
     """
@@ -39,7 +38,7 @@ class GreedyPlacement:
         self._first = np.searchsorted(problem.read_class, np.arange(problem.job_classes + 1))
 
     def solution(self) -> Solution:
-        """Return the solution as it is now."""
+        """Return the solution so far."""
         return Solution(self.jobs.copy(), self.replicas.copy())
 
     def keep(self, solution: Solution, kept: Ints) -> None:
@@ -48,14 +47,14 @@ class GreedyPlacement:
         self.load += np.tensordot(self.problem.demand[kept], solution.jobs[kept], axes=1)
 
     def place(self, job_classes: Iterable[int]) -> None:
-        """Give homes to all jobs of some job classes that have none, in this order."""
+        """Give homes to all jobs of some classes that have none, class by class in this order."""
         for w in job_classes:
             left = int(self.problem.count[w] - self.jobs[w].sum())
             while left and (number := self._place(w, left)):
                 left -= number
 
     def _place(self, w: int, left: int) -> int:
-        """Give a home to up to so many jobs of a job class, and return to how many."""
+        """Give a home to some jobs of a class, at most `left`, and return to how many."""
         problem, demand = self.problem, int(self.problem.demand[w])
         may, remote, missing = self._data(w)
         size = problem.size[problem.read_dataset_class[self._reads(w)]]
@@ -93,7 +92,7 @@ class GreedyPlacement:
         return cost
 
     def _data(self, w: int) -> tuple[Bools, Ints, Bools]:
-        """Return where a job class may be, the GiB that it reads there from afar, and what to copy.
+        """Return where a job class may be, its GiB of remote reads there, and what to copy.
 
         Of shapes (regions,), (regions,) and (reads, regions).
         """
@@ -128,10 +127,10 @@ class GreedyPlacement:
 
 
 def placement_order(problem: Problem) -> Ints:
-    """Return the job classes, those that are priority to move first.
+    """Return the job classes in the order in which the greedy places them.
 
-    Dear is much data, shared by few other readers, for little demand; but jobs that are large
-    beside what regions have come before all others.
+    First jobs that are large beside the supply of a region, the largest first; then by GiB of data
+    per milli-GPU, where classes with the same data share its size.
     """
     readers = np.bincount(problem.read_dataset_class, minlength=problem.dataset_classes)
     share = problem.size[problem.read_dataset_class] / np.maximum(
@@ -148,7 +147,7 @@ def placement_order(problem: Problem) -> Ints:
 def place_homeless_jobs(problem: Problem, solution: Solution) -> Solution:
     """Return a solution in which all jobs have homes that can have one beside these replicas.
 
-    Homes from which some data cannot be read are given up.
+    Homes from which some data cannot be read are given up first.
     """
     jobs = np.where(readable_regions(problem, solution.replicas)[:, :, None], solution.jobs, 0)
     homeless = jobs.sum(axis=(1, 2)) < problem.count
@@ -162,7 +161,7 @@ def place_homeless_jobs(problem: Problem, solution: Solution) -> Solution:
 
 
 def readable_regions(problem: Problem, replicas: Bools) -> Bools:
-    """Return where job classes can read all their data, locally or not (job classes, regions)."""
+    """Return where job classes can read all their data (job classes, regions)."""
     over_links: Bools = replicas.astype(np.float64) @ problem.linked > 0
     p = problem.read_dataset_class
     reads = replicas[p] | (problem.read_remote[:, None] & over_links[p])
@@ -172,7 +171,7 @@ def readable_regions(problem: Problem, replicas: Bools) -> Bools:
 
 
 def greedy_solution(problem: Problem, *, copying: bool = True) -> Solution:
-    """Return a solution, with new replicas or without any."""
+    """Return the greedy solution, with or without new replicas."""
     placing = GreedyPlacement(problem, copies=None if copying else np.zeros_like(problem.may_hold))
     placing.place(placement_order(problem).tolist())
     return placing.solution().without_idle_copies(problem)

@@ -1,8 +1,8 @@
-"""Homes beside replicas that stay: jobs change places while that overloads or reads less.
+"""Local search over homes beside fixed replicas: relocations, swaps and ejections of single jobs.
 
-What links refuse is known only when a solution is carried. Who was to read it then takes the best
-home that is left, one after the other, and a job that may go elsewhere is in the way of one that
-may not. So a job moves, changes places with another, or pushes one on to where that costs least.
+Refused copies become known only when transfers are scheduled. Readers then take the best remaining
+home one by one, and a job with alternatives may block one without. So a job moves, swaps with
+another, or ejects one to where that costs least, as long as overload or remote reads fall.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NEVER = 2**60
 
 
 class _Move(NamedTuple):
-    """A job that moves to another cell, and maybe one from there that makes room for it."""
+    """A job that moves to another cell, and maybe one that it ejects from there."""
 
     overload: int
     reads: int
@@ -38,7 +38,7 @@ class _Move(NamedTuple):
 
 
 def exchange_homes(problem: Problem, solution: Solution) -> Solution:
-    """Return a solution that overloads and reads no more, with these replicas or fewer."""
+    """Return a solution with no more overload and remote reads, with the same replicas or fewer."""
     homes = _Homes(problem, solution)
     if not homes.improve():
         return solution
@@ -60,7 +60,7 @@ class _Homes:
         self._left = WORK
 
     def improve(self) -> bool:
-        """Move jobs until nothing helps any more; say whether any was moved."""
+        """Apply improving moves until none is left or the budget is spent; say if any was."""
         moved, helps = False, True
         while helps and self._left > 0:
             helps = False
@@ -72,7 +72,7 @@ class _Homes:
         return moved
 
     def _best(self, cell: int) -> _Move | None:
-        """Return the move from a cell that saves most overload for what is read, or most reads."""
+        """Return the best move out of a cell, None if none improves."""
         mine = np.flatnonzero(self.jobs[:, cell])
         saved = self._reads[mine, cell] - self._least_reads[mine]
         if self._load[cell] <= self._supply[cell]:
@@ -105,14 +105,14 @@ class _Homes:
         return _Move(int(over[i, target]), int(reads[i, target]), int(mine[i]), target)
 
     def _best_swap(self, cell: int, mine: Ints, others: Ints, at: Ints) -> _Move | None:
-        """Return the best exchange of one of these job classes and one elsewhere."""
+        """Return the best swap of one of these job classes with one elsewhere."""
         more = self._demand[mine, None] - self._demand[others]
         over = self._overload_change(cell, -more) + self._overload_change(at, more)
         back = self._reads[others, cell] - self._reads[others, at]
         return self._best_pair(cell, mine, others, at, over, back, np.full_like(at, cell))
 
     def _best_ejection(self, cell: int, mine: Ints, others: Ints, at: Ints) -> _Move | None:
-        """Return the best move of one of these job classes that pushes another one on."""
+        """Return the best move of one of these job classes that ejects another to a third cell."""
         demand = self._demand[mine, None]
         change = self._overload_change(slice(None), self._demand[others, None])
         back = self._reads[others] - self._reads[others, at, None]
@@ -132,12 +132,12 @@ class _Homes:
     def _best_pair(
         self, cell: int, mine: Ints, others: Ints, at: Ints, over: Ints, back: Ints, onwards: Ints
     ) -> _Move | None:
-        """Return the best of moves of two.
+        """Return the best of moves of two jobs.
 
         Parameters
         ----------
         over, back
-            (mine, others) and (others,): what both overload more, and what the second reads more.
+            (mine, others) and (others,): change of overload, and of the second's remote reads.
         at, onwards
             (others,): the cell that the second leaves to the first, and where it goes then.
         """
@@ -151,7 +151,7 @@ class _Homes:
         return _Move(*values, int(mine[i]), int(at[k]), int(others[k]), int(onwards[k]))
 
     def _overload_change(self, cells: int | slice | Ints, more: Ints) -> Ints:
-        """Return how much more cells overload if they are asked for so much more."""
+        """Return the change of overload of cells if their demand grows by `more`."""
         load, supply = self._load[cells], self._supply[cells]
         change: Ints = _overload(load + more, supply) - _overload(load, supply)
         return change
@@ -169,7 +169,7 @@ class _Homes:
 
 
 def _argbest(over: Ints, reads: Ints) -> tuple[int, int] | None:
-    """Return where of two tables most is gained, None if nowhere."""
+    """Return the index of the best improving entry of two tables, None if there is none."""
     less = (over < 0) & (reads < NEVER // 2)
     if less.any():
         worth = np.where(less, reads / np.minimum(over, -1) * -1.0, np.inf)
@@ -184,7 +184,7 @@ def _argbest(over: Ints, reads: Ints) -> tuple[int, int] | None:
 
 
 def _worth(move: _Move) -> tuple[bool, float]:
-    """Return by what the best move is the least: GiB for a milli-GPU less, then GiB."""
+    """Return the key by which the best move is least: GiB per milli-GPU saved, then GiB."""
     less = move.overload < 0
     return not less, move.reads / -move.overload if less else move.reads
 
@@ -195,7 +195,7 @@ def _overload(load: Ints, supply: Ints) -> Ints:
 
 
 def _reads(problem: Problem, replicas: Bools) -> Ints:
-    """Return the GiB that a job reads from afar in each cell, `NEVER` where it cannot be."""
+    """Return the GiB of remote reads of a job in each cell, `NEVER` where it cannot be."""
     remote = np.zeros((problem.job_classes, problem.regions), dtype=np.int64)
     away = ~replicas[problem.read_dataset_class]
     np.add.at(remote, problem.read_class, away * problem.read_gib[:, None])

@@ -1,12 +1,11 @@
-"""Large-neighbourhood search: parts of a solution decided anew by an exact model, over and over.
+"""Adaptive large-neighbourhood search (Shaw 1998; Ropke and Pisinger 2006) with MIP repair.
 
-A part is one of four kinds. `regions` is what happens in a few of them: job classes and dataset
-classes go only where they are or into one of these. `dataset_classes` are some that have readers in
-common, with all who read them. The other two free all homes, but only some dataset classes: large
-ones more often than small ones (`sizes`), or those of which most GiB are elsewhere in an optimum of
-the relaxation, which may then be where the solution or that optimum has them (`relaxed`). As other
-replicas stay, homes are few, and jobs make room for each other all over the world. Parts that cost
-much are drawn more often, and a part grows where models are solved with time to spare.
+Four neighbourhoods: `regions` frees all that happens in a few of them; `groups` dataset classes
+connected by readers, with all who read them; `sizes` all homes and some dataset classes, large ones
+more often; `relaxed` all homes and the dataset classes of which most GiB are elsewhere in the LP
+relaxation, each where the solution or the LP has it (RINS: Danna, Rothberg and Le Pape 2005). As
+other replicas are fixed there are few possible homes, so jobs of all regions can be free. Costly
+parts are drawn more often, and a neighbourhood grows while its MIPs are solved with time to spare.
 """
 
 from __future__ import annotations
@@ -60,13 +59,12 @@ IDLE = 40
 
 
 class LargeNeighbourhoodSearch:
-    """A search from a solution; `solution` is the best so far.
+    """A search; `solution` is the incumbent.
 
     Parameters
     ----------
     relaxed
-        (dataset classes, regions): replicas in an optimum of the relaxation; None if it is not
-        known.
+        (dataset classes, regions): fractional replicas of the LP relaxation; None if unknown.
     """
 
     def __init__(
@@ -92,14 +90,14 @@ class LargeNeighbourhoodSearch:
         self._reads = _rows(problem.read_class, problem.read_dataset_class, problem.job_classes)
 
     def set_incumbent(self, solution: Solution, refused: Bools) -> None:
-        """Go on from a solution that can be carried, without copies that were refused."""
+        """Continue from a solution whose transfers exist, without copies that were refused."""
         self.solution = solution
         self._may_hold &= ~refused
 
     def iterations(self, reserve: float) -> Iterator[bool]:
-        """Yield after each part whether the solution became better, until nothing helps any more.
+        """Yield after each neighbourhood whether the solution improved, until too many have not.
 
-        A part ends when so many seconds are left.
+        MIPs end when `reserve` seconds are left.
         """
         idle = 0
         while idle < IDLE:
@@ -115,10 +113,10 @@ class LargeNeighbourhoodSearch:
             yield better
 
     def recombine(self, replicas: Bools, seconds: float) -> bool:
-        """Reoptimise all in which other replicas differ; return whether the solution improved.
+        """MIP recombination with other replicas (dataset classes, regions); return if it improved.
 
-        These are (dataset classes, regions). Dataset classes may be where one of the two has them,
-        or where they are today: so few places that a model of all differences is soon solved.
+        All in which the two differ is free; each dataset class may be placed as in either parent or
+        as today, so the MIP stays small (RINS, crossover).
         """
         if not self.problem.dataset_classes:
             return False
@@ -127,11 +125,12 @@ class LargeNeighbourhoodSearch:
         )
 
     def solve_restricted(self, replicas: Bools, seconds: float) -> Solution | None:
-        """Restricted MIP: all homes, replicas among these (dataset classes, regions).
+        """Restricted MIP: all homes, and replicas among these (dataset classes, regions).
 
-        Without those of the solution, which are no use where both are far apart. Where no remote
-        reads are to be saved, overload has a price, as whole jobs may not fit where shares of them
-        do: so what is found need not be better than the solution, but is near to plans that are.
+        None without a solution in time. The incumbent's replicas are not added, as they are of no
+        use where both are far apart. If no remote reads are to be saved, overload is penalised
+        instead of bounded, as whole jobs may not fit where fractions do: the result need not
+        improve on the incumbent, but is near solutions that do.
         """
         neighbourhood, over = (
             self._restricted_to(replicas),
@@ -143,14 +142,14 @@ class LargeNeighbourhoodSearch:
     def reoptimise_homes(self, seconds: float) -> bool:
         """Fix and optimise: all homes beside fixed replicas; return whether the solution improved.
 
-        Few homes are left then, so jobs soon fit.
+        Few possible homes are left then, so the MIP is soon solved.
         """
         return self._reoptimise_all(self._restricted_to(self.solution.replicas), seconds)
 
     def _restricted_to(self, replicas: Bools) -> Neighbourhood:
-        """Return the part of all that these replicas (dataset classes, regions) leave open.
+        """Return the neighbourhood of all homes with these replicas (dataset classes, regions).
 
-        No more is read from afar than must be, if all jobs find homes so.
+        Remote reads are at their lower bound if all jobs have a home so.
         """
         problem = self.problem
         homes = (
@@ -161,10 +160,10 @@ class LargeNeighbourhoodSearch:
         return replace(whole_problem(problem), homes=homes, holds=replicas, least_reads=least_reads)
 
     def _reoptimise_all(self, neighbourhood: Neighbourhood, seconds: float) -> bool:
-        """Return whether a part in which all homes are free became better.
+        """Return whether a neighbourhood of all homes improved the solution.
 
-        Where the solution overloads more than the least, it is first tried whether that is enough,
-        with half of the time: jobs soon fit, or are soon known not to.
+        If the solution exceeds the least overload, that least is tried first, in half of the time:
+        such MIPs are soon solved or infeasible.
         """
         until = self.session.remaining() - seconds
         over = self.solution.objective(self.problem)[0] > self._overload_bound
@@ -175,9 +174,12 @@ class LargeNeighbourhoodSearch:
     def _solve(
         self, neighbourhood: Neighbourhood, seconds: float, most: int | None = None
     ) -> tuple[bool, bool]:
-        """Return whether a part became better, and whether its model was solved to the end.
+        """Return whether a neighbourhood improved the solution, and whether its MIP was solved.
 
-        It overloads `most` milli-GPU, None for as much as the solution.
+        Parameters
+        ----------
+        most
+            Bound on overload in milli-GPU, None for that of the solution.
         """
         before = self.solution.objective(self.problem)
         found, solved = self._solve_mip(neighbourhood, seconds, before[0] if most is None else most)
@@ -189,10 +191,14 @@ class LargeNeighbourhoodSearch:
     def _solve_mip(
         self, neighbourhood: Neighbourhood, seconds: float, most: int | None
     ) -> tuple[Solution | None, bool]:
-        """Return a part decided anew, and whether its model was solved to the end.
+        """Return the solution of a neighbourhood's MIP, and whether it was solved to the gap.
 
-        It overloads `most` milli-GPU, None for any number at a price. The solution is where it
-        begins, if that is among what the part leaves open.
+        Warm-started by the incumbent where that is feasible.
+
+        Parameters
+        ----------
+        most
+            Bound on overload in milli-GPU, None to penalise it instead.
         """
         problem, solution, before = (
             self.problem,
@@ -242,7 +248,7 @@ class LargeNeighbourhoodSearch:
 
     @property
     def _reads_least(self) -> bool:
-        """Whether no job of the solution reads more from afar than it must."""
+        """Whether the remote reads of the solution are at their lower bound."""
         return self.solution.objective(self.problem)[1] <= self._least_remote_reads
 
     def _draw(self, kind: str) -> Neighbourhood:
@@ -255,7 +261,7 @@ class LargeNeighbourhoodSearch:
         )
 
     def _some_datasets(self, relaxed: Floats | None, number: float) -> Neighbourhood:
-        """Return dataset classes and the homes of all jobs, near a relaxation if one is given."""
+        """Return a number of dataset classes and all homes, near a relaxation if one is given."""
         problem, solution = self.problem, self.solution
         if relaxed is None:
             weight, holds = problem.size**0.5, self._may_hold | solution.replicas
@@ -284,9 +290,9 @@ class LargeNeighbourhoodSearch:
         )
 
     def _homes_with_data(self, replicas: Bools, *, least_reads: bool) -> Bools:
-        """Return where job classes have all their data (job classes, regions) with these replicas.
+        """Return where job classes have all their data with these replicas (job classes, regions).
 
-        All that can be there, if `least_reads`: if none may read more from afar than it must.
+        With `least_reads` only where remote reads are least, beside all data that can be there.
         """
         problem, beside = self.problem, np.ones_like(self._least_read_homes)
         if least_reads:
@@ -295,7 +301,7 @@ class LargeNeighbourhoodSearch:
         return beside
 
     def _few_regions(self) -> Neighbourhood:
-        """Return a few regions, drawn by what is copied there, and all that is in them."""
+        """Return a few regions, drawn by GiB copied there, and all that is in them."""
         problem, solution = self.problem, self.solution
         new = (solution.replicas & ~problem.current).T.astype(np.int64) @ problem.size
         over = np.maximum(0, solution.demand(problem) - problem.supply).sum(axis=1)
@@ -351,6 +357,6 @@ class LargeNeighbourhoodSearch:
 
 
 def _rows(keys: Ints, values: Ints, count: int) -> list[Ints]:
-    """Return the values of each key."""
+    """Return the values of each key, as one array per key."""
     order = np.argsort(keys, kind="stable")
     return np.split(values[order], np.searchsorted(keys[order], np.arange(1, count)))

@@ -1,13 +1,10 @@
-"""Replicas to choose among: a point of the program that SCIP finds, the largest datasets first.
+"""Relax and fix with a MIP solver, the largest datasets first.
 
-All copies at once are too many to find good points among. So few columns are free at first, those
-that an optimum of the relaxation has or nearly has, and only the largest datasets are whole: they
-are few, most GiB are theirs, and what is left in parts still tells them what the others will need.
-Then these stay as they are, and smaller ones are made whole as well (relax and fix). The smallest
-are left to who decides where each job runs: in the program classes of jobs may be split.
-
-What is copied so is often all that is missing from a good solution, or it is where the search has
-never been. So it need not be better than a solution to be of use: it is crossed with it.
+All copies at once are too many to find good points among. At first only copies are free that the LP
+relaxation has in part or nearly has (by reduced cost), and only the replicas of the largest
+datasets are integer: these are few and have most of the GiB, and the relaxed rest still tells them
+what it will need. Then they are fixed, and smaller datasets are made integer as well. The smallest
+datasets stay relaxed to the end.
 
 References
 ----------
@@ -89,16 +86,16 @@ MUCH = 0.4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RestrictedReplicas:
-    """Where replicas may be of plans that copy little.
+    """Replicas for a restricted MIP: those of a point, and those near the relaxation.
 
     Attributes
     ----------
-    rank
-        What the point overloads, reads from afar and copies at most, like `Solution.objective`.
+    objective
+        Upper bounds on the point's leading terms, comparable with `Solution.objective`.
     chosen : Bools
-        (dataset classes, regions): its replicas, and some that it nearly has.
+        (dataset classes, regions): replicas of the point, and some of small reduced cost.
     relaxed : Bools
-        (dataset classes, regions): those of which the relaxation that it begins with has much.
+        (dataset classes, regions): those with a large fraction in the first relaxation.
     """
 
     objective: tuple[int, int, float]
@@ -109,31 +106,31 @@ class RestrictedReplicas:
 def relax_and_fix(
     problem: Problem, session: Session, solution: Solution, refused: Bools, seconds: float
 ) -> RestrictedReplicas | None:
-    """Return where replicas may be of plans that copy little; None without a point in this time.
+    """Return replicas for a restricted MIP, None without a point in the given seconds.
 
-    It overloads no more than the solution and reads no more from afar; both are as little as can be
-    if such points are found. It may copy more.
+    The point has no more overload and remote reads than the solution; both are at their lower
+    bounds if such points are found. It may copy more.
 
     Parameters
     ----------
     refused
-        (dataset classes, regions): copies that are not to be made.
+        (dataset classes, regions): copies that must not be made.
     """
     aggregate = aggregate_problem(problem.wan)
     allowed = aggregate.copyable & ~refused[problem.dataset_class]
     end = session.remaining() - seconds
     overload, remote_reads, _ = solution.objective(problem)
-    aims = _aims(aggregate, session, {"overload": overload, "remote_reads": remote_reads})
+    targets = _term_bounds(aggregate, session, {"overload": overload, "remote_reads": remote_reads})
 
     def replicas(copies: Bools) -> Bools:
         found = problem.current.copy()
         np.logical_or.at(found, problem.dataset_class, copies)
         return found
 
-    for k, holds in enumerate(aims):
+    for k, holds in enumerate(targets):
         left = max(0.0, session.remaining() - end)
-        until = session.remaining() - left * (FIRST if k < len(aims) - 1 else 1.0)
-        found = _point(
+        until = session.remaining() - left * (FIRST if k < len(targets) - 1 else 1.0)
+        found = _chosen_copies(
             session, IntegerProgram.of(restrict_to_values(aggregate, holds)), holds, allowed, until
         )
         if found is not None:
@@ -143,11 +140,11 @@ def relax_and_fix(
     return None
 
 
-def _aims(
+def _term_bounds(
     aggregate: AggregateProblem, session: Session, held: dict[str, int]
 ) -> list[dict[str, int]]:
-    """Return what points are to be no worse than, the best first; what is held is the last."""
-    aims = [held]
+    """Return bounds on the leading terms to try in turn, the tightest first."""
+    targets = [held]
     if held["overload"]:
         arrays = build_relaxation(aggregate).arrays(
             "overload", {"remote_reads": held["remote_reads"]}
@@ -155,24 +152,24 @@ def _aims(
         least = try_relaxation(arrays, session)
         overload = held["overload"] if least is None else least.bound
         if overload < held["overload"]:
-            aims.insert(0, {**held, "overload": overload})
+            targets.insert(0, {**held, "overload": overload})
     remote_reads = least_remote_reads(aggregate)
     if remote_reads < held["remote_reads"]:
-        aims.insert(0, {**aims[0], "remote_reads": remote_reads})
-    return aims
+        targets.insert(0, {**targets[0], "remote_reads": remote_reads})
+    return targets
 
 
-def _point(
+def _chosen_copies(
     session: Session,
     integer_program: IntegerProgram,
     holds: Mapping[str, int],
     allowed: Bools,
     end: float,
 ) -> tuple[float, Bools, Bools] | None:
-    """Return the GiB that a point copies, and which copies (datasets, regions) to choose among.
+    """Return the GiB of copies of a point, and the copies (datasets, regions) to choose among.
 
-    Those that it has or nearly has, and those of which the relaxation has much. None without a
-    point when so many seconds are left.
+    Those of the point or of small reduced cost, and those with a large fraction in the relaxation.
+    None without a point when `end` seconds are left.
     """
     arrays = integer_program.relaxation.arrays("copies", holds)
     barred = np.zeros(arrays.columns, dtype=np.bool_)
@@ -219,14 +216,14 @@ def _point(
 
 
 class _RelaxAndFix:
-    """A program of which ever more is made whole.
+    """A MIP of which ever more datasets are integer, then fixed.
 
     Attributes
     ----------
     copied : Bools
-        (datasets, regions): copies of the last point, by halves at least.
+        (datasets, regions): copies of the last point, rounded.
     exhausted : bool
-        Whether the last step ended without a point because there is none.
+        Whether the last step was infeasible.
     """
 
     def __init__(
@@ -245,25 +242,22 @@ class _RelaxAndFix:
         self.copied, self.exhausted = np.zeros_like(allowed), False
 
     def free(self, beyond: float) -> Bools:
-        """Return copies (datasets, regions) that cost so much more than their worth at most.
-
-        It is counted in parts of their size.
-        """
+        """Return copies (datasets, regions) whose reduced cost is at most a part of their size."""
         worth = promising_copies(self._whole.relaxation, self._arrays, self._root, beyond)
         free: Bools = self._allowed & worth
         return free
 
     def decide(self, large: int, beyond: float, most: float, kept: int = 0) -> float | None:
-        """Make the largest datasets whole, and return the GiB copied; None without a point.
+        """Solve with the largest datasets integer; return the GiB copied, None without a point.
 
         Parameters
         ----------
         large, kept
-            So many of the largest datasets are whole, and stay as they are.
+            Number of datasets, largest first, that are integer, and that are fixed.
         beyond
             As in `free`.
         most
-            GiB that may be copied.
+            Objective cutoff in GiB.
         """
         self.exhausted = False
         left = self._session.remaining() - self._end

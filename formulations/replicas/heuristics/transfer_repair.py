@@ -1,4 +1,4 @@
-"""From a solution to a plan whose copies can be carried."""
+"""Transfer scheduling of a solution, and repair where links refuse a copy."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def repair_transfers(
     refused: Bools,
     late: Callable[[], bool] = never_out_of_time,
 ) -> tuple[Solution, DataPlan, Bools]:
-    """Return a solution of which every copy is carried, its plan, and what was refused on the way.
+    """Return a solution with transfers for all of its copies, its plan, and the refused copies.
 
-    What the links refuse is not copied (dataset classes, regions), and who was to read it there
-    finds a home elsewhere: first with other copies than those refused so far, later among the
-    replicas that are left. Then each attempt copies less, so there is an end. Copies that are
-    carried keep their ways in all later attempts. Once it is `late` no other copies are made.
+    Refused copies (dataset classes, regions) become tabu, and their readers get other homes: in the
+    first attempts with other copies, later only beside replicas that are left, so that it ends.
+    Scheduled copies keep their flows in later attempts. Once `late` returns true, no other copies
+    are made.
     """
     refused = refused.copy()
     known: tuple[Flow, ...] = ()
@@ -54,7 +54,7 @@ def repair_transfers(
 
 
 def is_transferable(wan: Wan, copies: Bools) -> bool:
-    """Whether links carry copies (datasets, regions), as if room were made for all of them."""
+    """Whether links carry these copies (datasets, regions) where storage does not matter."""
     roomy = replace(wan, storage=np.full_like(wan.storage, UNLIMITED))
     d, r = np.nonzero(copies)
     return not schedule(roomy, list(zip(d.tolist(), r.tolist(), strict=True)), []).refused
@@ -63,8 +63,8 @@ def is_transferable(wan: Wan, copies: Bools) -> bool:
 def untransferable_copies(problem: Problem, late: Callable[[], bool] = never_out_of_time) -> Bools:
     """Return copies (dataset classes, regions) that links cannot carry even alone.
 
-    Only data is tried that is more than every single link into the region can take. What lies in
-    the region may be dropped before, so storage says nothing here. It ends once it is `late`.
+    Only datasets larger than every single link into the region are tried. Storage is left out,
+    since data in the region may be dropped first. It ends once `late` returns true.
     """
     wan = problem.wan
     large = wan.size[:, None] > wan.budget.max(axis=0)
@@ -99,7 +99,7 @@ def _without(problem: Problem, solution: Solution, not_made: Bools, copies: Bool
 def _requests(
     problem: Problem, layout: Layout
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Return the copies, the one that saves most reads first, and the drops."""
+    """Return the copies, by descending GiB of reads that they save, and the drops."""
     wan = problem.wan
     region = layout.homes[wan.read_job, 0]
     there = region != NONE

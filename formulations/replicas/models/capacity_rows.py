@@ -47,7 +47,7 @@ MOST_UNIONS = 64
 def add_capacity_rows(
     aggregate: AggregateProblem, model: Model, replica: Ints, share: Ints, none: Ints, far: Ints
 ) -> None:
-    """Add the rows of what fits on models, and the term `overload`.
+    """Add the rows of GPU capacity, and the term `overload`.
 
     Parameters
     ----------
@@ -89,10 +89,10 @@ def add_capacity_rows(
 
 
 def _add_least_demand(aggregate: AggregateProblem, model: Model, share: Ints, lower: Ints) -> None:
-    """Add the rows of what models are asked for at least, `lower` (regions, models) in units.
+    """Add lower bounds on the demand of models, `lower` (regions, models) in units.
 
-    So much is asked of models together by classes that can use any of them: by all in the region
-    but those who can use others only.
+    Demand on a set of models comes from classes that can use any of them: all in the region but
+    those that can use only others.
     """
     unit = demand_unit(aggregate.wan.demand)
     for region in np.flatnonzero(lower.any(axis=1)).tolist():
@@ -105,7 +105,7 @@ def _add_least_demand(aggregate: AggregateProblem, model: Model, share: Ints, lo
 
 
 def _confined_to(needs: Bools, unions: Bools) -> Bools:
-    """Return which classes can use models of each union, and no others (unions, classes).
+    """Return which classes can use models of a union and no others (unions, classes).
 
     Parameters
     ----------
@@ -118,11 +118,12 @@ def _confined_to(needs: Bools, unions: Bools) -> Bools:
 
 
 def most_demand(aggregate: AggregateProblem, room: Ints) -> Ints:
-    """Return the largest milli-GPU demand of parts of the supply if `overload` is held.
+    """Return the largest milli-GPU demand of parts of the supply if `aggregate.overload` is held.
 
-    If a part s of all supply S is asked for D of all demand T, it overloads f(D, s), and the rest
-    f(T - D, S - s) or more, where f(D, s) = max(0, D - s, 2 D - 2.2 s): models together overload no
-    more than each on its own, and jobs without a home cost more than f grows. With V held, hence
+    With a demand D of all demand T on a part s of all supply S, the overload is f(D, s) there and
+    at least f(T - D, S - s) elsewhere, where f(D, s) = max(0, D - s, 2 D - 2.2 s): models together
+    overload no more than each on its own, and jobs without a home cost more than f grows. With V
+    held, hence
 
         D - s <= V      2 D - 2.2 s <= V      (2 D - 2.2 s) + (T - D) - (S - s) <= V
 
@@ -147,15 +148,15 @@ def _add_replica_capacity_rows(
     asks: Ints,
     most: Ints,
 ) -> None:
-    """Add the rows of who runs in a region beside a replica.
+    """Add capacity rows of the readers beside a replica (Aardal 1998).
 
     Parameters
     ----------
     replica, share, far
         (datasets,), (classes,) and (reads,): columns of the region.
     asks, most
-        (unions, classes) and (unions,): what those ask who can use no other models, and what all
-        of them may ask together.
+        (unions, classes) and (unions,): demand of classes that can use no other models, and the
+        largest demand of all of them.
     """
     c, p = aggregate.read_class, aggregate.read_dataset
     beside = asks[:, c] * (replica[p] >= 0)
@@ -173,10 +174,10 @@ def _add_replica_capacity_rows(
 
 
 def _unions(sets: Bools) -> Bools:
-    """Return the unions of sets of models, of shapes (unions, models) and (sets, models).
+    """Return the unions (unions, models) of sets of models (sets, models).
 
-    Not all, but the whole one, if they are many: rows that are missing make a bound weaker, not
-    wrong.
+    Some of them if they are many, the union of all included: missing rows weaken a bound, but it
+    stays one.
     """
     found: Bools = np.logical_or.reduce(sets, axis=0, keepdims=True)
     for one in np.unique(sets, axis=0):

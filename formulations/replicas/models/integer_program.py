@@ -1,13 +1,13 @@
-"""All replicas whole: the program as one that SCIP branches on, the largest datasets first.
+"""The relaxation with integer replicas, as a MIP with branching priorities and a cutoff.
 
     y[p] in {0, 1}     whether dataset p is copied at all:   x[p,r] <= y[p] <= sum_r x[p,r]
 
-over copies. The relaxation copies most datasets by halves to several regions; that there is one
-copy or none is a question that no single replica asks, and most of a bound hangs on its answer for
-the largest few. So y comes with an order in which to branch, by size.
+over copies. The LP copies most datasets in fractions to several regions; whether there is a copy at
+all is a disjunction over many columns, and most of the bound depends on it for the largest
+datasets. So y has branching priorities by size.
 
-Nodes whose bound passes a cut-off need no more work: a cut-off at the value of a plan less the gap
-that would be good enough makes the tree far smaller than the optimum would.
+With an objective cutoff at the value of a plan less an acceptable gap, nodes beyond it are pruned,
+so the tree is far smaller than one that proves the optimum.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ PART = 1e-3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Restriction:
-    """What of a program is to be decided.
+    """A restriction of the MIP.
 
     Attributes
     ----------
     free : Bools
         (datasets, regions): copies that may be made or not.
     copied : Bools
-        (datasets, regions): the others, if they are made.
+        (datasets, regions): copies that are fixed to be made; all others are not.
     whole : Bools
-        (datasets,): of which copies are whole.
+        (datasets,): whose replicas are integer.
     """
 
     free: Bools
@@ -59,12 +59,12 @@ class Restriction:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IntegerProgram:
-    """A program with the columns y.
+    """A relaxation with the columns y.
 
     Attributes
     ----------
     copied : Ints
-        (datasets,): the columns, -1 where a dataset cannot be copied.
+        (datasets,): the columns y, -1 where a dataset cannot be copied.
     """
 
     relaxation: Relaxation
@@ -72,7 +72,7 @@ class IntegerProgram:
 
     @classmethod
     def of(cls, aggregate: AggregateProblem) -> Self:
-        """Return it for a pool."""
+        """Return the MIP of an aggregate problem."""
         relaxation = build_relaxation(aggregate)
         model = relaxation.model
         some = np.flatnonzero(aggregate.copyable.any(axis=1))

@@ -1,4 +1,4 @@
-"""Small problems by one exact model, term after term."""
+"""The MIP of all terms, minimised lexicographically, for small problems."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LAST = ("imbalance", "hottest")
 
 
 def is_small(problem: Problem) -> bool:
-    """Whether the exact model of a problem is worth a try."""
+    """Whether the MIP of the whole problem is small enough to be solved."""
     cells = int(problem.allowed_homes.sum()) + int(problem.may_hold.sum())
     return cells + len(problem.read_gib) * problem.regions <= MOST_COLUMNS
 
@@ -38,36 +38,36 @@ def solve_lexicographically(
     neighbourhood = whole_problem(problem)
     neighbourhood = replace(neighbourhood, holds=neighbourhood.holds & ~refused)
     proving = single(problem) and not refused.any()
-    integer_program = NeighbourhoodMip(problem, neighbourhood, solution, terms)
+    mip = NeighbourhoodMip(problem, neighbourhood, solution, terms)
     holds: list[tuple[str, int]] = []
     for number, term in enumerate(terms):
         if proving and terms[number : number + 2] == DATA:
-            found = session.optimise(_in_all(integer_program), share=0.3, gap=0.0)
+            found = session.optimise(_in_all(mip), share=0.3, gap=0.0)
             if found is not None and found.bound is not None:
                 yield Bound(DATA[1], proven_whole(found.bound), tuple(holds), plus=DATA[:1])
-        outcome = session.optimise(integer_program.model.arrays(term), share=0.6, gap=0.0)
+        outcome = session.optimise(mip.model.arrays(term), share=0.6, gap=0.0)
         if outcome is None:
             return
         if outcome.bound is not None and proving:
             yield Bound(term, proven_whole(outcome.bound), tuple(holds))
         if outcome.values is None:
             return
-        solution = integer_program.solution(outcome.values)
+        solution = mip.solution(outcome.values)
         yield solution if term in _LAST else solution.without_idle_copies(problem)
         if outcome.status is not Status.OPTIMAL:
             return
-        value = round(integer_program.model.value_of(term, outcome.values))
+        value = round(mip.model.value_of(term, outcome.values))
         holds.append((term, value))
-        integer_program.model.hold(term, value, HOLD_SLACK)
+        mip.model.hold(term, value, HOLD_SLACK)
 
 
-def _in_all(integer_program: NeighbourhoodMip) -> Arrays:
+def _in_all(mip: NeighbourhoodMip) -> Arrays:
     """Return the model that minimises the sum of both terms of data."""
-    reads, copies = (integer_program.model.arrays(term) for term in DATA)
+    reads, copies = (mip.model.arrays(term) for term in DATA)
     constant = reads.constant + copies.constant
     return replace(reads, cost=reads.cost + copies.cost, constant=constant)
 
 
 def single(problem: Problem) -> bool:
-    """Whether each dataset is a dataset class of its own, so that the model loses nothing."""
+    """Whether each dataset is a class of its own, so that the MIP is exact."""
     return problem.dataset_classes == len(problem.wan.size)

@@ -1,7 +1,7 @@
-"""The exact model of a part of a problem, the rest of a solution held as it is.
+"""The exact MIP of a neighbourhood; the rest of a solution is fixed.
 
-With n[w,r,m] jobs of job class w in region r on model m, d[w] of its jobs without a home, and
-x[p,r] in {0, 1} where dataset class p has a replica in the end:
+With n[w,r,m] jobs of class w in region r on GPU model m, d[w] of its jobs without a home, and
+x[p,r] in {0, 1} where dataset class p has a replica after the plan:
 
     sum_{r,m} n[w,r,m] + d[w] = count_w
     sum_r x[p,r] >= 1                                      for a dataset class with a replica now
@@ -11,10 +11,10 @@ x[p,r] in {0, 1} where dataset class p has a replica in the end:
     sum_p size_p x[p,r] over new replicas <= budgets of all links into r
     D - sum_k over[k,r,m] <= S                             D = sum_w demand_w n[w,r,m]
 
-or, where overload is to be least, D between what `problem/overload_curve.py` says.
+or, where overload is held at its minimum, the bounds on D of `problem/overload_curve.py`.
 
-All five terms are linear in these, `imbalance` and `hottest` with whole variables that stand for
-their rounding. It is a relaxation only as to transfers: which links copies take, and when.
+All five terms are linear, `imbalance` and `hottest` with integer variables for their rounding. It
+is a relaxation only of transfers: which links copies use, and when.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from placewright.solver.arrays import Floats
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Neighbourhood:
-    """What is free: job classes, dataset classes, and regions of both.
+    """What is free; all else is fixed at the incumbent.
 
     Attributes
     ----------
-    job classes, dataset classes : Bools
+    job_classes, dataset_classes : Bools
         (job classes,) and (dataset classes,).
     homes : Bools
         (job classes, regions, models): homes that free job classes may have.
     holds : Bools
         (dataset classes, regions): replicas that free dataset classes may have.
-    frugal : bool
-        Whether free job classes read from afar only what cannot be where they are.
+    least_reads : bool
+        Whether free job classes read remotely only what cannot be in their region.
     """
 
     job_classes: Bools
@@ -60,7 +60,7 @@ class Neighbourhood:
 
 
 def whole_problem(problem: Problem) -> Neighbourhood:
-    """Return the part that is all of a problem."""
+    """Return the neighbourhood in which everything is free."""
     return Neighbourhood(
         job_classes=np.ones(problem.job_classes, dtype=np.bool_),
         dataset_classes=np.ones(problem.dataset_classes, dtype=np.bool_),
@@ -70,9 +70,9 @@ def whole_problem(problem: Problem) -> Neighbourhood:
 
 
 class NeighbourhoodMip:
-    """A part of a problem as a `Model` with the terms of the policy.
+    """The `Model` of a neighbourhood, with the terms of the policy.
 
-    Where `least` is given, overload is no more than that, for which it needs no columns.
+    With `least` overload is held at its minimum, for which there are no columns.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class NeighbourhoodMip:
             self._hottest()
 
     def solution(self, values: Floats) -> Solution:
-        """Return the solution that a point of the model stands for."""
+        """Return the solution of a point of the model."""
         jobs, replicas = self._solution.jobs.copy(), self._solution.replicas.copy()
         jobs[self._free.job_classes] = 0
         replicas[self._free.dataset_classes] = False
@@ -109,7 +109,7 @@ class NeighbourhoodMip:
         return Solution(jobs, replicas)
 
     def point(self, solution: Solution) -> Floats:
-        """Return the shares and replicas of a solution at their columns, 0 at all others."""
+        """Return the jobs and replicas of a solution at their columns, 0 at all others."""
         values = np.zeros(self.model.columns)
         values[self._n] = solution.jobs[self._at]
         values[self._x[self._where]] = solution.replicas[self._where]
@@ -177,7 +177,7 @@ class NeighbourhoodMip:
         model.term("copies", x[new], size[new], sense="min", constant=float(arrived.sum()))
 
     def _reads(self) -> None:
-        """Jobs beyond those beside a replica read from afar, where they may."""
+        """Add the rows of local and remote reads, and the term `remote_reads`."""
         problem, neighbourhood, fixed = self._problem, self._free, self._solution
         w, p = problem.read_class, problem.read_dataset_class
         there = fixed.jobs.sum(axis=2)
@@ -218,7 +218,7 @@ class NeighbourhoodMip:
             self.model.add(rows[on], x[on], -most[i[on], r[on]])
 
     def _read_rows(self, name: str, i: Ints, r: Ints, most: Ints) -> Ints:
-        """Return rows n - ... <= 0, less the jobs that are fixed."""
+        """Append rows n - ... <= 0, less the jobs that are fixed."""
         free = self._free.job_classes[self._problem.read_class[i]]
         return self.model.rows(name, len(i), upper=np.where(free, 0, -most[i, r]).astype(float))
 
@@ -234,7 +234,7 @@ class NeighbourhoodMip:
         return rows
 
     def _overload(self) -> None:
-        """Demand beyond supply, in whole units of demand: exact, and as tight as lines can be."""
+        """Add the term `overload`: demand beyond supply, piecewise linear in units of demand."""
         problem, model = self._problem, self.model
         unit = demand_unit(problem.demand)
         rest = np.where(self._free.job_classes[:, None, None], 0, self._solution.jobs)

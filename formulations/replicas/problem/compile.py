@@ -1,4 +1,4 @@
-"""From a round to job classes and dataset classes."""
+"""Aggregation of a round into job classes and dataset classes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ FEW = 40
 
 
 def compile_replicas(round_: Round) -> Problem:
-    """Return the arrays of a round of policy `replicas`."""
+    """Return the problem of a round of policy `replicas`."""
     return compile_problem(compile_wan(round_))
 
 
 def compile_problem(wan: Wan) -> Problem:
-    """Return the problem of a compiled round."""
+    """Return the problem of compiled WAN arrays."""
     job_class = _job_classes(wan)
     dataset_class = _dataset_classes(wan, job_class)
     first = np.unique(job_class, return_index=True)[1]
@@ -60,7 +60,7 @@ def compile_problem(wan: Wan) -> Problem:
 
 
 def _job_classes(wan: Wan) -> Ints:
-    """Return the job class of each job (jobs,): the same demand, models, regions and reads."""
+    """Return the class of each job (jobs,): equal demand, GPU models, regions and reads."""
     reads: dict[int, list[tuple[int, int, bool]]] = defaultdict(list)
     for job, dataset, gib, remote in zip(
         wan.read_job.tolist(),
@@ -79,7 +79,7 @@ def _job_classes(wan: Wan) -> Ints:
 
 
 def _dataset_classes(wan: Wan, job_class: Ints) -> Ints:
-    """Return the dataset class of each dataset (datasets,); each is its own where they are few."""
+    """Return the class of each dataset (datasets,); each is its own if there are few."""
     if len(wan.size) <= FEW:
         return np.arange(len(wan.size), dtype=np.int64)
     readers: dict[int, set[tuple[int, int, bool]]] = defaultdict(set)
@@ -110,7 +110,10 @@ def _dataset_classes(wan: Wan, job_class: Ints) -> Ints:
 
 
 def _reads(wan: Wan, job_class: Ints, dataset_class: Ints) -> tuple[Ints, Ints, Ints, Bools]:
-    """Return the reads of one job of each job class, by job class and dataset class."""
+    """Return the reads of one job of each class, sorted by job class and dataset class.
+
+    Four arrays (reads,): job class, dataset class, GiB, and whether the read may be remote.
+    """
     first = np.unique(job_class, return_index=True)[1]
     mine = np.flatnonzero(first[job_class[wan.read_job]] == wan.read_job)
     reader, read = job_class[wan.read_job[mine]], dataset_class[wan.read_dataset[mine]]
@@ -123,7 +126,7 @@ def _reads(wan: Wan, job_class: Ints, dataset_class: Ints) -> tuple[Ints, Ints, 
 
 
 def _sums_by_key(place: Ints, amounts: Ints, count: int) -> Ints:
-    """Return the sum of the amounts at each place (count,)."""
+    """Return the sum of the amounts of each key (count,)."""
     totals = np.zeros(count, dtype=np.int64)
     np.add.at(totals, place, amounts)
     return totals

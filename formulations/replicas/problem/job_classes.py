@@ -1,8 +1,8 @@
-"""What bounds know of a round: classes of jobs that a relaxation need not tell apart.
+"""Aggregation for relaxations: classes of jobs that a linear relaxation need not distinguish.
 
-Jobs that read the same datasets and may be in the same places differ only in how much they ask and
-read. A linear relaxation gives each class so much of each region; which of its jobs read over a
-link it chooses by GiB per milli-GPU, cheapest first (`AggregateProblem.step_gib`).
+Jobs that read the same datasets and may run in the same places differ only in demand and in GiB
+read. A linear relaxation assigns fractions of a class to regions; which of its jobs read remotely
+is chosen by GiB per milli-GPU, cheapest first (`AggregateProblem.step_gib`).
 """
 
 from __future__ import annotations
@@ -19,42 +19,41 @@ from placewright.formulations.replicas.problem.problem import HOMELESS
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AggregateProblem:
-    """Classes of jobs, what they read, and where replicas could be.
+    """Job classes of a relaxation, their reads, and possible replicas.
 
     Attributes
     ----------
     job_class : Ints
         (jobs,): the class of each job.
     demand, weight : Ints
-        (classes,): milli-GPU that a class asks, and what its shares are counted in: the same, or
-        jobs where none of them asks for GPUs.
+        (classes,): total milli-GPU, and the unit in which fractions are counted: the same, or jobs
+        for classes without GPU demand.
     homes : Bools
-        (classes, regions, models): where it could run after some plan.
-    sure : Bools
+        (classes, regions, models): where it can run after some plan.
+    always_placeable : Bools
         (classes,): whether each of its jobs can run after every plan.
     read_class, read_dataset : Ints
-        (reads,): what classes read.
-    near : Bools
+        (reads,): the class and the dataset of each read.
+    local_only : Bools
         (reads, regions): where the class can run only beside a replica.
-    served : Bools
-        (reads, regions, regions): from where a region could read, itself included.
+    sources : Bools
+        (reads, regions, regions): from which regions each region could read, itself included.
     step_read, step_weight, step_gib : Ints
-        (steps,): the jobs of a class that read alike much per weight: which read it is, their
-        weight, and how much they read.
-    possible, fresh, there : Bools
-        (datasets, regions): where a replica could be after some plan, those of them that are
-        copies to make, and where one is or is under way.
+        (steps,): jobs of a class with equal GiB per weight: their read, weight, and GiB read.
+    possible, copyable, present : Bools
+        (datasets, regions): where a replica could be after some plan, where it would be a new copy,
+        and where one is or is under way.
     apart, stored : Bools
-        (datasets, regions): where `possible` is said of data at hand, held or read from afar, and
-        both are told apart; and where what is possible takes room (`models/data_access.py`).
-    kept : Bools
-        (datasets,): which have a replica, and so keep one.
+        (datasets, regions): where accessible data is split into replicas and remote reads,
+        and where it takes storage (`models/data_access.py`).
+    has_replica : Bools
+        (datasets,): whether it has a replica now, and so keeps one.
     least : Ints
-        (datasets,): GiB that plans copy and read remotely at least, as far as that is known.
+        (datasets,): proven lower bound on GiB copied and read remotely.
     room, ingress, egress : Ints
-        (regions,): GiB of replicas after the plan at most, and of copies that come and leave.
+        (regions,): GiB of storage after the plan, and of copies into and out of the region.
     overload : int
-        What plans overload at most.
+        Upper bound on the overload of the plans considered.
     """
 
     wan: Wan
@@ -89,7 +88,7 @@ class AggregateProblem:
 
     @property
     def homeless(self) -> Bools:
-        """Which classes cannot run anywhere, whatever is copied (classes,)."""
+        """Which classes cannot have a home whatever is copied (classes,)."""
         never: Bools = np.logical_not(self.homes.any(axis=(1, 2)))
         return never
 
@@ -100,14 +99,12 @@ class AggregateProblem:
         return beside
 
     def with_limits_in(self, tight: Bools) -> Self:
-        """Return it with limits of storage, and of copies that come, in some regions only.
-
-        Nothing limits what leaves a region.
+        """Return it with limits on storage and ingress in some regions only, and none on egress.
 
         Parameters
         ----------
         tight
-            (regions,): those regions.
+            (regions,): the regions with limits.
         """
         whole_problem = int(self.wan.size.sum())
         return replace(
@@ -118,9 +115,9 @@ class AggregateProblem:
         )
 
     def with_feasible_homes(self) -> Self:
-        """Return it with homes only where all fits that a class must have beside it.
+        """Return it without homes whose required local data cannot fit.
 
-        That is on what is stored there, and, what is not there yet, through the links into it.
+        Required data must fit the storage, and what is not there yet the links into the region.
         """
         size = self.wan.size[self.read_dataset][:, None] * self.local_only
         held, copied = np.zeros((2, *self.homes.shape[:2]), dtype=np.int64)
@@ -131,7 +128,7 @@ class AggregateProblem:
 
 
 def aggregate_problem(wan: Wan) -> AggregateProblem:
-    """Return the classes of a round and where its data could be."""
+    """Return the job classes of a round and its possible replicas."""
     there = wan.holds | wan.arriving
     room = np.maximum(wan.storage, wan.size @ there)
     possible = feasible_replicas(wan)
@@ -201,7 +198,7 @@ def aggregate_problem(wan: Wan) -> AggregateProblem:
 
 
 def _reads(wan: Wan) -> tuple[Ints, Ints, Ints, Bools]:
-    """Return job, dataset, GiB and whether it may be remote, of each dataset that a job reads."""
+    """Return job, dataset, GiB, and whether it may be remote, of each (job, dataset) read."""
     span = max(1, len(wan.datasets))
     key, at = np.unique(wan.read_job * span + wan.read_dataset, return_inverse=True)
     gib = np.zeros(len(key), dtype=np.int64)
@@ -212,7 +209,7 @@ def _reads(wan: Wan) -> tuple[Ints, Ints, Ints, Bools]:
 
 
 def _classes(wan: Wan, job: Ints, dataset: Ints, remote: Bools) -> tuple[Ints, Ints]:
-    """Return the class of each job, and the first job of each class."""
+    """Return the class of each job (jobs,), and the first job of each class (classes,)."""
     number = len(wan.demand)
     start = np.searchsorted(job, np.arange(number + 1))
     reads = dataset * 2 + remote
@@ -229,10 +226,10 @@ def _classes(wan: Wan, job: Ints, dataset: Ints, remote: Bools) -> tuple[Ints, I
 
 
 def steps(read: Ints, weight: Ints, gib: Ints) -> tuple[Ints, Ints, Ints]:
-    """Add up the reads of jobs of a class that are alike in GiB per weight.
+    """Merge reads of a class with equal GiB per weight.
 
-    Of shapes (n,), before and after: which read of a class it is, the weight of the jobs, and what
-    they read.
+    Of shapes (n,) before and (steps,) after: the read of the class, the weight of the jobs, and
+    GiB.
     """
     common = np.gcd(weight, gib)
     parts = np.column_stack([read, weight // common, gib // common])

@@ -1,4 +1,4 @@
-"""The terms of a layout, exactly, in whole numbers."""
+"""Exact integer values of the terms of a layout."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def term_values(wan: Wan, layout: Layout) -> dict[str, int]:
 
     With D and S as milli-GPU of demand and supply per region and model: `overload` is the sum of
     max(0, D - S) + max(0, D - 1.2 S), and three times the demand of each job without a home;
-    `remote_reads` the GiB that homes read from elsewhere, and all that jobs without a home read;
-    `copies` the GiB of new replicas; `imbalance` the GiB that regions with a limit of storage hold
-    beyond their share; `hottest` the largest D / S of a region, in thousandths, rounded up.
+    `remote_reads` is the GiB that jobs read from other regions, and all reads of jobs without a
+    home; `copies` the GiB of new replicas; `imbalance` the GiB that regions with limited storage
+    hold beyond their share; `hottest` the largest D / S of a region, in thousandths, rounded up.
     """
     demand = demand_of(wan, layout.homes)
     return {
@@ -30,7 +30,7 @@ def term_values(wan: Wan, layout: Layout) -> dict[str, int]:
 
 
 def demand_of(wan: Wan, homes: Ints) -> Ints:
-    """Return the milli-GPU that homes ask of each region and model (regions, models)."""
+    """Return the milli-GPU demand of homes (regions, models)."""
     demand = np.zeros_like(wan.supply)
     place_homeless_jobs = homes[:, 0] != NONE
     np.add.at(
@@ -42,14 +42,14 @@ def demand_of(wan: Wan, homes: Ints) -> Ints:
 
 
 def overload_of(demand: Ints, supply: Ints) -> int:
-    """Return the soft, convex overload of regions and models."""
+    """Return the overload, a convex piecewise linear function of demand, in milli-GPU."""
     first = np.maximum(0, demand - supply)
     second = -(-np.maximum(0, 5 * demand - 6 * supply) // 5)
     return int((first + second).sum())
 
 
 def imbalance_of(used: Ints, storage: Ints) -> int:
-    """Return the GiB beyond each limited region's share of all that these regions hold."""
+    """Return the GiB that limited regions hold beyond their share of what all of them hold."""
     limited = storage < UNLIMITED
     total, used, limits = int(storage[limited].sum()), used[limited], storage[limited]
     held = int(used.sum())

@@ -1,9 +1,10 @@
-"""How much is overloaded at least, however jobs are spread, and what is asked where then.
+"""The minimum total overload over all distributions of demand, and the demands that attain it.
 
-Overload is a convex function of what each model of each region is asked for. So it is least in all
-where the next unit of demand costs alike much everywhere: each model is asked for no less than what
-costs less than that, and for no more than what costs no more. Plans that overload that little need
-no columns for overload, only these limits.
+Overload is a convex function of the demand of each GPU model in each region. By the usual
+optimality condition (equal marginal cost, as in water filling) the total is least where each model
+has at least the demand of all pieces that cost less than the marginal price, and at most that of
+all pieces that cost no more. Models whose overload is held at this minimum need only these bounds
+on demand, and no columns for overload.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from placewright.formulations.replicas.problem.problem import HOMELESS
 
 
 class LeastOverload(NamedTuple):
-    """The least overload, and plans that come to it: just those that ask for neither less nor more.
+    """The least total overload, and the bounds on demand that exactly its solutions satisfy.
 
     Attributes
     ----------
     overload
         In milli-GPU.
     lower, upper
-        (regions, models): units of demand that a model is asked for, at least and at most.
+        (regions, models): bounds on the units of demand.
     """
 
     overload: int
@@ -33,12 +34,14 @@ class LeastOverload(NamedTuple):
 
 
 def least_overload(supply: Ints, unit: int, units: int) -> LeastOverload:
-    """Return what so many units of demand overload at least, if any of them could be anywhere.
+    """Return the least overload of a number of units of demand that may run anywhere.
 
     Parameters
     ----------
     supply
         (regions, models): milli-GPU.
+    unit, units
+        Milli-GPU per unit of demand, and the number of units.
     """
     nothing = np.zeros_like(supply)
     if not units:  # there may be no model that could be asked
@@ -54,7 +57,7 @@ def least_overload(supply: Ints, unit: int, units: int) -> LeastOverload:
 def least_overload_of_jobs(
     supply: Ints, unit: int, demand: Ints, homeless: Bools
 ) -> tuple[LeastOverload, int]:
-    """Return the least overload of jobs that have a home, and with what counts for the others.
+    """Return the least overload of jobs with a home, and the total with that of homeless jobs.
 
     Parameters
     ----------
@@ -66,16 +69,15 @@ def least_overload_of_jobs(
 
 
 def demand_unit(demand: Ints) -> int:
-    """Return the milli-GPUs that all demand is a multiple of."""
+    """Return the greatest common divisor of all demands, in milli-GPU, at least 1."""
     return max(1, int(np.gcd.reduce(demand, initial=0)))
 
 
 def overload_pieces(supply: Ints, unit: int, units: int) -> tuple[Ints, Ints]:
-    """Return the pieces of overload as demand grows (5, regions, models).
+    """Return the linear pieces of overload as demand grows, both (5, regions, models).
 
-    That is how many units of demand they are long, and what one of them costs. The first is what
-    fits, the last has all units. Demand comes in whole units, so overload is what lines between
-    them say.
+    Lengths in units of demand, and the cost of one unit. The first piece is free, the last is as
+    long as all units. Demand is integer in units, so interpolation between whole units is exact.
     """
     none, first, second = np.zeros_like(supply), supply // unit, 6 * supply // (5 * unit)
     points = np.sort(np.stack([none, first, first + 1, second, second + 1, second + 2]), axis=0)

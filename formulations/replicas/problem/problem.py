@@ -1,7 +1,7 @@
-"""The problem of replica placement as arrays over job classes and dataset classes.
+"""The problem of replica placement, as arrays over job classes and dataset classes.
 
-All terms are minimised, one after the other: `overload`, `remote_reads`, `copies`, `imbalance`,
-`hottest` (`values.values` has the formulas).
+All terms are minimised lexicographically: `overload`, `remote_reads`, `copies`, `imbalance`,
+`hottest` (`objective.term_values` has the formulas).
 
 References
 ----------
@@ -32,39 +32,39 @@ HOMELESS = 3
 class Problem:
     """Job classes (w), dataset classes (p), regions (r) and GPU models (m) as arrays.
 
-    The jobs of a job class have the same demand, models, regions and reads. The datasets of a
-    dataset class have the same replicas, residency and readers, and the GiB read are in proportion
-    to their sizes; it is one dataset class for a relaxation, and the search moves it as a whole.
+    Jobs of a class have the same demand, GPU models, regions and reads. Datasets of a class have
+    the same replicas, residency and readers, and the GiB that a job reads of each are proportional
+    to its size; the search copies and drops a dataset class as a whole.
 
     Attributes
     ----------
-    job class : Ints
-        (jobs,): the job class of each job.
-    dataset class : Ints
-        (datasets,): the dataset class of each dataset.
+    job_class : Ints
+        (jobs,): the class of each job.
+    dataset_class : Ints
+        (datasets,): the class of each dataset.
     count, demand : Ints
-        (job classes,): jobs, and milli-GPU of one of them.
-    may : Bools
-        (job classes, regions, models): where its jobs may have their home, as far as one job class
-        alone can tell: allowed, with supply, and all data could be there or be read from afar.
+        (job classes,): number of jobs, and milli-GPU of one of them.
+    allowed_homes : Bools
+        (job classes, regions, models): where its jobs may have their home, as far as the class
+        alone decides: region and model are allowed and have supply, and all reads are possible.
     supply : Ints
         (regions, models): milli-GPU.
     size : Ints
         (dataset classes,): GiB.
-    now : Bools
-        (dataset classes, regions): where a replica is or arrives.
+    current : Bools
+        (dataset classes, regions): where a replica is, or is under way.
     fixed : Bools
-        (dataset classes, regions): where one arrives that is not complete yet; it stays.
+        (dataset classes, regions): replicas under way that are not complete; they stay.
     may_hold : Bools
-        (dataset classes, regions): where one is, arrives, or could be copied to.
+        (dataset classes, regions): current replicas and possible copies.
     storage, incoming, outgoing : Ints
-        (regions,): GiB that may be held, and that may be copied in and out over all its links.
+        (regions,): GiB of storage, and of copies that all links in and out of a region can carry.
     linked : Bools
-        (regions, regions): whether the second may read from the first one's replicas.
-    read_workload, read_group, read_gib : Ints
-        (reads,): GiB that each job of a job class reads of a dataset class, by job class.
+        (regions, regions): whether the second may read from replicas in the first.
+    read_class, read_dataset_class, read_gib : Ints
+        (reads,): GiB that each job of a class reads of a dataset class, sorted by job class.
     read_remote : Bools
-        (reads,): whether it may be from another region.
+        (reads,): whether the read may be remote.
     """
 
     wan: Wan
@@ -89,7 +89,7 @@ class Problem:
 
     @property
     def terms(self) -> tuple[str, ...]:
-        """The policy's terms."""
+        """The terms of the policy, in their order."""
         return self.wan.round.policy.terms
 
     @property
@@ -116,14 +116,14 @@ class Problem:
 
     @property
     def homeless(self) -> Bools:
-        """Which job classes cannot run anywhere, whatever is copied (job classes,)."""
+        """Which job classes cannot have a home whatever is copied (job classes,)."""
         never: Bools = np.logical_not(self.allowed_homes.any(axis=(1, 2)))
         return never
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """Where replicas are in the end, and where each job is to run.
+    """Replicas after the plan, and the home of each job.
 
     Attributes
     ----------
@@ -137,17 +137,17 @@ class Layout:
     homes: Ints
 
     def creates(self, wan: Wan) -> Bools:
-        """Return the replicas that are new (datasets, regions)."""
+        """Return the new replicas (datasets, regions)."""
         new: Bools = self.replicas & ~(wan.holds | wan.arriving)
         return new
 
     def drops(self, wan: Wan) -> Bools:
-        """Return the replicas that go (datasets, regions); copies under way stay."""
+        """Return the dropped replicas (datasets, regions); replicas under way cannot be dropped."""
         gone: Bools = wan.complete() & ~self.replicas
         return gone
 
 
 def dense_ids(labels: list[object]) -> Ints:
-    """Return a number for each label, counted from 0 in the order in which they appear."""
+    """Return an id for each label (labels,), counted from 0 in order of first appearance."""
     seen: dict[object, int] = {}
     return np.array([seen.setdefault(label, len(seen)) for label in labels], dtype=np.int64)

@@ -1,7 +1,7 @@
-"""A pool in which only some datasets count: what classes read of the others costs nothing.
+"""Restriction of a relaxation to some datasets: reads of all others cost nothing.
 
-Bounds of it hold for the whole, since no plan is lost and none costs more. Classes that differ only
-in what does not count are one, so its program is smaller by far.
+Bounds of the restricted problem hold for the whole: every plan remains and costs no more. Job
+classes that differ only in reads left out are merged, so the LP is far smaller.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from placewright.formulations.replicas.problem.problem import dense_ids
 
 
 def datasets_by_size(aggregate: AggregateProblem) -> Ints:
-    """Return the datasets (datasets,) in the order of the GiB that could be copied of each."""
+    """Return the datasets (datasets,) by descending GiB that could be copied of each."""
     return np.argsort(-_gib(aggregate), kind="stable")
 
 
 def largest_datasets(aggregate: AggregateProblem, number: int) -> Bools:
-    """Return so many datasets (datasets,) of which most GiB could be copied."""
+    """Return a mask (datasets,) of a number of datasets with the most GiB that could be copied."""
     found = np.zeros(len(aggregate.has_replica), dtype=np.bool_)
     found[datasets_by_size(aggregate)[:number]] = True
     return found
@@ -39,7 +39,7 @@ def _gib(aggregate: AggregateProblem) -> Ints:
 
 
 def restrict_to_datasets(aggregate: AggregateProblem, datasets: Bools) -> AggregateProblem:
-    """Return a pool without the datasets that a mask (datasets,) leaves out."""
+    """Return the aggregate problem restricted to a mask of datasets (datasets,)."""
     mine = np.flatnonzero(datasets[aggregate.read_dataset])
     # Alike are reads of one dataset from the same regions.
     kind = dense_ids(
