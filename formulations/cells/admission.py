@@ -43,17 +43,17 @@ class Admission:
     """
 
     placed: Candidate
-    full: frozenset[int]
-    unserved: frozenset[int]
+    cells_exhausted: frozenset[int]
+    without_cell: frozenset[int]
     bound: tuple[tuple[int, int, str, str, tuple[str, ...]], ...]
 
 
 def admit(round_: Round) -> Admission:
     """Decide the guaranteed jobs of a round in which some tenant owns cells."""
-    return _Admitting(round_).admission()
+    return _AdmissionState(round_).admission()
 
 
-class _Admitting:
+class _AdmissionState:
     """A round of guaranteed jobs, and of what stays whatever happens, being filled."""
 
     def __init__(self, round_: Round) -> None:
@@ -89,7 +89,7 @@ class _Admitting:
 
     def admission(self) -> Admission:
         jobs = self.round.jobs
-        full, unserved = set[int](), set[int]()
+        cells_exhausted, without_cell = set[int](), set[int]()
         failed: dict[int, set[int]] = {}  # what is alike fails alike
         waiting = [j for j in self.mine if jobs[j].running is None]
         for j in sorted(waiting, key=lambda j: (-jobs[j].priority, j)):
@@ -98,7 +98,7 @@ class _Admitting:
                 lacking = self._start(self.tenants[jobs[j].tenant or ""], c)
                 if lacking is None:
                     continue
-                failed[c] = unserved if lacking else full
+                failed[c] = without_cell if lacking else cells_exhausted
             failed[c].add(j)
         self.placement.least_rank[:] = 0
         repair_preemptions(self.placement)
@@ -106,7 +106,9 @@ class _Admitting:
         starts = self._on_quiet_gpus({self.there[j]: start for j, start in named.starts.items()})
         slots = {self.there[j]: mine for j, mine in named.slots.items()}
         placed = Candidate(starts, named.source, slots=slots)
-        return Admission(placed, frozenset(full), frozenset(unserved), tuple(self._bound()))
+        return Admission(
+            placed, frozenset(cells_exhausted), frozenset(without_cell), tuple(self._bound())
+        )
 
     def _start(self, tenant: int, c: int) -> bool | None:
         """Start a job of a class; if it cannot, whether for lack of usable cells."""

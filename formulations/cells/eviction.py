@@ -24,7 +24,7 @@ class Evictions:
     """
 
     jobs: Mapping[int, int]
-    toll: int
+    min_cost: int
 
 
 def evictions(
@@ -49,7 +49,7 @@ def evictions(
         for task in tasks:
             comes.setdefault(task.host, j)
     hardware = hosts_by_name(round_.cluster)
-    left = _Left({host: hardware[host] for host in comes})
+    left = _ResidualCapacity({host: hardware[host] for host in comes})
     parted = {gpu for j, (o, tasks) in starts.items() for gpu in _parts(round_.jobs[j], o, tasks)}
     for j, (option, tasks) in starts.items():
         left.take(round_.jobs[j], option, tasks, 1)
@@ -59,7 +59,7 @@ def evictions(
         if running is not None:
             left.take(round_.jobs[j], running.option, running.tasks, 1)
     evicted: dict[int, int] = {}
-    toll = 0
+    min_cost = 0
     for j in order:
         job, running = round_.jobs[j], round_.jobs[j].running
         if running is None or not any(task.host in comes for task in running.tasks):
@@ -78,11 +78,11 @@ def evictions(
             for task in running.tasks
             for gpu in task.gpus
         ):
-            toll += _least_cost(job, round_.now)
-    return Evictions(evicted, toll)
+            min_cost += _least_cost(job, round_.now)
+    return Evictions(evicted, min_cost)
 
 
-class _Left:
+class _ResidualCapacity:
     """What is left of some hosts."""
 
     def __init__(self, hosts: Mapping[str, Hardware]) -> None:

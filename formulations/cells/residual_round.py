@@ -24,21 +24,21 @@ from placewright.instances.documents.plan import Task
 from placewright.instances.documents.policy import Policy, TaskKind
 from placewright.instances.documents.round import Round
 
-ADDS_UP = ("value", "progress", "entitled", "spread", "proximity", "opened", "bottleneck")
+ADDITIVE_TERMS = ("value", "progress", "entitled", "spread", "proximity", "opened", "bottleneck")
 """Terms in which the whole is the rest and what guaranteed jobs and evictions make of them."""
 
-_KNOWN = (*ADDS_UP, "disruption", "remaining", "leftover", "share", "stranded")
+_DEFINED_TERMS = (*ADDITIVE_TERMS, "disruption", "remaining", "leftover", "share", "stranded")
 """Terms of which the rest says something; if no guaranteed job starts, it says all."""
 
-_NOWHERE = Option(value=0, groups=(TaskGroup(gpu=MAX_GPU),))
+_IMPOSSIBLE = Option(value=0, groups=(TaskGroup(gpu=MAX_GPU),))
 """What no host has."""
 
-_Spot: TypeAlias = tuple[int, int, int, frozenset[int], int | None]
+_TaskPlace: TypeAlias = tuple[int, int, int, frozenset[int], int | None]
 """A task in its place: group, index, host, GPUs and slot."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
+class ResidualRound:
     """What is left to decide, and how that is told of the whole round.
 
     Parameters
@@ -67,7 +67,7 @@ class Rest:
     placed: Candidate
     evicted: Evictions
 
-    def told(self, found: Candidate) -> Candidate | None:
+    def lifted(self, found: Candidate) -> Candidate | None:
         """Tell a plan for the rest as one for the whole round.
 
         None if it is none: something arrives where an evicted job finds no other place, from which
@@ -80,7 +80,7 @@ class Rest:
             job, mine = self.outer[index], found.slots.get(index, ())
             running = self.whole.jobs[job].running
             if job in self.evicted.jobs and running is not None:
-                if self._where(running) == _where(places, mine):
+                if self._places_of(running) == _places_of(places, mine):
                     kept.add(job)
                     continue
                 option = running.option
@@ -97,7 +97,8 @@ class Rest:
                 return None
         for job, by in preempted.items():
             if by in self.evicted.jobs and (
-                by not in starts or self.left_by([job]).isdisjoint(self._comes(by, starts[by][1]))
+                by not in starts
+                or self.left_by([job]).isdisjoint(self._new_hosts(by, starts[by][1]))
             ):
                 return None
         return Candidate(starts, found.source, preempted | stopped, found.final, slots)
@@ -116,23 +117,23 @@ class Rest:
         if job in self.placed.starts:
             return
         running = self.whole.jobs[job].running
-        before = self._where(running) if running else set()
-        for _, _, host, _, _ in _where(places, slots) - before:
+        before = self._places_of(running) if running else set()
+        for _, _, host, _, _ in _places_of(places, slots) - before:
             yield host
 
-    def _comes(self, job: int, places: tuple[Place, ...]) -> set[int]:
+    def _new_hosts(self, job: int, places: tuple[Place, ...]) -> set[int]:
         """Return the hosts at which tasks of a group arrive that had none there."""
         running = self.whole.jobs[job].running
         before = {(self.hosts[t.host], t.group) for t in running.tasks} if running else set()
         return {host for group, _, host, _ in places if (host, group) not in before}
 
-    def _where(self, running: Running) -> set[_Spot]:
+    def _places_of(self, running: Running) -> set[_TaskPlace]:
         tasks = running.tasks
         places = tuple((t.group, t.index, self.hosts[t.host], t.gpus) for t in tasks)
-        return _where(places, tuple(task.slot for task in tasks))
+        return _places_of(places, tuple(task.slot for task in tasks))
 
 
-def rest_of(whole: Round, placed: Candidate) -> Rest:
+def residual_round_of(whole: Round, placed: Candidate) -> ResidualRound:
     """Return what is left of a round when guaranteed jobs start as given and the others wait.
 
     Parameters
@@ -159,7 +160,7 @@ def rest_of(whole: Round, placed: Candidate) -> Rest:
             if "share" not in whole.policy.terms:
                 continue
             # Its tenant counts in that term all the same.
-            job = job.model_copy(update={"options": (_NOWHERE,)})
+            job = job.model_copy(update={"options": (_IMPOSSIBLE,)})
         if j in borrowed:
             still[len(jobs)] = borrowed[j]
         if j in starts:
@@ -184,13 +185,13 @@ def rest_of(whole: Round, placed: Candidate) -> Rest:
             "policy": _policy(whole, some=bool(starts)),
         }
     )
-    return Rest(whole, hosts, left, tuple(outer), still, placed, evicted)
+    return ResidualRound(whole, hosts, left, tuple(outer), still, placed, evicted)
 
 
 def _policy(whole: Round, *, some: bool) -> Policy:
     """Return the policy of the rest: the terms of which it says something, and the same mix."""
     policy = whole.policy
-    terms = [term for term in policy.terms if not some or term in _KNOWN]
+    terms = [term for term in policy.terms if not some or term in _DEFINED_TERMS]
     mix = policy.mix
     if "stranded" in terms and mix is None:
         mix = _mix(whole)
@@ -240,7 +241,7 @@ def _task(place: Place, slot: int | None, names: list[str]) -> Task:
     return Task.model_construct(group=group, index=index, host=names[host], gpus=gpus, slot=slot)
 
 
-def _where(places: tuple[Place, ...], slots: Slots) -> set[_Spot]:
+def _places_of(places: tuple[Place, ...], slots: Slots) -> set[_TaskPlace]:
     return {
         (group, index, host, frozenset(gpus), slot)
         for (group, index, host, gpus), slot in zip(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from placewright.formulations.cells.residual_round import ADDS_UP, Rest
+from placewright.formulations.cells.residual_round import ADDITIVE_TERMS, ResidualRound
 from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.greedy import fill_greedily
 from placewright.formulations.gang.placement.placement import Placement
@@ -14,7 +14,7 @@ from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Bound, Candidate, Session
 
 
-def _shifts(rest: Rest, base: Mapping[str, int]) -> dict[str, int]:
+def _offsets(rest: ResidualRound, base: Mapping[str, int]) -> dict[str, int]:
     """Return, per term, by how much the whole round's value exceeds that of the rest.
 
     Exact for terms that add up and for those of what tenants hold and hosts have left in the end;
@@ -23,7 +23,11 @@ def _shifts(rest: Rest, base: Mapping[str, int]) -> dict[str, int]:
     if not rest.placed.starts:
         return dict.fromkeys(base, 0)
     return {
-        term: value if term in ADDS_UP else rest.evicted.toll if term == "disruption" else 0
+        term: value
+        if term in ADDITIVE_TERMS
+        else rest.evicted.min_cost
+        if term == "disruption"
+        else 0
         for term, value in base.items()
     }
 
@@ -36,7 +40,7 @@ class CellProblem:
     to.
     """
 
-    rest: Rest
+    rest: ResidualRound
     base: Mapping[str, int]
     gangs: Problem
 
@@ -51,11 +55,11 @@ def run(cells: CellProblem, session: Session) -> Iterator[Candidate | Bound]:
     comes last.
     """
     rest, problem = cells.rest, cells.gangs
-    shift = _shifts(rest, cells.base)
-    audited = session.best is not None
+    offset = _offsets(rest, cells.base)
+    has_plan = session.best is not None
     left = sorted(rest.left_by(rest.evicted.jobs))
     if not left:
-        yield from _told(rest, shift, problem, session, audited=audited)
+        yield from _lift_all(rest, offset, problem, session, has_plan=has_plan)
         return
     for state in (problem.state, problem.cleared):
         state.busy[left] = True
@@ -64,24 +68,24 @@ def run(cells: CellProblem, session: Session) -> Iterator[Candidate | Bound]:
     placement = Placement(closed)
     fill_greedily(placement)
     repair_preemptions(placement)
-    told = rest.told(assign(placement, "greedy"))
-    if told is None:
+    lifted = rest.lifted(assign(placement, "greedy"))
+    if lifted is None:
         raise AssertionError("a plan arrives on closed hosts; expected none")
-    yield told
-    unlawful = yield from _told(rest, shift, problem, session, audited=audited)
+    yield lifted
+    unlawful = yield from _lift_all(rest, offset, problem, session, has_plan=has_plan)
     if unlawful and not session.proven and not session.expired():
-        for step in _told(rest, shift, closed, session, audited=audited):
+        for step in _lift_all(rest, offset, closed, session, has_plan=has_plan):
             if isinstance(step, Candidate):
                 yield step
 
 
-def _told(
-    rest: Rest,
-    shift: Mapping[str, int],
+def _lift_all(
+    rest: ResidualRound,
+    offset: Mapping[str, int],
     problem: Problem,
     session: Session,
     *,
-    audited: bool,
+    has_plan: bool,
 ) -> Generator[Candidate | Bound, None, bool]:
     """Run a formulation with a session of its own, and tell what it yields of the whole round.
 
@@ -91,35 +95,35 @@ def _told(
     unlawful = False
     first = problem.terms[0]
     inner = replace(session, best=None, first_bound=None, proven=False)
-    if audited:
-        _tell(inner, session, shift, first)
+    if has_plan:
+        _inform(inner, session, offset, first)
     for step in inner.gang(problem, inner):
         if isinstance(step, Bound):
-            yield _bound(step, shift)
-        elif (told := rest.told(step)) is not None:
-            yield told
+            yield _bound(step, offset)
+        elif (lifted := rest.lifted(step)) is not None:
+            yield lifted
         else:
             unlawful = True
         session.wall_stopped |= inner.wall_stopped
-        _tell(inner, session, shift, first)
+        _inform(inner, session, offset, first)
     session.wall_stopped |= inner.wall_stopped
     return unlawful
 
 
-def _tell(inner: Session, session: Session, shift: Mapping[str, int], first: str) -> None:
+def _inform(inner: Session, session: Session, offset: Mapping[str, int], first: str) -> None:
     """Tell the inner session what the round knows, in values of the rest."""
     inner.deadline, inner.proven = session.deadline, session.proven
     if session.best is not None:
-        inner.best = {term: value - shift[term] for term, value in session.best.items()}
+        inner.best = {term: value - offset[term] for term, value in session.best.items()}
     if session.best is not None and next(iter(session.best)) == first:
         known = session.first_bound
-        inner.first_bound = None if known is None else known - shift[first]
+        inner.first_bound = None if known is None else known - offset[first]
 
 
-def _bound(bound: Bound, shift: Mapping[str, int]) -> Bound:
+def _bound(bound: Bound, offset: Mapping[str, int]) -> Bound:
     """Tell a bound of the whole round."""
     return replace(
         bound,
-        value=bound.value + shift[bound.term],
-        holds=tuple((term, value + shift[term]) for term, value in bound.holds),
+        value=bound.value + offset[bound.term],
+        holds=tuple((term, value + offset[term]) for term, value in bound.holds),
     )

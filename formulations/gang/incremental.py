@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.bounds.dual_prices import DualPrices
-from placewright.formulations.gang.heuristics.displace import displace
-from placewright.formulations.gang.heuristics.exchange import mend
-from placewright.formulations.gang.heuristics.gang_insertion import clear
+from placewright.formulations.gang.heuristics.displace import displace_greedily
+from placewright.formulations.gang.heuristics.exchange import exchange_jobs
+from placewright.formulations.gang.heuristics.gang_insertion import insert_gangs
 from placewright.formulations.gang.heuristics.migration import moving
 from placewright.formulations.gang.models.aggregate.column_generation import (
     HostPatternModel,
@@ -85,7 +85,7 @@ class IncrementalGang:
         if self._known is not None and not self._known.serves(problem):
             self._known = None
         placement = Placement(problem)
-        displace(placement)
+        displace_greedily(placement)
         solved = None if self._known else self._solve(problem, session, empty, placement)
         prices = DualPrices.of(problem, grid, self._known.prices) if self._known else None
         _improve(session, placement, prices)
@@ -98,8 +98,8 @@ class IncrementalGang:
         if prices is not None and not _proven(bounds, placement, tuning.price_gap_rel):
             # In another order: who needs whole hosts first.
             other = Placement(problem)
-            clear(session, other, prices.may_pay)
-            displace(other)
+            insert_gangs(session, other, prices.may_pay)
+            displace_greedily(other)
             _improve(session, other, prices)
             placement = max(placement, other, key=lambda p: p.value)
         bound = min((bound.value for bound in bounds), default=np.inf)
@@ -140,7 +140,7 @@ def _improve(session: Session, placement: Placement, prices: DualPrices | None) 
     """Let jobs change places, and others make room for those that need whole hosts."""
     _mend(session, placement, prices)
     if prices is not None:
-        clear(session, placement, prices.may_pay)
+        insert_gangs(session, placement, prices.may_pay)
         _mend(session, placement, prices)
     upgrade_options(placement)
     repair_preemptions(placement)
@@ -161,7 +161,7 @@ def _suffices(session: Session, placement: Placement, bound: float) -> bool:
 def _mend(session: Session, placement: Placement, prices: DualPrices | None) -> None:
     """Mend hosts until the time is over."""
     lossy = _lossy(placement, prices)
-    mend(placement, takewhile(lambda _: not session.expired(), lossy))
+    exchange_jobs(placement, takewhile(lambda _: not session.expired(), lossy))
 
 
 def _lossy(placement: Placement, prices: DualPrices | None) -> list[int]:

@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placewright.formulations.gang.bounds.fragmentation import stranded_lower_bound
-from placewright.formulations.gang.heuristics.count_search import plans
-from placewright.formulations.gang.heuristics.disaggregate import expand
+from placewright.formulations.gang.heuristics.count_search import search_counts
+from placewright.formulations.gang.heuristics.disaggregate import disaggregate
 from placewright.formulations.gang.heuristics.empty_domains import freed_bounds
-from placewright.formulations.gang.heuristics.evacuate import vacating_cost
-from placewright.formulations.gang.heuristics.fragmentation_search import stranding_least
+from placewright.formulations.gang.heuristics.evacuate import evacuation_cost
+from placewright.formulations.gang.heuristics.fragmentation_search import search_fragmentation
 from placewright.formulations.gang.heuristics.migration import (
     displacing_at_once,
     moving,
     moving_at_once,
 )
-from placewright.formulations.gang.heuristics.repack import make_room
+from placewright.formulations.gang.heuristics.repack import repack_tasks
 from placewright.formulations.gang.models.aggregate.column_generation import (
     MODELLED_TERMS,
     PricedModel,
@@ -71,7 +71,7 @@ def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
     if session.proven or session.expired():
         return
     if STRANDED in problem.terms:
-        yield from stranding_least(problem, session)
+        yield from search_fragmentation(problem, session)
         if session.proven or _nothing_to_model(problem, session):
             return
     if not small(problem):
@@ -132,7 +132,7 @@ def trivial_bounds(problem: Problem) -> Iterator[Bound]:
     ]
     if "remaining" in earlier:
         emptied = (("remaining", problem.pinned_remaining),)
-        yield Bound("disruption", vacating_cost(problem), emptied, certified=True)
+        yield Bound("disruption", evacuation_cost(problem), emptied, certified=True)
 
 
 def _counted_first(problem: Problem, greedy: Placement) -> PricedModel | None:
@@ -158,7 +158,7 @@ def _run_counted(
     else:
         values = yield from search_term_by_term(session, *model, gap=0.0, share=PATTERN_SHARE)
     if values is not None:
-        placement = expand(*model, values, session)
+        placement = disaggregate(*model, values, session)
         upgrade_options(placement)
         done = problem.terms == (VALUE,) and session.settled(placement.value)
         repair_preemptions(placement)
@@ -184,7 +184,7 @@ def _run_counts(
         yield from moving(session, problem, tightest, relaxed, known)
     else:
         crowded = first == VALUE and not only_powers_of_two(problem)
-        packed = make_room(session, tightest, relaxed, greedy) if crowded else None
+        packed = repack_tasks(session, tightest, relaxed, greedy) if crowded else None
         if packed is not None:
             repair_preemptions(packed)
             yield assign(packed, "making room")
@@ -192,5 +192,5 @@ def _run_counts(
         # A packing looks at the first term alone.
         alone = PROGRESS not in problem.terms
         if packed is None or not (alone and session.close_enough(packed.value)):
-            yield from plans(session, problem, greedy, tightest, models, relaxed)
+            yield from search_counts(session, problem, greedy, tightest, models, relaxed)
     yield from later_bounds(session, *tightest)

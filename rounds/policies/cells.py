@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from placewright.formulations.cells.admission import Admission, admit
-from placewright.formulations.cells.residual_round import Rest, rest_of
+from placewright.formulations.cells.residual_round import ResidualRound, residual_round_of
 from placewright.formulations.cells.run import CellProblem, run
 from placewright.formulations.gang.problem.compile import Compiler, compile_round
 from placewright.formulations.gang.problem.problem import Problem
@@ -47,7 +47,7 @@ class CellsDecider:
     def __init__(self, round_: Round, compiler: Compiler) -> None:
         self._round = round_
         self._admission: Admission = admit(round_)
-        self.rest: Rest = rest_of(round_, self._admission.placed)
+        self.rest: ResidualRound = residual_round_of(round_, self._admission.placed)
         self._problem = compiler(self.rest.round, self.rest.borrowed)
         self.hosts = self._problem.cluster.hosts
 
@@ -110,8 +110,8 @@ class CellsDecider:
         """
         reasons = reasons_of(self.whole, candidate)
         for reason, jobs in (
-            (Reason.QUOTA, self._admission.full),
-            (Reason.NOT_CHOSEN, self._admission.unserved),
+            (Reason.QUOTA, self._admission.cells_exhausted),
+            (Reason.NOT_CHOSEN, self._admission.without_cell),
         ):
             for index in jobs:
                 if reasons[index] is not Reason.NEVER_FITS:
@@ -119,13 +119,13 @@ class CellsDecider:
         return reasons
 
 
-def base_terms(rest: Rest) -> dict[str, int]:
+def base_terms(rest: ResidualRound) -> dict[str, int]:
     """Return the terms of the plan in which nothing happens but what guaranteed jobs cause."""
     decisions = decide(rest.whole, tuple(rest.hosts), Unmoved()(rest.whole), rest.base())
     return verify(rest.whole, Plan.model_construct(decisions=decisions, sections=())).terms
 
 
-def rest_of_plan(round_: Round, plan: Plan) -> Rest:
+def rest_of_plan(round_: Round, plan: Plan) -> ResidualRound:
     """Return what is left of a round when guaranteed jobs start as in a valid plan for it."""
     names = (name for entry in round_.cluster.hosts for name in expand(entry.name))
     index = {name: at for at, name in enumerate(names)}
@@ -138,7 +138,7 @@ def rest_of_plan(round_: Round, plan: Plan) -> Rest:
             starts[j] = (decision.option, places)
             if any(task.slot is not None for task in decision.tasks):
                 slots[j] = tuple(task.slot for task in decision.tasks)
-    return rest_of(round_, Candidate(starts, "cells", slots=slots))
+    return residual_round_of(round_, Candidate(starts, "cells", slots=slots))
 
 
 def bindings_of(sections: Sequence[Mapping[str, Any]]) -> tuple[Binding, ...]:

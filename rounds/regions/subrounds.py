@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
-from placewright.formulations.gang.heuristics.solver_free import quickly
+from placewright.formulations.gang.heuristics.solver_free import plan_without_solver
 from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.compile import compile_round
@@ -68,7 +68,7 @@ def decide_part(round_: Round, settings: Settings, seconds: float) -> Answer:
 def _begin(problem: Problem, session: Session) -> _Begun:
     """Decide a region without a solver; one is of use where somebody waits or stops."""
     jobs = problem.round.jobs
-    placement = quickly(problem, session)
+    placement = plan_without_solver(problem, session)
     repair_preemptions(placement)
     found = assign(placement, "quickly")
     small = len(jobs) * problem.cluster.num_hosts <= LARGE

@@ -12,8 +12,8 @@ import pytest
 from placewright.formulations import session as sessions
 from placewright.formulations.gang import run
 from placewright.formulations.gang.heuristics import migration
-from placewright.formulations.gang.heuristics.displace import displace
-from placewright.formulations.gang.heuristics.gang_insertion import clear
+from placewright.formulations.gang.heuristics.displace import displace_greedily
+from placewright.formulations.gang.heuristics.gang_insertion import insert_gangs
 from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.preemption import repair_preemptions
@@ -41,9 +41,9 @@ def busy(seed: int) -> Round:
 
 def displaced(problem: Problem) -> Placement:
     placement = Placement(problem)
-    displace(placement)
+    displace_greedily(placement)
     repair_preemptions(placement)
-    clear(Session(InProcess().solve, deadline=time.monotonic() + LIMIT), placement)
+    insert_gangs(Session(InProcess().solve, deadline=time.monotonic() + LIMIT), placement)
     return placement
 
 
@@ -86,7 +86,7 @@ def test_a_plan_that_lands_for_less_does_not_take_the_place_of_a_better_one(
         repaired.append(placement.value)
         return []
 
-    monkeypatch.setattr(migration, "repair", repair)
+    monkeypatch.setattr(migration, "large_neighbourhood_search", repair)
     worth = displaced(compile_round(busy(seed))).value
     assert value_of(busy(seed)) >= worth
     assert all(value >= worth for value in repaired)

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, assume, given, settings
 
 from placewright.formulations.gang import run
 from placewright.formulations.gang.heuristics import lns
-from placewright.formulations.gang.heuristics.displace import displace
-from placewright.formulations.gang.heuristics.scalarise_entitled import emphasised
+from placewright.formulations.gang.heuristics.displace import displace_greedily
+from placewright.formulations.gang.heuristics.scalarise_entitled import scalarise_entitled
 from placewright.formulations.gang.models.tenant_share_rows import add_share_terms
 from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.placement import Placement
@@ -131,8 +131,8 @@ def test_entitled_jobs_displace_and_are_never_displaced_by_borrowed_ones(
         plan, _ = solved(round_, "highs")
         pairs = [(index[d.job], index[d.displaced_by]) for d in plan.decisions if d.displaced_by]
         chosen = {index[d.job]: d.option for d in plan.decisions if d.option is not None}
-        displaced = Placement(emphasised(problem))
-        displace(displaced)
+        displaced = Placement(scalarise_entitled(problem))
+        displace_greedily(displaced)
         repair_preemptions(displaced)
         loose = assign(displaced, "reclaiming")
         chosen_then = {job: option for job, (option, _) in loose.starts.items()}

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placewright.formulations.gang.heuristics.displace import displace, land
-from placewright.formulations.gang.heuristics.exchange import mend
-from placewright.formulations.gang.heuristics.gang_insertion import clear
-from placewright.formulations.gang.heuristics.quota_knapsack import select
-from placewright.formulations.gang.heuristics.solver_free import quickly
+from placewright.formulations.gang.heuristics.displace import displace_by_counts, displace_greedily
+from placewright.formulations.gang.heuristics.exchange import exchange_jobs
+from placewright.formulations.gang.heuristics.gang_insertion import insert_gangs
+from placewright.formulations.gang.heuristics.quota_knapsack import keep_within_quotas
+from placewright.formulations.gang.heuristics.solver_free import plan_without_solver
 from placewright.formulations.gang.models.aggregate.column_generation import (
     aggregate_models,
     bound_by_relaxation,
@@ -144,7 +144,7 @@ LIMITS = [
 def test_a_plan_that_displaces_without_a_model_verifies(seed: int, limits: dict[str, bool]) -> None:
     round_ = busy_round(seed, **limits)
     placement = Placement(compile_round(round_))
-    displace(placement)
+    displace_greedily(placement)
     check(round_, placement)
 
 
@@ -162,7 +162,7 @@ def test_a_landed_plan_verifies(seed: int, limits: dict[str, bool]) -> None:
     arrays = counts.model.arrays("value")
     outcome = InProcess().solve("highs", arrays, Limits(seconds=60.0, gap=0.05))
     assert outcome.values is not None
-    check(round_, land(session, counts, patterns, outcome.values))
+    check(round_, displace_by_counts(session, counts, patterns, outcome.values))
 
 
 def test_landing_displaces_what_is_worth_less_and_lets_it_move() -> None:
@@ -179,7 +179,7 @@ def test_landing_displaces_what_is_worth_less_and_lets_it_move() -> None:
     jobs.append({"name": "wants", "options": [{"groups": [wants], "value": 3000}], "priority": 1})
     round_ = Round.model_validate({"cluster": {"hosts": hosts}, "jobs": jobs})
     placement = Placement(compile_round(round_))
-    displace(placement)
+    displace_greedily(placement)
     repair_preemptions(placement)
     plan = plan_of(round_, assign(placement, "test"))
     assert [d.decision.value for d in plan.decisions] == ["migrate", "keep", "start"]
@@ -191,9 +191,9 @@ def test_landing_displaces_what_is_worth_less_and_lets_it_move() -> None:
 def test_a_mended_plan_verifies_and_is_worth_no_less(seed: int, limits: dict[str, bool]) -> None:
     round_ = busy_round(seed, **limits)
     placement = Placement(compile_round(round_))
-    displace(placement)
+    displace_greedily(placement)
     before = placement.value
-    mend(placement, range(6))
+    exchange_jobs(placement, range(6))
     assert placement.value >= before
     check(round_, placement)
 
@@ -210,7 +210,7 @@ def mended(jobs: list[Raw], *hosts: int) -> dict[str, str]:
     round_ = Round.model_validate({"cluster": {"hosts": both}, "jobs": jobs})
     check_round(round_)
     placement = Placement(compile_round(round_))
-    mend(placement, hosts)
+    exchange_jobs(placement, hosts)
     check(round_, placement)
     repair_preemptions(placement)
     plan = plan_of(round_, assign(placement, "test"))
@@ -253,9 +253,9 @@ def test_a_job_of_higher_rank_moves_to_where_a_stopped_one_keeps_lower_ranks_out
     round_ = Round.model_validate({"cluster": {"hosts": both}, "jobs": jobs})
     check_round(round_)
     placement = Placement(compile_round(round_))
-    displace(placement)
+    displace_greedily(placement)
     assert placement.value == 7000
-    mend(placement, [0])
+    exchange_jobs(placement, [0])
     check(round_, placement)
     assert placement.value == 8000
 
@@ -277,7 +277,7 @@ def shared_by_two(*, quota: int) -> Round:
 
 def test_a_tenant_whose_quota_is_used_up_displaces_its_own_jobs() -> None:
     placement = Placement(compile_round(shared_by_two(quota=2000)))
-    displace(placement)
+    displace_greedily(placement)
     check(shared_by_two(quota=2000), placement)
     assert [len(stopped) for stopped in placement.stopped if stopped] == [2]
     assert placement.value == 2 * 5000 - 2 * 1000
@@ -294,7 +294,7 @@ def test_of_what_a_landing_changes_as_much_is_kept_as_quotas_allow(quota: int, k
         placement.stop(placement.start_of(job))
         shape = problem.classes[waits].choices[0].groups[0].shape
         placement.start(waits, 0, [TaskPlacement(0, host, 1, placement.put(shape, host))])
-    select(Session(InProcess().solve, deadline=time.monotonic() + 60.0), placement)
+    keep_within_quotas(Session(InProcess().solve, deadline=time.monotonic() + 60.0), placement)
     assert placement.value == kept * (5000 - 1000)
     check(shared_by_two(quota=quota), placement)
 
@@ -310,14 +310,14 @@ def test_a_plan_in_which_others_make_room_verifies_and_is_worth_no_less(
 ) -> None:
     round_ = busy_round(seed, **limits)
     problem = compile_round(round_)
-    for begin in (fill_greedily, displace):
+    for begin in (fill_greedily, displace_greedily):
         placement = Placement(problem)
         begin(placement)
         before = placement.value
-        clear(without_solver(), placement)
+        insert_gangs(without_solver(), placement)
         assert placement.value >= before
         check(round_, placement)
-    check(round_, quickly(problem, without_solver()))
+    check(round_, plan_without_solver(problem, without_solver()))
 
 
 def cleared(hosts: list[Raw], jobs: list[Raw], **more: Any) -> dict[str, str]:
@@ -328,7 +328,7 @@ def cleared(hosts: list[Raw], jobs: list[Raw], **more: Any) -> dict[str, str]:
     check_round(round_)
     placement = Placement(compile_round(round_))
     fill_greedily(placement)
-    clear(without_solver(), placement)
+    insert_gangs(without_solver(), placement)
     check(round_, placement)
     repair_preemptions(placement)
     plan = plan_of(round_, assign(placement, "test"))

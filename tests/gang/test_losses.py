@@ -11,7 +11,10 @@ import pytest
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.heuristics import victim_sets
-from placewright.formulations.gang.heuristics.displacement_cost import WASTE, Losses
+from placewright.formulations.gang.heuristics.displacement_cost import (
+    WASTE_PER_GPU,
+    DisplacementCost,
+)
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem
@@ -111,7 +114,7 @@ def least(problem: Problem, host: int, wanted: Ints, *, cheapest: bool = False) 
         rank = problem.shape_rank[shapes].min()
         idle = room_for(problem, host, chosen, wanted)
         if idle >= 0 and all(problem.running[j].level < rank for j in chosen):
-            best = min(best, sum(loss[j] for j in chosen) + WASTE * idle)
+            best = min(best, sum(loss[j] for j in chosen) + WASTE_PER_GPU * idle)
     return best
 
 
@@ -128,7 +131,7 @@ def some_tasks(problem: Problem, rng: np.random.Generator) -> Ints:
 @pytest.mark.parametrize("seed", range(30))
 def test_a_host_loses_the_least_over_all_sets_of_its_jobs(seed: int, *, shares: bool) -> None:
     problem = compile_round(random_round(seed, shares=shares))
-    table, rng = Losses(Placement(problem)), np.random.default_rng(seed)
+    table, rng = DisplacementCost(Placement(problem)), np.random.default_rng(seed)
     for wanted in (some_tasks(problem, rng) for _ in range(4)):
         found = table.of(wanted)
         for host in range(problem.cluster.num_hosts):
@@ -137,9 +140,9 @@ def test_a_host_loses_the_least_over_all_sets_of_its_jobs(seed: int, *, shares: 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_of_many_jobs_a_host_stops_the_cheapest(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    monkeypatch.setattr(victim_sets, "MAX_JOBS", 0)
+    monkeypatch.setattr(victim_sets, "MAX_ENUMERATED_JOBS", 0)
     problem = compile_round(random_round(seed, shares=False))
-    table, rng = Losses(Placement(problem)), np.random.default_rng(seed)
+    table, rng = DisplacementCost(Placement(problem)), np.random.default_rng(seed)
     for wanted in (some_tasks(problem, rng) for _ in range(3)):
         found = table.of(wanted)
         for host in range(problem.cluster.num_hosts):
@@ -152,25 +155,25 @@ def test_of_many_jobs_a_host_stops_the_cheapest(monkeypatch: pytest.MonkeyPatch,
 def test_what_is_displaced_is_what_the_table_said(seed: int, *, shares: bool) -> None:
     problem = compile_round(random_round(seed, shares=shares))
     placement = Placement(problem)
-    table, wanted = Losses(placement), some_tasks(problem, np.random.default_rng(seed))
+    table, wanted = DisplacementCost(placement), some_tasks(problem, np.random.default_rng(seed))
     dearest = 1 + sum(cost_of(problem, job) for job in problem.running)
     said = table.of(wanted)
     for host in np.flatnonzero(np.isfinite(said)).tolist():
-        table.displace_for(host, wanted)
+        table.preempt_for(host, wanted)
         stopped = [job for job in on_host(problem, host) if not placement.is_running(job)]
         lost = sum(value_of(problem, j) + cost_of(problem, j) / dearest for j in stopped)
         idle = room_for(problem, host, tuple(stopped), wanted)
         assert idle >= 0
-        assert said[host] == pytest.approx(lost + WASTE * idle)
+        assert said[host] == pytest.approx(lost + WASTE_PER_GPU * idle)
         assert table.of(wanted)[host] == inf
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_as_many_tasks_of_a_shape_as_a_host_can_hold(seed: int) -> None:
     problem = compile_round(random_round(seed, shares=False))
-    table = Losses(Placement(problem))
+    table = DisplacementCost(Placement(problem))
     shape = int(np.flatnonzero(problem.shape_rank == problem.shape_rank.max())[0])
-    loss, number = table.of_many(shape, 3)
+    loss, number = table.of_count(shape, 3)
     for host in range(problem.cluster.num_hosts):
         wanted = np.zeros(len(problem.shape_gpu), dtype=np.int64)
         most = 0

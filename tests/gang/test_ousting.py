@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from placewright.formulations.gang.heuristics.drop_add import oust
-from placewright.formulations.gang.heuristics.gang_insertion import clear
-from placewright.formulations.gang.heuristics.solver_free import quickly
+from placewright.formulations.gang.heuristics.drop_add import drop_and_add
+from placewright.formulations.gang.heuristics.gang_insertion import insert_gangs
+from placewright.formulations.gang.heuristics.solver_free import plan_without_solver
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.compile import compile_round
@@ -48,8 +48,8 @@ def gang_on_two_hosts(*, singles: int, weight: int = 1) -> Round:
 
 def test_a_gang_makes_way_for_many_jobs_that_are_worth_more_together() -> None:
     problem = compile_round(gang_on_two_hosts(singles=3, weight=2))
-    for placement in (Placement(problem), quickly(problem, session())):
-        oust(session(), placement)
+    for placement in (Placement(problem), plan_without_solver(problem, session())):
+        drop_and_add(session(), placement)
         repair_preemptions(placement)
         assert placement.value == 3 * 2000 - 4000
         assert not placement.is_running(0)
@@ -59,7 +59,7 @@ def test_a_gang_stays_if_what_waits_is_worth_less() -> None:
     for singles, weight in ((4, 1), (1, 3)):
         problem = compile_round(gang_on_two_hosts(singles=singles, weight=weight))
         placement = Placement(problem)
-        oust(session(), placement)
+        drop_and_add(session(), placement)
         assert placement.in_place(0)
         assert placement.value == 0
 
@@ -110,7 +110,7 @@ def test_another_tenants_job_moves_to_where_one_stops_for_its_tenants_quota() ->
         runs("high", 1, "blue", "B", ("h3", 1)),
     )
     placement = Placement(compile_round(round_))
-    clear(session(), placement)
+    insert_gangs(session(), placement)
     repair_preemptions(placement)
     # own-a is in the way; for own-b or own-c the other tenant's job moves; own-d need not stop.
     assert placement.value == 4 * 8000 - 3 * 1000
@@ -125,7 +125,7 @@ def test_a_whole_gang_stops_for_its_tenants_quota_where_one_job_moves_to_a_host_
         runs("high", 1, "blue", "B", ("h3", 1)),
     )
     placement = Placement(compile_round(round_))
-    clear(session(), placement)
+    insert_gangs(session(), placement)
     repair_preemptions(placement)
     assert placement.value == 4 * 8000 - 3 * 1000
     plan = solve_round(round_, time_limit=10, isolation="none")
@@ -141,7 +141,7 @@ def test_who_has_moved_stops_for_others_elsewhere_too() -> None:
     full = [runs(f"b{i}", 3, "blue", "B", (f"h{2 + i // 2}", i % 2)) for i in range(3)]
     jobs = [*round_.jobs, *(Job.model_validate(raw) for raw in (one, *full))]
     placement = Placement(compile_round(round_.model_copy(update={"jobs": tuple(jobs)})))
-    clear(session(), placement)
+    insert_gangs(session(), placement)
     repair_preemptions(placement)
     assert placement.value == 4 * 8000 + 2 * 1000 - 1000
 
@@ -164,7 +164,7 @@ def test_one_that_may_have_other_gpus_moves_on_to_where_others_are_worth_less() 
     )
     check_round(round_)
     placement = Placement(compile_round(round_))
-    clear(session(), placement)
+    insert_gangs(session(), placement)
     repair_preemptions(placement)
     assert placement.value == 2000 - 1000
     assert placement.is_running(0)
@@ -197,7 +197,7 @@ def test_one_task_jobs_move_beside_a_gang_that_stops() -> None:
     )
     check_round(round_)
     placement = Placement(compile_round(round_))
-    clear(session(), placement)
+    insert_gangs(session(), placement)
     repair_preemptions(placement)
     assert [placement.is_running(job) for job in range(5)] == [False, True, True, False, False]
     assert placement.value == 8 * 4000 - 4 * 1000

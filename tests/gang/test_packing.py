@@ -10,7 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placewright.formulations.gang.heuristics.vector_packing import best_fit, by_patterns
+from placewright.formulations.gang.heuristics.vector_packing import (
+    best_fit_decreasing,
+    pack_by_columns,
+)
 from placewright.formulations.gang.models.aggregate.host_pricing import best_patterns
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
@@ -39,9 +42,9 @@ def test_no_host_overflows_and_patterns_are_no_worse(
     sizes = np.array(items, dtype=np.int64)
     free = np.tile(np.array([4, 10, 8], dtype=np.int64), (hosts, 1))
     worth = sizes[:, 0] * 1000
-    first = best_fit(sizes, free)
+    first = best_fit_decreasing(sizes, free)
     assert (used(sizes, first, hosts) <= free).all()
-    again = by_patterns(session(), sizes, worth, first, free)
+    again = pack_by_columns(session(), sizes, worth, first, free)
     assert (used(sizes, again, hosts) <= free).all()
     assert worth[again >= 0].sum() >= worth[first >= 0].sum()
 
@@ -53,7 +56,7 @@ def test_patterns_pair_what_best_fit_leaves_apart() -> None:
     free = np.array([[3, 12], [3, 12]], dtype=np.int64)
     worth = np.full(len(cores), 1000)
     start = np.array([0, 1, 0, 0, 1, -1])  # 6 + 4 + 1 and 5 + 4: no room for the last 4
-    packed = by_patterns(session(), sizes, worth, start, free)
+    packed = pack_by_columns(session(), sizes, worth, start, free)
     assert (packed >= 0).all()
     assert (used(sizes, packed, 2) <= free).all()
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from placewright.formulations.gang.bounds.dual_prices import SCALE, DualPrices
-from placewright.formulations.gang.heuristics.displace import displace
+from placewright.formulations.gang.heuristics.displace import displace_greedily
 from placewright.formulations.gang.models.aggregate.column_generation import (
     bound_by_relaxation,
     host_pattern_model,
@@ -121,7 +121,7 @@ def test_a_host_never_holds_more_than_the_most_it_can(seed: int) -> None:
     price = np.random.default_rng(seed).random(len(problem.shape_gpu)) * 1000
     prices = DualPrices.of(problem, grid_of(problem), price)
     placement = Placement(problem)
-    for step in (displace, fill_greedily):
+    for step in (displace_greedily, fill_greedily):
         step(placement)
         assert (prices.loss_per_host(placement)[problem.open] >= 0).all()
         held = np.zeros(problem.cluster.num_hosts)

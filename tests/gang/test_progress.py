@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from placewright.formulations.gang import run
 from placewright.formulations.gang.heuristics import lns
-from placewright.formulations.gang.heuristics.scalarise_progress import joined
+from placewright.formulations.gang.heuristics.scalarise_progress import scalarise_progress
 from placewright.formulations.gang.placement.greedy import fill_greedily
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.upgrade import upgrade_options
@@ -274,7 +274,7 @@ def test_on_large_rounds_jobs_displace_by_progress_as_by_value(
 def test_joined_worths_rank_plans_as_the_terms_do(terms: list[str]) -> None:
     round_ = growing_round(9, elastic(0, 7, 9), elastic(3, 4), elastic(0, 1, 8, 9), terms=terms)
     problem = compile_round(round_)
-    joint = joined(problem)
+    joint = scalarise_progress(problem)
     assert joint is not None
     assert joint.terms == ("value",)
     plans = []
@@ -292,6 +292,6 @@ def test_joined_worths_rank_plans_as_the_terms_do(terms: list[str]) -> None:
 def test_worths_are_joined_only_where_progress_leads_and_numbers_stay_exact() -> None:
     options = elastic(0, 5)
     for terms in (["value"], ["spread", "value", "progress"], ["value", "spread", "progress"]):
-        assert joined(compile_round(growing_round(2, options, terms=terms))) is None
+        assert scalarise_progress(compile_round(growing_round(2, options, terms=terms))) is None
     options[1]["value"] = options[1]["progress"] = 10**9
-    assert joined(compile_round(growing_round(2, options))) is None
+    assert scalarise_progress(compile_round(growing_round(2, options))) is None

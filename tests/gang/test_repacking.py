@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placewright.formulations.gang import run
-from placewright.formulations.gang.heuristics.repack import make_room
-from placewright.formulations.gang.heuristics.share_cutting import Home, Shares, rebin
-from placewright.formulations.gang.heuristics.swap_search import NOWHERE, Seating, Units
+from placewright.formulations.gang.heuristics.repack import repack_tasks
+from placewright.formulations.gang.heuristics.share_cutting import Home, ShareTypes, recut_shares
+from placewright.formulations.gang.heuristics.swap_search import NOWHERE, HostAssignment, Units
 from placewright.formulations.gang.models.aggregate.column_generation import (
     aggregate_models,
     bound_by_relaxation,
@@ -98,7 +98,7 @@ def shared_round(seed: int, *, hosts: int = 5, fixed: bool = False, pending: int
     return round_ if pending else defragment(round_, "host", 20)
 
 
-def shares_of(round_: Round) -> tuple[Problem, Shares, dict[Home, list[int]]]:
+def shares_of(round_: Round) -> tuple[Problem, ShareTypes, dict[Home, list[int]]]:
     """The problem of a round, and the running shares of GPUs in it by where they are."""
     problem = compile_round(round_)
     gpus: dict[Home, list[int]] = {}
@@ -109,7 +109,7 @@ def shares_of(round_: Round) -> tuple[Problem, Shares, dict[Home, list[int]]]:
         if group.milli_gpu < WHOLE:
             gpus.setdefault((host, at), []).append(job)
             shape_of[job] = group.shape
-    return problem, Shares(problem, shape_of or {0: 0}), gpus
+    return problem, ShareTypes(problem, shape_of or {0: 0}), gpus
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -121,7 +121,7 @@ def test_bins_hold_every_share_once_and_need_no_more_gpus(seed: int) -> None:
     known = {home: on_gpu for home, on_gpu in known.items() if on_gpu}
     if not known:
         return
-    bins = rebin(session(), shares, known, waiting, worth=20 * WHOLE) or []
+    bins = recut_shares(session(), shares, known, waiting, gpu_worth=20 * WHOLE) or []
     assert sorted(job for b in bins for job in b.jobs) == jobs
     assert len(bins) <= len(gpus)
     for b in bins:
@@ -146,7 +146,7 @@ def test_a_share_moves_only_if_a_gpu_less_is_worth_that() -> None:
     )
 
     def bins(worth: int, enough: int = 0) -> list[tuple[int, int]]:
-        found = rebin(session(), shares, gpus, [], worth=worth, enough=enough) or []
+        found = recut_shares(session(), shares, gpus, [], gpu_worth=worth, available=enough) or []
         return sorted((len(b.jobs), b.stay) for b in found)
 
     assert bins(WHOLE) == [(2, 1), (2, 2)]
@@ -166,37 +166,39 @@ def seatings(draw: st.DrawFn) -> tuple[Units, Any, Any, Any]:
         rows.append((size, draw(st.integers(0, 4)), home, draw(st.integers(0, 3)), kind))
     table = np.array(rows, dtype=np.int64)
     allowed = np.array([[True] * hosts, [draw(st.booleans()) for _ in range(hosts)]])
-    must = np.array([draw(st.sampled_from([True, True, False])) for _ in rows])
-    core = np.where(must, np.array([draw(st.integers(0, d)) for _, d, _, _, _ in rows]), 0)
-    value = np.where(must & (core == table[:, 1]), 0, 1 + table[:, 3])
+    has_running = np.array([draw(st.sampled_from([True, True, False])) for _ in rows])
+    running_demand = np.where(
+        has_running, np.array([draw(st.integers(0, d)) for _, d, _, _, _ in rows]), 0
+    )
+    value = np.where(has_running & (running_demand == table[:, 1]), 0, 1 + table[:, 3])
     units = Units(
         gpus=table[:, 0],
         demand=table[:, 1:2],
-        home=np.where(must, table[:, 2], NOWHERE),
-        cost=table[:, 3],
+        home=np.where(has_running, table[:, 2], NOWHERE),
+        move_cost=table[:, 3],
         value=value,
-        core=core[:, None],
-        must=must,
+        running_demand=running_demand[:, None],
+        has_running=has_running,
         allowed=allowed,
-        kind=table[:, 4],
+        host_set=table[:, 4],
     )
     room = np.array([[draw(st.integers(2, 8))] for _ in range(hosts)], dtype=np.int64)
     closed = np.array([draw(st.sampled_from([False, False, True])) for _ in range(hosts)])
     return units, room, np.array(gpus, dtype=np.int64), closed
 
 
-def check_seats(seating: Seating, room: Any, gpus: Any, closed: Any) -> bool:
+def check_seats(assignment: HostAssignment, room: Any, gpus: Any, closed: Any) -> bool:
     """Whether nobody lacks anything; seats are within GPUs and on allowed hosts in any case."""
-    units, host = seating.units, seating.host
+    units, host = assignment.units, assignment.host
     seated = host != NOWHERE
     taken = np.bincount(host[seated], weights=units.gpus[seated], minlength=len(gpus))
     assert (taken <= gpus).all()
-    assert units.allowed[units.kind[seated], host[seated]].all()
+    assert units.allowed[units.host_set[seated], host[seated]].all()
     assert not closed[host[seated]].any()
-    demand = np.where(seating.given_up[:, None], units.core, units.demand)
+    demand = np.where(assignment.dropped[:, None], units.running_demand, units.demand)
     used = np.zeros_like(room)
     np.add.at(used, host[seated], demand[seated])
-    return bool(seated[units.must].all() and (used <= room).all())
+    return bool(seated[units.has_running].all() and (used <= room).all())
 
 
 @given(seatings())
@@ -204,27 +206,27 @@ def test_seats_are_within_gpus_and_settled_ones_within_all(
     drawn: tuple[Units, Any, Any, Any],
 ) -> None:
     units, room, gpus, closed = drawn
-    seating = Seating(units, room, gpus, closed)
-    settled = seating.settle(session())
-    assert settled == check_seats(seating, room, gpus, closed)
-    while not settled and seating.give_up():
-        settled = seating.settle(session())
-        assert settled == check_seats(seating, room, gpus, closed)
-    assert not seating.given_up[units.value == 0].any()
+    assignment = HostAssignment(units, room, gpus, closed)
+    settled = assignment.reduce_excess(session())
+    assert settled == check_seats(assignment, room, gpus, closed)
+    while not settled and assignment.drop_waiting():
+        settled = assignment.reduce_excess(session())
+        assert settled == check_seats(assignment, room, gpus, closed)
+    assert not assignment.dropped[units.value == 0].any()
 
 
 @given(seatings())
 def test_unloaded_hosts_lack_nothing(drawn: tuple[Units, Any, Any, Any]) -> None:
     units, room, gpus, closed = drawn
-    seating = Seating(units, room, gpus, closed)
-    seating.unload()
-    check_seats(seating, room, gpus, closed)
-    demand = np.where(seating.given_up[:, None], units.core, units.demand)
+    assignment = HostAssignment(units, room, gpus, closed)
+    assignment.drop_excess()
+    check_seats(assignment, room, gpus, closed)
+    demand = np.where(assignment.dropped[:, None], units.running_demand, units.demand)
     used = np.zeros_like(room)
-    seated = seating.host != NOWHERE
-    np.add.at(used, seating.host[seated], demand[seated])
+    seated = assignment.host != NOWHERE
+    np.add.at(used, assignment.host[seated], demand[seated])
     assert (used <= room).all()
-    assert not seating.given_up[units.value == 0].any()
+    assert not assignment.dropped[units.value == 0].any()
 
 
 def looking(monkeypatch: pytest.MonkeyPatch, looks: int) -> None:
@@ -275,7 +277,7 @@ def test_when_time_is_up_those_start_for_whom_swaps_have_made_room(
     values = []
     for looks in range(20):
         looking(monkeypatch, looks)
-        packed = make_room(session(), model, relaxed, Placement(problem))
+        packed = repack_tasks(session(), model, relaxed, Placement(problem))
         values.append(0 if packed is None else packed.value // WHOLE)
     assert values == sorted(values)
     assert set(values) == {0, 1, 2, 3, 4}

@@ -11,7 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from placewright.formulations.gang import run
-from placewright.formulations.gang.heuristics.fragmentation_increase import NEVER, Increases
+from placewright.formulations.gang.heuristics.fragmentation_increase import (
+    NO_ROOM,
+    FragmentationIncreases,
+)
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.task_mix import TaskMix
@@ -65,7 +68,7 @@ def test_increases_are_those_of_brute_force_however_often_tasks_come_and_go(
         if len(names) < len(oracle.resources_of(round_)) - 1:
             return
         shapes = np.arange(len(problem.shape_gpu))
-        increases = Increases(Placement(problem), TaskMix.of(problem), shapes)
+        increases = FragmentationIncreases(Placement(problem), TaskMix.of(problem), shapes)
         models = [*problem.cluster.gpu_models, ""]
         placed = []
         for _ in range(6):
@@ -85,7 +88,7 @@ def test_increases_are_those_of_brute_force_however_often_tasks_come_and_go(
                             )
                             if problem.shape_hosts[s, h]
                         ),
-                        default=NEVER,
+                        default=NO_ROOM,
                     )
                     assert increases.least[s, h] == least
             shape = data.draw(st.sampled_from(shapes.tolist()))

@@ -11,15 +11,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from placewright.formulations.gang.heuristics.share_cutting import Bin, Home, Shares, rebin
-from placewright.formulations.gang.heuristics.swap_search import NOWHERE, Seating, Units
+from placewright.formulations.gang.heuristics.share_cutting import (
+    Bin,
+    Home,
+    ShareTypes,
+    recut_shares,
+)
+from placewright.formulations.gang.heuristics.swap_search import NOWHERE, HostAssignment, Units
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import ANY_JOB, TaskPlacement
 from placewright.formulations.session import Session
 from placewright.instances.documents.base import WHOLE_GPU
 
 
-class Items:
+class Bundles:
     """All jobs of one task that run and may move, and some that wait.
 
     Parameters
@@ -38,16 +43,16 @@ class Items:
     def __init__(self, base: Placement, waiting: Sequence[tuple[int, int]] = ()) -> None:
         problem = base.problem
         self._base, self._problem = base, problem
-        self.homes = _taken_off(base)
+        self.homes = _remove_movable(base)
         starts = {job: (problem.running[job].job_class, 0) for job in self.homes}
         self._start = starts | {-1 - i: start for i, start in enumerate(waiting)}
         self._shape = {
             job: problem.classes[c].choices[o].groups[0].shape
             for job, (c, o) in self._start.items()
         }
-        self._items: list[Bin] = []
+        self._bundles: list[Bin] = []
 
-    def units(self, session: Session, worth: int, gpus: int | None = None) -> Units | None:
+    def units(self, session: Session, gpu_worth: int, gpus: int | None = None) -> Units | None:
         """Cut GPUs into shares anew, and return what is to be seated; None if there is no time.
 
         Parameters
@@ -60,7 +65,7 @@ class Items:
         problem = self._problem
         shape_of = {j: s for j, s in self._shape.items() if problem.is_share[s]}
         whole = [j for j in self._shape if j not in shape_of]
-        self._items = [Bin((j,), self.homes.get(j), int(j in self.homes)) for j in whole]
+        self._bundles = [Bin((j,), self.homes.get(j), int(j in self.homes)) for j in whole]
         if shape_of:
             held: defaultdict[Home, list[int]] = defaultdict(list)
             for job in shape_of:
@@ -68,37 +73,37 @@ class Items:
                     held[self.homes[job]].append(job)
             waiting = [job for job in shape_of if job not in self.homes]
             taken = sum(int(problem.shape_gpu[self._shape[j]]) for j in whole) // WHOLE_GPU
-            enough = 0 if gpus is None else max(gpus - taken, 0)
-            shares = Shares(problem, shape_of)
-            bins = rebin(session, shares, held, waiting, worth, enough)
+            available = 0 if gpus is None else max(gpus - taken, 0)
+            shares = ShareTypes(problem, shape_of)
+            bins = recut_shares(session, shares, held, waiting, gpu_worth, available)
             if bins is None:
                 return None
-            self._items += bins
+            self._bundles += bins
         return self._units()
 
     def _units(self) -> Units:
         problem = self._problem
-        shapes = [[self._shape[j] for j in item.jobs] for item in self._items]
-        runs = [[self._shape[j] for j in item.jobs if j in self.homes] for item in self._items]
+        shapes = [[self._shape[j] for j in item.jobs] for item in self._bundles]
+        runs = [[self._shape[j] for j in item.jobs if j in self.homes] for item in self._bundles]
         masks: dict[bytes, int] = {}
-        kind = [
+        host_set = [
             masks.setdefault(problem.shape_hosts[sorted(set(s))].all(axis=0).tobytes(), len(masks))
             for s in shapes
         ]
-        stay = [item.jobs[: item.stay] for item in self._items]
+        stay = [item.jobs[: item.stay] for item in self._bundles]
         return Units(
             gpus=np.array([-(-problem.shape_gpu[s].sum() // WHOLE_GPU) for s in shapes]),
             demand=np.array([problem.shape_demand[s].sum(axis=0) for s in shapes]),
-            home=np.array([i.home[0] if i.home else NOWHERE for i in self._items]),
-            cost=np.array([sum(self._cost(j) for j in jobs) for jobs in stay]),
-            value=np.array([sum(self._value(j) for j in item.jobs) for item in self._items]),
-            core=np.array([problem.shape_demand[s].sum(axis=0) for s in runs]),
-            must=np.array([len(s) > 0 for s in runs]),
+            home=np.array([i.home[0] if i.home else NOWHERE for i in self._bundles]),
+            move_cost=np.array([sum(self._move_cost(j) for j in jobs) for jobs in stay]),
+            value=np.array([sum(self._value(j) for j in item.jobs) for item in self._bundles]),
+            running_demand=np.array([problem.shape_demand[s].sum(axis=0) for s in runs]),
+            has_running=np.array([len(s) > 0 for s in runs]),
             allowed=np.stack([np.frombuffer(mask, dtype=np.bool_) for mask in masks]),
-            kind=np.array(kind),
+            host_set=np.array(host_set),
         )
 
-    def _cost(self, job: int) -> int:
+    def _move_cost(self, job: int) -> int:
         return self._problem.running[job].migrate_cost + int(
             self._problem.shape_gpu[self._shape[job]]
         )
@@ -108,23 +113,23 @@ class Items:
         c, o = self._start[job]
         return 0 if job in self.homes else max(self._problem.classes[c].choices[o].value, 1)
 
-    def carried_out(self, seating: Seating) -> Placement:
+    def apply(self, assignment: HostAssignment) -> Placement:
         """Start the jobs in `base`: on the GPUs that they had, or on free ones."""
-        base, hosts = self._base, seating.host.tolist()
-        at_home = [
+        base, hosts = self._base, assignment.host.tolist()
+        in_place = [
             item.home is not None and item.home[0] == host
-            for item, host in zip(self._items, hosts, strict=True)
+            for item, host in zip(self._bundles, hosts, strict=True)
         ]
-        kept = [item.home for item, stays in zip(self._items, at_home, strict=True) if stays]
+        kept = [item.home for item, stays in zip(self._bundles, in_place, strict=True) if stays]
         named = {(home[0], gpu) for home in kept if home is not None for gpu in home[1]}
         free = {
             host: [gpu for gpu in base.free_gpu_ids(host) if (host, gpu) not in named]
             for host in set(hosts) - {NOWHERE}
         }
-        for item, host, stays, fewer in zip(
-            self._items, hosts, at_home, seating.given_up.tolist(), strict=True
+        for item, host, stays, dropped in zip(
+            self._bundles, hosts, in_place, assignment.dropped.tolist(), strict=True
         ):
-            jobs = [job for job in item.jobs if job in self.homes or not fewer]
+            jobs = [job for job in item.jobs if job in self.homes or not dropped]
             if host == NOWHERE or not jobs:
                 continue
             milli = int(self._problem.shape_gpu[self._shape[jobs[0]]])
@@ -144,7 +149,7 @@ class Items:
             self._base.start(c, o, (put,), job if job in self.homes else ANY_JOB)
 
 
-def _taken_off(base: Placement) -> dict[int, Home]:
+def _remove_movable(base: Placement) -> dict[int, Home]:
     """Stop the running jobs of one task that may move; return them, and where they are.
 
     A share is one of them only if all shares on its GPU are.

@@ -9,7 +9,11 @@ from typing import TypeAlias
 
 import numpy as np
 
-from placewright.formulations.gang.heuristics.vector_packing import Ints, best_fit, by_patterns
+from placewright.formulations.gang.heuristics.vector_packing import (
+    Ints,
+    best_fit_decreasing,
+    pack_by_columns,
+)
 from placewright.formulations.gang.models.aggregate.gpu_columns import GpuPatterns
 from placewright.formulations.gang.models.aggregate.variables import AggregateModel
 from placewright.formulations.gang.placement.placement import Placement
@@ -18,14 +22,14 @@ from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Session
 from placewright.instances.documents.base import WHOLE_GPU
 
-Starts: TypeAlias = defaultdict[tuple[int, int], int]
+StartCounts: TypeAlias = defaultdict[tuple[int, int], int]
 """How many jobs of (class, choice) are still to be started."""
 
-CLOSEST = 8
+TIGHTEST_GPUS = 8
 """Partly used GPUs, tightest first, that are tried for a share."""
 
 
-def single_jobs(problem: Problem, starts: Starts) -> defaultdict[int, list[tuple[int, int]]]:
+def single_jobs(problem: Problem, starts: StartCounts) -> defaultdict[int, list[tuple[int, int]]]:
     """Return (class, choice) of the one-task jobs to start, by shape; one entry per job."""
     jobs: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     for (c, o), n in starts.items():
@@ -44,7 +48,7 @@ class _Item:
     shapes: tuple[int, ...]
 
 
-class Singles:
+class ClassPacking:
     """One-task jobs, packed on the hosts of the class that the counts chose."""
 
     def __init__(
@@ -53,7 +57,7 @@ class Singles:
         patterns: GpuPatterns | None,
         number: Ints,
         placement: Placement,
-        starts: Starts,
+        starts: StartCounts,
         session: Session,
     ) -> None:
         self.session = session
@@ -65,7 +69,7 @@ class Singles:
     def pack(self) -> None:
         """Pack every class; what does not fit stays in `starts`."""
         wanted: defaultdict[int, list[int]] = defaultdict(list)  # class -> shapes, one per task
-        taken = self._taken()
+        taken = self._tasks_of_gangs()
         offered = {shape: len(jobs) for shape, jobs in self.pool.items()}
         counts = self.counts
         for i in np.flatnonzero(self.number[counts.x]):
@@ -86,11 +90,11 @@ class Singles:
                 if not self.problem.is_share[s]
             ]
             if shares and self.patterns is not None:
-                shares = self._fill_residual(self.patterns, a, hosts, shares)
-                items += self._bundles(self.patterns, a, shares)
+                shares = self._fill_partial_gpus(self.patterns, a, hosts, shares)
+                items += self._shares_per_gpu(self.patterns, a, shares)
             self._pack_items(hosts, items)
 
-    def _taken(self) -> defaultdict[tuple[int, int], int]:
+    def _tasks_of_gangs(self) -> defaultdict[tuple[int, int], int]:
         """Tasks of each (shape, host class) that the gangs took."""
         taken: defaultdict[tuple[int, int], int] = defaultdict(int)
         for _, start in self.placement.started():
@@ -108,7 +112,7 @@ class Singles:
         self.starts[c, o] -= 1
         return True
 
-    def _cut_gpus(self, patterns: GpuPatterns, a: int, *, whole: bool) -> Iterator[list[int]]:
+    def _gpu_patterns(self, patterns: GpuPatterns, a: int, *, whole: bool) -> Iterator[list[int]]:
         """Yield the parts of each cut GPU of the class: of wholly free GPUs, or of the rest."""
         for i in np.flatnonzero(self.number[patterns.pool.columns]):
             g = patterns.pool.kind[i]
@@ -117,22 +121,22 @@ class Singles:
                 for _ in range(int(self.number[patterns.pool.columns[i]])):
                     yield cut
 
-    def _fill_residual(
+    def _fill_partial_gpus(
         self, patterns: GpuPatterns, a: int, hosts: Ints, shares: list[int]
     ) -> list[int]:
         """Put shares on partly used GPUs as the patterns of those GPUs say; return the others."""
-        left = self._by_part(a, shares)
-        for cut in self._cut_gpus(patterns, a, whole=False):
+        left = self._shares_by_part(a, shares)
+        for cut in self._gpu_patterns(patterns, a, whole=False):
             for part in reversed(cut):
                 if left[part]:
-                    self._put_on_partial(hosts, left[part])
+                    self._start_on_partial(hosts, left[part])
         return [s for shapes in left.values() for s in shapes]
 
-    def _put_on_partial(self, hosts: Ints, shapes: list[int]) -> None:
+    def _start_on_partial(self, hosts: Ints, shapes: list[int]) -> None:
         """Put one of some shapes, which ask for the same part."""
         has_room = self.placement.fits_partial_gpus(shapes[0], hosts) > 0
         tightest = np.where(has_room, self.placement.gpu_free[hosts], WHOLE_GPU + 1).min(axis=1)
-        for at in np.argsort(tightest, kind="stable")[:CLOSEST]:
+        for at in np.argsort(tightest, kind="stable")[:TIGHTEST_GPUS]:
             if tightest[at] > WHOLE_GPU:
                 return
             for k in range(len(shapes) - 1, -1, -1):
@@ -140,14 +144,14 @@ class Singles:
                     del shapes[k]
                     return
 
-    def _bundles(self, patterns: GpuPatterns, a: int, shares: list[int]) -> list[_Item]:
+    def _shares_per_gpu(self, patterns: GpuPatterns, a: int, shares: list[int]) -> list[_Item]:
         """Deal the shares of a class to the patterns of whole GPUs, heavy with light."""
         demand = self.problem.shape_demand
-        left = self._by_part(a, shares)
+        left = self._shares_by_part(a, shares)
         for shapes in left.values():
             shapes.sort(key=lambda s: tuple(demand[s]))
         bundles = []
-        for cut in self._cut_gpus(patterns, a, whole=True):
+        for cut in self._gpu_patterns(patterns, a, whole=True):
             # From both ends of each list in turn, so that heavy and light share a GPU.
             chosen = [left[f].pop(-(k % 2)) for k, f in enumerate(cut) if left[f]]
             if chosen:
@@ -163,16 +167,16 @@ class Singles:
         shape_gpu = self.problem.shape_gpu
         free = np.column_stack([self.placement.whole[hosts], self.placement.free[hosts]])
         sizes = np.array([(item.gpus, *item.demand) for item in items], dtype=np.int64)
-        chosen = best_fit(sizes, free)
+        chosen = best_fit_decreasing(sizes, free)
         equal = np.flatnonzero((free == free[0]).all(axis=1))
         if (chosen < 0).any() and len(equal) == len(hosts):
             worth = np.array([max(int(shape_gpu[list(i.shapes)].sum()), 1) for i in items])
-            chosen = by_patterns(self.session, sizes, worth, chosen, free)
+            chosen = pack_by_columns(self.session, sizes, worth, chosen, free)
         for item, at in zip(items, chosen, strict=True):
             for shape in item.shapes if at >= 0 else ():
                 self._start(shape, int(hosts[at]))
 
-    def _by_part(self, a: int, shares: list[int]) -> defaultdict[int, list[int]]:
+    def _shares_by_part(self, a: int, shares: list[int]) -> defaultdict[int, list[int]]:
         """Sort the shares of a class by what they ask of a GPU."""
         left: defaultdict[int, list[int]] = defaultdict(list)
         part = self.counts.part_of(np.array(shares, dtype=np.int64), np.full(len(shares), a))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from placewright.formulations.gang.heuristics.disaggregate import expand
-from placewright.formulations.gang.heuristics.lns import repair
-from placewright.formulations.gang.heuristics.lp_rounding import rounded
+from placewright.formulations.gang.heuristics.disaggregate import disaggregate
+from placewright.formulations.gang.heuristics.lns import large_neighbourhood_search
+from placewright.formulations.gang.heuristics.lp_rounding import round_relaxation
 from placewright.formulations.gang.models.aggregate.column_generation import (
     PricedModel,
     search_term_by_term,
@@ -22,7 +22,7 @@ from placewright.formulations.session import Bound, Candidate, Session
 from placewright.solver import Outcome
 
 
-def plans(
+def search_counts(
     session: Session,
     problem: Problem,
     greedy: Placement,
@@ -35,7 +35,7 @@ def plans(
     `relaxed` is what the relaxation of the tightest one found for the first term.
     """
     first, best = problem.terms[0], greedy
-    placement = rounded(session, tightest, relaxed)
+    placement = round_relaxation(session, tightest, relaxed)
     if placement is not None:
         upgrade_options(placement)
         repair_preemptions(placement)
@@ -46,7 +46,7 @@ def plans(
         known = relaxed if model is tightest and model.patterns is None else None
         values = yield from search_term_by_term(session, *model, known)
         if values is not None:
-            placement = expand(*model, values, session)
+            placement = disaggregate(*model, values, session)
             upgrade_options(placement)
             repair_preemptions(placement)
             yield assign(placement, "counts")
@@ -57,4 +57,4 @@ def plans(
         if first in best_values and session.close_enough(best_values[first]):
             break
     else:
-        yield from repair(problem, session, best)
+        yield from large_neighbourhood_search(problem, session, best)

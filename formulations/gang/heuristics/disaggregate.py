@@ -13,7 +13,11 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.heuristics.class_packing import Singles, Starts, single_jobs
+from placewright.formulations.gang.heuristics.class_packing import (
+    ClassPacking,
+    StartCounts,
+    single_jobs,
+)
 from placewright.formulations.gang.models.aggregate.gangs import WHOLE_CLUSTER
 from placewright.formulations.gang.models.aggregate.gpu_columns import GpuPatterns
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
@@ -28,7 +32,7 @@ Gang: TypeAlias = tuple[int, int, dict[int, tuple[int, int]]]
 """A job of several tasks: class, choice, and per group index the (level, domain) it is to be in."""
 
 
-def expand(
+def disaggregate(
     counts: AggregateModel,
     patterns: GpuPatterns | HostPatterns | None,
     values: NDArray[np.float64],
@@ -37,15 +41,15 @@ def expand(
     """Place what the counts start, and fill the rest greedily."""
     placement = Placement(counts.problem)
     number = np.rint(values).astype(np.int64)
-    starts: Starts = defaultdict(int)
+    starts: StartCounts = defaultdict(int)
     for c, o, n in zip(counts.y_class, counts.y_choice, number[counts.y], strict=True):
         if n:
             starts[int(c), int(o)] += int(n)
     _place_gangs(counts, number, placement, starts)
     if isinstance(patterns, HostPatterns):
-        _place_patterns(counts, patterns, number, placement, starts)
+        _place_columns(counts, patterns, number, placement, starts)
     else:
-        Singles(counts, patterns, number, placement, starts, session).pack()
+        ClassPacking(counts, patterns, number, placement, starts, session).pack()
     for (c, o), n in starts.items():
         choice = counts.problem.classes[c].choices[o]
         for _ in range(n):
@@ -57,7 +61,7 @@ def expand(
     return placement
 
 
-def gangs_of(counts: AggregateModel, number: NDArray[np.int64], starts: Starts) -> list[Gang]:
+def gangs_of(counts: AggregateModel, number: NDArray[np.int64], starts: StartCounts) -> list[Gang]:
     """Jobs of several tasks, one by one, as (class, choice, domain of each group that has one).
 
     Those bound to the innermost domains come first, large before small.
@@ -82,21 +86,23 @@ def gangs_of(counts: AggregateModel, number: NDArray[np.int64], starts: Starts) 
 
 
 def _place_gangs(
-    counts: AggregateModel, number: NDArray[np.int64], placement: Placement, starts: Starts
+    counts: AggregateModel, number: NDArray[np.int64], placement: Placement, starts: StartCounts
 ) -> None:
     for c, o, inside in gangs_of(counts, number, starts):
-        puts = place_choice(placement, counts.problem.classes[c].choices[o], masks(counts, inside))
+        puts = place_choice(
+            placement, counts.problem.classes[c].choices[o], domain_masks(counts, inside)
+        )
         if puts is not None:
             placement.start(c, o, puts)
             starts[c, o] -= 1
 
 
-def _place_patterns(
+def _place_columns(
     counts: AggregateModel,
     patterns: HostPatterns,
     number: NDArray[np.int64],
     placement: Placement,
-    starts: Starts,
+    starts: StartCounts,
 ) -> None:
     """One-task jobs: each host that no gang took gets a pattern of its class, fullest first.
 
@@ -125,7 +131,7 @@ def _place_patterns(
                     starts[c, o] -= 1
 
 
-def masks(
+def domain_masks(
     counts: AggregateModel, inside: Mapping[int, tuple[int, int]]
 ) -> dict[int, NDArray[np.bool_]]:
     """Hosts of the domains that groups, by index, are to be in; none where that is anywhere."""

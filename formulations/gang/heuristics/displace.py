@@ -14,11 +14,19 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.heuristics.class_packing import Starts, single_jobs
-from placewright.formulations.gang.heuristics.disaggregate import gangs_of, masks
-from placewright.formulations.gang.heuristics.displacement_cost import NO_QUOTA, Losses, Quota
-from placewright.formulations.gang.heuristics.quota_knapsack import select
-from placewright.formulations.gang.heuristics.victim_sets import NO_PRICES, Prices, priced
+from placewright.formulations.gang.heuristics.class_packing import StartCounts, single_jobs
+from placewright.formulations.gang.heuristics.disaggregate import domain_masks, gangs_of
+from placewright.formulations.gang.heuristics.displacement_cost import (
+    NO_QUOTA,
+    DisplacementCost,
+    Quota,
+)
+from placewright.formulations.gang.heuristics.quota_knapsack import keep_within_quotas
+from placewright.formulations.gang.heuristics.victim_sets import (
+    NO_QUOTA_PRICES,
+    QuotaPrices,
+    net_value,
+)
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
 from placewright.formulations.gang.models.aggregate.variables import AggregateModel
 from placewright.formulations.gang.placement.fair_share import fill_by_policy
@@ -45,85 +53,92 @@ PASSES = 8
 """How often at most jobs come to hosts that others have come to."""
 
 
-def land(
+def displace_by_counts(
     session: Session,
     counts: AggregateModel,
     patterns: HostPatterns,
     values: NDArray[np.float64],
-    prices: Prices = NO_PRICES,
+    prices: QuotaPrices = NO_QUOTA_PRICES,
 ) -> Placement:
     """Place what the counts start; `prices` are those of the quotas."""
     number = np.rint(values).astype(np.int64)
-    starts: Starts = defaultdict(int)
+    starts: StartCounts = defaultdict(int)
     for c, o, n in zip(counts.y_class, counts.y_choice, number[counts.y], strict=True):
         if n and not counts.problem.classes[c].running:
             starts[int(c), int(o)] += int(n)
-    landing = Landing(Placement(counts.problem), starts, compact_hosts, prices)
+    insertion = PreemptiveInsertion(Placement(counts.problem), starts, compact_hosts, prices)
     for c, o, inside in gangs_of(counts, number, starts):
-        landing.gang(c, o, masks(counts, inside).get(0))
-    landing.patterns(counts, patterns, number)
-    landing.singles()
+        insertion.insert_gang(c, o, domain_masks(counts, inside).get(0))
+    insertion.insert_columns(counts, patterns, number)
+    insertion.insert_remaining()
     if counts.problem.quota:
-        select(session, landing.placement)
-    fill_by_policy(landing.placement)
-    return landing.placement
+        keep_within_quotas(session, insertion.placement)
+    fill_by_policy(insertion.placement)
+    return insertion.placement
 
 
-def displace(placement: Placement) -> None:
+def displace_greedily(placement: Placement) -> None:
     """Start waiting jobs where they displace less than they are worth, then fill what is free.
 
     No model says who should start: the most valuable per GPU goes first.
     """
-    landing, before = Landing(placement, defaultdict(int), cheapest_hosts), placement.value
+    insertion, before = (
+        PreemptiveInsertion(placement, defaultdict(int), cheapest_hosts),
+        placement.value,
+    )
     for _ in range(PASSES):
-        _displace_once(placement, landing)
+        _displacement_pass(placement, insertion)
         if placement.value <= before:
             break
         before = placement.value
-        landing.losses.renew()
+        insertion.cost.refresh()
     fill_by_policy(placement)
 
 
-def _displace_once(placement: Placement, landing: Landing) -> None:
+def _displacement_pass(placement: Placement, insertion: PreemptiveInsertion) -> None:
     """Let each host be come to once."""
     problem = placement.problem
     for c, o in greedy_order(problem):
         choice, waiting = problem.classes[c].choices[o], placement.waiting[c]
         if not waiting or not problem.shape_rank[choice.groups[0].shape]:
             continue
-        landing.starts[c, o] = waiting
+        insertion.starts[c, o] = waiting
         if choice.is_single_task:
-            landing.single(c, o)
+            insertion.insert_singles(c, o)
         else:
-            while landing.starts[c, o] and landing.gang(c, o, None):
+            while insertion.starts[c, o] and insertion.insert_gang(c, o, None):
                 pass
-        landing.starts[c, o] = 0
+        insertion.starts[c, o] = 0
 
 
-class Landing:
+class PreemptiveInsertion:
     """Waiting jobs that come to hosts in use; `starts` counts them per (class, choice)."""
 
     def __init__(
-        self, placement: Placement, starts: Starts, gather: ChooseHosts, prices: Prices = NO_PRICES
+        self,
+        placement: Placement,
+        starts: StartCounts,
+        gather: ChooseHosts,
+        prices: QuotaPrices = NO_QUOTA_PRICES,
     ) -> None:
         self.problem, self.placement, self.starts = placement.problem, placement, starts
-        self.losses = Losses(placement, prices)
+        self.cost = DisplacementCost(placement, prices)
         self.gather, self.prices = gather, prices
         self.quota = placement.quota_left()
 
-    def gang(self, c: int, o: int, within: NDArray[np.bool_] | None) -> bool:
+    def insert_gang(self, c: int, o: int, within: NDArray[np.bool_] | None) -> bool:
         """Start a gang of one group on the hosts that lose least, if that gains value."""
         choice = self.problem.classes[c].choices[o]
-        placed = len(choice.groups) == 1 and self._gang(c, o, choice, within)
+        placed = len(choice.groups) == 1 and self._try_gang(c, o, choice, within)
         self.starts[c, o] -= placed
         return placed
 
-    def _gang(self, c: int, o: int, choice: Choice, within: NDArray[np.bool_] | None) -> bool:
+    def _try_gang(self, c: int, o: int, choice: Choice, within: NDArray[np.bool_] | None) -> bool:
         group = choice.groups[0]
         tenant = self.problem.classes[c].tenant
         may = bool(self.prices) or self.problem.within_quota(self.quota, tenant, choice)
-        quota = NO_QUOTA if may else self._asked(tenant, group.shape)
-        loss, each = self.losses.of_many(group.shape, group.count, quota)
+        quota = NO_QUOTA if may else self._quota_use(tenant, group.shape)
+        loss, each = self.cost.of_count(group.shape, group.count, quota)
         if within is not None:
             loss = np.where(within, loss, np.inf)
         if choice.label != NO_LABEL:
@@ -132,13 +147,13 @@ class Landing:
             chosen = cheapest_hosts_of_tree(self.problem.cluster, group, loss, each)
         else:
             if group.required != NO_LEVEL:
-                loss = self._in_one_domain(group, loss, each)
+                loss = self._cheapest_domain(group, loss, each)
             chosen = self.gather(self.problem.cluster, group, loss, each)
-        if not chosen or self._worth(c, o) <= sum(loss[h] for h, _ in chosen):
+        if not chosen or self._net_value(c, o) <= sum(loss[h] for h, _ in chosen):
             return False
         puts = []
         for host, count in chosen:
-            self._gave_way(self.losses.displace(host, group.shape, count, quota))
+            self._release_quota(self.cost.preempt_for_count(host, group.shape, count, quota))
             puts.append(TaskPlacement(0, host, count, self.placement.put(group.shape, host, count)))
         self._start(c, o, puts)
         return True
@@ -148,7 +163,7 @@ class Landing:
         started = self.problem.classes[c]
         self.problem.charge_quota(self.quota, started.tenant, started.choices[o])
 
-    def _asked(self, tenant: int, shape: int) -> Quota:
+    def _quota_use(self, tenant: int, shape: int) -> Quota:
         """Return what a task of a tenant takes of its quotas."""
         problem = self.problem
         return {
@@ -156,13 +171,13 @@ class Landing:
             for owner, r in problem.quota_keys.get(tenant, ())
         }
 
-    def _gave_way(self, jobs: list[int]) -> None:
+    def _release_quota(self, jobs: list[int]) -> None:
         """Give back what stopped jobs took from quotas."""
         for job in jobs if self.quota else ():
             stopped = self.problem.classes[self.problem.running[job].job_class]
             self.problem.charge_quota(self.quota, stopped.tenant, stopped.choices[0], -1)
 
-    def _in_one_domain(
+    def _cheapest_domain(
         self, group: Group, loss: NDArray[np.float64], each: Ints
     ) -> NDArray[np.float64]:
         """Leave one domain of the level that a group requires, the one that loses least."""
@@ -176,11 +191,11 @@ class Landing:
                 best, least = int(domain[part[0]]), cost
         return np.where(domain == best, loss, np.inf)
 
-    def patterns(self, counts: AggregateModel, patterns: HostPatterns, number: Ints) -> None:
+    def insert_columns(self, counts: AggregateModel, patterns: HostPatterns, number: Ints) -> None:
         """One-task jobs together, the fullest patterns first, each where least is lost."""
         if not len(counts.host_classes):
             return
-        waiting = self._waiting()
+        waiting = self._waiting_by_shape()
         gpus = patterns.pool.cuts @ self.problem.shape_gpu
         of_host = counts.host_classes.of_host
         alike = np.where(of_host >= 0, patterns.same_key[of_host], -1)
@@ -199,68 +214,70 @@ class Landing:
                 most = min(times, *(len(waiting[s]) // int(wanted[s]) for s in some.tolist()))
                 loss = np.where(
                     alike == patterns.same_key[patterns.pool.kind[i]],
-                    self.losses.of(wanted),
+                    self.cost.of(wanted),
                     np.inf,
                 )
-                for host in _cheapest(loss, most):
-                    self._land(host, wanted, waiting)
+                for host in _cheapest_hosts(loss, most):
+                    self._insert_on_host(host, wanted, waiting)
                     times -= 1
                     most -= 1
                 if most:
                     break
 
-    def singles(self) -> None:
+    def insert_remaining(self) -> None:
         """One-task jobs that no pattern took, the most valuable first."""
-        waiting = self._waiting()
+        waiting = self._waiting_by_shape()
         worth = {
-            s: max(self._worth(c, o) for c, o in jobs)
+            s: max(self._net_value(c, o) for c, o in jobs)
             for s, jobs in enumerate(waiting)
             if jobs and self.problem.shape_rank[s]
         }
         for s in sorted(worth, key=lambda s: -worth[s] / max(int(self.problem.shape_gpu[s]), 1)):
             wanted = np.zeros(len(waiting), dtype=np.int64)
             wanted[s] = 1
-            loss = self.losses.of(wanted)
-            for host in _cheapest(loss, len(waiting[s])):
+            loss = self.cost.of(wanted)
+            for host in _cheapest_hosts(loss, len(waiting[s])):
                 if loss[host] >= worth[s]:
                     break
-                self._land(host, wanted, waiting)
+                self._insert_on_host(host, wanted, waiting)
 
-    def single(self, c: int, o: int) -> None:
+    def insert_singles(self, c: int, o: int) -> None:
         """One-task jobs of a class. Once a quota is used up, its tenant's own jobs make way."""
         job_class = self.problem.classes[c]
         choice, shape = job_class.choices[o], job_class.choices[o].groups[0].shape
         wanted = np.zeros(len(self.problem.shape_gpu), dtype=np.int64)
         wanted[shape] = 1
-        asked = self._asked(job_class.tenant, shape)
-        for quota in (NO_QUOTA, asked):
-            loss = self.losses.of(wanted, quota)
-            for host in _cheapest(loss, self.starts[c, o]):
+        used = self._quota_use(job_class.tenant, shape)
+        for quota in (NO_QUOTA, used):
+            loss = self.cost.of(wanted, quota)
+            for host in _cheapest_hosts(loss, self.starts[c, o]):
                 if loss[host] >= choice.value:
                     break
                 may = self.problem.within_quota(self.quota, job_class.tenant, choice)
                 if not quota and not may:
                     break
-                self._gave_way(self.losses.displace_for(host, wanted, quota))
+                self._release_quota(self.cost.preempt_for(host, wanted, quota))
                 self._start(c, o, [TaskPlacement(0, host, 1, self.placement.put(shape, host))])
                 self.starts[c, o] -= 1
-            if not asked:
+            if not used:
                 break
 
-    def _worth(self, c: int, o: int) -> float:
+    def _net_value(self, c: int, o: int) -> float:
         job_class = self.problem.classes[c]
-        return priced(self.problem, job_class, job_class.choices[o], self.prices)
+        return net_value(self.problem, job_class, job_class.choices[o], self.prices)
 
-    def _waiting(self) -> list[list[tuple[int, int]]]:
+    def _waiting_by_shape(self) -> list[list[tuple[int, int]]]:
         """(class, choice) of the one-task jobs still to start, by shape, least valuable first."""
         by_shape = single_jobs(self.problem, self.starts)
         waiting = [by_shape[s] for s in range(len(self.problem.shape_gpu))]
         for jobs in waiting:
-            jobs.sort(key=lambda job: self._worth(*job))
+            jobs.sort(key=lambda job: self._net_value(*job))
         return waiting
 
-    def _land(self, host: int, wanted: Ints, waiting: list[list[tuple[int, int]]]) -> None:
-        self._gave_way(self.losses.displace_for(host, wanted))
+    def _insert_on_host(
+        self, host: int, wanted: Ints, waiting: list[list[tuple[int, int]]]
+    ) -> None:
+        self._release_quota(self.cost.preempt_for(host, wanted))
         for s in np.flatnonzero(wanted).tolist():
             for _ in range(int(wanted[s])):
                 c, o = waiting[s].pop()
@@ -268,7 +285,7 @@ class Landing:
                 self.starts[c, o] -= 1
 
 
-def _cheapest(loss: NDArray[np.float64], most: int) -> Iterator[int]:
+def _cheapest_hosts(loss: NDArray[np.float64], most: int) -> Iterator[int]:
     """Yield the hosts that lose least, at most so many."""
     order = np.argsort(loss, kind="stable")[:most]
     yield from order[np.isfinite(loss[order])].tolist()

@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.heuristics.victim_sets import (
-    NO_PRICES,
-    Jobs,
-    Prices,
-    Table,
-    sets_of,
+    NO_QUOTA_PRICES,
+    QuotaPrices,
+    VictimCandidates,
+    VictimSets,
+    exceeds_enumeration,
+    job_subsets,
     slice_of,
-    too_many,
 )
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.instances.documents.base import WHOLE_GPU
@@ -29,84 +29,86 @@ Ints = NDArray[np.int64]
 Quota: TypeAlias = Mapping[tuple[int, int], int]
 """Amounts by (tenant, resource or -1 for milli-GPU)."""
 NO_QUOTA: Quota = {}
-_Many: TypeAlias = tuple[int, int, tuple[tuple[tuple[int, int], int], ...]]
+_CountKey: TypeAlias = tuple[int, int, tuple[tuple[tuple[int, int], int], ...]]
 """A shape, a number of tasks, and what of quotas each must find free."""
 
-WASTE = 700.0
+WASTE_PER_GPU = 700.0
 """What a GPU that stays free on the host counts as lost, beside 1000 for one of weight 1."""
 
 
-class Losses:
+class DisplacementCost:
     """The table of a placement as it is.
 
     A host is used once: after `displace` it is out of the table, until `renew`.
     """
 
-    def __init__(self, placement: Placement, prices: Prices = NO_PRICES) -> None:
+    def __init__(self, placement: Placement, prices: QuotaPrices = NO_QUOTA_PRICES) -> None:
         self.placement = placement
         problem = placement.problem
         # A share may need a GPU of its own.
         gpus = -(-problem.shape_gpu // WHOLE_GPU)
         self._sizes = np.column_stack([gpus, problem.shape_demand])
         # Shares free no GPU alone, and a reserved one is not free for anybody.
-        self._by_gpu = not problem.usable.all() or any(
+        self._gpus_by_name = not problem.usable.all() or any(
             problem.is_share[group.shape]
             for job_class in problem.classes
             if job_class.running
             for group in job_class.choices[0].groups
         )
-        jobs = Jobs.of(placement, self._sizes, prices)
+        jobs = VictimCandidates.of(placement, self._sizes, prices)
         # Nobody has the rank to stop the others.
-        self._jobs = jobs.only(jobs.level < problem.shape_rank.max(initial=0))
-        self._changed: set[int] = set()
-        self._table = self._sets_of(np.flatnonzero(problem.open), self._jobs)
-        self._look()
+        self._jobs = jobs.rows(jobs.level < problem.shape_rank.max(initial=0))
+        self._stale_hosts: set[int] = set()
+        self._table = self._victim_sets(np.flatnonzero(problem.open), self._jobs)
+        self._index()
 
-    def renew(self) -> None:
+    def refresh(self) -> None:
         """Take hosts that were used back into the table, as they are now."""
         open_ = self.placement.problem.open
-        used = np.array(sorted(h for h in self._changed if open_[h]), dtype=np.int64)
-        self._changed = set()
+        used = np.array(sorted(h for h in self._stale_hosts if open_[h]), dtype=np.int64)
+        self._stale_hosts = set()
         runs = np.array([self.placement.in_place(j) for j in self._jobs.job.tolist()], np.bool_)
-        self._jobs = self._jobs.only(runs)
-        mine = self._jobs.only(np.isin(self._jobs.host, used))
-        others = self._table.only(~np.isin(self._table.host, used))
-        self._table = others.joined(self._sets_of(used, mine))
-        self._look()
+        self._jobs = self._jobs.rows(runs)
+        mine = self._jobs.rows(np.isin(self._jobs.host, used))
+        others = self._table.rows(~np.isin(self._table.host, used))
+        self._table = others.merged(self._victim_sets(used, mine))
+        self._index()
 
-    def _look(self) -> None:
+    def _index(self) -> None:
         """Note what the table and the placement are now."""
         arrivals = self.placement.arrivals
         some = arrivals > 0
-        self._least = np.where(some.any(axis=1), some.argmax(axis=1), arrivals.shape[1])
-        self._starts = np.flatnonzero(np.diff(self._table.host, prepend=-1))
-        self._many: dict[_Many, tuple[NDArray[np.float64], Ints]] = {}
-        self._freed: dict[tuple[int, int], Ints] = {}
+        self._least_rank_arrived = np.where(
+            some.any(axis=1), some.argmax(axis=1), arrivals.shape[1]
+        )
+        self._first_rows = np.flatnonzero(np.diff(self._table.host, prepend=-1))
+        self._of_count: dict[_CountKey, tuple[NDArray[np.float64], Ints]] = {}
+        self._freed_cache: dict[tuple[int, int], Ints] = {}
 
-    def _sets_of(self, hosts: Ints, jobs: Jobs) -> Table:
+    def _victim_sets(self, hosts: Ints, jobs: VictimCandidates) -> VictimSets:
         """Return the rows of some hosts, in their order, and of the jobs that run on them."""
         base = np.column_stack([self.placement.whole, self.placement.free])
         number = np.bincount(np.searchsorted(hosts, jobs.host), minlength=len(hosts))
         first = np.cumsum(number) - number
-        parts = [Table.empty(base.shape[1])]
+        parts = [VictimSets.empty(base.shape[1])]
         for k in np.unique(number).tolist():
             mine = hosts[number == k]
             index = first[number == k][:, None] + np.arange(k)
             loss, gain = jobs.loss[index], jobs.gain[index]
-            if too_many(k):
+            if exceeds_enumeration(k):
                 # Few sets: the cheapest jobs one after the other.
                 order = np.argsort(np.argsort(loss, axis=1, kind="stable"), axis=1)
-                sets = sets_of(k)[:, None, :] & np.ones((1, len(mine), 1), dtype=np.bool_)
+                sets = job_subsets(k)[:, None, :] & np.ones((1, len(mine), 1), dtype=np.bool_)
                 sets = np.take_along_axis(sets, order[None], axis=2)
             else:
-                few = sets_of(k)
+                few = job_subsets(k)
                 sets = np.broadcast_to(few[:, None, :], (len(few), len(mine), k))
             shape = (len(sets) * len(mine),)
             room = base[mine] + np.einsum("snk,nkd->snd", sets, gain)
-            if self._by_gpu:
-                room[..., 0] = self._whole(mine, jobs.job[index], sets)
+            if self._gpus_by_name:
+                room[..., 0] = self._whole_gpus(mine, jobs.job[index], sets)
             parts.append(
-                Table(
+                VictimSets(
                     np.broadcast_to(mine, sets.shape[:2]).reshape(shape),
                     room.reshape(*shape, -1),
                     np.einsum("snk,nk->sn", sets, loss).reshape(shape),
@@ -114,9 +116,9 @@ class Losses:
                     (sets * (1 << np.arange(k))).sum(axis=2).reshape(shape),
                 )
             )
-        return parts[0].joined(*parts[1:])
+        return parts[0].merged(*parts[1:])
 
-    def _whole(self, hosts: Ints, jobs: Ints, sets: NDArray[np.bool_]) -> Ints:
+    def _whole_gpus(self, hosts: Ints, jobs: Ints, sets: NDArray[np.bool_]) -> Ints:
         """Wholly free GPUs of each host with each set of its jobs stopped, (sets, hosts)."""
         held = np.zeros((*jobs.shape, self.placement.gpu_free.shape[1]), dtype=np.int64)
         for n, host in enumerate(hosts.tolist()):
@@ -135,9 +137,9 @@ class Losses:
 
         `quota` says how much of a tenant's quotas the jobs that stop must free.
         """
-        return self._best(self._rows(wanted, quota))
+        return self._least_per_host(self._row_cost(wanted, quota))
 
-    def of_many(
+    def of_count(
         self, shape: int, count: int, quota: Quota = NO_QUOTA
     ) -> tuple[NDArray[np.float64], Ints]:
         """Loss and number of tasks of a shape, as many as a host can hold at all, up to `count`.
@@ -145,11 +147,13 @@ class Losses:
         `quota` is what must be freed for each task.
         """
         key = (shape, count, tuple(sorted(quota.items())))
-        if key not in self._many:
-            self._many[key] = self._hold_many(shape, count, quota)
-        return self._many[key]
+        if key not in self._of_count:
+            self._of_count[key] = self._compute_of_count(shape, count, quota)
+        return self._of_count[key]
 
-    def _hold_many(self, shape: int, count: int, quota: Quota) -> tuple[NDArray[np.float64], Ints]:
+    def _compute_of_count(
+        self, shape: int, count: int, quota: Quota
+    ) -> tuple[NDArray[np.float64], Ints]:
         problem = self.placement.problem
         number = np.zeros(problem.cluster.num_hosts, dtype=np.int64)
         loss = np.full(len(number), np.inf)
@@ -163,34 +167,36 @@ class Losses:
             number[fits], loss[fits] = n, more[fits]
         return loss, number
 
-    def displace(self, host: int, shape: int, count: int, quota: Quota = NO_QUOTA) -> list[int]:
+    def preempt_for_count(
+        self, host: int, shape: int, count: int, quota: Quota = NO_QUOTA
+    ) -> list[int]:
         """Stop what a host loses to `count` tasks of a shape, as `of_many` has it; return it."""
         wanted = np.zeros(len(self._sizes), dtype=np.int64)
         wanted[shape] = count
         all_of = {key: count * amount for key, amount in quota.items()}
-        return self.displace_for(host, wanted, all_of)
+        return self.preempt_for(host, wanted, all_of)
 
-    def displace_for(self, host: int, wanted: Ints, quota: Quota = NO_QUOTA) -> list[int]:
+    def preempt_for(self, host: int, wanted: Ints, quota: Quota = NO_QUOTA) -> list[int]:
         """Stop what a host loses to a set of tasks, and return it; the host leaves the table."""
         table = self._table
         at = slice_of(table.host, host)
-        best = at.start + int(self._rows(wanted, quota, at).argmin())
+        best = at.start + int(self._row_cost(wanted, quota, at).argmin())
         stopped = []
         for k, job in enumerate(self._jobs.job[slice_of(self._jobs.host, host)].tolist()):
             if table.stopped[best] >> k & 1 and self.placement.is_running(job):
                 self.placement.stop(self.placement.start_of(job))
                 stopped.append(job)
                 running = self.placement.problem.running[job]
-                self._changed.update(place[2] for place in running.places)
+                self._stale_hosts.update(place[2] for place in running.places)
         table.loss[at] = np.inf
-        self._changed.add(host)
-        for loss, number in self._many.values():
+        self._stale_hosts.add(host)
+        for loss, number in self._of_count.values():
             loss[host], number[host] = np.inf, 0
         return stopped
 
-    def _frees(self, tenant: int, resource: int) -> Ints:
+    def _freed_quota(self, tenant: int, resource: int) -> Ints:
         """Return how much of a tenant's quota of a resource each row frees."""
-        if (tenant, resource) not in self._freed:
+        if (tenant, resource) not in self._freed_cache:
             problem, jobs = self.placement.problem, self._jobs
             held = [
                 problem.demand_of(c.choices[0], resource) if c.running and c.tenant == tenant else 0
@@ -204,10 +210,10 @@ class Losses:
             for k in range(int((last - first).max(initial=0))):
                 row = np.flatnonzero((first + k < last) & (self._table.stopped >> k & 1 > 0))
                 freed[row] += mine[first[row] + k]
-            self._freed[tenant, resource] = freed
-        return self._freed[tenant, resource]
+            self._freed_cache[tenant, resource] = freed
+        return self._freed_cache[tenant, resource]
 
-    def _rows(
+    def _row_cost(
         self, wanted: Ints, quota: Quota = NO_QUOTA, at: slice = slice(None)
     ) -> NDArray[np.float64]:
         """Loss per row, inf where the tasks do not fit or may not come."""
@@ -218,19 +224,19 @@ class Losses:
         hosts, level, room = table.host[at], table.level[at], table.room[at]
         fits: NDArray[np.bool_] = np.less_equal(level, rank)
         # What has arrived may not profit from a preemption, nor may this where others have left.
-        fits &= level <= self._least[hosts]
+        fits &= level <= self._least_rank_arrived[hosts]
         may_come = np.logical_and.reduce(problem.shape_hosts[shapes])
         fits &= (may_come & (self.placement.least_rank <= rank))[hosts]
         for d in np.flatnonzero(need):
             fits &= room[:, d] >= need[d]
         for (tenant, resource), amount in quota.items():
-            fits &= self._frees(tenant, resource)[at] >= amount
-        cost: NDArray[np.float64] = table.loss[at] + WASTE * (room[:, 0] - need[0])
+            fits &= self._freed_quota(tenant, resource)[at] >= amount
+        cost: NDArray[np.float64] = table.loss[at] + WASTE_PER_GPU * (room[:, 0] - need[0])
         cost[~fits] = np.inf
         return cost
 
-    def _best(self, cost: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _least_per_host(self, cost: NDArray[np.float64]) -> NDArray[np.float64]:
         loss = np.full(self.placement.problem.cluster.num_hosts, np.inf)
-        if len(self._starts):
-            loss[self._table.host[self._starts]] = np.minimum.reduceat(cost, self._starts)
+        if len(self._first_rows):
+            loss[self._table.host[self._first_rows]] = np.minimum.reduceat(cost, self._first_rows)
         return loss

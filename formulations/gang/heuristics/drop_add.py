@@ -17,25 +17,25 @@ from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.session import Session
 
 
-def oust(session: Session, placement: Placement) -> None:
+def drop_and_add(session: Session, placement: Placement) -> None:
     """Stop gangs that run, those first that are worth least per GPU, where others are worth more.
 
     Whoever waits comes to what they leave, as far as its precedence is higher.
     """
     fill_by_policy(placement)
-    offers = [_offer(placement, c, o) for c, o in greedy_order(placement.problem)]
-    for job in _by_worth(placement):
+    options = [_option_of(placement, c, o) for c, o in greedy_order(placement.problem)]
+    for job in _gangs_by_value_density(placement):
         if session.expired():
             return
         if (
             placement.in_place(job)
             and placement.may_be_preempted(job)
-            and _may_pay(placement, job, offers)
+            and _may_be_profitable(placement, job, options)
         ):
-            _replace(placement, job)
+            _drop_and_refill(placement, job)
 
 
-class _Offer(NamedTuple):
+class _Option(NamedTuple):
     """An option of a class: the shapes of its groups, its milli-GPU and its value."""
 
     job_class: int
@@ -44,17 +44,17 @@ class _Offer(NamedTuple):
     value: int
 
 
-def _offer(placement: Placement, c: int, o: int) -> _Offer:
+def _option_of(placement: Placement, c: int, o: int) -> _Option:
     choice = placement.problem.classes[c].choices[o]
     milli = sum(group.milli_gpu for group in choice.groups)
-    return _Offer(c, frozenset(group.shape for group in choice.groups), milli, choice.value)
+    return _Option(c, frozenset(group.shape for group in choice.groups), milli, choice.value)
 
 
-def _by_worth(placement: Placement) -> list[int]:
+def _gangs_by_value_density(placement: Placement) -> list[int]:
     """Return the running jobs of several tasks, those of least value per GPU first."""
     large: dict[int, tuple[float, int]] = {}
     for c, job_class in enumerate(placement.problem.classes):
-        mine = _offer(placement, c, 0)
+        mine = _option_of(placement, c, 0)
         if job_class.running and not job_class.choices[0].is_single_task and mine.milli:
             large[c] = mine.value / mine.milli, -mine.milli
     running = placement.problem.running.items()
@@ -62,37 +62,37 @@ def _by_worth(placement: Placement) -> list[int]:
     return [job for _, _, job in found]
 
 
-def _may_pay(placement: Placement, job: int, offers: Sequence[_Offer]) -> bool:
+def _may_be_profitable(placement: Placement, job: int, options: Sequence[_Option]) -> bool:
     """Whether those of higher precedence that wait could be worth more where a job runs.
 
     They share its GPUs and all that are free, in parts, in the order of their value per GPU.
     """
     problem, mine = placement.problem, placement.problem.running[job]
-    stops = _offer(placement, mine.job_class, 0)
+    dropped = _option_of(placement, mine.job_class, 0)
     rows = problem.shape_hosts[:, [host for _, _, host, _ in mine.places]].any(axis=1)
-    may = set(np.flatnonzero(rows & (problem.shape_rank > mine.level)).tolist())
-    left = stops.milli + int(placement.free_milli_gpu.sum())
-    worth = 0.0
-    for other in offers:
-        many = placement.waiting[other.job_class]
-        if many and other.shapes <= may:
-            asked = many * other.milli
-            worth += many * other.value * min(1.0, left / max(1, asked))
-            left -= asked
-            if left <= 0 or worth > stops.value:
+    eligible = set(np.flatnonzero(rows & (problem.shape_rank > mine.level)).tolist())
+    left = dropped.milli + int(placement.free_milli_gpu.sum())
+    value = 0.0
+    for other in options:
+        waiting = placement.waiting[other.job_class]
+        if waiting and other.shapes <= eligible:
+            demanded = waiting * other.milli
+            value += waiting * other.value * min(1.0, left / max(1, demanded))
+            left -= demanded
+            if left <= 0 or value > dropped.value:
                 break
-    return worth > stops.value
+    return value > dropped.value
 
 
-def _replace(placement: Placement, job: int) -> None:
+def _drop_and_refill(placement: Placement, job: int) -> None:
     """Stop a job if what comes instead is worth more; else all stays as it was."""
-    before, known = placement.value, {number for number, _ in placement.started()}
+    before, started = placement.value, {number for number, _ in placement.started()}
     number = placement.start_of(job)
     start = placement.get(number)
     placement.stop(number)
     fill_by_policy(placement)
     if start is None or placement.value > before:
         return
-    for came in [number for number, _ in placement.started() if number not in known]:
+    for came in [number for number, _ in placement.started() if number not in started]:
         placement.stop(came)
     placement.restart(start)

@@ -17,7 +17,7 @@ TRIES = 3_000
 """Jobs that may be tried to make room for one."""
 
 
-def vacate(placement: Placement) -> None:
+def evacuate(placement: Placement) -> None:
     """Move what runs on the policy's hosts, those jobs first whose largest task is largest."""
     problem = placement.problem
     jobs = [
@@ -30,10 +30,10 @@ def vacate(placement: Placement) -> None:
     ]
     for job in sorted(jobs, key=lambda j: (-_largest(problem, problem.running[j]), j)):
         if not relocate(placement, job, problem.vacate):
-            _make_way(placement, job)
+            _eject_one(placement, job)
 
 
-def _make_way(placement: Placement, job: int) -> bool:
+def _eject_one(placement: Placement, job: int) -> bool:
     """Move a job off the hosts to vacate by first moving one other job from where it could go."""
     problem = placement.problem
     running = problem.running[job]
@@ -64,14 +64,14 @@ def _make_way(placement: Placement, job: int) -> bool:
     return False
 
 
-def vacating_cost(problem: Problem) -> int:
+def evacuation_cost(problem: Problem) -> int:
     """Return the least disruption of emptying the policy's hosts of all that may move."""
     cost = 0
     for running in problem.running.values():
         groups = _groups(problem, running)
         milli = [problem.shape_gpu[groups[g].shape] for g, _, _, _ in running.places]
-        away = [problem.vacate[host] for _, _, host, _ in running.places]
-        moved = sum(int(m) for m, a in zip(milli, away, strict=True) if a)
+        leaving = [problem.vacate[host] for _, _, host, _ in running.places]
+        moved = sum(int(m) for m, a in zip(milli, leaving, strict=True) if a)
         if moved:
             cost += min(running.migrate_cost + moved, running.preempt_cost + int(sum(milli)))
     return cost
@@ -88,7 +88,7 @@ def _groups(problem: Problem, running: RunningJob) -> tuple[Group, ...]:
 def relocate(
     placement: Placement,
     job: int,
-    leave: NDArray[np.bool_],
+    sources: NDArray[np.bool_],
     within: NDArray[np.bool_] | None = None,
 ) -> bool:
     """Move the tasks of a running job that is in place off the hosts `leave`, if they find room.
@@ -103,32 +103,32 @@ def relocate(
         return False
     groups = _groups(problem, running)
     start = problem.running_placement_of[job]
-    away = leave | ~problem.state.healthy
-    stays = [put for put in start.tasks if not away[put.host]]
+    leaving = sources | ~problem.state.healthy
+    staying = [put for put in start.tasks if not leaving[put.host]]
     placement.stop(placement.start_of(job))
     with placement.without_rank_limits([job]):
-        for put in stays:
+        for put in staying:
             placement.keep(groups[put.group].shape, put)
         puts: list[TaskPlacement] = []
         for k, group in enumerate(groups):
-            here = [put.host for put in stays if put.group == k]
-            mask = _allowed(problem, group, here, within)
-            found = None if mask is None else _place(placement, group, k, len(here), mask)
+            here = [put.host for put in staying if put.group == k]
+            mask = _allowed_hosts(problem, group, here, within)
+            found = None if mask is None else _place_moving(placement, group, k, len(here), mask)
             if found is None:
-                for put in (*stays, *puts):
+                for put in (*staying, *puts):
                     placement.lift(groups[put.group].shape, put)
                 break
             puts += found
         else:
-            stays += puts
-    if len(stays) and sum(put.count for put in stays) == sum(group.count for group in groups):
-        placement.start(running.job_class, 0, stays, job)
+            staying += puts
+    if len(staying) and sum(put.count for put in staying) == sum(group.count for group in groups):
+        placement.start(running.job_class, 0, staying, job)
         return True
     placement.restart(start)
     return False
 
 
-def _allowed(
+def _allowed_hosts(
     problem: Problem, group: Group, here: list[int], within: NDArray[np.bool_] | None
 ) -> NDArray[np.bool_] | None:
     """Hosts that the moving tasks of a group may use; None if those that stay are apart already.
@@ -146,9 +146,9 @@ def _allowed(
     return mask & same
 
 
-def _place(
-    placement: Placement, group: Group, index: int, stay: int, mask: NDArray[np.bool_]
+def _place_moving(
+    placement: Placement, group: Group, index: int, num_staying: int, mask: NDArray[np.bool_]
 ) -> list[TaskPlacement] | None:
-    if stay == group.count:
+    if num_staying == group.count:
         return []
-    return place_group(placement, replace(group, count=group.count - stay), index, mask)
+    return place_group(placement, replace(group, count=group.count - num_staying), index, mask)

@@ -20,24 +20,24 @@ from placewright.instances.documents.base import WHOLE_GPU
 
 Ints = NDArray[np.int64]
 
-LIGHTEST = 4
+LIGHTEST_SHAPES = 4
 """Waiting shapes of as many GPUs, none heavier than another in everything, that are tried."""
 
 
-def mend(placement: Placement, hosts: Iterable[int]) -> None:
+def exchange_jobs(placement: Placement, hosts: Iterable[int]) -> None:
     """Start waiting one-task jobs on or beside these hosts while others can make room for them.
 
     Only for rounds without shares, quotas and reserved GPUs; others stay as they are.
     """
     problem = placement.problem
     if not problem.is_share.any() and not problem.quota and problem.usable.all():
-        mending = _Mending(placement)
+        exchange = _Exchange(placement)
         for host in hosts:
-            while placement.whole[host] and mending.host(host):
+            while placement.whole[host] and exchange.improve_host(host):
                 pass
 
 
-class _Mending:
+class _Exchange:
     """One-task jobs that may move, as arrays: their starts, shapes and hosts."""
 
     def __init__(self, placement: Placement) -> None:
@@ -55,9 +55,9 @@ class _Mending:
         self.number, self.at, self.shape = both[problem.open[both[:, 1]]].T
         self.size = self.sizes[self.shape]
         self.rank = problem.shape_rank[self.shape]
-        self.wanted = self._wanted()
+        self.waiting = self._waiting_shapes()
 
-    def _wanted(self) -> list[tuple[int, int, int]]:
+    def _waiting_shapes(self) -> list[tuple[int, int, int]]:
         """Return (shape, class, choice) of waiting one-task jobs, the most valuable first."""
         best: dict[int, tuple[int, int, int]] = {}
         for c, job_class in enumerate(self.problem.classes):
@@ -68,33 +68,33 @@ class _Mending:
         order = sorted(best, key=lambda s: (-best[s][0], self.sizes[s].tolist()))
         kept: defaultdict[tuple[int, bytes], list[int]] = defaultdict(list)
         for s in order:
-            alike = kept[best[s][0], self.problem.shape_hosts[s].tobytes()]
-            if len(alike) < LIGHTEST and not any(
-                (self.sizes[s] >= self.sizes[t]).all() for t in alike
+            equal_value = kept[best[s][0], self.problem.shape_hosts[s].tobytes()]
+            if len(equal_value) < LIGHTEST_SHAPES and not any(
+                (self.sizes[s] >= self.sizes[t]).all() for t in equal_value
             ):
-                alike.append(s)
-        chosen = {s for alike in kept.values() for s in alike}
+                equal_value.append(s)
+        chosen = {s for equal_value in kept.values() for s in equal_value}
         return [(s, *best[s][1:]) for s in order if s in chosen]
 
-    def host(self, host: int) -> bool:
+    def improve_host(self, host: int) -> bool:
         """Start one more job by the first exchange found; return whether there was one."""
         closed = int(self.placement.least_rank[host])
-        for shape, c, o in self.wanted:
+        for shape, c, o in self.waiting:
             if not self.placement.waiting[c]:
                 continue
             size = self.sizes[shape]
             if size[0] > self.free[host, 0]:
                 continue
-            may_come = self.problem.shape_hosts[shape, host] and (
+            eligible = self.problem.shape_hosts[shape, host] and (
                 self.problem.shape_rank[shape] >= closed
             )
-            if may_come and self._exchange(host, shape, c, o):
+            if eligible and self._swap_and_start(host, shape, c, o):
                 return True
-            if closed and self._shift(host, shape, c, o):
+            if closed and self._move_and_start(host, shape, c, o):
                 return True
         return False
 
-    def _exchange(self, host: int, shape: int, c: int, o: int) -> bool:
+    def _swap_and_start(self, host: int, shape: int, c: int, o: int) -> bool:
         """Start a job on a host where one of its jobs makes room by changing places."""
         size = self.sizes[shape]
         lack = (size - self.free[host]).clip(min=0)
@@ -103,19 +103,19 @@ class _Mending:
             return True
         others = (self.free >= lack).all(axis=1)
         others[host] = False
-        near = np.flatnonzero(others[self.at])
-        if not len(near):
+        partners = np.flatnonzero(others[self.at])
+        if not len(partners):
             return False
         mine = np.flatnonzero(self.at == host)
         # What may come here at all, and may be left.
-        near = near[
-            self.problem.shape_hosts[self.shape[near], host]
-            & (self.rank[near] >= self.placement.least_rank[host])
+        partners = partners[
+            self.problem.shape_hosts[self.shape[partners], host]
+            & (self.rank[partners] >= self.placement.least_rank[host])
         ]
         for a in mine.tolist():
-            fits = (self.size[near] <= self.free[host] + self.size[a] - size).all(axis=1)
-            fits &= self.size[near, 0] == self.size[a, 0]
-            some = near[fits]
+            fits = (self.size[partners] <= self.free[host] + self.size[a] - size).all(axis=1)
+            fits &= self.size[partners, 0] == self.size[a, 0]
+            some = partners[fits]
             there = self.at[some]
             some = some[
                 (self.size[a] <= self.free[there] + self.size[some]).all(axis=1)
@@ -129,7 +129,7 @@ class _Mending:
                 return True
         return False
 
-    def _shift(self, host: int, shape: int, c: int, o: int) -> bool:
+    def _move_and_start(self, host: int, shape: int, c: int, o: int) -> bool:
         """Move a job of a rank that may come here, and start one in its place."""
         problem, placement = self.problem, self.placement
         size, rank = self.sizes[shape], problem.shape_rank[shape]

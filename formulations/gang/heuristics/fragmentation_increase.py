@@ -18,14 +18,14 @@ from placewright.instances.documents.base import WHOLE_GPU
 
 Ints = NDArray[np.int64]
 
-NEVER = 1 << 60
+NO_ROOM = 1 << 60
 """Increase where a task of the shape has no room."""
 
-MAX_KNOWN = 20_000
+MAX_CACHED_COLUMNS = 20_000
 """Columns that are remembered."""
 
 
-class Spot(NamedTuple):
+class TaskSlots(NamedTuple):
     """Where a task is: its host, and its slots there."""
 
     host: int
@@ -40,7 +40,7 @@ class _Column(NamedTuple):
     now: int
 
 
-class Increases:
+class FragmentationIncreases:
     """What is free on the hosts, and the least increase of `stranded` per shape and host.
 
     Parameters
@@ -75,48 +75,48 @@ class Increases:
         )
         self._model = problem.cluster.gpu_model.astype(np.int64)
         self.free, self.gpus = placement.free.copy(), placement.arrivable_milli_gpu()
-        self.least = np.full(self._may.shape, NEVER, dtype=np.int64)
+        self.least = np.full(self._may.shape, NO_ROOM, dtype=np.int64)
         self._slot = np.zeros(self._may.shape, dtype=np.int64)
         self.now = np.zeros(self._may.shape[1], dtype=np.int64)
-        self._known: dict[tuple[int, bytes, bytes], _Column] = {}
+        self._columns: dict[tuple[int, bytes, bytes], _Column] = {}
         for host in np.flatnonzero(problem.open).tolist():
             self._refresh(host)
 
-    def best(self, shape: int) -> Spot | None:
+    def best(self, shape: int) -> TaskSlots | None:
         """Return where a task strands least; None if it has no room."""
         host = int(self.least[shape].argmin())
-        if self.least[shape, host] == NEVER:
+        if self.least[shape, host] == NO_ROOM:
             return None
         if shape in self._share:
-            return Spot(host, (int(self._slot[shape, host]),))
+            return TaskSlots(host, (int(self._slot[shape, host]),))
         free = np.flatnonzero(self.gpus[host] == WHOLE_GPU)
-        return Spot(host, tuple(free[: int(self._gpu[shape]) // WHOLE_GPU].tolist()))
+        return TaskSlots(host, tuple(free[: int(self._gpu[shape]) // WHOLE_GPU].tolist()))
 
-    def put(self, shape: int, spot: Spot) -> None:
+    def put(self, shape: int, slots: TaskSlots) -> None:
         """Take what a task needs."""
-        self._take(shape, spot, 1)
+        self._take(shape, slots, 1)
 
-    def lift(self, shape: int, spot: Spot) -> None:
+    def lift(self, shape: int, slots: TaskSlots) -> None:
         """Give it back."""
-        self._take(shape, spot, -1)
+        self._take(shape, slots, -1)
 
-    def _take(self, shape: int, spot: Spot, times: int) -> None:
+    def _take(self, shape: int, slots: TaskSlots, times: int) -> None:
         milli = min(int(self._gpu[shape]), WHOLE_GPU)
-        for slot in spot.slots:
-            self.gpus[spot.host, slot] -= times * milli
-        self.free[spot.host] -= times * self._demand[shape]
-        self._refresh(spot.host)
+        for slot in slots.slots:
+            self.gpus[slots.host, slot] -= times * milli
+        self.free[slots.host] -= times * self._demand[shape]
+        self._refresh(slots.host)
 
     def _refresh(self, host: int) -> None:
         order = np.argsort(self.gpus[host], kind="stable")
         free, gpus, model = self.free[host], self.gpus[host][order], int(self._model[host])
         key = (model, free.tobytes(), gpus.tobytes())
-        column = self._known.get(key)
+        column = self._columns.get(key)
         if column is None:
-            if len(self._known) >= MAX_KNOWN:
-                self._known.clear()
-            column = self._known[key] = self._column(free, gpus, model)
-        self.least[:, host] = np.where(self._may[:, host], column.least, NEVER)
+            if len(self._columns) >= MAX_CACHED_COLUMNS:
+                self._columns.clear()
+            column = self._columns[key] = self._column(free, gpus, model)
+        self.least[:, host] = np.where(self._may[:, host], column.least, NO_ROOM)
         self._slot[:, host] = order[column.position]
         self.now[host] = column.now
 
@@ -150,7 +150,7 @@ class Increases:
             position[self._share] = choices.argmax(axis=1)
             most[self._share] = choices.max(axis=1)
         least = worth - most.astype(np.int64) - mix.total * self._gpu
-        least[most < 0] = NEVER
+        least[most < 0] = NO_ROOM
         return _Column(least, position, mix.total * int(gpus.sum()) - worth)
 
     def _patterns(self, gpus: Ints) -> tuple[Ints, Ints, Ints, Ints]:

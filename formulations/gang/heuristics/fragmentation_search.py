@@ -14,7 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placewright.formulations.gang.heuristics.fragmentation_increase import Increases, Spot
+from placewright.formulations.gang.heuristics.fragmentation_increase import (
+    FragmentationIncreases,
+    TaskSlots,
+)
 from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.greedy import fill_greedily
 from placewright.formulations.gang.placement.placement import Placement
@@ -27,7 +30,7 @@ from placewright.formulations.session import Candidate, Session
 
 TRIES_PER_TASK = 2
 MAX_TRIES = 2_000
-MOST_TAKEN_UP = 8
+MAX_REMOVED = 8
 TIME_SHARE = 0.3
 """Part of the time left that the tries may take."""
 
@@ -38,37 +41,37 @@ class _Task:
 
     job_class: int
     choice: int = 0
-    spot: Spot | None = None
+    slots: TaskSlots | None = None
 
 
-def stranding_least(problem: Problem, session: Session) -> Iterator[Candidate]:
+def search_fragmentation(problem: Problem, session: Session) -> Iterator[Candidate]:
     """Yield one plan, if any job takes part."""
-    if not any(_takes_part(problem, job_class) for job_class in problem.classes):
+    if not any(_is_movable(problem, job_class) for job_class in problem.classes):
         return
     placement = Placement(problem)
     fill_greedily(placement)
     for number, start in list(placement.changed()):
-        if _takes_part(problem, problem.classes[start.job_class]):
+        if _is_movable(problem, problem.classes[start.job_class]):
             placement.stop(number)
     search = _Search(placement)
-    search.first_pass()
+    search.construct()
     search.improve(session)
-    search.carry_out()
+    search.apply()
     alone = len(problem.terms) == 2 and problem.terms[0] == VALUE
     last = alone and session.close_enough(placement.value)
     repair_preemptions(placement)
     yield assign(placement, "stranding least", final=last)
 
 
-def _takes_part(problem: Problem, job_class: JobClass) -> bool:
+def _is_movable(problem: Problem, job_class: JobClass) -> bool:
     """Whether jobs of a class wait, and are single tasks that ask of GPUs milli-GPU only."""
     return not job_class.running and all(
-        choice.is_single_task and not _special(problem, choice.groups[0].shape)
+        choice.is_single_task and not _uses_mig_or_memory(problem, choice.groups[0].shape)
         for choice in job_class.choices
     )
 
 
-def _special(problem: Problem, shape: int) -> bool:
+def _uses_mig_or_memory(problem: Problem, shape: int) -> bool:
     sharing = problem.part_demands
     return sharing is not None and bool(sharing.is_slice[shape] or sharing.memory[shape])
 
@@ -83,7 +86,7 @@ class _Search:
         numbered = sorted(
             (job, c)
             for c, job_class in enumerate(classes)
-            if _takes_part(problem, job_class)
+            if _is_movable(problem, job_class)
             for job in job_class.jobs
         )
         self._tasks = [_Task(c) for _, c in numbered]
@@ -94,17 +97,17 @@ class _Search:
         }
         shapes = sorted({choice.groups[0].shape for c in mine for choice in classes[c].choices})
         self._at = {shape: i for i, shape in enumerate(shapes)}
-        self._increases = Increases(
+        self._increases = FragmentationIncreases(
             placement, TaskMix.of(problem), np.array(shapes, dtype=np.int64)
         )
         self._quota = placement.quota_left()
         self._value = 0
         self._ranks = [term for term in problem.terms if term in (VALUE, STRANDED)]
 
-    def first_pass(self) -> None:
+    def construct(self) -> None:
         """Put the tasks down in the order of the round."""
         for task in self._tasks:
-            self._put_down(task)
+            self._insert(task)
 
     def improve(self, session: Session) -> None:
         """Take up and put down tasks while there is time."""
@@ -116,53 +119,53 @@ class _Search:
         for _ in range(min(TRIES_PER_TASK * len(self._tasks), MAX_TRIES)):
             if session.expired(reserve):
                 break
-            number = int(rng.integers(1, min(MOST_TAKEN_UP, len(self._tasks)) + 1))
+            number = int(rng.integers(1, min(MAX_REMOVED, len(self._tasks)) + 1))
             taken = [self._tasks[i] for i in rng.choice(len(self._tasks), number, replace=False)]
-            before = [(task, task.choice, task.spot) for task in taken]
+            before = [(task, task.choice, task.slots) for task in taken]
             for task in taken:
-                self._take_up(task)
+                self._remove(task)
             for i in rng.permutation(number):
-                self._put_down(taken[i])
+                self._insert(taken[i])
             score = self._score()
             if score >= best:
                 best = score
                 continue
             for task in taken:
-                self._take_up(task)
-            for task, choice, spot in before:
-                if spot is not None:
-                    self._occupy(task, choice, spot)
+                self._remove(task)
+            for task, choice, slots in before:
+                if slots is not None:
+                    self._occupy(task, choice, slots)
 
     def _score(self) -> tuple[int, ...]:
         """Return what counts, most important first; more is better."""
         scores = {VALUE: self._value, STRANDED: -int(self._increases.now.sum())}
         return tuple(scores[term] for term in self._ranks)
 
-    def _put_down(self, task: _Task) -> None:
+    def _insert(self, task: _Task) -> None:
         """Start a waiting task where it strands least, with the choice worth most that has room."""
         problem = self._problem
         job_class = problem.classes[task.job_class]
         for o in self._choices[task.job_class]:
             choice = job_class.choices[o]
             shape = self._at[choice.groups[0].shape]
-            spot = self._increases.best(shape)
-            if spot is None or not problem.within_quota(self._quota, job_class.tenant, choice):
+            slots = self._increases.best(shape)
+            if slots is None or not problem.within_quota(self._quota, job_class.tenant, choice):
                 continue
-            if self._ranks[0] == STRANDED and self._increases.least[shape, spot.host] > 0:
+            if self._ranks[0] == STRANDED and self._increases.least[shape, slots.host] > 0:
                 continue
-            self._occupy(task, o, spot)
+            self._occupy(task, o, slots)
             return
 
-    def _occupy(self, task: _Task, choice: int, spot: Spot) -> None:
-        task.choice, task.spot = choice, spot
-        self._increases.put(self._at[self._shape(task)], spot)
+    def _occupy(self, task: _Task, choice: int, slots: TaskSlots) -> None:
+        task.choice, task.slots = choice, slots
+        self._increases.put(self._at[self._shape(task)], slots)
         self._count(task, 1)
 
-    def _take_up(self, task: _Task) -> None:
-        if task.spot is not None:
-            self._increases.lift(self._at[self._shape(task)], task.spot)
+    def _remove(self, task: _Task) -> None:
+        if task.slots is not None:
+            self._increases.lift(self._at[self._shape(task)], task.slots)
             self._count(task, -1)
-            task.spot = None
+            task.slots = None
 
     def _shape(self, task: _Task) -> int:
         """Return the shape of a task."""
@@ -174,16 +177,16 @@ class _Search:
         self._value += times * choice.value
         self._problem.charge_quota(self._quota, job_class.tenant, choice, times)
 
-    def carry_out(self) -> None:
+    def apply(self) -> None:
         """Start the tasks where they are, and fill in what else has room."""
         placement, problem = self._placement, self._problem
         order = np.argsort(placement.partial_free, axis=1)
         partial = np.take_along_axis(placement.partial_free, order, axis=1)
         named = {(h, j): int(order[h, j]) for h, j in np.argwhere(partial > 0).tolist()}
         for task in self._tasks:
-            if task.spot is None:
+            if task.slots is None:
                 continue
-            shape, (host, slots) = self._shape(task), task.spot
+            shape, (host, slots) = self._shape(task), task.slots
             gpus: tuple[int, ...] = ()
             if problem.is_share[shape]:
                 slot = (host, slots[0])

@@ -13,10 +13,14 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from math import inf
 
-from placewright.formulations.gang.heuristics.ejection import Shifts
-from placewright.formulations.gang.heuristics.insertion_sites import NOBODY, Hosts, Sites
-from placewright.formulations.gang.heuristics.movable_jobs import ANYBODY
-from placewright.formulations.gang.heuristics.quota_repair import Owing
+from placewright.formulations.gang.heuristics.ejection import EjectionMoves
+from placewright.formulations.gang.heuristics.insertion_sites import (
+    NO_TENANT,
+    HostCounts,
+    InsertionSites,
+)
+from placewright.formulations.gang.heuristics.movable_jobs import ANY_TENANT
+from placewright.formulations.gang.heuristics.quota_repair import QuotaDebt
 from placewright.formulations.gang.heuristics.relay import relay
 from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.greedy import greedy_order
@@ -27,8 +31,8 @@ from placewright.formulations.session import Session
 from placewright.instances.documents.base import WHOLE_GPU
 
 
-def clear(
-    session: Session, placement: Placement, pays: Callable[[Choice], bool] = lambda _: True
+def insert_gangs(
+    session: Session, placement: Placement, is_profitable: Callable[[Choice], bool] = lambda _: True
 ) -> None:
     """Start waiting jobs of one group, the most valuable per GPU first, then fill what is free.
 
@@ -36,23 +40,23 @@ def clear(
     """
     problem = placement.problem
     free = WHOLE_GPU * int(placement.whole[problem.open].sum())
-    wanted = [
+    candidates = [
         (c, o)
         for c, o in greedy_order(problem)
         if placement.waiting[c]
-        and _clears(problem, problem.classes[c], o, free)
-        and pays(problem.classes[c].choices[o])
+        and _insertable(problem, problem.classes[c], o, free)
+        and is_profitable(problem.classes[c].choices[o])
     ]
-    if not wanted:
+    if not candidates:
         return
-    clearing = _Clearing(placement)
-    for c, o in wanted:
-        while placement.waiting[c] and not session.expired() and clearing.start(c, o):
+    insertion = _GangInsertion(placement)
+    for c, o in candidates:
+        while placement.waiting[c] and not session.expired() and insertion.start(c, o):
             pass
     fill_by_policy(placement)
 
 
-def _clears(problem: Problem, job_class: JobClass, option: int, free: int) -> bool:
+def _insertable(problem: Problem, job_class: JobClass, option: int, free: int) -> bool:
     """Whether a job could come to hosts where others are; where nothing is free, others stop."""
     choice = job_class.choices[option]
     if job_class.running or len(choice.groups) > 1 or choice.is_tied:
@@ -62,14 +66,14 @@ def _clears(problem: Problem, job_class: JobClass, option: int, free: int) -> bo
     return bool(enough and problem.shape_gpu[group.shape] >= WHOLE_GPU)
 
 
-class _Clearing:
+class _GangInsertion:
     """Jobs that come to hosts where others are."""
 
     def __init__(self, placement: Placement) -> None:
         self.placement, self.problem = placement, placement.problem
-        self.shifts = Shifts(placement)
+        self.moves = EjectionMoves(placement)
         self._failed: dict[tuple[object, ...], int] = {}
-        self.sites = Sites(self.shifts)
+        self.sites = InsertionSites(self.moves)
 
     def start(self, c: int, o: int) -> bool:
         """Start a job of a class if others make room for it; return whether so.
@@ -77,114 +81,122 @@ class _Clearing:
         Where one found none, none that asks as much and is worth no more finds any either.
         """
         job_class, choice = self.problem.classes[c], self.problem.classes[c].choices[o]
-        over = self.placement.quota_excess(job_class.tenant, choice)
-        owner = job_class.tenant if over else NOBODY
-        asked = choice.groups[0], owner, *over.items()
-        if self._failed.get(asked, -1) >= choice.value:
+        excess = self.placement.quota_excess(job_class.tenant, choice)
+        indebted = job_class.tenant if excess else NO_TENANT
+        request = choice.groups[0], indebted, *excess.items()
+        if self._failed.get(request, -1) >= choice.value:
             return False
-        started = self._start(c, o, over)
+        started = self._start(c, o, excess)
         if started:
             self._failed.clear()
         else:
-            self._failed[asked] = choice.value
+            self._failed[request] = choice.value
         return started
 
-    def _start(self, c: int, o: int, over: dict[int, int]) -> bool:
+    def _start(self, c: int, o: int, excess: dict[int, int]) -> bool:
         placement, group = self.placement, self.problem.classes[c].choices[o].groups[0]
         rank = int(self.problem.shape_rank[group.shape])
         free = WHOLE_GPU * int(placement.whole[self.problem.open].sum())
         if not rank and free < group.milli_gpu:
             return False
-        self.shifts.settle()
+        self.moves.commit()
         if group.count == 1:
-            host = None if over else self.shifts.room(group.shape)
+            host = None if excess else self.moves.find_host(group.shape)
             if host is not None:
-                self.shifts.start(c, o, [(host, 1)])
+                self.moves.start(c, o, [(host, 1)])
                 return True
-            if not rank or self.shifts.size(group.shape) == 1:
-                return bool(rank) and self._displace(c, o, over)
-        before, tenant = placement.value, self.problem.classes[c].tenant if over else NOBODY
-        sites = ((hosts, ()) for hosts in self.sites.cleared(group, tenant))
-        for hosts, ousted in chain(sites, self.sites.ousted(group, rank, tenant)):
-            if self._come(c, o, hosts, ousted, over) and placement.value > before:
+            if not rank or self.moves.gpus_of(group.shape) == 1:
+                return bool(rank) and self._displace(c, o, excess)
+        before, tenant = placement.value, self.problem.classes[c].tenant if excess else NO_TENANT
+        sites = ((hosts, ()) for hosts in self.sites.by_moving_jobs(group, tenant))
+        for hosts, stopped_gangs in chain(sites, self.sites.by_stopping_gangs(group, rank, tenant)):
+            if self._insert_on(c, o, hosts, stopped_gangs, excess) and placement.value > before:
                 return True
-            self.shifts.back()
-        return group.count == 1 and self._displace(c, o, over)
+            self.moves.rollback()
+        return group.count == 1 and self._displace(c, o, excess)
 
-    def _displace(self, c: int, o: int, over: dict[int, int]) -> bool:
+    def _displace(self, c: int, o: int, excess: dict[int, int]) -> bool:
         """Start a job of one task where others stop that are worth less; whether that is lawful."""
-        shifts, job_class = self.shifts, self.problem.classes[c]
+        moves, job_class = self.moves, self.problem.classes[c]
         start, worth = JobPlacement(c, o, ()), job_class.choices[o].value
-        stopped = shifts.displace(start, worth, job_class.tenant if over else ANYBODY)
-        if stopped is None and not over:
-            stopped = relay(shifts, start, worth)
-        owing = Owing(self.problem, job_class.tenant, over)
-        for start in stopped or ():
-            owing.give_back(start)
-        if stopped is None or owing or not self._lawful(stopped):
-            shifts.back()
+        displaced = moves.displace(start, worth, job_class.tenant if excess else ANY_TENANT)
+        if displaced is None and not excess:
+            displaced = relay(moves, start, worth)
+        debt = QuotaDebt(self.problem, job_class.tenant, excess)
+        for start in displaced or ():
+            debt.repay(start)
+        if displaced is None or debt or not self._may_all_leave(displaced):
+            moves.rollback()
             return False
         return True
 
-    def _lawful(self, stopped: Iterable[JobPlacement]) -> bool:
+    def _may_all_leave(self, displaced: Iterable[JobPlacement]) -> bool:
         """Whether all these jobs may stop, as things are."""
         return all(
-            start.job == ANY_JOB or self.placement.may_be_preempted(start.job) for start in stopped
+            start.job == ANY_JOB or self.placement.may_be_preempted(start.job)
+            for start in displaced
         )
 
-    def _come(
-        self, c: int, o: int, hosts: Hosts, ousted: Iterable[int], over: dict[int, int]
+    def _insert_on(
+        self,
+        c: int,
+        o: int,
+        hosts: HostCounts,
+        stopped_gangs: Iterable[int],
+        excess: dict[int, int],
     ) -> bool:
         """Start a job on some hosts and move those that are in its way; whether that is lawful.
 
         `over` is what it would hold beyond its tenant's quota if none of its jobs stops.
         """
-        shifts, problem = self.shifts, self.problem
+        moves, problem = self.moves, self.problem
         shape = problem.classes[c].choices[o].groups[0].shape
-        left = [shifts.take_off(shifts.latest(number)) for number in ousted]
+        stopped = [moves.remove(moves.current_number(number)) for number in stopped_gangs]
         moving = [
-            shifts.take_off(number)
-            for host, many in hosts
-            for number in shifts.in_the_way(shape, host, many)
+            moves.remove(number)
+            for host, count in hosts
+            for number in moves.jobs_to_move(shape, host, count)
         ]
-        if not all(shifts.holds(shape, host, many) for host, many in hosts):
+        if not all(moves.fits(shape, host, count) for host, count in hosts):
             return False
-        shifts.start(c, o, hosts)
+        moves.start(c, o, hosts)
         # Those first that may be on few hosts.
         able = problem.shape_hosts.sum(axis=1)
-        moving.sort(key=lambda s: (able[shifts.shape_of(s)], -shifts.size(shifts.shape_of(s))))
+        moving.sort(key=lambda s: (able[moves.shape_of(s)], -moves.gpus_of(moves.shape_of(s))))
         rank, tenant = int(problem.shape_rank[shape]), problem.classes[c].tenant
-        owing = Owing(problem, tenant, over)
-        for start in left:
-            owing.give_back(start)
+        debt = QuotaDebt(problem, tenant, excess)
+        for start in stopped:
+            debt.repay(start)
         others = []
         for start in moving:
-            if owing and self._own(start, tenant) and self._waits(start, rank):
-                owing.give_back(start)
-                left.append(start)
+            if debt and self._belongs_to(start, tenant) and self._may_wait(start, rank):
+                debt.repay(start)
+                stopped.append(start)
             else:
                 others.append(start)
         for start in others:
-            stopped = shifts.displace(start, inf, tenant) if owing else None
-            if stopped is None and shifts.place(start):
+            displaced = moves.displace(start, inf, tenant) if debt else None
+            if displaced is None and moves.reinsert(start):
                 continue
-            if stopped is None:
-                waits = self._waits(start, rank)
-                stopped = shifts.displace(start, shifts.worth(start) if waits else inf)
-                if stopped is None and not waits:
+            if displaced is None:
+                waits = self._may_wait(start, rank)
+                displaced = moves.displace(start, moves.value_of(start) if waits else inf)
+                if displaced is None and not waits:
                     return False
-            for each in [start] if stopped is None else stopped:
-                owing.give_back(each)
-                left.append(each)
-        left += owing.collect(shifts)
-        return not owing and self._lawful(left)
+            for each in [start] if displaced is None else displaced:
+                debt.repay(each)
+                stopped.append(each)
+        stopped += debt.stop_jobs(moves)
+        return not debt and self._may_all_leave(stopped)
 
-    def _own(self, start: JobPlacement, tenant: int) -> bool:
+    def _belongs_to(self, start: JobPlacement, tenant: int) -> bool:
         """Whether a job is a tenant's."""
         return self.problem.classes[start.job_class].tenant == tenant
 
-    def _waits(self, start: JobPlacement, rank: int) -> bool:
+    def _may_wait(self, start: JobPlacement, rank: int) -> bool:
         """Whether a job may wait, or stop, for one of a rank that has come."""
         if start.job == ANY_JOB:
             return True
-        return self.problem.running[start.job].level < rank and self.shifts.gave_way(start.job)
+        return self.problem.running[start.job].level < rank and self.moves.preempted_lawfully(
+            start.job
+        )

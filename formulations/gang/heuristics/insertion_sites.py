@@ -13,26 +13,26 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.heuristics.ejection import Shifts
+from placewright.formulations.gang.heuristics.ejection import EjectionMoves
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Group
 
 Ints = NDArray[np.int64]
 
-Hosts: TypeAlias = list[tuple[int, int]]
+HostCounts: TypeAlias = list[tuple[int, int]]
 """Hosts, each with a number of tasks."""
 
-NOBODY = -2
+NO_TENANT = -2
 """Instead of a tenant that has to give something back."""
 
 SITES = 3
 """Domains that one gang is tried in, the cheapest first."""
 
 
-class Sites:
+class InsertionSites:
     """Hosts for gangs of one group, as others are now."""
 
-    def __init__(self, shifts: Shifts) -> None:
-        self.shifts, self.placement, self.problem = shifts, shifts.placement, shifts.problem
+    def __init__(self, moves: EjectionMoves) -> None:
+        self.moves, self.placement, self.problem = moves, moves.placement, moves.problem
         classes = self.problem.classes
         self._gangs = [
             job
@@ -41,40 +41,42 @@ class Sites:
             if len(choice.groups) == 1 and choice.groups[0].count > 1 and not choice.is_tied
         ]
 
-    def cleared(self, group: Group, tenant: int) -> Iterator[Hosts]:
+    def by_moving_jobs(self, group: Group, tenant: int) -> Iterator[HostCounts]:
         """Yield hosts for all tasks of a gang, those first from which the fewest GPUs move.
 
         Of a `tenant` that has to give something back, its own do not count.
         """
-        each, cost = self._leaving(group)
-        if tenant != NOBODY:
-            cost -= self.shifts.held_by(tenant, int(self.problem.shape_rank[group.shape]))
+        each, cost = self._capacity_if_moved(group)
+        if tenant != NO_TENANT:
+            cost -= self.moves.preemptable_gpus(tenant, int(self.problem.shape_rank[group.shape]))
         hosts = np.flatnonzero(each)
         hosts = hosts[np.argsort(cost[hosts] / each[hosts], kind="stable")]
-        parts = [hosts]
+        domains = [hosts]
         if group.required != NO_LEVEL:
             domain = self.problem.cluster.domain[group.required][hosts]
             order = np.argsort(domain, kind="stable")
-            parts = np.split(hosts[order], np.flatnonzero(np.diff(domain[order])) + 1)
-        found = []
-        for part in parts:
-            tasks = np.cumsum(each[part])
-            if len(part) and tasks[-1] >= group.count:
-                chosen = part[: int(np.searchsorted(tasks, group.count)) + 1]
-                many = each[chosen].copy()
-                many[-1] -= tasks[len(chosen) - 1] - group.count
-                found.append((int(cost[chosen].sum()), chosen.tolist(), many.tolist()))
-        for _, chosen, many in sorted(found, key=lambda site: site[0])[:SITES]:
-            yield list(zip(chosen, many, strict=True))
+            domains = np.split(hosts[order], np.flatnonzero(np.diff(domain[order])) + 1)
+        sites = []
+        for in_domain in domains:
+            tasks = np.cumsum(each[in_domain])
+            if len(in_domain) and tasks[-1] >= group.count:
+                chosen = in_domain[: int(np.searchsorted(tasks, group.count)) + 1]
+                count = each[chosen].copy()
+                count[-1] -= tasks[len(chosen) - 1] - group.count
+                sites.append((int(cost[chosen].sum()), chosen.tolist(), count.tolist()))
+        for _, chosen, count in sorted(sites, key=lambda site: site[0])[:SITES]:
+            yield list(zip(chosen, count, strict=True))
 
-    def _leaving(self, group: Group) -> tuple[Ints, Ints]:
+    def _capacity_if_moved(self, group: Group) -> tuple[Ints, Ints]:
         """Return how many tasks hosts hold (hosts,) once others have left, and GPUs of these."""
-        size, whole = self.shifts.size(group.shape), self.placement.whole
-        each = np.minimum((whole + self.shifts.movers.held) // size, group.count)
-        each[~self.shifts.may_come(group.shape)] = 0
+        size, whole = self.moves.gpus_of(group.shape), self.placement.whole
+        each = np.minimum((whole + self.moves.movable.gpus_on_host) // size, group.count)
+        each[~self.moves.eligible_hosts(group.shape)] = 0
         return each, np.maximum(0, each * size - whole)
 
-    def ousted(self, group: Group, rank: int, tenant: int) -> Iterator[tuple[Hosts, list[int]]]:
+    def by_stopping_gangs(
+        self, group: Group, rank: int, tenant: int
+    ) -> Iterator[tuple[HostCounts, list[int]]]:
         """Yield hosts that other gangs of lower precedence give up, with these, domain by domain.
 
         Hosts without anybody come first, then those of the jobs that are worth least on a host;
@@ -83,53 +85,53 @@ class Sites:
         """
         if group.required == NO_LEVEL:
             return
-        whole, size = self.placement.whole, self.shifts.size(group.shape)
+        whole, size = self.placement.whole, self.moves.gpus_of(group.shape)
         domain = self.problem.cluster.domain[group.required]
-        may = self.shifts.may_come(group.shape)
-        for inside, gangs in self._lower(rank, tenant, may, domain).items():
-            here = np.flatnonzero(may & (domain == inside) & (whole >= size)).tolist()
+        eligible = self.moves.eligible_hosts(group.shape)
+        for inside, gangs in self._lower_gangs(rank, tenant, eligible, domain).items():
+            here = np.flatnonzero(eligible & (domain == inside) & (whole >= size)).tolist()
             free = {host: int(whole[host]) for host in here}
-            ousted = []
+            stopped = []
             for _, number in sorted(gangs):
                 if sum(gpus // size for gpus in free.values()) >= group.count:
                     break
-                ousted.append(number)
-                start = self.shifts.get(self.shifts.latest(number))
-                held = self.shifts.size(self.shifts.shape_of(start))
+                stopped.append(number)
+                start = self.moves.get(self.moves.current_number(number))
+                held = self.moves.gpus_of(self.moves.shape_of(start))
                 for put in start.tasks:
                     free[put.host] = free.get(put.host, int(whole[put.host])) + held * put.count
-            room = {host: gpus // size for host, gpus in free.items()}
-            if sum(room.values()) < group.count:
-                each, cost = self._leaving(group)
+            capacity = {host: gpus // size for host, gpus in free.items()}
+            if sum(capacity.values()) < group.count:
+                each, cost = self._capacity_if_moved(group)
                 others = np.flatnonzero((each > 0) & (domain == inside))
                 for host in others[np.argsort(cost[others], kind="stable")].tolist():
-                    room[host] = room.get(host) or int(each[host])
+                    capacity[host] = capacity.get(host) or int(each[host])
             left, chosen = group.count, []
-            for host, many in room.items():
-                if left and many:
-                    chosen.append((host, min(left, many)))
-                    left -= min(left, many)
-            if ousted and not left:
-                yield chosen, ousted
+            for host, count in capacity.items():
+                if left and count:
+                    chosen.append((host, min(left, count)))
+                    left -= min(left, count)
+            if stopped and not left:
+                yield chosen, stopped
 
-    def _lower(
-        self, rank: int, tenant: int, may: NDArray[np.bool_], domain: NDArray[np.int32]
+    def _lower_gangs(
+        self, rank: int, tenant: int, eligible: NDArray[np.bool_], domain: NDArray[np.int32]
     ) -> dict[int, list[tuple[float, int]]]:
         """Return gangs of lower precedence on hosts that `may` be used, by the domain of all hosts.
 
         Each with its value per host, by its number.
         """
-        found: defaultdict[int, list[tuple[float, int]]] = defaultdict(list)
+        sites: defaultdict[int, list[tuple[float, int]]] = defaultdict(list)
         for job in self._gangs:
             if self.placement.is_running(job) and self.problem.running[job].level < rank:
                 number = self.placement.start_of(job)
-                start = self.shifts.get(number)
+                start = self.moves.get(number)
                 hosts = [put.host for put in start.tasks]
                 inside = set(domain[hosts].tolist())
                 owner = self.problem.classes[start.job_class].tenant
-                if tenant not in (NOBODY, owner):
+                if tenant not in (NO_TENANT, owner):
                     continue
-                if may[hosts].all() and len(inside) == 1:
+                if eligible[hosts].all() and len(inside) == 1:
                     value = self.problem.classes[start.job_class].choices[0].value
-                    found[inside.pop()].append((value / len(hosts), number))
-        return found
+                    sites[inside.pop()].append((value / len(hosts), number))
+        return sites

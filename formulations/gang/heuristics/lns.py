@@ -30,42 +30,46 @@ HOSTS_OF_PARTS = 4
 REPAIRS = 400
 PATIENCE = 25
 SECONDS = 3.0
-WORTH_TELLING = 1e-3
+REPORTED_GAIN = 1e-3
 """Relative growth of the value at which an improvement is verified before the end."""
 
 
-def repair(problem: Problem, session: Session, placement: Placement) -> Iterator[Candidate]:
+def large_neighbourhood_search(
+    problem: Problem, session: Session, placement: Placement
+) -> Iterator[Candidate]:
     """Improve a placement's value until time, patience or the gap says stop; yield the better."""
     if problem.terms[0] != "value":
         return
     rng = np.random.default_rng(session.seed)
-    failures, told = 0, placement.value
+    failures, reported = 0, placement.value
     for _ in range(REPAIRS):
         # Room for one more repair, and for the bounds of the later terms.
         if failures >= PATIENCE or session.expired(2 * SECONDS):
             break
-        hosts = _choose(problem, placement, rng)
+        hosts = _draw_hosts(problem, placement, rng)
         if not len(hosts):
             break
-        failures = 0 if _refill(problem, session, placement, hosts) else failures + 1
+        failures = 0 if _destroy_and_repair(problem, session, placement, hosts) else failures + 1
         if session.close_enough(placement.value):
             break
-        if placement.value >= told * (1 + WORTH_TELLING):
-            told = placement.value
+        if placement.value >= reported * (1 + REPORTED_GAIN):
+            reported = placement.value
             repair_preemptions(placement)
             yield assign(placement, "repair")
-    if placement.value > told:
+    if placement.value > reported:
         upgrade_options(placement)
         repair_preemptions(placement)
         yield assign(placement, "repair")
 
 
-def _choose(problem: Problem, placement: Placement, rng: np.random.Generator) -> NDArray[np.int64]:
+def _draw_hosts(
+    problem: Problem, placement: Placement, rng: np.random.Generator
+) -> NDArray[np.int64]:
     """Draw hosts of one GPU model by what a waiting job of the highest density could win there."""
-    win = _to_win(problem, placement)
-    if not win.any():
+    gain = _potential_gain(problem, placement)
+    if not gain.any():
         return np.zeros(0, dtype=np.int64)
-    first = rng.choice(len(win), p=win / win.sum())
+    first = rng.choice(len(gain), p=gain / gain.sum())
     model = problem.cluster.gpu_model
     same = (model == model[first]) & problem.shape_hosts.any(axis=0)
     same[first] = False
@@ -73,14 +77,14 @@ def _choose(problem: Problem, placement: Placement, rng: np.random.Generator) ->
     if not len(others):
         return np.array([first])
     # Hosts with nothing to win come in, too: a job may have to move there.
-    weight = win[others] + win.mean()
+    weight = gain[others] + gain.mean()
     most = HOSTS if problem.part_demands is None else HOSTS_OF_PARTS
     size = min(most - 1, len(others))
     drawn = rng.choice(others, size=size, replace=False, p=weight / weight.sum())
     return np.sort(np.append(drawn, first))
 
 
-def _to_win(problem: Problem, placement: Placement) -> NDArray[np.float64]:
+def _potential_gain(problem: Problem, placement: Placement) -> NDArray[np.float64]:
     """Per host: free GPUs, and GPUs of less dense one-task jobs, times the density they lack."""
     waiting = [
         _density(problem, choice)
@@ -89,20 +93,20 @@ def _to_win(problem: Problem, placement: Placement) -> NDArray[np.float64]:
         if placement.waiting[c] and choice.is_single_task
     ]
     densest = max(waiting, default=0.0)
-    win = placement.free_milli_gpu * densest
+    gain = placement.free_milli_gpu * densest
     for _, start in placement.started():
         choice = problem.classes[start.job_class].choices[start.choice]
         if choice.is_single_task:
             lack = densest - _density(problem, choice)
-            win[start.tasks[0].host] += max(lack, 0.0) * choice.groups[0].milli_gpu
-    return np.where(problem.shape_hosts.any(axis=0), win, 0.0)
+            gain[start.tasks[0].host] += max(lack, 0.0) * choice.groups[0].milli_gpu
+    return np.where(problem.shape_hosts.any(axis=0), gain, 0.0)
 
 
 def _density(problem: Problem, choice: Choice) -> float:
     return choice.value / max(problem.demand_of(choice, -1), 1)
 
 
-def _refill(
+def _destroy_and_repair(
     problem: Problem, session: Session, placement: Placement, hosts: NDArray[np.int64]
 ) -> bool:
     """Refill the hosts if that raises the value; returns whether it did."""
@@ -126,14 +130,14 @@ def _refill(
         job
         for stopped in placement.stopped
         for job in stopped
-        if _choice_run(problem, job).is_single_task  # the model has no rows of levels
+        if _running_option(problem, job).is_single_task  # the model has no rows of levels
         and _homes(problem, job) <= inside - promised
         and placement.fits_in_place(job)
     ]
     before = sum(problem.classes[s.job_class].choices[s.choice].value for s in freed)
-    before -= sum(_choice_run(problem, j).value for j in jobs)
+    before -= sum(_running_option(problem, j).value for j in jobs)
     with placement.without_rank_limits(jobs):
-        numbers = _candidates(problem, placement, hosts)
+        numbers = _waiting_singles(problem, placement, hosts)
         exact = build_host_model(problem, placement, hosts, numbers, jobs)
         slots = add_gpus(exact)
         add_preemption(exact)
@@ -148,7 +152,7 @@ def _refill(
     return False
 
 
-def _choice_run(problem: Problem, job: int) -> Choice:
+def _running_option(problem: Problem, job: int) -> Choice:
     return problem.classes[problem.running[job].job_class].choices[0]
 
 
@@ -162,7 +166,7 @@ def _homes(problem: Problem, job: int) -> set[int]:
     return {host for _, _, host, _ in problem.running[job].places}
 
 
-def _candidates(
+def _waiting_singles(
     problem: Problem, placement: Placement, hosts: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Count the waiting one-task jobs per class, no more than the hosts could hold."""

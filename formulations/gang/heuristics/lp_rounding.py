@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from placewright.formulations.gang.heuristics.disaggregate import expand
+from placewright.formulations.gang.heuristics.disaggregate import disaggregate
 from placewright.formulations.gang.models.aggregate.column_generation import PricedModel
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.session import Session
@@ -18,7 +18,9 @@ from placewright.solver import Outcome
 TOLERANCE = 1e-6
 
 
-def rounded(session: Session, model: PricedModel, relaxed: Outcome | None) -> Placement | None:
+def round_relaxation(
+    session: Session, model: PricedModel, relaxed: Outcome | None
+) -> Placement | None:
     """Return a placement of about what the relaxation starts.
 
     None if there is no relaxation, and in rounds where tasks ask of GPUs for milli-GPU alone.
@@ -31,4 +33,4 @@ def rounded(session: Session, model: PricedModel, relaxed: Outcome | None) -> Pl
     values[: len(relaxed.values)] = relaxed.values
     up = np.ceil(values - TOLERANCE)
     up[counts.y] = np.rint(values[counts.y])
-    return expand(counts, patterns, up, session)
+    return disaggregate(counts, patterns, up, session)

@@ -9,16 +9,16 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.heuristics.count_search import plans
-from placewright.formulations.gang.heuristics.displace import displace, land
+from placewright.formulations.gang.heuristics.count_search import search_counts
+from placewright.formulations.gang.heuristics.displace import displace_by_counts, displace_greedily
 from placewright.formulations.gang.heuristics.empty_domains import empty
-from placewright.formulations.gang.heuristics.evacuate import vacate
-from placewright.formulations.gang.heuristics.gang_insertion import clear
-from placewright.formulations.gang.heuristics.lns import repair
-from placewright.formulations.gang.heuristics.repack import make_room
-from placewright.formulations.gang.heuristics.repack_domains import repack
-from placewright.formulations.gang.heuristics.scalarise_entitled import emphasised
-from placewright.formulations.gang.heuristics.scalarise_progress import joined
+from placewright.formulations.gang.heuristics.evacuate import evacuate
+from placewright.formulations.gang.heuristics.gang_insertion import insert_gangs
+from placewright.formulations.gang.heuristics.lns import large_neighbourhood_search
+from placewright.formulations.gang.heuristics.repack import repack_tasks
+from placewright.formulations.gang.heuristics.repack_domains import repack_domains
+from placewright.formulations.gang.heuristics.scalarise_entitled import scalarise_entitled
+from placewright.formulations.gang.heuristics.scalarise_progress import scalarise_progress
 from placewright.formulations.gang.models.aggregate.column_generation import (
     HostPatternModel,
     PricedModel,
@@ -57,7 +57,7 @@ def moving_at_once(problem: Problem) -> Iterator[Candidate]:
     if problem.terms[0] != "freed" and not problem.vacate.any():
         return
     placement = Placement(problem)
-    vacate(placement)
+    evacuate(placement)
     if problem.terms[0] == "freed":
         empty(placement)
     fill_by_policy(placement)
@@ -102,7 +102,7 @@ def displacing_at_once(
 def _displaced(problem: Problem) -> Placement:
     """Let waiting jobs displace running ones, and who was stopped without right come back."""
     placement = Placement(problem)
-    displace(placement)
+    displace_greedily(placement)
     repair_preemptions(placement)
     return placement
 
@@ -112,7 +112,7 @@ def _clear(session: Session, placement: Placement) -> None:
     before = -inf
     while placement.value > before:
         before = placement.value
-        clear(session, placement)
+        insert_gangs(session, placement)
 
 
 def moving(
@@ -131,7 +131,7 @@ def moving(
     if landed is None and session.expired():
         return
     if first == ENTITLED:
-        yield from _as_value(session, emphasised(problem))
+        yield from _as_value(session, scalarise_entitled(problem))
     if landed is not None and problem.quota:
         repair_preemptions(landed)
     if first == VALUE and known is None and (landed is None or problem.quota):
@@ -149,7 +149,7 @@ def moving(
             repair_preemptions(landed)
             yield assign(landed, "displacing")
     if landed is not None:
-        packed = make_room(session, tightest, relaxed, landed)
+        packed = repack_tasks(session, tightest, relaxed, landed)
         if packed is not None and packed.value > landed.value:
             landed = packed
             if landed.value >= told:
@@ -164,23 +164,23 @@ def moving(
     if known is not None and landed is not None and landed.value < known.value:
         landed = known
     yield from select_victims(problem, session)
-    joint = joined(problem)
+    joint = scalarise_progress(problem)
     if joint is not None and not session.proven:
         yield from _as_value(session, joint)
     best = None if session.best is None else session.best[first]
     if first in (VALUE, ENTITLED) and best is not None and session.close_enough(best):
         return
     if landed is not None and (landed is packed or any(landed.stopped)):
-        yield from repair(problem, session, landed)
+        yield from large_neighbourhood_search(problem, session, landed)
         return
     placement = Placement(problem)
-    vacate(placement)
+    evacuate(placement)
     if first == "freed":
         empty(placement)
     repair_preemptions(placement)
     moved = assign(placement, "vacating")
     yield moved
-    packed = repack(problem, session) if first == "freed" else None
+    packed = repack_domains(problem, session) if first == "freed" else None
     if packed is not None and session.best is not None:
         best = session.best[first]
         repair_preemptions(packed)
@@ -193,7 +193,7 @@ def moving(
     placement = Placement(frozen)
     fill_by_policy(placement)
     models = aggregate_models(frozen, placement)
-    for step in plans(session, frozen, placement, next(models), models):
+    for step in search_counts(session, frozen, placement, next(models), models):
         # With every running job where it is a bound says nothing of this round.
         if isinstance(step, Candidate):
             yield replace(
@@ -238,7 +238,9 @@ def landed_by(
     outcome = session.optimise(arrays.without_columns(poor), share=0.4, most=seconds)
     if outcome is None or outcome.values is None:
         return None
-    return land(session, counts, patterns, outcome.values, _quota_prices(counts, relaxed))
+    return displace_by_counts(
+        session, counts, patterns, outcome.values, _quota_prices(counts, relaxed)
+    )
 
 
 def _quota_prices(counts: AggregateModel, relaxed: Outcome) -> dict[tuple[int, int], float]:

@@ -18,27 +18,27 @@ from placewright.instances.documents.base import WHOLE_GPU
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-_Alike: TypeAlias = tuple[float, int, int, int]
+_ClassFacts: TypeAlias = tuple[float, int, int, int]
 """Value per GPU, GPUs, tenant and shape."""
 
-ANYBODY = -2
+ANY_TENANT = -2
 """Instead of a tenant."""
 
-TIE = 1e-6
+TIE_BREAK = 1e-6
 """Of what a host loses, what decides between equal ones."""
 
 PENDING = -1
 """Instead of the level of a job that runs: anybody may displace it."""
 
 
-class Mover(NamedTuple):
+class MovableJob(NamedTuple):
     """A job that may move, by the number of its start; `dear` is its value per GPU.
 
     `moved`: it runs, but not where it ran.
     """
 
-    dear: float
-    held: int
+    value_per_gpu: float
+    gpus: int
     number: int
     job: int
     level: int
@@ -50,13 +50,13 @@ class Mover(NamedTuple):
 class _Kind(NamedTuple):
     """What is alike in jobs of a class with an option, as a `Mover` has it."""
 
-    dear: float
-    held: int
+    value_per_gpu: float
+    gpus: int
     tenant: int
     shape: int
 
 
-class Movers:
+class MovableJobs:
     """Who may move; `held` (hosts,) and `of_shape` (shapes, hosts) are the GPUs that they hold.
 
     `starts` are all jobs that hold something, by number.
@@ -66,13 +66,13 @@ class Movers:
         self.problem = problem
         hosts = problem.cluster.num_hosts
         levels = 2 + max((running.level for running in problem.running.values()), default=PENDING)
-        self.held = np.zeros(hosts, dtype=np.int64)
-        self.of_shape = np.zeros((len(problem.shape_gpu), hosts), dtype=np.int64)
+        self.gpus_on_host = np.zeros(hosts, dtype=np.int64)
+        self.gpus_of_shape = np.zeros((len(problem.shape_gpu), hosts), dtype=np.int64)
         # By the least `top` for which they count: GPUs, the least value per GPU, the least value.
-        self._held = np.zeros((levels, hosts), dtype=np.int64)
-        self._least = np.full((2, levels, hosts), np.inf)
-        self._alike: dict[tuple[int, int], _Alike | None] = {}
-        self._on: defaultdict[int, dict[int, Mover]] = defaultdict(dict)
+        self._gpus_below = np.zeros((levels, hosts), dtype=np.int64)
+        self._least_values = np.full((2, levels, hosts), np.inf)
+        self._facts: dict[tuple[int, int], _ClassFacts | None] = {}
+        self._on: defaultdict[int, dict[int, MovableJob]] = defaultdict(dict)
         known = [
             (start.tasks[0].host, mover)
             for number, start in starts
@@ -81,90 +81,94 @@ class Movers:
         for host, mover in known:
             self._on[host][mover.number] = mover
         where = np.array([host for host, _ in known], dtype=np.int64)
-        row = np.array([_row(mover) for _, mover in known], dtype=np.int64)
-        held = np.array([mover.held for _, mover in known], dtype=np.int64)
-        np.add.at(self.held, where, held)
-        np.add.at(self.of_shape, (np.array([m.shape for _, m in known], dtype=int), where), held)
-        np.add.at(self._held, (row, where), held)
+        row = np.array([_first_row(mover) for _, mover in known], dtype=np.int64)
+        gpus = np.array([mover.gpus for _, mover in known], dtype=np.int64)
+        np.add.at(self.gpus_on_host, where, gpus)
+        np.add.at(
+            self.gpus_of_shape, (np.array([m.shape for _, m in known], dtype=int), where), gpus
+        )
+        np.add.at(self._gpus_below, (row, where), gpus)
         for least, lost in zip(
-            self._least,
-            ([m.dear for _, m in known], [m.dear * m.held for _, m in known]),
+            self._least_values,
+            ([m.value_per_gpu for _, m in known], [m.value_per_gpu * m.gpus for _, m in known]),
             strict=True,
         ):
             np.minimum.at(least, (row, where), lost)
         # As of here of all rows up to one.
-        self._held.cumsum(axis=0, out=self._held)
-        np.minimum.accumulate(self._least, axis=1, out=self._least)
+        self._gpus_below.cumsum(axis=0, out=self._gpus_below)
+        np.minimum.accumulate(self._least_values, axis=1, out=self._least_values)
 
     def add(self, number: int, start: JobPlacement) -> None:
         """Note a job if it may move."""
         mover = self._mover(number, start)
         if mover is not None:
-            host, row = start.tasks[0].host, _row(mover)
+            host, row = start.tasks[0].host, _first_row(mover)
             self._on[host][number] = mover
-            self._count(host, mover, mover.held)
-            mine = self._least[:, row:, host]
-            np.minimum(mine, _least(mover)[:, None], out=mine)
+            self._add_gpus(host, mover, mover.gpus)
+            mine = self._least_values[:, row:, host]
+            np.minimum(mine, _least_values(mover)[:, None], out=mine)
 
-    def drop(self, number: int, host: int) -> None:
+    def remove(self, number: int, host: int) -> None:
         """Forget a job on a host, if it was noted."""
         mover = self._on[host].pop(number, None)
         if mover is not None:
-            self._count(host, mover, -mover.held)
-            each, one = self._least[:, _row(mover), host].tolist()
-            if each == mover.dear or one == mover.dear * mover.held:
-                self._least[:, :, host] = self._least_on(host)
+            self._add_gpus(host, mover, -mover.gpus)
+            per_gpu, whole_job = self._least_values[:, _first_row(mover), host].tolist()
+            if per_gpu == mover.value_per_gpu or whole_job == mover.value_per_gpu * mover.gpus:
+                self._least_values[:, :, host] = self._least_values_on(host)
 
-    def _least_on(self, host: int) -> tuple[list[float], list[float]]:
+    def _least_values_on(self, host: int) -> tuple[list[float], list[float]]:
         """Return the least value per GPU on a host, and the least value, by `top`."""
-        each, one = ([inf] * len(self._held) for _ in range(2))
+        per_gpu, whole_job = ([inf] * len(self._gpus_below) for _ in range(2))
         for mover in self._on[host].values():
-            row = _row(mover)
-            each[row] = min(each[row], mover.dear)
-            one[row] = min(one[row], mover.dear * mover.held)
-        return list(accumulate(each, min)), list(accumulate(one, min))
+            row = _first_row(mover)
+            per_gpu[row] = min(per_gpu[row], mover.value_per_gpu)
+            whole_job[row] = min(whole_job[row], mover.value_per_gpu * mover.gpus)
+        return list(accumulate(per_gpu, min)), list(accumulate(whole_job, min))
 
-    def _count(self, host: int, mover: Mover, held: int) -> None:
-        self.held[host] += held
-        self.of_shape[mover.shape, host] += held
-        self._held[_row(mover) :, host] += held
+    def _add_gpus(self, host: int, mover: MovableJob, gpus: int) -> None:
+        self.gpus_on_host[host] += gpus
+        self.gpus_of_shape[mover.shape, host] += gpus
+        self._gpus_below[_first_row(mover) :, host] += gpus
 
-    def _mover(self, number: int, start: JobPlacement) -> Mover | None:
+    def _mover(self, number: int, start: JobPlacement) -> MovableJob | None:
         """Return a job as one that may move, if so."""
-        kind = start.job_class, start.choice
-        if kind not in self._alike:
-            self._alike[kind] = self._alike_in(*kind)
-        alike = self._alike[kind]
-        if alike is None:
+        key = start.job_class, start.choice
+        if key not in self._facts:
+            self._facts[key] = self._compute_facts(*key)
+        facts = self._facts[key]
+        if facts is None:
             return None
         pending = start.job == ANY_JOB
         level = PENDING if pending else self.problem.running[start.job].level
         moved = not (pending or start.tasks[0].stays)
-        dear, held, tenant, shape = alike
-        return Mover(dear, held, number, start.job, level, moved, tenant, shape)
+        value_per_gpu, gpus, tenant, shape = facts
+        return MovableJob(value_per_gpu, gpus, number, start.job, level, moved, tenant, shape)
 
-    def _alike_in(self, job_class: int, option: int) -> _Alike | None:
+    def _compute_facts(self, job_class: int, option: int) -> _ClassFacts | None:
         """Return what is alike in jobs of a class with an option, None if they may not move."""
         mine = self.problem.classes[job_class]
         choice = mine.choices[option]
         shape = choice.groups[0].shape
-        held = int(self.problem.shape_gpu[shape]) // WHOLE_GPU
+        gpus = int(self.problem.shape_gpu[shape]) // WHOLE_GPU
         return (
-            (choice.value / held, held, mine.tenant, shape)
-            if held and choice.is_single_task
+            (choice.value / gpus, gpus, mine.tenant, shape)
+            if gpus and choice.is_single_task
             else None
         )
 
-    def on(self, host: int) -> Iterable[Mover]:
+    def on_host(self, host: int) -> Iterable[MovableJob]:
         """Return who may move from a host."""
         return self._on[host].values()
 
-    def __iter__(self) -> Iterator[Mover]:
+    def __iter__(self) -> Iterator[MovableJob]:
         """Yield all of them, host by host."""
         for movers in self._on.values():
             yield from movers.values()
 
-    def below(self, host: int, rank: int, top: int, owner: int = ANYBODY) -> list[Mover]:
+    def preemptable(
+        self, host: int, rank: int, level_limit: int, tenant: int = ANY_TENANT
+    ) -> list[MovableJob]:
         """Return who is on a host of a level below a rank, of an owner; the cheapest first.
 
         Those that are where they ran have one below `top`, too.
@@ -172,30 +176,34 @@ class Movers:
         return sorted(
             m
             for m in self._on[host].values()
-            if m.level < rank and (m.moved or m.level < top) and owner in (ANYBODY, m.tenant)
+            if m.level < rank
+            and (m.moved or m.level < level_limit)
+            and tenant in (ANY_TENANT, m.tenant)
         )
 
-    def least_lost(self, lack: Ints, top: Ints) -> Floats:
+    def least_loss(self, lack: Ints, level_limit: Ints) -> Floats:
         """Return what hosts lose at least that free so many GPUs more (hosts,); inf if they cannot.
 
         Only those stop whose level is below `top` (hosts,), or that have moved.
         """
-        row, host = np.minimum(top, len(self._held) - 1), np.arange(len(lack))
-        enough = self._held[row, host] >= lack
+        row, host = np.minimum(level_limit, len(self._gpus_below) - 1), np.arange(len(lack))
+        enough = self._gpus_below[row, host] >= lack
         found: Floats = np.full(len(lack), np.inf)
         found[enough] = 0.0
         some = np.flatnonzero(enough & (lack > 0))
-        each, one = self._least[:, row[some], some]
+        per_gpu, whole_job = self._least_values[:, row[some], some]
         # Whoever stops does so with all its GPUs; of equal hosts where more of them are left over.
-        found[some] = np.maximum(lack[some] * each, one) - TIE * (one - lack[some] * each)
+        found[some] = np.maximum(lack[some] * per_gpu, whole_job) - TIE_BREAK * (
+            whole_job - lack[some] * per_gpu
+        )
         return found
 
 
-def _least(mover: Mover) -> Floats:
+def _least_values(mover: MovableJob) -> Floats:
     """Return the value of a job per GPU, and all of it."""
-    return np.array((mover.dear, mover.dear * mover.held))
+    return np.array((mover.value_per_gpu, mover.value_per_gpu * mover.gpus))
 
 
-def _row(mover: Mover) -> int:
+def _first_row(mover: MovableJob) -> int:
     """Return the least `top` for which a job counts."""
     return 0 if mover.moved else mover.level + 1

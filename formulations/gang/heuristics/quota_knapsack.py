@@ -21,16 +21,16 @@ from placewright.solver import Model
 SECONDS = 1.0
 
 
-def select(session: Session, placement: Placement) -> None:
+def keep_within_quotas(session: Session, placement: Placement) -> None:
     """Undo the changes that quotas have no room for; of a placement in which nobody has moved."""
     problem = placement.problem
     left = Placement(problem).quota_left()
-    came, gone = _changes(placement)
+    came, stopped = _changes(placement)
     if not left or not came:
         return
     gain = np.zeros(len(came))
-    more = np.zeros((len(came), len(left)))
-    for jobs, sign in ((came, 1), (gone, -1)):
+    use = np.zeros((len(came), len(left)))
+    for jobs, sign in ((came, 1), (stopped, -1)):
         for i, members in jobs.items():
             for _, c, o in members:
                 job_class = problem.classes[c]
@@ -38,12 +38,12 @@ def select(session: Session, placement: Placement) -> None:
                 gain[i] += sign * choice.value
                 for q, (owner, resource) in enumerate(left):
                     if owner == job_class.tenant:
-                        more[i, q] += sign * problem.demand_of(choice, resource)
+                        use[i, q] += sign * problem.demand_of(choice, resource)
     model = Model()
     kept = model.variables("kept", len(came), upper=1)
     rows = model.rows("quota", len(left), upper=np.array(list(left.values())))
-    at, of = np.nonzero(more)
-    model.add(rows[of], kept[at], more[at, of])
+    at, of = np.nonzero(use)
+    model.add(rows[of], kept[at], use[at, of])
     model.term("gain", kept, gain, sense="max")
     outcome = session.optimise(model.arrays("gain"), most=SECONDS, gap=1e-4)
     if outcome is None or outcome.values is None:
@@ -51,7 +51,7 @@ def select(session: Session, placement: Placement) -> None:
     for i in np.flatnonzero(np.rint(outcome.values) == 0).tolist():
         for number, _, _ in came[i]:
             placement.stop(number)
-        for job, _, _ in gone[i]:
+        for job, _, _ in stopped[i]:
             placement.restart(problem.running_placement_of[job])
 
 
@@ -66,13 +66,13 @@ def _changes(placement: Placement) -> tuple[_Jobs, _Jobs]:
         (number, start.job_class, start.choice, [put.host for put in start.tasks])
         for number, start in placement.changed()
     ]
-    gone = [
+    stopped = [
         (job, running.job_class, 0, [place[2] for place in running.places])
         for stopped in placement.stopped
         for job, running in ((job, problem.running[job]) for job in stopped)
     ]
     graph: nx.Graph[int] = nx.Graph()
-    for _, _, _, hosts in (*came, *gone):
+    for _, _, _, hosts in (*came, *stopped):
         nx.add_path(graph, hosts)
     component = {
         host: i for i, hosts in enumerate(nx.connected_components(graph)) for host in hosts
@@ -84,5 +84,5 @@ def _changes(placement: Placement) -> tuple[_Jobs, _Jobs]:
             found[component[hosts[0]]].append((job, c, o))
         return found
 
-    first, second = grouped(came), grouped(gone)
+    first, second = grouped(came), grouped(stopped)
     return {i: first[i] for i in range(nx.number_connected_components(graph))}, second

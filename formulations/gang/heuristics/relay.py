@@ -8,46 +8,46 @@ from __future__ import annotations
 
 import numpy as np
 
-from placewright.formulations.gang.heuristics.ejection import Bools, Shifts
-from placewright.formulations.gang.heuristics.movable_jobs import Floats, Mover
+from placewright.formulations.gang.heuristics.ejection import Bools, EjectionMoves
+from placewright.formulations.gang.heuristics.movable_jobs import Floats, MovableJob
 from placewright.formulations.gang.problem.jobs import ANY_JOB, JobPlacement
 
 
-def relay(shifts: Shifts, start: JobPlacement, most: float) -> list[JobPlacement] | None:
+def relay(moves: EjectionMoves, start: JobPlacement, most: float) -> list[JobPlacement] | None:
     """Start a job of one task where one that runs moves on, and return who stops for that.
 
     They are worth less than `most`. None if there is no way; then all is as it was.
     """
-    shape = shifts.shape_of(start)
-    may, of_shape = shifts.may_come(shape), shifts.movers.of_shape
+    shape = moves.shape_of(start)
+    may, of_shape = moves.eligible_hosts(shape), moves.movable.gpus_of_shape
     ways = []
     of_rank: dict[int, Floats] = {}
     for other in np.flatnonzero(of_shape[:, may].any(axis=1)).tolist():
-        if shifts.size(other) == shifts.size(shape):
-            rank = int(shifts.problem.shape_rank[other])
+        if moves.gpus_of(other) == moves.gpus_of(shape):
+            rank = int(moves.problem.shape_rank[other])
             if rank not in of_rank:
-                of_rank[rank] = shifts.least_lost(shifts.size(other), rank)
-            least = of_rank[rank][shifts.may_come(other) & ~may]
+                of_rank[rank] = moves.least_loss(moves.gpus_of(other), rank)
+            least = of_rank[rank][moves.eligible_hosts(other) & ~may]
             ways.append((float(least.min(initial=np.inf)), other))
     for lost, other in sorted(ways):
-        mover = _mover(shifts, other, may) if lost < most else None
+        mover = _mover(moves, other, may) if lost < most else None
         if mover is None:
             continue
-        moves = shifts.take_off(mover.number)
-        host = moves.tasks[0].host
-        if shifts.holds(shape, host, 1):
-            shifts.put(start, host)
-            stopped = shifts.displace(moves, most)
+        moving = moves.remove(mover.number)
+        host = moving.tasks[0].host
+        if moves.fits(shape, host, 1):
+            moves.insert(start, host)
+            stopped = moves.displace(moving, most)
             if stopped is not None:
                 return stopped
-        shifts.back()
+        moves.rollback()
     return None
 
 
-def _mover(shifts: Shifts, shape: int, may: Bools) -> Mover | None:
+def _mover(moves: EjectionMoves, shape: int, may: Bools) -> MovableJob | None:
     """Return a running job of a shape on a host that `may` be used (hosts,)."""
-    for host in np.flatnonzero(may & (shifts.movers.of_shape[shape] > 0)).tolist():
-        for mover in shifts.movers.on(host):
+    for host in np.flatnonzero(may & (moves.movable.gpus_of_shape[shape] > 0)).tolist():
+        for mover in moves.movable.on_host(host):
             if mover.shape == shape and mover.job != ANY_JOB:
                 return mover
     return None

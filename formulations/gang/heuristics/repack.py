@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.heuristics.bundles import Items
-from placewright.formulations.gang.heuristics.swap_search import Seating
+from placewright.formulations.gang.heuristics.bundles import Bundles
+from placewright.formulations.gang.heuristics.swap_search import HostAssignment
 from placewright.formulations.gang.models.aggregate.column_generation import PricedModel
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
 from placewright.formulations.gang.models.aggregate.variables import AggregateModel
@@ -27,7 +27,7 @@ MOVE_WORTH = 1000 * WHOLE_GPU
 """Milli-GPU-seconds of moves that one more GPU for shares may cost."""
 
 
-def make_room(
+def repack_tasks(
     session: Session, model: PricedModel, relaxed: Outcome | None, planned: Placement
 ) -> Placement | None:
     """Return a placement that starts what the relaxation starts, as far as it can.
@@ -44,28 +44,28 @@ def make_room(
         return None
     problem = counts.problem
     base = Placement(problem)
-    _carry_over(base, planned)
-    waiting = _wanted(counts, relaxed.values, base)
-    items = Items(base, waiting)
+    _copy_gangs(base, planned)
+    waiting = _jobs_to_start(counts, relaxed.values, base)
+    bundles = Bundles(base, waiting)
     # A gang may have come where jobs ran that are not packed: those of several tasks, or shares.
-    if base.is_overcommitted or not (items.homes or waiting):
+    if base.is_overcommitted or not (bundles.homes or waiting):
         return None
     gpus = np.where(problem.open, base.whole, 0)
-    units = items.units(session, MOVE_WORTH, int(gpus.sum()))
+    units = bundles.units(session, MOVE_WORTH, int(gpus.sum()))
     if units is None:
         return None
-    seating = Seating(units, base.free, gpus, np.zeros(len(gpus), dtype=np.bool_))
-    while not seating.settle(session):
-        if session.expired() or not seating.give_up():
-            seating.unload()
+    assignment = HostAssignment(units, base.free, gpus, np.zeros(len(gpus), dtype=np.bool_))
+    while not assignment.reduce_excess(session):
+        if session.expired() or not assignment.drop_waiting():
+            assignment.drop_excess()
             break
-    placement = items.carried_out(seating)
+    placement = bundles.apply(assignment)
     repair_preemptions(placement)
     fill_by_policy(placement)
     return placement
 
 
-def _carry_over(base: Placement, planned: Placement) -> None:
+def _copy_gangs(base: Placement, planned: Placement) -> None:
     """Let the jobs that are not packed, gangs above all, be where a plan has them."""
     problem = base.problem
 
@@ -82,20 +82,20 @@ def _carry_over(base: Placement, planned: Placement) -> None:
             base.restart(start)
 
 
-def _wanted(
+def _jobs_to_start(
     counts: AggregateModel, values: NDArray[np.float64], base: Placement
 ) -> list[tuple[int, int]]:
     """Return (class, choice) of each one-task job that the relaxation starts, rounded up."""
     problem, quota = counts.problem, base.quota_left()
     number = np.ceil(values[counts.y] - TOLERANCE).astype(np.int64)
     left = list(base.waiting)
-    wanted = []
+    to_start = []
     for c, o, n in zip(counts.y_class.tolist(), counts.y_choice.tolist(), number, strict=True):
         job_class = problem.classes[c]
         choice = job_class.choices[o]
         for _ in range(0 if job_class.running or not choice.single else min(int(n), left[c])):
             if problem.within_quota(quota, job_class.tenant, choice):
                 problem.charge_quota(quota, job_class.tenant, choice)
-                wanted.append((c, o))
+                to_start.append((c, o))
                 left[c] -= 1
-    return wanted
+    return to_start

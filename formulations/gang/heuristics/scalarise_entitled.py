@@ -12,16 +12,16 @@ from dataclasses import replace
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.terms import VALUE
 
-EMPHASIS = 1000
+ENTITLED_WEIGHT = 1000
 
 
-def emphasised(problem: Problem) -> Problem:
+def scalarise_entitled(problem: Problem) -> Problem:
     """Return the round with `value` as its only term, and entitled options worth far more."""
     classes = tuple(
         replace(
             job_class,
             choices=tuple(
-                replace(choice, value=choice.value * (EMPHASIS if choice.entitled else 1))
+                replace(choice, value=choice.value * (ENTITLED_WEIGHT if choice.entitled else 1))
                 for choice in job_class.choices
             ),
         )

@@ -14,25 +14,25 @@ from placewright.formulations.gang.problem.jobs import Choice
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.terms import PROGRESS, VALUE
 
-MAX_WORTH = 1 << 50
+MAX_SCALARISED_VALUE = 1 << 50
 """Above this a sum of worths is no longer exact in floating point."""
 
 
-def joined(problem: Problem) -> Problem | None:
+def scalarise_progress(problem: Problem) -> Problem | None:
     """Return the round with one worth as its only term; None where `progress` is no part of it."""
     leading = [*takewhile(lambda term: term in (VALUE, PROGRESS), problem.terms)]
     if PROGRESS not in leading:
         return None
-    step = 1
+    weight = 1
     if len(leading) > 1:
-        step += _most(problem, leading[1])
-        if step * _most(problem, leading[0]) > MAX_WORTH:
+        weight += _largest_difference(problem, leading[1])
+        if weight * _largest_difference(problem, leading[0]) > MAX_SCALARISED_VALUE:
             return None
 
     def worth(choice: Choice) -> int:
         parts = {VALUE: choice.value, PROGRESS: choice.progress}
         second = parts[leading[1]] if len(leading) > 1 else 0
-        return step * parts[leading[0]] + second
+        return weight * parts[leading[0]] + second
 
     classes = tuple(
         replace(
@@ -44,7 +44,7 @@ def joined(problem: Problem) -> Problem | None:
     return replace(problem, classes=classes, terms=(VALUE,))
 
 
-def _most(problem: Problem, term: str) -> int:
+def _largest_difference(problem: Problem, term: str) -> int:
     """Return by how much two plans can differ in a term at most."""
     return sum(
         len(job_class.jobs)

@@ -39,7 +39,7 @@ Home: TypeAlias = tuple[int, tuple[int, ...]]
 """A host and some of its GPUs."""
 Content: TypeAlias = tuple[int, ...]
 """How many shares of each kind a GPU holds."""
-_Alike: TypeAlias = tuple[int, Content]
+_GpuKey: TypeAlias = tuple[int, Content]
 """GPUs of one kind of host that hold the same."""
 
 TOLERANCE = 1e-6
@@ -59,13 +59,13 @@ class Bin:
     stay: int
 
 
-def rebin(
+def recut_shares(
     session: Session,
-    shares: Shares,
+    shares: ShareTypes,
     gpus: dict[Home, list[int]],
     waiting: Sequence[int],
-    worth: int,
-    enough: int = 0,
+    gpu_worth: int,
+    available: int = 0,
 ) -> list[Bin] | None:
     """Return all jobs that share GPUs in bins, None if there is no time.
 
@@ -78,15 +78,17 @@ def rebin(
     worth
         What a GPU beyond `enough` is worth if it is not needed, in milli-GPU-seconds.
     """
-    alike: defaultdict[_Alike, list[Home]] = defaultdict(list)
+    gpus_of_key: defaultdict[_GpuKey, list[Home]] = defaultdict(list)
     for home, jobs in gpus.items():
-        alike[int(shares.of_host[home[0]]), shares.content(jobs)].append(home)
-    number = {key: len(places) for key, places in alike.items()}
-    chosen = _Cutting(shares, number, shares.content(waiting), worth, enough).solve(session)
-    return None if chosen is None else _bins(shares, gpus, waiting, alike, chosen)
+        gpus_of_key[int(shares.of_host[home[0]]), shares.content(jobs)].append(home)
+    number = {key: len(places) for key, places in gpus_of_key.items()}
+    chosen = _CuttingStock(shares, number, shares.content(waiting), gpu_worth, available).solve(
+        session
+    )
+    return None if chosen is None else _name_jobs(shares, gpus, waiting, gpus_of_key, chosen)
 
 
-class Shares:
+class ShareTypes:
     """Kinds of shares (size, allowed hosts) and of hosts (the kinds of shares that they allow).
 
     `shape_of` has the shape of each job. The smallest shares come first.
@@ -123,46 +125,51 @@ class Shares:
 class _Pattern:
     """What is to be on a GPU that is alike these: the parts that stay and that come."""
 
-    host_kind: int
+    host_type: int
     held: Content
     stays: Content
     comes: Content
 
 
-class _Cutting:
+class _CuttingStock:
     """The model, its columns so far, and what they stand for."""
 
     def __init__(
-        self, kinds: Shares, number: dict[_Alike, int], more: Content, worth: int, enough: int
+        self,
+        types: ShareTypes,
+        number: dict[_GpuKey, int],
+        more: Content,
+        gpu_worth: int,
+        available: int,
     ) -> None:
-        self._kinds, self._worth = kinds, worth
+        self._types, self._gpu_worth = types, gpu_worth
         self._model = Model()
-        nothing = (0,) * len(kinds.milli)
+        nothing = (0,) * len(types.milli)
         sizes = np.array(list(number.values()), dtype=np.int64)
         gpus = self._model.rows("gpus", len(sizes), lower=sizes, upper=sizes)
         needed = np.array(more, dtype=np.int64)
         for (_, held), times in number.items():
             needed += times * np.array(held, dtype=np.int64)
         self._shares = self._model.rows("shares", len(needed), lower=needed)
-        (self._enough,) = self._model.rows("enough", 1, upper=enough)
+        (self._available,) = self._model.rows("enough", 1, upper=available)
         most = int(needed.sum())
         (over,) = self._model.variables("over", 1, upper=most)
-        self._model.add(self._enough, over, -1.0)
-        self._model.term("cost", over, float(worth), sense="min")
+        self._model.add(self._available, over, -1.0)
+        self._model.term("cost", over, float(gpu_worth), sense="min")
         self._row = dict(zip(number, gpus.tolist(), strict=True))
-        self._most = {**number, **{(m, nothing): most for m in kinds.hosts}}
+        self._most = {**number, **{(m, nothing): most for m in types.hosts}}
         self._parts = {
             held: np.array(list(product(*(range(n + 1) for n in held))), dtype=np.int64)
             for _, held in self._most
         }
         self.patterns: list[_Pattern] = []
-        self._add([_Pattern(*alike, stays=alike[1], comes=nothing) for alike in number])
-        fits = WHOLE_GPU // kinds.milli
+        self._add([_Pattern(*key, stays=key[1], comes=nothing) for key in number])
+        fits = WHOLE_GPU // types.milli
         self._add(
             [
                 _Pattern(m, nothing, nothing, (*nothing[:f], int(fits[f]), *nothing[f + 1 :]))
-                for m in kinds.hosts
-                for f in np.flatnonzero(kinds.allowed[m]).tolist()
+                for m in types.hosts
+                for f in np.flatnonzero(types.allowed[m]).tolist()
             ]
         )
 
@@ -172,7 +179,7 @@ class _Cutting:
             outcome = session.optimise(self._model.arrays("cost", relax=True), share=0.3)
             if outcome is None or outcome.row_duals is None:
                 return None
-            if not self._add(self._better(outcome.row_duals)):
+            if not self._add(self._price_out(outcome.row_duals)):
                 break
         outcome = session.optimise(self._model.arrays("cost"), share=0.3, most=SEARCH_SECONDS)
         if outcome is None or outcome.values is None:
@@ -180,79 +187,79 @@ class _Cutting:
         number = np.rint(outcome.values[1:]).astype(np.int64).tolist()
         return Counter(dict(zip(self.patterns, number, strict=True)))
 
-    def _better(self, duals: NDArray[np.float64]) -> list[_Pattern]:
+    def _price_out(self, duals: NDArray[np.float64]) -> list[_Pattern]:
         """Return, for each kind of GPU, the pattern that costs least of what it is worth."""
-        milli = self._kinds.milli
+        milli = self._types.milli
         price = duals[self._shares].clip(min=0.0)
         unit = gcd(*milli.tolist(), WHOLE_GPU)
         steps = milli // unit
         best, choice = unbounded_knapsack(
-            steps, WHOLE_GPU // unit, np.where(self._kinds.allowed, price, 0.0)
+            steps, WHOLE_GPU // unit, np.where(self._types.allowed, price, 0.0)
         )
         found = []
-        for host_kind, held in self._most:
+        for host_type, held in self._most:
             parts = self._parts[held]
             left = (WHOLE_GPU - parts @ milli) // unit
-            worth = best[host_kind, left]
-            used = parts.any(axis=1) | (worth > 0)
-            cost = (np.array(held) - parts) @ milli - duals[self._enough] * used
-            row = self._row.get((host_kind, held))
-            gain = parts @ price + worth - cost + (0.0 if row is None else duals[row])
+            gpu_worth = best[host_type, left]
+            used = parts.any(axis=1) | (gpu_worth > 0)
+            cost = (np.array(held) - parts) @ milli - duals[self._available] * used
+            row = self._row.get((host_type, held))
+            gain = parts @ price + gpu_worth - cost + (0.0 if row is None else duals[row])
             k = int(gain.argmax())
-            if gain[k] > TOLERANCE * self._worth:
-                comes = tuple(pattern_of(steps, choice[host_kind], int(left[k])).tolist())
-                found.append(_Pattern(host_kind, held, tuple(parts[k].tolist()), comes))
+            if gain[k] > TOLERANCE * self._gpu_worth:
+                comes = tuple(pattern_of(steps, choice[host_type], int(left[k])).tolist())
+                found.append(_Pattern(host_type, held, tuple(parts[k].tolist()), comes))
         return found
 
     def _add(self, patterns: Sequence[_Pattern]) -> bool:
         known = set(self.patterns)
         fresh = [pattern for pattern in patterns if pattern not in known]
-        most = np.array([self._most[p.host_kind, p.held] for p in fresh], dtype=np.int64)
+        most = np.array([self._most[p.host_type, p.held] for p in fresh], dtype=np.int64)
         # One more than the row allows: at a bound of its own the price would leave the row's dual.
         columns = self._model.variables("pattern", len(fresh), upper=most + 1)
         for column, pattern in zip(columns.tolist(), fresh, strict=True):
             after = np.add(pattern.stays, pattern.comes)
-            moved = np.subtract(pattern.held, pattern.stays) @ self._kinds.milli
+            moved = np.subtract(pattern.held, pattern.stays) @ self._types.milli
             self._model.term("cost", column, float(moved), sense="min")
-            self._model.add(self._enough, column, float(after.any()))
+            self._model.add(self._available, column, float(after.any()))
             f = np.flatnonzero(after)
             self._model.add(self._shares[f], column, after[f])
-            row = self._row.get((pattern.host_kind, pattern.held))
+            row = self._row.get((pattern.host_type, pattern.held))
             if row is not None:
                 self._model.add(row, column, 1.0)
         self.patterns += fresh
         return bool(fresh)
 
 
-def _bins(
-    kinds: Shares,
+def _name_jobs(
+    types: ShareTypes,
     gpus: dict[Home, list[int]],
     waiting: Sequence[int],
-    alike: dict[_Alike, list[Home]],
+    gpus_of_key: dict[_GpuKey, list[Home]],
     chosen: Counter[_Pattern],
 ) -> list[Bin]:
     """Name the jobs: those of a kind that leave go where some of it come, in order."""
     leaving: defaultdict[int, list[int]] = defaultdict(list)
     for job in waiting:
-        leaving[kinds.of(job)].append(job)
+        leaving[types.of(job)].append(job)
     drafts: list[tuple[_Pattern, Home | None, list[int]]] = []
-    at = {key: iter(places) for key, places in alike.items()}
+    at = {key: iter(places) for key, places in gpus_of_key.items()}
     for pattern, number in chosen.items():
         for _ in range(number):
-            home = next(at[pattern.host_kind, pattern.held]) if any(pattern.held) else None
+            home = next(at[pattern.host_type, pattern.held]) if any(pattern.held) else None
             stays: list[int] = []
             left = list(pattern.stays)
             for job in gpus[home] if home else ():
-                kind = kinds.of(job)
-                (stays if left[kind] else leaving[kind]).append(job)
-                left[kind] -= left[kind] > 0
+                share_type = types.of(job)
+                (stays if left[share_type] else leaving[share_type]).append(job)
+                left[share_type] -= left[share_type] > 0
             drafts.append((pattern, home, stays))
     bins = []
     for pattern, home, stays in drafts:
         comes = [
-            leaving[kind].pop()
-            for kind, number in enumerate(pattern.comes)
-            for _ in range(min(number, len(leaving[kind])))
+            leaving[share_type].pop()
+            for share_type, number in enumerate(pattern.comes)
+            for _ in range(min(number, len(leaving[share_type])))
         ]
         if stays or comes:
             bins.append(Bin((*stays, *comes), home if stays else None, len(stays)))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from placewright.formulations.gang.heuristics.displace import displace
-from placewright.formulations.gang.heuristics.drop_add import oust
-from placewright.formulations.gang.heuristics.gang_insertion import clear
+from placewright.formulations.gang.heuristics.displace import displace_greedily
+from placewright.formulations.gang.heuristics.drop_add import drop_and_add
+from placewright.formulations.gang.heuristics.gang_insertion import insert_gangs
 from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.preemption import repair_preemptions
@@ -12,39 +12,39 @@ from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Session
 
 
-def quickly(problem: Problem, session: Session) -> Placement:
+def plan_without_solver(problem: Problem, session: Session) -> Placement:
     """Return a placement that starts what fits, makes room, and displaces what is worth less.
 
     If jobs of higher precedence do not all fit, all is decided precedence by precedence instead.
     """
     placement = Placement(problem)
     fill_by_policy(placement)
-    if not _waits(placement, rank=1):
-        clear(session, placement)
+    if not _any_waiting(placement, rank=1):
+        insert_gangs(session, placement)
         return placement
     placement = Placement(problem)
     for rank in range(int(problem.shape_rank.max(initial=0)), -1, -1):
         with placement.only_from_rank(rank):
-            _enforce(session, placement)
+            _start_by_displacing(session, placement)
     return placement
 
 
-def _enforce(session: Session, placement: Placement) -> None:
+def _start_by_displacing(session: Session, placement: Placement) -> None:
     """Start what waits, if need be where others move or stop that are worth less."""
     fill_by_policy(placement)
-    if not _waits(placement):
+    if not _any_waiting(placement):
         return
-    clear(session, placement)
+    insert_gangs(session, placement)
     before = placement.value
-    displace(placement)
+    displace_greedily(placement)
     repair_preemptions(placement)
-    oust(session, placement)
+    drop_and_add(session, placement)
     if placement.value > before:
-        clear(session, placement)
+        insert_gangs(session, placement)
         repair_preemptions(placement)
 
 
-def _waits(placement: Placement, rank: int = 0) -> bool:
+def _any_waiting(placement: Placement, rank: int = 0) -> bool:
     """Whether some pending job of at least this rank waits."""
     problem = placement.problem
     return any(

@@ -21,11 +21,11 @@ from placewright.solver import Model
 Ints = NDArray[np.int64]
 
 NOWHERE = -1
-SHARE = 0.25
+TIME_SHARE = 0.25
 """Most of the time left that one packing may take to price patterns, and again to choose."""
 
 
-def best_fit(sizes: Ints, free: Ints) -> Ints:
+def best_fit_decreasing(sizes: Ints, free: Ints) -> Ints:
     """Place items (items, resources) on hosts with `free` (hosts, resources); GPUs come first.
 
     Largest first, each to the host whose other resources then still serve its other GPUs best.
@@ -49,20 +49,20 @@ def best_fit(sizes: Ints, free: Ints) -> Ints:
     return chosen
 
 
-def by_patterns(session: Session, sizes: Ints, worth: Ints, chosen: Ints, free: Ints) -> Ints:
+def pack_by_columns(session: Session, sizes: Ints, worth: Ints, chosen: Ints, free: Ints) -> Ints:
     """Pack again on hosts that are all equal, starting from the patterns of `chosen`.
 
     Returns the better of the two packings by total worth.
     """
     types, kind = np.unique(np.column_stack([worth, sizes]), axis=0, return_inverse=True)
     kind = kind.reshape(-1)
-    cutting = _Cutting(types[:, 1:], types[:, 0], np.bincount(kind), free[0], len(free))
+    master = _PatternMaster(types[:, 1:], types[:, 0], np.bincount(kind), free[0], len(free))
     used = np.zeros((len(free), len(types)), dtype=np.int64)
     placed = chosen >= 0
     np.add.at(used, (chosen[placed], kind[placed]), 1)
     for pattern in np.unique(used, axis=0):
-        cutting.add(pattern)
-    packing = cutting.solve(session)
+        master.add(pattern)
+    packing = master.solve(session)
     result = np.full(len(sizes), NOWHERE, dtype=np.int64)
     members = [np.flatnonzero(kind == t).tolist() for t in range(len(types))]
     for host, pattern in enumerate(packing):
@@ -72,7 +72,7 @@ def by_patterns(session: Session, sizes: Ints, worth: Ints, chosen: Ints, free: 
     return result if worth[result >= 0].sum() > worth[placed].sum() else chosen
 
 
-class _Cutting:
+class _PatternMaster:
     """The master problem and its patterns."""
 
     def __init__(self, sizes: Ints, worth: Ints, number: Ints, host: Ints, hosts: int) -> None:
@@ -102,7 +102,7 @@ class _Cutting:
 
     def solve(self, session: Session) -> list[Ints]:
         """Price patterns while they help, then choose among them; returns one pattern per host."""
-        reserve = session.remaining() * (1 - SHARE)
+        reserve = session.remaining() * (1 - TIME_SHARE)
         while not session.expired(reserve):
             outcome = session.optimise(self.model.arrays("worth", relax=True))
             if outcome is None or outcome.row_duals is None or outcome.objective is None:
@@ -114,7 +114,9 @@ class _Cutting:
             found = best_patterns(session, self.sizes, self.number, price, self.host, threshold)
             if not sum(self.add(pattern) for pattern in found):
                 break
-        outcome = session.optimise(self.model.arrays("worth"), share=SHARE, most=10.0, gap=1e-3)
+        outcome = session.optimise(
+            self.model.arrays("worth"), share=TIME_SHARE, most=10.0, gap=1e-3
+        )
         if outcome is None or outcome.values is None:
             return []
         times = np.rint(outcome.values[self.columns]).astype(int)

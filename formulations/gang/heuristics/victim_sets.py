@@ -15,15 +15,15 @@ from placewright.formulations.gang.problem.problem import Problem
 
 Ints = NDArray[np.int64]
 
-Prices: TypeAlias = Mapping[tuple[int, int], float]
+QuotaPrices: TypeAlias = Mapping[tuple[int, int], float]
 """What a unit of a quota is worth, by (tenant, resource or -1 for milli-GPU)."""
-NO_PRICES: Prices = {}
+NO_QUOTA_PRICES: QuotaPrices = {}
 
-MAX_JOBS = 6
+MAX_ENUMERATED_JOBS = 6
 """Jobs of a host of which all sets are looked at."""
 
 
-def priced(problem: Problem, job_class: JobClass, choice: Choice, prices: Prices) -> float:
+def net_value(problem: Problem, job_class: JobClass, choice: Choice, prices: QuotaPrices) -> float:
     """Return what an option is worth above what it takes of quotas."""
     return choice.value - sum(
         price * problem.demand_of(choice, resource)
@@ -33,7 +33,7 @@ def priced(problem: Problem, job_class: JobClass, choice: Choice, prices: Prices
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Jobs:
+class VictimCandidates:
     """Running jobs in place that may stop, one row per job and host, by rising host.
 
     Attributes
@@ -51,11 +51,11 @@ class Jobs:
     level: Ints
 
     @classmethod
-    def of(cls, placement: Placement, sizes: Ints, prices: Prices) -> Self:
+    def of(cls, placement: Placement, sizes: Ints, prices: QuotaPrices) -> Self:
         """List the running jobs on hosts where tasks may arrive."""
         problem = placement.problem
         milli = [problem.demand_of(c.choices[0], -1) if c.running else 0 for c in problem.classes]
-        value = [priced(problem, c, c.choices[0], prices) for c in problem.classes]
+        value = [net_value(problem, c, c.choices[0], prices) for c in problem.classes]
         facts = [
             (value[r.job_class], r.preempt_cost + milli[r.job_class], placement.in_place(job))
             for job, r in problem.running.items()
@@ -75,7 +75,7 @@ class Jobs:
         number = np.searchsorted(list(problem.running), job)
         return cls(job, host, gain, loss[number], level)
 
-    def only(self, which: NDArray[Any]) -> Self:
+    def rows(self, which: NDArray[Any]) -> Self:
         """Return some of the rows."""
         return type(self)(
             self.job[which], self.host[which], self.gain[which], self.loss[which], self.level[which]
@@ -83,7 +83,7 @@ class Jobs:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Table:
+class VictimSets:
     """One row per host and set of its jobs that stops.
 
     Attributes
@@ -108,7 +108,7 @@ class Table:
         none = np.zeros(0, dtype=np.int64)
         return cls(none, np.zeros((0, columns), dtype=np.int64), np.zeros(0), none, none)
 
-    def only(self, which: NDArray[Any]) -> Self:
+    def rows(self, which: NDArray[Any]) -> Self:
         """Return some of the rows."""
         return type(self)(
             self.host[which],
@@ -118,7 +118,7 @@ class Table:
             self.stopped[which],
         )
 
-    def joined(self, *others: Self) -> Self:
+    def merged(self, *others: Self) -> Self:
         """Return the rows of all, by rising host; within a host in their order."""
         tables = (self, *others)
         host = np.concatenate([t.host for t in tables])
@@ -139,14 +139,14 @@ def slice_of(rising: Ints, value: int) -> slice:
     return slice(first, last)
 
 
-def too_many(jobs: int) -> bool:
+def exceeds_enumeration(jobs: int) -> bool:
     """Whether a host has too many jobs to look at all sets of them."""
-    return jobs > MAX_JOBS
+    return jobs > MAX_ENUMERATED_JOBS
 
 
-def sets_of(jobs: int) -> NDArray[np.bool_]:
+def job_subsets(jobs: int) -> NDArray[np.bool_]:
     """All sets of so many jobs, or the first n of them for each n; (sets, jobs)."""
-    if too_many(jobs):
+    if exceeds_enumeration(jobs):
         return np.tri(jobs + 1, jobs, -1, dtype=np.bool_)
     numbers = np.arange(1 << jobs, dtype=np.int64)
     return (numbers[:, None] >> np.arange(jobs, dtype=np.int64) & 1).astype(np.bool_)
