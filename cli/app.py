@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from placewright.cli.format.standard_streams import Whole, flushed, standard_streams
+from placewright.cli.format.standard_streams import CompleteStream, flushed, standard_streams
 from placewright.cli.interrupts import Interrupted, interrupts
 
 EXIT_INTERNAL = 1
@@ -57,7 +57,7 @@ def main(args: Sequence[str] | None = None) -> int:
     return end.code
 
 
-def _run(args: Sequence[str] | None, out: Whole | None) -> _End:
+def _run(args: Sequence[str] | None, out: CompleteStream | None) -> _End:
     try:
         end = _verb(args)
         failure = flushed(out)
@@ -83,7 +83,7 @@ def _verb(args: Sequence[str] | None) -> _End:
         return _fault(error)
 
 
-def _interrupted(out: Whole | None) -> _End:
+def _interrupted(out: CompleteStream | None) -> _End:
     if interrupts.wrote is not None:
         line = f"interrupted while printing; {interrupts.wrote} is written"
         return _End(interrupts.exit_code, line)

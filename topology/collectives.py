@@ -90,7 +90,7 @@ def bottleneck(cluster: Cluster, hosts: Ints, gpus: Ints, pattern: Pattern) -> F
     """
     source, target = edges(pattern, len(hosts))
     a, b = hosts[source], hosts[target]
-    island = islands(cluster)
+    island = nvlink_domains(cluster)
     outside = island[a] != island[b]
     inside = ~outside
     found = [
@@ -102,7 +102,7 @@ def bottleneck(cluster: Cluster, hosts: Ints, gpus: Ints, pattern: Pattern) -> F
     return min(found, default=None)
 
 
-def islands(cluster: Cluster) -> Ints:
+def nvlink_domains(cluster: Cluster) -> Ints:
     """Return a number per host that tells its NVLink domain: its own, or one of several hosts."""
     wide = np.array([m.nvlink_hosts > 1 for m in cluster.host_models] + [False])
     own = np.arange(cluster.num_hosts)
@@ -185,7 +185,7 @@ def hub_mbps(model: HostModel) -> int:
 def _mesh(cluster: Cluster, model: HostModel, host: Ints, a: Ints, b: Ints) -> Iterator[Fraction]:
     load: defaultdict[tuple[int, int, int], Fraction] = defaultdict(Fraction)
     for h, i, j in zip(host.tolist(), a.tolist(), b.tolist(), strict=True):
-        for (x, y), part in _ways(model, int(cluster.gpu_count[h]), i, j):
+        for (x, y), part in _path_shares(model, int(cluster.gpu_count[h]), i, j):
             load[h, x, y] += part
     width = mesh_mbps(model)
     for (_, x, y), messages in load.items():
@@ -201,7 +201,7 @@ def mesh_mbps(model: HostModel) -> dict[tuple[int, int], int]:
 
 
 @cache
-def _ways(
+def _path_shares(
     model: HostModel, gpus: int, source: int, target: int
 ) -> tuple[tuple[tuple[int, int], Fraction], ...]:
     """Return which part of a message crosses each link of a mesh, over all shortest ways."""

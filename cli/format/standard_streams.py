@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 STDIN, STDOUT, STDERR = 0, 1, 2
 
 
-class Whole(io.FileIO):
+class CompleteStream(io.FileIO):
     """A standard stream that writes all of what it is given, and waits where a pipe is full.
 
     Once a write to standard output has failed, or was interrupted, what follows is dropped.
@@ -56,7 +56,7 @@ class Whole(io.FileIO):
 
 
 @contextmanager
-def standard_streams() -> Iterator[Whole | None]:
+def standard_streams() -> Iterator[CompleteStream | None]:
     """Replace `sys.stdout` and `sys.stderr` by whole ones where they are the program's own.
 
     Yields
@@ -78,7 +78,7 @@ def standard_streams() -> Iterator[Whole | None]:
         sys.stdout, sys.stderr = before
 
 
-def flushed(out: Whole | None) -> OSError | None:
+def flushed(out: CompleteStream | None) -> OSError | None:
     """Write what is left for standard output, and return the first failure of it, if any."""
     with suppress(OSError):
         sys.stdout.flush()
@@ -94,17 +94,17 @@ def _reserve(number: int) -> None:
         os.open(os.devnull, os.O_WRONLY if number == STDIN else os.O_RDONLY)
 
 
-def _whole(stream: TextIO | None, number: int) -> Whole | None:
+def _whole(stream: TextIO | None, number: int) -> CompleteStream | None:
     if stream is None:
-        return Whole(number)
+        return CompleteStream(number)
     try:
         own = stream.fileno() == number
     except (OSError, AttributeError):
         own = False
-    return Whole(number) if own else None
+    return CompleteStream(number) if own else None
 
 
-def _text(whole: Whole | None, before: TextIO) -> TextIO:
+def _text(whole: CompleteStream | None, before: TextIO) -> TextIO:
     if whole is None:
         return before
     # A terminal that cannot show a block character gets "?", not a crash.

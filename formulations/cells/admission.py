@@ -25,7 +25,7 @@ from placewright.formulations.gang.problem.jobs import Choice, TaskPlacement
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.quotas import remaining_quotas
 from placewright.formulations.session import Candidate, Place
-from placewright.instances.derived.cell_trees import Kind, guaranteed
+from placewright.instances.derived.cell_trees import EntryKey, guaranteed
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.job import Job
@@ -130,11 +130,11 @@ class _AdmissionState:
         inside = np.zeros(self.problem.cluster.num_hosts, dtype=np.bool_)
         for kind, cell in self.bindings.of_tenant(tenant):
             inside[self._hosts(kind, cell)] = True
-        new: list[tuple[Kind, Cell]] = []
+        new: list[tuple[EntryKey, Cell]] = []
         lacking = False
         puts = self._put(choice, inside)
         while puts is None:
-            most: Kind | None = None
+            most: EntryKey | None = None
             for kind in self.bindings.open_kinds(tenant):
                 one = self.bindings.bind(kind)
                 if one is None:
@@ -164,7 +164,7 @@ class _AdmissionState:
         self.placement.least_rank[:] = np.where(inside, 0, self.placement.arrivals.shape[1])
         return place_choice(self.placement, choice)
 
-    def _hosts(self, kind: Kind, cell: Cell) -> list[int]:
+    def _hosts(self, kind: EntryKey, cell: Cell) -> list[int]:
         return [self.index[host] for host in self.bindings.hosts(kind, cell)]
 
     def _bound(self) -> list[tuple[int, int, str, str, tuple[str, ...]]]:

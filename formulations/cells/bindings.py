@@ -6,7 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 
 from placewright.formulations.cells.buddy import Buddy
-from placewright.instances.derived.cell_trees import Kind, bindings_in_use, chains_of, kinds_of
+from placewright.instances.derived.cell_trees import (
+    EntryKey,
+    bindings_in_use,
+    chains_of,
+    owned_cells,
+)
 from placewright.instances.documents.round import Round
 from placewright.topology.chain import Cell
 
@@ -31,16 +36,16 @@ class Bindings:
         self._cost_of_host = cost
         self._cost_of_cell: dict[tuple[int, Cell], int] = {}
         self._free: dict[int, Buddy] = {}
-        self._left = Counter({kind: entry.count for kind, entry in kinds_of(round_.tenants)})
+        self._left = Counter({kind: entry.count for kind, entry in owned_cells(round_.tenants)})
         self._level = {
             kind: self._chains[kind].levels.index(entry.level)
-            for kind, entry in kinds_of(round_.tenants)
+            for kind, entry in owned_cells(round_.tenants)
         }
         for chain in self._chains.values():
             top = chain.shape.levels - 1
             roots = (Cell(top, number) for number in range(len(chain.names[top])))
             self._free.setdefault(id(chain), Buddy(chain.shape, roots))
-        self.bound: list[tuple[Kind, Cell]] = []
+        self.bound: list[tuple[EntryKey, Cell]] = []
         for _, kind, cell in bindings_in_use(round_, self._chains):
             self._free[id(self._chains[kind])].claim(cell)
             self._left[kind] -= 1
@@ -50,30 +55,30 @@ class Bindings:
                 if host in unusable:
                     self._free[id(chain)].claim(Cell(0, number))
 
-    def hosts(self, kind: Kind, cell: Cell) -> tuple[str, ...]:
+    def hosts(self, kind: EntryKey, cell: Cell) -> tuple[str, ...]:
         """Return the hosts of a cell."""
         return self._chains[kind].hosts(cell)
 
-    def domain(self, kind: Kind, cell: Cell) -> str:
+    def domain(self, kind: EntryKey, cell: Cell) -> str:
         """Return the domain that a cell is."""
         return self._chains[kind].name(cell)
 
-    def open_kinds(self, tenant: int) -> list[Kind]:
+    def open_kinds(self, tenant: int) -> list[EntryKey]:
         """Return the entries of a tenant of which cells are not bound, smallest cells first."""
 
-        def size(kind: Kind) -> int:
+        def size(kind: EntryKey) -> int:
             return self._chains[kind].shape.ratio(self._level[kind], 0)
 
         mine = (kind for kind, left in self._left.items() if kind[0] == tenant and left)
         return sorted(mine, key=lambda kind: (size(kind), kind))
 
-    def of_tenant(self, tenant: int) -> Iterator[tuple[Kind, Cell]]:
+    def of_tenant(self, tenant: int) -> Iterator[tuple[EntryKey, Cell]]:
         """Yield what is bound to a tenant."""
         for kind, cell in self.bound:
             if kind[0] == tenant:
                 yield kind, cell
 
-    def bind(self, kind: Kind) -> Cell | None:
+    def bind(self, kind: EntryKey) -> Cell | None:
         """Bind one more cell of an entry, or None where hosts failed or are not to be had."""
         chain = self._chains[kind]
 
@@ -91,7 +96,7 @@ class Bindings:
             self.bound.append((kind, cell))
         return cell
 
-    def unbind(self, kind: Kind, cell: Cell) -> None:
+    def unbind(self, kind: EntryKey, cell: Cell) -> None:
         """Give a bound cell back."""
         self._free[id(self._chains[kind])].give(cell)
         self._left[kind] += 1

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 from placewright.instances.derived.cell_trees import (
+    EntryKey,
     HostChain,
-    Kind,
     bindings_in_use,
     chains_of,
     guaranteed,
-    kinds_of,
+    owned_cells,
 )
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
@@ -34,7 +34,7 @@ def check_cells(round_: Round) -> None:
     _check_owned(round_, chains)
     _check_labels(round_)
     tenant_of: dict[str, str] = {}
-    bound = Counter[Kind]()
+    bound = Counter[EntryKey]()
     for b, kind, cell in bindings_in_use(round_, chains):
         binding = round_.bindings[b]
         bound[kind] += 1
@@ -65,10 +65,10 @@ def check_cells(round_: Round) -> None:
                 )
 
 
-def _check_owned(round_: Round, chains: dict[Kind, HostChain]) -> None:
+def _check_owned(round_: Round, chains: dict[EntryKey, HostChain]) -> None:
     """Refuse cells that do not fit their chains, all tenants together."""
     claims: dict[int, list[int]] = {}
-    for kind, entry in kinds_of(round_.tenants):
+    for kind, entry in owned_cells(round_.tenants):
         chain = chains[kind]
         mine = claims.setdefault(id(chain), [0] * len(chain.levels))
         mine[chain.levels.index(entry.level)] += entry.count

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from placewright.instances.checks.policies import PolicyChecks
-from placewright.instances.derived.compatibility import whole
+from placewright.instances.derived.compatibility import asks_whole_gpus
 from placewright.instances.derived.hardware import Hardware
 from placewright.instances.derived.names import check_known
 from placewright.instances.documents.job import Job
@@ -109,7 +109,7 @@ def _check_series(round_: Round) -> None:
 
 
 def _takes_shares(job: Job) -> bool:
-    return any(option.milli_gpu and not whole(option) for option in job.options)
+    return any(option.milli_gpu and not asks_whole_gpus(option) for option in job.options)
 
 
 CHECKS = PolicyChecks(check_profiles, check_sharing)

@@ -18,7 +18,7 @@ from placewright.instances.errors import InvalidInputError, Path
 from placewright.topology.chain import Cell, Chain
 
 HOST_LEVEL = "host"
-Kind: TypeAlias = tuple[int, int]
+EntryKey: TypeAlias = tuple[int, int]
 """An entry of cells: the index of its tenant, and of the entry among the tenant's cells."""
 
 
@@ -63,14 +63,14 @@ def guaranteed(round_: Round) -> Iterator[int]:
             yield index
 
 
-def kinds_of(tenants: Sequence[Tenant]) -> Iterator[tuple[Kind, OwnedCells]]:
+def owned_cells(tenants: Sequence[Tenant]) -> Iterator[tuple[EntryKey, OwnedCells]]:
     """Yield every entry of cells, with its indices."""
     for t, tenant in enumerate(tenants):
         for c, entry in enumerate(tenant.cells):
             yield (t, c), entry
 
 
-def chains_of(cluster: ClusterDocument, tenants: Sequence[Tenant]) -> dict[Kind, HostChain]:
+def chains_of(cluster: ClusterDocument, tenants: Sequence[Tenant]) -> dict[EntryKey, HostChain]:
     """Return the chain of each entry of cells; entries of one chain share the object.
 
     Raises
@@ -79,9 +79,9 @@ def chains_of(cluster: ClusterDocument, tenants: Sequence[Tenant]) -> dict[Kind,
         An entry names what the cluster does not have, or cells of a chain are not alike.
     """
     tree = _Tree(cluster)
-    entries = dict(kinds_of(tenants))
+    entries = dict(owned_cells(tenants))
     keys = {kind: tree.key(entry, _path(kind)) for kind, entry in entries.items()}
-    outermost: dict[tuple[str, str | None], tuple[int, Kind]] = {}
+    outermost: dict[tuple[str, str | None], tuple[int, EntryKey]] = {}
     for kind, key in keys.items():
         # Levels are numbered outermost first.
         depth = tree.levels.index(entries[kind].level)
@@ -93,7 +93,7 @@ def chains_of(cluster: ClusterDocument, tenants: Sequence[Tenant]) -> dict[Kind,
     return {kind: chains[key] for kind, key in keys.items()}
 
 
-def _path(kind: Kind) -> Path:
+def _path(kind: EntryKey) -> Path:
     return "tenants", kind[0], "cells", kind[1]
 
 
@@ -199,8 +199,8 @@ def _same(domains: Sequence[str], sizes: Sequence[int], of: str, path: Path) -> 
 
 
 def bindings_in_use(
-    round_: Round, chains: Mapping[Kind, HostChain]
-) -> Iterator[tuple[int, Kind, Cell]]:
+    round_: Round, chains: Mapping[EntryKey, HostChain]
+) -> Iterator[tuple[int, EntryKey, Cell]]:
     """Yield index, entry and cell of each binding in whose domain a job that it is for runs.
 
     Raises

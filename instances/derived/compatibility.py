@@ -9,7 +9,7 @@ from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option
 
 
-def whole(option: Option) -> bool:
+def asks_whole_gpus(option: Option) -> bool:
     """Whether an option asks for GPUs, and for whole ones only."""
     return option.milli_gpu > 0 and all(
         group.mig is None and group.gpu % WHOLE_GPU == 0 for group in option.groups
@@ -23,7 +23,7 @@ def grouping_key(job: Job) -> Hashable | None:
     progress. Jobs without a profile, with an anti-affinity, or with parts of GPUs are in no group.
     """
     first = job.options[0]
-    if job.profile is None or job.anti_affinity is not None or not whole(first):
+    if job.profile is None or job.anti_affinity is not None or not asks_whole_gpus(first):
         return None
     return first.required, tuple(
         (

@@ -129,7 +129,7 @@ def minimal_victims(round: Round, job: str) -> Round:  # noqa: A002
             "is worth nothing in any option; expected a job of some value", path=("job",), value=job
         )
     kept = tuple(
-        one if one is wanted else worthless(one)
+        one if one is wanted else without_value(one)
         for one in round.jobs
         if one is wanted or one.running is not None
     )
@@ -172,7 +172,7 @@ def _expanded(round_: Round, hosts: Sequence[str]) -> frozenset[str]:
     )
 
 
-def worthless(job: Job) -> Job:
+def without_value(job: Job) -> Job:
     """Return a running job that counts nothing in the term `value`."""
     options = tuple(
         option if option.value is None else option.model_copy(update={"value": None})

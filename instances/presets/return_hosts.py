@@ -18,7 +18,7 @@ from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.presets.presets import with_policy, worthless
+from placewright.instances.presets.presets import with_policy, without_value
 
 MAX_OPTIONS = 64
 RETURNED = "returned-hosts"
@@ -76,7 +76,7 @@ def return_hosts(round: Round, hosts: Sequence[str], count: int) -> Round:  # no
         options.append(Option(groups=groups, value=1))
     running = [job for job in round.jobs if job.running is not None]
     job = Job(name=_free_name(running), priority=HIGHEST_PRIORITY, options=tuple(options))
-    jobs = (*(_below(worthless(one)) for one in running), job)
+    jobs = (*(_below(without_value(one)) for one in running), job)
     return with_policy(round.model_copy(update={"jobs": jobs}), ("value", "disruption"))
 
 

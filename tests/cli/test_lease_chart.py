@@ -10,8 +10,8 @@ from rich.console import Console
 
 from placewright.cli.views.deadline.chart import print_leases
 from placewright.cli.views.deadline.facts import promises_of
-from placewright.cli.views.deadline.lease_use import Chart, Kind, chart_of, ticks
-from placewright.cli.views.deadline.unavailable import away_of
+from placewright.cli.views.deadline.gantt import Chart, Kind, chart_of, ticks
+from placewright.cli.views.deadline.unavailable_capacity import unavailable_capacity
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.io.files import write
@@ -159,7 +159,7 @@ def test_hosts_that_are_away_twice_are_counted_once(promising):
             ],
         },
     )
-    total, away = away_of(round_)
+    total, away = unavailable_capacity(round_)
     assert total == 16_000
     assert away.tolist() == [8000, 16_000, 16_000, 8000, 8000, 0]
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from placewright.cli.format.text import after, duration, intervals, several
 from placewright.cli.views.deadline.chart import print_leases
 from placewright.cli.views.deadline.facts import broken_in, promises_of
-from placewright.cli.views.deadline.lease_use import chart_of
+from placewright.cli.views.deadline.gantt import chart_of
 from placewright.cli.views.deadline.refusals import RefusalReasons
 from placewright.cli.views.deadline.tables import print_broken, print_promises
 from placewright.cli.views.summary import document_text

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from placewright.cli.format.standard_streams import Whole
+from placewright.cli.format.standard_streams import CompleteStream
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.io import streams
 
@@ -45,7 +45,7 @@ def test_a_pipe_that_is_full_and_does_not_wait_gets_all(tmp_path):
 
     reader = threading.Thread(target=read)
     reader.start()
-    stream = Whole(inlet)
+    stream = CompleteStream(inlet)
     assert stream.write(LARGE) == len(LARGE)
     assert stream.begun
     os.close(inlet)
@@ -56,7 +56,7 @@ def test_a_pipe_that_is_full_and_does_not_wait_gets_all(tmp_path):
 
 def test_after_a_failure_nothing_more_is_written():
     outlet, inlet = os.pipe()
-    stream = Whole(inlet)
+    stream = CompleteStream(inlet)
     os.close(outlet)
     with pytest.raises(BrokenPipeError):
         stream.write(b"one")

@@ -17,7 +17,7 @@ from placewright.formulations.deadline.problem.slack import Slack, forced_leases
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify.reading import read
-from placewright.instances.verify.rules.deadline.lease_capacity import Room
+from placewright.instances.verify.rules.deadline.lease_capacity import LeaseCapacity
 
 MIB = 1 << 20
 
@@ -81,7 +81,7 @@ def test_long_outages_of_many_hosts_take_little_memory() -> None:
     tracemalloc.start()
     try:
         known = CapacityRows(round_, round_.jobs).capacity()
-        counted = Room(reading, [(round_.jobs[0], 0)]).free
+        counted = LeaseCapacity(reading, [(round_.jobs[0], 0)]).free
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

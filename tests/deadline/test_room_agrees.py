@@ -16,8 +16,11 @@ from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import parse_round
 from placewright.instances.verify.reading import Reading, read
-from placewright.instances.verify.rules.deadline.lease_capacity import Room, least_of
-from placewright.instances.verify.rules.deadline.lease_work import Pacing, first_usable
+from placewright.instances.verify.rules.deadline.lease_capacity import (
+    LeaseCapacity,
+    interval_minima,
+)
+from placewright.instances.verify.rules.deadline.lease_work import LeaseProgress, first_usable
 from placewright.instances.verify.rules.deadline.leases import spans
 
 Raw = dict[str, Any]
@@ -125,7 +128,7 @@ def test_leases_have_as_much_for_the_formulation_as_for_the_verifier(round_: Rou
     asking = [job for job in round_.jobs if job.deadline is not None]
     rows = CapacityRows(round_, asking)
     pairs = [(job, option) for job in asking for option in range(len(job.options))]
-    room = Room(reading_of(round_), pairs)
+    room = LeaseCapacity(reading_of(round_), pairs)
     demand = np.array([rows.demand(*pair) for pair in pairs]).reshape(len(pairs), rows.count)
     ours = [(*have, *asks) for have, asks in zip(rows.capacity(), demand.T, strict=True)]
     theirs = [(*have, *asks) for have, asks in zip(room.free, room.demand(pairs).T, strict=True)]
@@ -136,7 +139,7 @@ def test_leases_have_as_much_for_the_formulation_as_for_the_verifier(round_: Rou
 def test_ways_are_done_when_the_verifier_says(round_: Round) -> None:
     made = compile_admission(round_)
     admission = replace(made, steady=~made.fast).steady_only()
-    pacing, problem = Pacing(reading_of(round_)), admission.problem
+    pacing, problem = LeaseProgress(reading_of(round_)), admission.problem
     for alternative in range(problem.alternatives):
         job = round_.jobs[admission.jobs[problem.job[alternative]]]
         first, option = int(problem.first[alternative]), int(admission.option[alternative])
@@ -169,5 +172,5 @@ def test_the_least_of_an_interval_is_its_minimum(
     table: list[list[int]], pairs: list[tuple[int, int]]
 ) -> None:
     intervals = [(first, min(7, first + length)) for first, length in pairs]
-    found = least_of(np.array(table), spans([(one,) for one in intervals]))
+    found = interval_minima(np.array(table), spans([(one,) for one in intervals]))
     assert found.tolist() == [[min(row[a:b]) for row in table] for a, b in intervals]

@@ -18,7 +18,7 @@ from placewright.instances.documents.plan import Decision, DecisionKind, Plan, R
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import parse_round
-from placewright.instances.verify.rules.gang.entitlement import Standing
+from placewright.instances.verify.rules.gang.entitlement import Entitlement
 from placewright.rounds import Changes, Engine
 
 LIBRARY = Path(verification.__file__).parents[1] / "library"
@@ -163,7 +163,7 @@ def test_standing_goes(name: str) -> None:
     found = borrowing_options(round_)
     offered = [(j, o) for j, one in enumerate(round_.jobs) for o in range(len(one.options))]
     assert {(round_.jobs[j].name, o) for j, o in offered if o in found.get(j, ())} == borrowed
-    standing = Standing(round_)
+    standing = Entitlement(round_)
     assert {
         (round_.jobs[j].name, o) for j, o in offered if not standing.of(round_.jobs[j], o).entitled
     } == borrowed

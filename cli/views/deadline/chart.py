@@ -9,15 +9,9 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.text import Text
 
-from placewright.cli.format.colours import (
-    LATER,
-    OFFERED,
-    PLACED,
-    PROMISED,
-    band_colour,
-)
+from placewright.cli.format.colours import LATER, OFFERED, PLACED, PROMISED, band_colour
 from placewright.cli.format.text import after, count, count_gpus, duration, gpus, number
-from placewright.cli.views.deadline.lease_use import Band, Chart, Kind, Row, ticks
+from placewright.cli.views.deadline.gantt import Band, Chart, Kind, Row, ticks
 
 MAX_JOBS = 40
 HEIGHT, LABELLED = 12, 3

@@ -101,7 +101,7 @@ class Refused:
     leases: tuple[Interval, ...]
 
 
-class Effort(NamedTuple):
+class BestEffort(NamedTuple):
     """A job without a promise that holds GPUs in this lease; whether it asked for one."""
 
     job: str
@@ -132,7 +132,7 @@ class Promises:
         self.refused = sorted(refused, key=lambda r: (r.finish is None, r.finish))
         self.best_effort = sorted(
             (
-                Effort(name, milli, name in asked)
+                BestEffort(name, milli, name in asked)
                 for name, milli in holding.items()
                 if name not in after
             ),

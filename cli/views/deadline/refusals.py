@@ -19,7 +19,7 @@ from placewright.instances.derived.lease_arithmetic import (
     min_hosts,
     work_per_lease,
 )
-from placewright.instances.verify.rules.deadline.lease_capacity import Room
+from placewright.instances.verify.rules.deadline.lease_capacity import LeaseCapacity
 from placewright.instances.verify.rules.deadline.lease_work import first_usable
 
 if TYPE_CHECKING:
@@ -137,11 +137,11 @@ class RefusalReasons:
         return largest
 
     @cached_property
-    def _room(self) -> Room:
+    def _room(self) -> LeaseCapacity:
         """The capacity of each lease, in the rows that some option of a job has a demand on."""
         jobs = (job for job in self._reading.round.jobs if job.deadline is not None)
         asking = ((job, o) for job in jobs for o in range(len(job.options)))
-        return Room(self._reading, asking)
+        return LeaseCapacity(self._reading, asking)
 
     @cached_property
     def _left(self) -> Ints:

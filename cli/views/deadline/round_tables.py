@@ -26,7 +26,7 @@ def print_deadlines(console: Console, round_: Round) -> None:
     asked.sort(key=lambda pair: (not pair[1].due, pair[1].due[0].at if pair[1].due else 0))
     console.print()
     console.print(clock_text(round_), soft_wrap=True)
-    away = absences(round_, (0, round_.leases.horizon))
+    away = outage_texts(round_, (0, round_.leases.horizon))
     if away:
         console.print(f"Away: {several(away, MAX_ROWS)}", soft_wrap=True)
     console.print()
@@ -82,7 +82,7 @@ def due_text(due: Due, now: int) -> str:
     return f"{after(due.at, now)} (value {number(due.value)})"
 
 
-def absences(round_: Round, window: Interval) -> list[str]:
+def outage_texts(round_: Round, window: Interval) -> list[str]:
     """Say which hosts are not there in some lease of a window, and when."""
     found = [f"{entry.name} (unhealthy)" for entry in round_.cluster.hosts if not entry.healthy]
     for outage in round_.leases.outages:

@@ -22,7 +22,7 @@ from placewright.cli.format.text import (
 )
 from placewright.cli.views.deadline.facts import Promise, Promises, Refused
 from placewright.cli.views.deadline.refusals import RefusalReason, RefusalReasons
-from placewright.cli.views.deadline.round_tables import absences, clock_text, due_text
+from placewright.cli.views.deadline.round_tables import clock_text, due_text, outage_texts
 
 STANDING = {
     "new": "new",
@@ -47,7 +47,7 @@ def print_broken(console: Console, promises: Promises) -> None:
     console.print(Text(broken_text(promises), LOUD))
     last = max(entry.before.at for entry in broken)
     length = promises.round.leases.length_s
-    away = absences(promises.round, (0, max(-((now - last) // length), 1)))
+    away = outage_texts(promises.round, (0, max(-((now - last) // length), 1)))
     if away:
         console.print(f"  away meanwhile: {several(away, MAX_AWAY)}", soft_wrap=True)
     reasons = RefusalReasons(promises)
@@ -102,7 +102,7 @@ def _print_counts(console: Console, promises: Promises) -> None:
         right=("jobs", "value", "GPUs now", "GPU-h"),
     )
     for word in ("new", "kept", "earlier", "later"):
-        given = [p for p in promises.given if standing(p) == word]
+        given = [p for p in promises.given if promise_status(p) == word]
         if given or word in ("new", "kept"):
             made.add_row(
                 STANDING[word],
@@ -130,7 +130,7 @@ def _print_counts(console: Console, promises: Promises) -> None:
     print_table(console, made)
 
 
-def standing(promise: Promise) -> str:
+def promise_status(promise: Promise) -> str:
     """Compare a promise with the one before it: `new`, `kept`, `earlier` or `later`."""
     if promise.before is None:
         return "new"
@@ -165,9 +165,9 @@ def _print_given(console: Console, promises: Promises) -> None:
             "slack": duration(promise.slack),
             "leases": intervals(promise.leases, MAX_INTERVALS),
             "due": NONE if promise.rank is None else f"{promise.rank + 1}/{promise.ranks}",
-            "promise": standing(promise),
+            "promise": promise_status(promise),
         }
-        style = LOUD if standing(promise) == "later" else LATER if promise.rank else None
+        style = LOUD if promise_status(promise) == "later" else LATER if promise.rank else None
         made.add_row(*(row[name] for name in columns), style=style)
     print_table(console, made)
     print_rest(console, len(given), "more promise")

@@ -15,13 +15,7 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.problem.jobs import Group
 from placewright.topology import Cluster
-from placewright.topology.collectives import (
-    Ints,
-    hub_mbps,
-    islands,
-    outermost_link,
-    time_us,
-)
+from placewright.topology.collectives import Ints, hub_mbps, nvlink_domains, outermost_link, time_us
 
 UNLIMITED = 1 << 60
 
@@ -64,7 +58,7 @@ class LinkBandwidths:
         inside.append(UNLIMITED)
         return cls(
             level[:-1],
-            islands(cluster),
+            nvlink_domains(cluster),
             np.array(leaving, dtype=np.int64)[cluster.host_model],
             np.array(inside, dtype=np.int64)[cluster.host_model],
         )

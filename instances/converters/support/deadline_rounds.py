@@ -13,7 +13,11 @@ from fractions import Fraction
 from placewright.instances.converters.support.conversion import Conversion
 from placewright.instances.converters.support.hosts import hosts_of_eight, whole_tasks
 from placewright.instances.converters.support.locality import Locality
-from placewright.instances.converters.support.sampling import Taking, argument, within
+from placewright.instances.converters.support.sampling import (
+    TraceSample,
+    check_range,
+    invalid_argument,
+)
 from placewright.instances.converters.support.trace_jobs import TraceJob, overhead_s
 from placewright.instances.derived.lease_arithmetic import (
     completion_time,
@@ -23,11 +27,7 @@ from placewright.instances.derived.lease_arithmetic import (
 )
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.base import MAX_GPU, WHOLE_GPU
-from placewright.instances.documents.deadline import (
-    Deadline,
-    Due,
-    Pace,
-)
+from placewright.instances.documents.deadline import Deadline, Due, Pace
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.leases import MAX_HORIZON, MAX_LENGTH, Leases
 from placewright.instances.documents.option import TaskGroup
@@ -105,7 +105,7 @@ def job_of(
 def deadline_round(
     name: str,
     trace: Sequence[TraceJob],
-    taking: Taking,
+    taking: TraceSample,
     *,
     gpus: int,
     lease_s: int = LEASE_S,
@@ -130,10 +130,10 @@ def deadline_round(
     InvalidInputError
         For an argument out of its range, its path the name of the argument.
     """
-    within("gpus", gpus, 1, MAX_GPU // WHOLE_GPU)
-    within("lease_s", lease_s, 1, MAX_LENGTH)
+    check_range("gpus", gpus, 1, MAX_GPU // WHOLE_GPU)
+    check_range("lease_s", lease_s, 1, MAX_LENGTH)
     if not 0 <= slack <= MAX_SLACK:
-        raise argument("slack", slack, f"expected 0 to {MAX_SLACK}")
+        raise invalid_argument("slack", slack, f"expected 0 to {MAX_SLACK}")
     taken, now, which = taking.take(trace)
     last = max((job.due[-1][0] for job in taken if job.due), default=now)
     made = Round(

@@ -12,19 +12,19 @@ from placewright.instances.documents.base import MAX_AMOUNT
 from placewright.instances.errors import InvalidInputError
 
 
-def argument(name: str, value: object, expected: str) -> InvalidInputError:
+def invalid_argument(name: str, value: object, expected: str) -> InvalidInputError:
     """Return the error of an argument."""
     return InvalidInputError(expected, path=(name,), value=value)
 
 
-def within(name: str, value: int, least: int, most: int) -> None:
+def check_range(name: str, value: int, least: int, most: int) -> None:
     """Raise InvalidInputError unless an argument is in its range."""
     if not least <= value <= most:
-        raise argument(name, value, f"expected {least} to {most}")
+        raise invalid_argument(name, value, f"expected {least} to {most}")
 
 
 @dataclass(frozen=True, slots=True)
-class Taking:
+class TraceSample:
     """Which jobs of a trace a round takes; times in the trace's unit of `unit_s` seconds.
 
     Parameters
@@ -53,10 +53,10 @@ class Taking:
             For an argument out of its range, its path the name of the argument.
         """
         for name, value in (("at", self.at or 0), ("ahead", self.ahead), ("seed", self.seed)):
-            within(name, value, 0, MAX_AMOUNT // self.unit_s)
+            check_range(name, value, 0, MAX_AMOUNT // self.unit_s)
         if self.at is None:
             if self.ahead:
-                raise argument("ahead", self.ahead, "expected it with `at` only")
+                raise invalid_argument("ahead", self.ahead, "expected it with `at` only")
             taken, which = list(trace), "all of the trace"
         else:
             now = self.at * self.unit_s
@@ -66,9 +66,11 @@ class Taking:
             if self.ahead:
                 which += f" or submitted in the {self.ahead:,} after it"
             if not taken:
-                raise argument("at", self.at, f"expected a {self.unit} at which some job is alive")
+                raise invalid_argument(
+                    "at", self.at, f"expected a {self.unit} at which some job is alive"
+                )
         if self.jobs is not None:
-            within("jobs", self.jobs, 1, len(taken))
+            check_range("jobs", self.jobs, 1, len(taken))
             draw = np.random.Generator(np.random.PCG64(self.seed)).random(len(taken))
             drawn = np.sort(np.argsort(draw, kind="stable")[: self.jobs]).tolist()
             which = f"drawn from {len(taken):,} {which} with seed {self.seed}"

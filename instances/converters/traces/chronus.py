@@ -16,7 +16,7 @@ from placewright.instances.converters.support.conversion import Conversion
 from placewright.instances.converters.support.csv_table import Table, read_table
 from placewright.instances.converters.support.deadline_rounds import LEASE_S, deadline_round
 from placewright.instances.converters.support.locality import read_locality
-from placewright.instances.converters.support.sampling import Taking
+from placewright.instances.converters.support.sampling import TraceSample
 from placewright.instances.converters.support.trace_jobs import TraceJob
 from placewright.instances.documents.base import MAX_AMOUNT, MAX_COUNT
 from placewright.instances.documents.round import Round
@@ -116,7 +116,7 @@ def read_chronus(
     return deadline_round(
         "chronus",
         _jobs(table),
-        Taking(at=at, ahead=ahead, jobs=jobs, seed=seed, unit_s=MINUTE_S, unit="minute"),
+        TraceSample(at=at, ahead=ahead, jobs=jobs, seed=seed, unit_s=MINUTE_S, unit="minute"),
         gpus=gpus,
         lease_s=lease_s,
         slack=slack,

@@ -21,7 +21,11 @@ from placewright.instances.converters.support.deadline_rounds import (
     deadline_round,
     fixed,
 )
-from placewright.instances.converters.support.sampling import Taking, argument, within
+from placewright.instances.converters.support.sampling import (
+    TraceSample,
+    check_range,
+    invalid_argument,
+)
 from placewright.instances.converters.support.scaling import Iterations, read_iterations
 from placewright.instances.converters.support.trace_jobs import TraceJob
 from placewright.instances.documents.base import MAX_AMOUNT, MAX_COUNT
@@ -133,16 +137,16 @@ def read_elasticflow(
         For a file that cannot be used (with line and column) or an argument out of its range.
     """
     if elastic is not None:
-        within("elastic", elastic, 1, MAX_MOST)
+        check_range("elastic", elastic, 1, MAX_MOST)
     elif profiles is not None:
-        raise argument("profiles", os.fspath(profiles), "expected it with `elastic` only")
+        raise invalid_argument("profiles", os.fspath(profiles), "expected it with `elastic` only")
     table = read_table(trace_csv)
     trace = _jobs(table)
     iterations = None if profiles is None else read_iterations(profiles)
     made = deadline_round(
         "elasticflow",
         trace,
-        Taking(at=at, ahead=ahead, jobs=jobs, seed=seed),
+        TraceSample(at=at, ahead=ahead, jobs=jobs, seed=seed),
         gpus=gpus,
         lease_s=lease_s,
         slack=slack,

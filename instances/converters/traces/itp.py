@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from placewright.instances.converters.support.conversion import Conversion
 from placewright.instances.converters.support.csv_table import read_table
-from placewright.instances.converters.support.sampling import argument, within
+from placewright.instances.converters.support.sampling import check_range, invalid_argument
 from placewright.instances.documents.base import MAX_AMOUNT, NAME
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.generators.geo import MIXES, MixName, PolicyName, facts_of
@@ -138,26 +138,28 @@ def read_itp(
         For a file that cannot be used (with line and column) or an argument out of its range.
     """
     if not traces:
-        raise argument("traces", list(traces), "expected at least one")
-    within("regions", regions, len(traces), MAX_REGIONS)
-    within("seed", seed, 0, MAX_AMOUNT)
+        raise invalid_argument("traces", list(traces), "expected at least one")
+    check_range("regions", regions, len(traces), MAX_REGIONS)
+    check_range("seed", seed, 0, MAX_AMOUNT)
     if mix not in MIXES:
-        raise argument("mix", mix, f"expected one of {', '.join(MIXES)}")
+        raise invalid_argument("mix", mix, f"expected one of {', '.join(MIXES)}")
     if grid is not None and len(grid.regions) < regions:
-        raise argument("regions", regions, f"expected at most {len(grid.regions)}, as in the grid")
+        raise invalid_argument(
+            "regions", regions, f"expected at most {len(grid.regions)}, as in the grid"
+        )
     real = [read_cluster(trace) for trace in traces]
     if len({trace.name for trace in real}) < len(real):
         names = ", ".join(trace.name for trace in real)
-        raise argument("traces", names, "expected files of different names")
+        raise invalid_argument("traces", names, "expected files of different names")
     moment = _busiest(real) if at is None else at
-    within("at", moment, 0, MAX_AMOUNT)
+    check_range("at", moment, 0, MAX_AMOUNT)
     rng = np.random.Generator(np.random.PCG64(seed))
     clusters = [*real, *_resampled(real, regions - len(real), rng)]
     asked = [np.sort(cluster.alive(moment)) for cluster in clusters]
     jobs = np.array([gpus.size for gpus in asked])
     if not jobs.any():
-        raise argument("at", moment, "expected a second at which some job is alive")
-    within("datasets", datasets, int((jobs > 0).sum()), min(MAX_DATASETS, int(jobs.sum())))
+        raise invalid_argument("at", moment, "expected a second at which some job is alive")
+    check_range("datasets", datasets, int((jobs > 0).sum()), min(MAX_DATASETS, int(jobs.sum())))
 
     hosts = np.zeros((regions, len(MODELS)), dtype=np.int64)
     hosts[:, MODELS.index(MODEL)] = _hosts(rng, asked, MIXES[mix] / 1000)

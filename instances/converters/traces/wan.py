@@ -9,7 +9,7 @@ import numpy as np
 
 from placewright.instances.checks.cluster import MAX_HOSTS
 from placewright.instances.converters.support.conversion import Conversion
-from placewright.instances.converters.support.sampling import argument, within
+from placewright.instances.converters.support.sampling import check_range, invalid_argument
 from placewright.instances.converters.support.wan_files import Measured, read_grid
 from placewright.instances.derived.names import check_known
 from placewright.instances.documents.geo import MAX_REGIONS, Geo, Region
@@ -69,24 +69,24 @@ def read_wan(
         For a file that cannot be used (with line and column) or an argument out of its range.
     """
     if gpus % HOST_GPUS:
-        raise argument("gpus", gpus, f"expected a multiple of {HOST_GPUS}")
-    within("seed", seed, 0, 10**12)
+        raise invalid_argument("gpus", gpus, f"expected a multiple of {HOST_GPUS}")
+    check_range("seed", seed, 0, 10**12)
     measured = read_grid(throughput_csv, rtt_csv, egress_csv)
     names = measured.grid.regions
     which = "all" if regions is None else "as named"
     if regions is not None:
         if count is not None:
-            raise argument("count", count, "expected regions or a count of them, not both")
+            raise invalid_argument("count", count, "expected regions or a count of them, not both")
         kept = _named(regions, names)
     elif count is not None:
-        within("count", count, 1, len(names))
+        check_range("count", count, 1, len(names))
         rng = np.random.Generator(np.random.PCG64(seed))
         kept = np.sort(order(rng, len(names))[:count]).tolist()
         which = f"drawn with seed {seed}"
     else:
         kept = list(range(len(names)))
-    within("count", len(kept), 1, MAX_REGIONS)
-    within("gpus", gpus, HOST_GPUS, MAX_HOSTS // len(kept) * HOST_GPUS)
+    check_range("count", len(kept), 1, MAX_REGIONS)
+    check_range("gpus", gpus, HOST_GPUS, MAX_HOSTS // len(kept) * HOST_GPUS)
     grid = measured.grid.only(kept)
     hosts = np.zeros((len(kept), len(MODELS)), dtype=np.int64)
     hosts[:, MODELS.index("A100")] = gpus // HOST_GPUS
@@ -109,9 +109,9 @@ def _named(regions: Sequence[str], names: Sequence[str]) -> list[int]:
     for i, name in enumerate(regions):
         check_known(name, index, "region", ("regions",))
         if name in regions[:i]:
-            raise argument("regions", name, "given twice; expected each name once")
+            raise invalid_argument("regions", name, "given twice; expected each name once")
     if not regions:
-        raise argument("regions", regions, "expected at least one")
+        raise invalid_argument("regions", regions, "expected at least one")
     return [index[name] for name in regions]
 
 

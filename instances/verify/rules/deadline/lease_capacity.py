@@ -27,7 +27,7 @@ Span = tuple[int, int]
 """The first lease of an interval, and the one after its last."""
 
 
-class Room:
+class LeaseCapacity:
     """The rows that some jobs ask of with some of their options, and what each has in each lease.
 
     `free` is (rows, horizon); `tolerated` (rows,) is the part of the current lease that those hold
@@ -44,7 +44,7 @@ class Room:
         )
         asking = list(asking)
         sets = {models for job, o in asking for models, _ in self._asked(job.options[o])}
-        self.sets = sorted(_closed(sets), key=sorted)
+        self.sets = sorted(_union_closure(sets), key=sorted)
         has_quota = {t.name: t.quota["gpu"] for t in reading.round.tenants if "gpu" in t.quota}
         owners = {job.tenant for job, _ in asking}
         self.tenants = [name for name in has_quota if name in owners]
@@ -114,7 +114,7 @@ class Room:
         ]
 
 
-def least_of(table: Ints, spans: Spans) -> Ints:
+def interval_minima(table: Ints, spans: Spans) -> Ints:
     """Return the least entry of each row of a table in each interval (intervals, rows).
 
     The minima of all runs of 1, 2, 4, ... columns are made once; two of them cover an interval.
@@ -133,7 +133,7 @@ def least_of(table: Ints, spans: Spans) -> Ints:
     return least
 
 
-def _closed(sets: set[Models]) -> set[Models]:
+def _union_closure(sets: set[Models]) -> set[Models]:
     """Return some sets, and the unions of those that overlap."""
     family = set(sets)
     waiting = list(sets)
@@ -155,7 +155,7 @@ def _held(reading: Reading) -> Counter[str | None]:
     return held
 
 
-class Held(NamedTuple):
+class PinnedJob(NamedTuple):
     """A pinned job, the option that it runs, and the lease from which on it is done."""
 
     job: Job
@@ -163,7 +163,7 @@ class Held(NamedTuple):
     end: int
 
 
-def _pinned(reading: Reading) -> Iterator[Held]:
+def _pinned(reading: Reading) -> Iterator[PinnedJob]:
     """Yield the pinned jobs: each runs until its work is done, or for the whole horizon."""
     leases = reading.round.leases
     for name, running in reading.running.items():
@@ -175,17 +175,17 @@ def _pinned(reading: Reading) -> Iterator[Held]:
             each = lease_work(pace, leases.length_s, len({task.host for task in running.tasks}))
             if each:
                 end = min(end, -(-job.deadline.work // each))
-        yield Held(job, job.options[running.option], end)
+        yield PinnedJob(job, job.options[running.option], end)
 
 
-def _capacity(reading: Reading, pinned: Iterable[Held]) -> Mapping[str, Ints]:
+def _capacity(reading: Reading, pinned: Iterable[PinnedJob]) -> Mapping[str, Ints]:
     """Return the milli-GPU of each GPU model in each lease (horizon,).
 
     Unhealthy hosts have none in any lease, and reserved GPUs are out of the current one; but what
     already runs there may stay for that lease.
     """
     hosts, horizon = reading.cluster.hosts, reading.round.leases.horizon
-    away = _away(reading)
+    away = _outages(reading)
     change: defaultdict[str, Ints] = defaultdict(lambda: np.zeros(horizon + 1, dtype=np.int64))
     for name, host in hosts.items():
         model = host.hardware.gpu_model
@@ -196,7 +196,7 @@ def _capacity(reading: Reading, pinned: Iterable[Held]) -> Mapping[str, Ints]:
                 _add(change[model], span, -whole)
     for name, gpus in _reserved(reading).items():
         model = hosts[name].hardware.gpu_model
-        if model is not None and hosts[name].healthy and not _gone(away, name):
+        if model is not None and hosts[name].healthy and not _away_now(away, name):
             _add(change[model], (0, 1), -WHOLE_GPU * len(gpus))
     for model, milli in _tolerated(reading).items():
         _add(change[model], (0, 1), milli)
@@ -223,7 +223,7 @@ def _add(change: Ints, span: Span, amount: int) -> None:
 
 def _tolerated(reading: Reading) -> Mapping[str, int]:
     """Return the milli-GPU per model of what runs on unhealthy hosts and on reserved GPUs."""
-    reserved, away = _reserved(reading), _away(reading)
+    reserved, away = _reserved(reading), _outages(reading)
     found: defaultdict[str, int] = defaultdict(int)
     for name, running in reading.running.items():
         groups = reading.option_run(name).groups
@@ -231,7 +231,7 @@ def _tolerated(reading: Reading) -> Mapping[str, int]:
             host, gpus = reading.cluster.hosts[task.host], set(task.gpus)
             if host.healthy:
                 gpus &= reserved.get(task.host, set())
-            if gpus and host.hardware.gpu_model is not None and not _gone(away, task.host):
+            if gpus and host.hardware.gpu_model is not None and not _away_now(away, task.host):
                 milli = len(gpus) * min(groups[task.group].gpu, WHOLE_GPU)
                 found[host.hardware.gpu_model] += milli
     return found
@@ -247,12 +247,12 @@ def _reserved(reading: Reading) -> Mapping[str, set[int]]:
     return reserved
 
 
-def _gone(away: Mapping[str, Sequence[Span]], host: str) -> bool:
+def _away_now(away: Mapping[str, Sequence[Span]], host: str) -> bool:
     """Whether a host is away in the current lease."""
     return any(first == 0 for first, _ in away.get(host, ()))
 
 
-def _away(reading: Reading) -> dict[str, list[Span]]:
+def _outages(reading: Reading) -> dict[str, list[Span]]:
     """Return the leases in which each host with an outage is away: intervals that lie apart."""
     leases, now = reading.round.leases, reading.round.now
     spans: defaultdict[str, list[Span]] = defaultdict(list)

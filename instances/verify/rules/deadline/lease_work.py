@@ -48,7 +48,7 @@ def in_order(spans: Spans, earliest: Sequence[int], horizon: int) -> npt.NDArray
     return ordered
 
 
-class Pacing:
+class LeaseProgress:
     """How fast the jobs of a round are, and how long their leases are."""
 
     def __init__(self, reading: Reading) -> None:

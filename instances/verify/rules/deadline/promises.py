@@ -12,8 +12,8 @@ from placewright.instances.documents.plan_leases import Interval
 from placewright.instances.verify.outages import unavailable_hosts
 from placewright.instances.verify.reading import Promises, Reading
 from placewright.instances.verify.result import Finding, Rule
-from placewright.instances.verify.rules.deadline.lease_capacity import Room
-from placewright.instances.verify.rules.deadline.lease_work import Pacing, first_usable
+from placewright.instances.verify.rules.deadline.lease_capacity import LeaseCapacity
+from placewright.instances.verify.rules.deadline.lease_work import LeaseProgress, first_usable
 
 Path = tuple[str | int, ...]
 
@@ -84,7 +84,7 @@ def lease_work(reading: Reading) -> Iterator[Finding]:
     promises = reading.promises
     if promises is None:
         return
-    pacing = Pacing(reading)
+    pacing = LeaseProgress(reading)
     for number, job in promises.timely.items():
         promised = promises.section.jobs[number]
         path: Path = (*promises.path, "jobs", number)
@@ -114,7 +114,9 @@ def lease_capacity(reading: Reading) -> Iterator[Finding]:
     if promises is None:
         return
     given = promises.timely.items()
-    room = Room(reading, [(job, promises.section.jobs[number].option) for number, job in given])
+    room = LeaseCapacity(
+        reading, [(job, promises.section.jobs[number].option) for number, job in given]
+    )
     taken = room.taken(promises)
     over = taken > room.free
     over[:, 0] = False

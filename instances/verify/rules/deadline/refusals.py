@@ -10,8 +10,15 @@ from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan_leases import Offer
 from placewright.instances.verify.reading import Promises, Reading
 from placewright.instances.verify.result import Finding, Rule
-from placewright.instances.verify.rules.deadline.lease_capacity import Room, least_of
-from placewright.instances.verify.rules.deadline.lease_work import Pacing, first_usable, in_order
+from placewright.instances.verify.rules.deadline.lease_capacity import (
+    LeaseCapacity,
+    interval_minima,
+)
+from placewright.instances.verify.rules.deadline.lease_work import (
+    LeaseProgress,
+    first_usable,
+    in_order,
+)
 from placewright.instances.verify.rules.deadline.leases import spans
 from placewright.instances.verify.rules.deadline.promises import Path, breaks, times_of
 
@@ -53,7 +60,7 @@ def offer(reading: Reading) -> Iterator[Finding]:
     promises = reading.promises
     if promises is None:
         return
-    pacing = Pacing(reading)
+    pacing = LeaseProgress(reading)
     sound: list[tuple[Path, Job, Offer]] = []
     for path, job, made in _offers(reading, promises):
         if made.option >= len(job.options):
@@ -90,12 +97,12 @@ def _beside(
     beside = [
         (job, promises.section.jobs[number].option) for number, job in promises.timely.items()
     ]
-    room = Room(reading, [*beside, *asking])
+    room = LeaseCapacity(reading, [*beside, *asking])
     left = room.free - room.taken(promises)
     left[:, 0] -= room.tolerated
     wanted = spans(made.leases for _, _, made in offers)
     asked = room.demand(asking)[wanted.owner]
-    short = (least_of(left, wanted) < asked) & (asked > 0)
+    short = (interval_minima(left, wanted) < asked) & (asked > 0)
     for index in np.unique(wanted.owner[short.any(axis=1)]):
         path, job, _ = offers[index]
         row = int(short[wanted.owner == index].any(axis=0).argmax())

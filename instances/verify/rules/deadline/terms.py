@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from placewright.instances.documents.deadline import UNIT
 from placewright.instances.verify.reading import Reading
-from placewright.instances.verify.rules.deadline.lease_work import Pacing
+from placewright.instances.verify.rules.deadline.lease_work import LeaseProgress
 
 MILLION = 10**6
 
@@ -33,7 +33,7 @@ def best_effort(reading: Reading) -> int:
 
     The work of a job that says none is as long as the horizon.
     """
-    leases, pacing, total = reading.round.leases, Pacing(reading), 0
+    leases, pacing, total = reading.round.leases, LeaseProgress(reading), 0
     everything = UNIT * leases.horizon * leases.length_s
     for placed in reading.placed:
         job = placed.job

@@ -31,7 +31,7 @@ class Precedence(NamedTuple):
         return f"priority {self.priority}{standing}"
 
 
-class Standing:
+class Entitlement:
     """The precedence of each job of a round with each of its options."""
 
     def __init__(self, round_: Round) -> None:

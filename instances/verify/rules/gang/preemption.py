@@ -15,7 +15,7 @@ from placewright.instances.documents.plan import DecisionKind
 from placewright.instances.verify.outages import unavailable_hosts
 from placewright.instances.verify.reading import Placed, Preempted, Reading
 from placewright.instances.verify.result import Finding, Rule
-from placewright.instances.verify.rules.gang.entitlement import Precedence, Standing
+from placewright.instances.verify.rules.gang.entitlement import Entitlement, Precedence
 
 
 def displaced_by(reading: Reading) -> Iterator[Finding]:
@@ -45,7 +45,7 @@ def displaced_by(reading: Reading) -> Iterator[Finding]:
         }
         for name, placed in comes.items()
     }
-    standing = Standing(reading.round)
+    standing = Entitlement(reading.round)
     for path, job, decision in _displaced(reading):
         by, mine = decision.displaced_by, _before(reading, standing, job)
         if by is None:
@@ -66,7 +66,7 @@ def preemption(reading: Reading) -> Iterator[Finding]:
     """Require strictly higher precedence of all that arrives where a job was preempted."""
     if not reading.preempted:
         return
-    standing = Standing(reading.round)
+    standing = Entitlement(reading.round)
     left = {host for victim in reading.preempted for host in _hosts(reading, victim.job.name)}
     lowest: dict[str, tuple[Rank, str]] = {}
     for placed in reading.placed_anew:
@@ -96,13 +96,13 @@ class Rank(NamedTuple):
         return f"{self.precedence}{', promised this lease' if self.promised else ''}"
 
 
-def _after(reading: Reading, standing: Standing, placed: Placed) -> Rank:
+def _after(reading: Reading, standing: Entitlement, placed: Placed) -> Rank:
     """Return the rank of a job that arrives somewhere; all that run and have a promise use it."""
     promised = reading.promise_of(placed.job.name) is not None
     return Rank(promised, standing.of(placed.job, placed.chosen))
 
 
-def _before(reading: Reading, standing: Standing, job: Job) -> Rank:
+def _before(reading: Reading, standing: Entitlement, job: Job) -> Rank:
     """Return the rank of a preempted job with the option that it ran."""
     return Rank(promised=False, precedence=standing.of(job, reading.running[job.name].option))
 

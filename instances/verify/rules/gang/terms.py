@@ -12,7 +12,7 @@ from math import comb
 
 from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.verify.reading import Reading
-from placewright.instances.verify.rules.gang.entitlement import Standing
+from placewright.instances.verify.rules.gang.entitlement import Entitlement
 
 
 def value(reading: Reading) -> int:
@@ -33,7 +33,7 @@ def progress(reading: Reading) -> int:
 
 def entitled(reading: Reading) -> int:
     """`value`, of the options alone with which a job stands on its tenant's guarantee."""
-    standing = Standing(reading.round)
+    standing = Entitlement(reading.round)
     total = 0
     for placed in reading.started:
         if standing.of(placed.job, placed.chosen).entitled:

@@ -10,7 +10,7 @@ from placewright.instances.documents.job import Job
 from placewright.instances.errors import value_text
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
-from placewright.instances.verify.rules.interleaving.together import (
+from placewright.instances.verify.rules.interleaving.facts import (
     KIND,
     entries,
     is_whole,

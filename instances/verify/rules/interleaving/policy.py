@@ -5,12 +5,12 @@ from __future__ import annotations
 from placewright.instances.verify.policies import PolicyRules
 from placewright.instances.verify.rules.gang.terms import PLACEMENT_TERMS
 from placewright.instances.verify.rules.interleaving import conflicts, groups, turns
+from placewright.instances.verify.rules.interleaving.facts import KIND, with_groups
 from placewright.instances.verify.rules.interleaving.throughput import (
     efficiency,
     throughput,
     weighted_throughput,
 )
-from placewright.instances.verify.rules.interleaving.together import KIND, with_groups
 
 POLICY = PolicyRules(
     terms={

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.cli.views.deadline.facts import Interval, Promise, Promises
-from placewright.cli.views.deadline.unavailable import away_of
+from placewright.cli.views.deadline.unavailable_capacity import unavailable_capacity
 
 MAX_CLASSES = 4
 BEYOND = 1.25
@@ -97,7 +97,7 @@ def chart_of(promises: Promises) -> Chart:
     drawn = min(max(last, ceil(min(furthest, BEYOND * last))), leases.horizon)
     # A promise for the end of a lease is due in it.
     due = [ceil(_leases_until(promises, promise.due.at)) - 1 for promise in promises.given]
-    total, away = away_of(round_)
+    total, away = unavailable_capacity(round_)
     return Chart(
         leases.length_s,
         rows,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 
 
-def away_of(round_: Round) -> tuple[int, Ints]:
+def unavailable_capacity(round_: Round) -> tuple[int, Ints]:
     """Return milli-GPU of all hosts, and of those unhealthy or away in each lease (horizon,)."""
     spans: dict[str, list[tuple[int, int]]] = {}
     for outage in round_.leases.outages:
